@@ -1,0 +1,259 @@
+//! What a bridge format cannot say by itself is carried in its metadata, under one reserved key.
+//!
+//! safetensors and npz know flat names and strings. Paths whose parts hold dots or are not UTF-8,
+//! the slots of optimizer state, the order of the file, batches and typed metadata go into one
+//! JSON document under [`INDEX_KEY`], so that the way back gives the same file. Where a file has
+//! none of this, nothing is added.
+//!
+//! The document comes from a file and is not believed: whatever does not fit the tensors is
+//! ignored, with a note.
+
+use super::{Checkpoint, Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
+use serde_json::{Map, Value as Json, json};
+use std::collections::{HashMap, HashSet};
+
+/// Metadata keys and member names that begin so belong to Weighbridge.
+pub const RESERVED_PREFIX: &str = "weighbridge.";
+/// The key that holds the carried index.
+pub const INDEX_KEY: &str = "weighbridge.index";
+/// The version of the carried index that is written and read.
+const VERSION: u64 = 1;
+
+/// A unique name for every tensor of `checkpoint`, in order: its displayed text, passed through
+/// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`.
+pub fn bridge_names(checkpoint: &Checkpoint, tidy: impl Fn(String) -> String) -> Vec<String> {
+    let mut taken: HashSet<String> = HashSet::with_capacity(checkpoint.tensors.len());
+    let is_free = |name: &str| name != "__metadata__" && !name.starts_with(RESERVED_PREFIX);
+    let unique = |entry: &TensorEntry| {
+        let base = tidy(entry.text());
+        let mut name = base.clone();
+        let mut count = 1;
+        while !is_free(&name) || !taken.insert(name.clone()) {
+            count += 1;
+            name = if is_free(&base) { format!("{base}~{count}") } else { format!("_{base}~{count}") };
+        }
+        name
+    };
+    checkpoint.tensors.iter().map(unique).collect()
+}
+
+/// The index to carry beside tensors that are written under `names`, or `None` where the names
+/// and plain text metadata say it all.
+pub fn bridge_index(checkpoint: &Checkpoint, names: &[String]) -> Option<String> {
+    let rows: Vec<Json> = checkpoint.tensors.iter().zip(names).map(|(t, name)| row(t, name)).collect();
+    let plain_rows = rows.iter().all(|row| row.as_object().is_some_and(|row| row.len() == 2));
+    let typed: Vec<Json> = checkpoint
+        .metadata
+        .iter()
+        .filter(|(_, value)| !matches!(value, Value::Text(_)))
+        .map(|(key, value)| json!([key, value.to_tagged()]))
+        .collect();
+    if checkpoint.origin.is_none() && plain_rows && typed.is_empty() {
+        return None;
+    }
+    let mut index = Map::new();
+    index.insert("version".into(), json!(VERSION));
+    if let Some(origin) = &checkpoint.origin {
+        index.insert("format".into(), json!(origin.format));
+        index.insert("kind".into(), json!(origin.kind));
+    }
+    index.insert("tensors".into(), rows.into());
+    if !typed.is_empty() {
+        index.insert("metadata".into(), typed.into());
+    }
+    Some(Json::Object(index).to_string())
+}
+
+/// `name`, `shape`, and what does not follow from the name.
+fn row(tensor: &TensorEntry, name: &str) -> Json {
+    let mut row = Map::new();
+    row.insert("name".into(), json!(name));
+    row.insert("shape".into(), json!(tensor.shape.dims()));
+    if tensor.path != TensorPath::from_dotted(name) {
+        row.insert("path".into(), tensor.path.to_json());
+    }
+    if tensor.role != Role::Parameter {
+        row.insert("role".into(), json!(tensor.role.as_str()));
+    }
+    if let Some(slot) = tensor.role.slot() {
+        row.insert("slot".into(), slot.to_json());
+    }
+    if !tensor.attributes.is_empty() {
+        let attributes = tensor.attributes.iter().map(|(k, v)| (k.clone(), v.to_tagged()));
+        row.insert("attributes".into(), Json::Object(attributes.collect()));
+    }
+    if tensor.guessed {
+        row.insert("guessed".into(), json!(true));
+    }
+    Json::Object(row)
+}
+
+/// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
+/// in the checkpoint under the paths that follow from their names; `names` are those names.
+pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
+    match serde_json::from_str::<Json>(index) {
+        Ok(Json::Object(index)) if index.get("version").and_then(Json::as_u64) == Some(VERSION) => {
+            restore(checkpoint, names, &index);
+        }
+        _ => checkpoint.notes.push(Note::new(
+            "carried-index-unreadable",
+            format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
+        )),
+    }
+}
+
+fn restore(checkpoint: &mut Checkpoint, names: &[String], index: &Map<String, Json>) {
+    let text = |key: &str| index.get(key).and_then(Json::as_str).map(str::to_owned);
+    if let (Some(format), Some(kind)) = (text("format"), text("kind")) {
+        checkpoint.origin = Some(Origin { format, kind });
+    }
+    if let Some(pairs) = index.get("metadata").and_then(Json::as_array) {
+        let pair = |pair: &Json| {
+            let [key, value] = pair.as_array()?.as_slice() else { return None };
+            Some((key.as_str()?.to_owned(), Value::from_tagged(value)?))
+        };
+        let own = checkpoint.metadata.iter().map(|(k, v)| (k.to_owned(), v.clone()));
+        let typed: Vec<_> = pairs.iter().filter_map(pair).collect();
+        checkpoint.metadata = typed.into_iter().chain(own.collect::<Vec<_>>()).collect::<Metadata>();
+    }
+
+    let mut found: HashMap<&str, TensorEntry> =
+        names.iter().map(String::as_str).zip(std::mem::take(&mut checkpoint.tensors)).collect();
+    let mut unknown = 0u64;
+    let rows = index.get("tensors").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    for row in rows {
+        let name = row.get("name").and_then(Json::as_str);
+        match name.and_then(|name| found.remove(name)) {
+            Some(mut tensor) => {
+                if !apply(row, &mut tensor) {
+                    unknown += 1;
+                }
+                checkpoint.tensors.push(tensor);
+            }
+            None => unknown += 1,
+        }
+    }
+    let added = found.len();
+    checkpoint.tensors.extend(names.iter().filter_map(|name| found.remove(name.as_str())));
+    if unknown > 0 || added > 0 {
+        checkpoint.notes.push(Note::new(
+            "carried-index-differs",
+            format!(
+                "the file was changed after it was written: {unknown} tensors of the carried index are \
+                 missing or have another shape, {added} are not in it"
+            ),
+        ));
+    }
+}
+
+/// Writes what `row` says into `tensor`; false where the row does not fit it.
+fn apply(row: &Json, tensor: &mut TensorEntry) -> bool {
+    if row.get("shape") != Some(&json!(tensor.shape.dims())) {
+        return false;
+    }
+    let path = match row.get("path") {
+        Some(json) => TensorPath::from_json(json),
+        None => Some(tensor.path.clone()),
+    };
+    let slot = row.get("slot").and_then(Name::from_json);
+    let role = Role::from_parts(row.get("role").and_then(Json::as_str).unwrap_or("parameter"), slot);
+    let attributes = match row.get("attributes") {
+        Some(Json::Object(map)) => {
+            map.iter().map(|(k, v)| Some((k.clone(), Value::from_tagged(v)?))).collect::<Option<_>>()
+        }
+        Some(_) => None,
+        None => Some(super::Attributes::new()),
+    };
+    let (Some(path), Some(role), Some(attributes)) = (path, role, attributes) else { return false };
+    tensor.path = path;
+    tensor.role = role;
+    tensor.attributes = attributes;
+    tensor.guessed = row.get("guessed") == Some(&Json::Bool(true));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding, Shape};
+    use std::sync::Arc;
+
+    fn tensor(path: &[&str], slot: Option<&str>) -> TensorEntry {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
+        let path = TensorPath::new(path.iter().map(|&p| Name::from(p)).collect::<Vec<_>>());
+        let mut entry =
+            TensorEntry::dense(path, DType::F32, Shape::from([2]), &source, 0, Encoding::ROW).unwrap();
+        if let Some(slot) = slot {
+            entry.role = Role::OptimizerState { slot: slot.into() };
+        }
+        entry
+    }
+
+    /// The checkpoint as a bridge reader sees it: names only.
+    fn flattened(checkpoint: &Checkpoint, names: &[String]) -> Checkpoint {
+        let mut flat = Checkpoint::new("bridge", "single", "");
+        for (entry, name) in checkpoint.tensors.iter().zip(names).rev() {
+            let mut entry = entry.clone();
+            entry.path = TensorPath::from_dotted(name);
+            entry.role = Role::Parameter;
+            entry.attributes.clear();
+            flat.tensors.push(entry);
+        }
+        flat
+    }
+
+    #[test]
+    fn everything_comes_back() {
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "");
+        checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "model".into() });
+        checkpoint.metadata.set("configs", Value::F32(0x7fc0_0001));
+        checkpoint.tensors = vec![
+            tensor(&["a", "b"], None),
+            tensor(&["a", "b"], Some("Adam.m2")),
+            tensor(&["a", "b"], Some("Adam.m1")),
+            tensor(&["a.b"], None),
+            tensor(&["__metadata__"], None),
+            tensor(&["weighbridge.index"], None),
+        ];
+        checkpoint.tensors[3].attributes.insert("batch".into(), Value::U64(2));
+        let names = bridge_names(&checkpoint, |n| n);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 6);
+        assert_eq!(names[3], "a.b~2");
+        let index = bridge_index(&checkpoint, &names).unwrap();
+
+        let mut back = flattened(&checkpoint, &names);
+        let reversed: Vec<String> = names.iter().rev().cloned().collect();
+        restore_bridge_index(&mut back, &reversed, &index);
+        assert_eq!(back.notes, []);
+        assert_eq!(back.origin, checkpoint.origin);
+        assert_eq!(back.metadata, checkpoint.metadata);
+        for (a, b) in back.tensors.iter().zip(&checkpoint.tensors) {
+            assert_eq!((&a.path, &a.role, &a.attributes), (&b.path, &b.role, &b.attributes));
+        }
+    }
+
+    #[test]
+    fn plain_files_carry_nothing() {
+        let mut checkpoint = Checkpoint::new("npz", "archive", "");
+        checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
+        let names = bridge_names(&checkpoint, |n| n);
+        assert_eq!(bridge_index(&checkpoint, &names), None);
+    }
+
+    #[test]
+    fn an_index_that_does_not_fit_is_noted() {
+        for index in ["", "[]", "{}", r#"{"version":2}"#] {
+            let mut checkpoint = Checkpoint::new("npz", "archive", "");
+            restore_bridge_index(&mut checkpoint, &[], index);
+            assert_eq!(checkpoint.notes[0].code, "carried-index-unreadable");
+        }
+        let mut checkpoint = Checkpoint::new("npz", "archive", "");
+        checkpoint.tensors = vec![tensor(&["a"], None), tensor(&["new"], None)];
+        let index = r#"{"version":1,"tensors":[{"name":"a","shape":[3],"role":"buffer"},{"name":"gone","shape":[]}]}"#;
+        restore_bridge_index(&mut checkpoint, &["a".into(), "new".into()], index);
+        assert_eq!(checkpoint.notes[0].code, "carried-index-differs");
+        assert_eq!(checkpoint.tensors.len(), 2);
+        assert_eq!(checkpoint.tensors[0].role, Role::Parameter);
+    }
+}

@@ -1,0 +1,289 @@
+//! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
+
+use super::{Checkpoint, Loss, Role, TensorEntry, TensorPath, Value};
+use crate::error::{Error, Result};
+use crate::tensor::{DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use std::collections::HashSet;
+
+/// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
+const REVERSED: &str = "reversed";
+
+/// Which tensors to keep: those that match a `select` pattern (all, if there is none) and no
+/// `drop` pattern. Patterns are globs over displayed names: `*` stands for any characters.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    select: Vec<(String, GlobSet)>,
+    drop: Vec<(String, GlobSet)>,
+}
+
+impl Selection {
+    /// Compiles the patterns.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`] for a pattern that is no glob.
+    pub fn new(select: &[String], drop: &[String]) -> Result<Self> {
+        let compile = |patterns: &[String]| -> Result<Vec<_>> {
+            patterns.iter().map(|p| Ok((p.clone(), glob(p)?))).collect()
+        };
+        Ok(Self { select: compile(select)?, drop: compile(drop)? })
+    }
+}
+
+fn glob(pattern: &str) -> Result<GlobSet> {
+    let fail = |e: globset::Error| {
+        Error::usage("bad-pattern", format!("this is not a pattern: {e}"))
+            .found(pattern)
+            .hint("patterns are globs: * any characters, ? one, {a,b} either; escape with \\")
+    };
+    let glob = GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).build().map_err(fail)?;
+    GlobSetBuilder::new().add(glob).build().map_err(fail)
+}
+
+/// An anchored rule: the path `from`, or every path below it, goes to `to`. Parts are whole, so
+/// `enc=encoder` leaves `encoder2` alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rename {
+    /// What stands there.
+    pub from: TensorPath,
+    /// What shall stand there.
+    pub to: TensorPath,
+}
+
+impl Rename {
+    /// Reads `OLD=NEW`; each side is a dotted name or a JSON array of parts. An empty side is the
+    /// root: `=model` puts everything below `model`, `model=` takes that level away.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`] when there is no `=`.
+    pub fn parse(rule: &str) -> Result<Self> {
+        let side = |text: &str| if text.is_empty() { TensorPath::default() } else { TensorPath::parse(text) };
+        match rule.split_once('=') {
+            Some((from, to)) => Ok(Self { from: side(from), to: side(to) }),
+            None => Err(Error::usage("bad-rename", "a rename is written OLD=NEW").found(rule)),
+        }
+    }
+
+    fn apply(&self, path: &TensorPath) -> Option<TensorPath> {
+        let rest = path.starts_with(&self.from).then(|| &path.parts()[self.from.parts().len()..])?;
+        Some(TensorPath::new([self.to.parts(), rest].concat()))
+    }
+}
+
+impl Checkpoint {
+    /// Keeps what `selection` names.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
+    pub fn select(&mut self, selection: &Selection) -> Result<()> {
+        let matches = |set: &GlobSet, t: &TensorEntry| set.is_match(t.path.to_text()) || set.is_match(t.text());
+        for (pattern, set) in selection.select.iter().chain(&selection.drop) {
+            if !self.tensors.iter().any(|t| matches(set, t)) {
+                return Err(Error::mismatch("no-match", "this pattern matches no tensor")
+                    .in_file(&self.label)
+                    .found(pattern)
+                    .hint("patterns cover the whole name: write *w for names that end in w"));
+            }
+        }
+        self.tensors.retain(|t| {
+            (selection.select.is_empty() || selection.select.iter().any(|(_, set)| matches(set, t)))
+                && !selection.drop.iter().any(|(_, set)| matches(set, t))
+        });
+        Ok(())
+    }
+
+    /// Takes out all optimizer state.
+    pub fn drop_state(&mut self) {
+        self.tensors.retain(|t| !matches!(t.role, Role::OptimizerState { .. }));
+    }
+
+    /// Applies to every path the first rule that fits it.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `no-match` when a rule fits no path, `name-collision` when two
+    /// tensors would have the same path, `empty-path` when one would have none.
+    pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
+        let mut used = vec![false; rules.len()];
+        for tensor in &mut self.tensors {
+            let hit = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule.apply(&tensor.path)?)));
+            if let Some((i, path)) = hit {
+                if path.parts().is_empty() {
+                    return Err(Error::mismatch("empty-path", "the rename leaves this tensor without a name")
+                        .in_file(&self.label)
+                        .on_tensor(tensor.name()));
+                }
+                used[i] = true;
+                tensor.path = path;
+            }
+        }
+        if let Some(unused) = used.iter().position(|u| !u) {
+            return Err(Error::mismatch("no-match", "this rename fits no tensor")
+                .in_file(&self.label)
+                .found(format_args!("{}={}", rules[unused].from, rules[unused].to))
+                .hint("a rename takes a whole path or its leading parts, not a piece of a part"));
+        }
+        self.check_unique()
+    }
+
+    /// Fails where two tensors have the same path and slot.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `name-collision`.
+    pub fn check_unique(&self) -> Result<()> {
+        let mut seen = HashSet::with_capacity(self.tensors.len());
+        for tensor in &self.tensors {
+            if !seen.insert((&tensor.path, tensor.role.slot())) {
+                return Err(Error::mismatch("name-collision", "two tensors have the same name")
+                    .in_file(&self.label)
+                    .on_tensor(tensor.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for every floating-point tensor to be given type `to`. Other tensors stay.
+    /// Returns a loss for each tensor whose values may change.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`] for a target or source type that cannot be cast.
+    pub fn cast_floats(&mut self, to: DType) -> Result<Vec<Loss>> {
+        let mut losses = Vec::new();
+        for tensor in self.tensors.iter_mut().filter(|t| t.stored.is_float()) {
+            if tensor.stored == to {
+                tensor.cast = None;
+                continue;
+            }
+            if !cast_is_supported(tensor.stored, to) {
+                return Err(Error::unsupported("no-such-cast", format!("cannot cast {} to {to}", tensor.stored))
+                    .on_tensor(tensor.name())
+                    .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
+            }
+            if !cast_is_exact(tensor.stored, to) {
+                let detail = format!("{} values are rounded to {to}", tensor.stored);
+                losses.push(Loss::new("rounding", tensor.name(), detail));
+            }
+            tensor.cast = Some(to);
+        }
+        Ok(losses)
+    }
+
+    /// Declares every column-major tensor to be the row-major tensor of the reversed dimensions:
+    /// the bytes stay, element (i, j) becomes element (j, i), and the tensor is marked.
+    pub fn reverse_dims(&mut self) {
+        for tensor in self.tensors.iter_mut().filter(|t| t.order() == Order::Column) {
+            turn(tensor, Order::Row);
+            tensor.attributes.insert(REVERSED.into(), Value::Bool(true));
+        }
+    }
+
+    /// Takes back [`reverse_dims`](Self::reverse_dims) where a tensor is marked with it.
+    pub fn restore_dims(&mut self) {
+        for tensor in &mut self.tensors {
+            let rows = tensor.pieces.iter().all(|p| p.encoding.order == Order::Row);
+            if rows && tensor.attributes.get(REVERSED) == Some(&Value::Bool(true)) {
+                tensor.attributes.remove(REVERSED);
+                turn(tensor, Order::Column);
+            }
+        }
+    }
+}
+
+fn turn(tensor: &mut TensorEntry, order: Order) {
+    tensor.shape = Shape::reversed(&tensor.shape);
+    for piece in &mut tensor.pieces {
+        piece.region.start.reverse();
+        piece.region.extent.reverse();
+        piece.encoding = Encoding { order, ..piece.encoding };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Name;
+    use crate::source::{MemorySource, SourceRef};
+    use std::sync::Arc;
+
+    fn checkpoint() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 24]));
+        let entry = |path: &[&str], slot: Option<&str>| {
+            let path = TensorPath::new(path.iter().map(|&p| Name::from(p)).collect::<Vec<_>>());
+            let mut entry =
+                TensorEntry::dense(path, DType::F32, Shape::from([2, 3]), &source, 0, Encoding::COLUMN).unwrap();
+            if let Some(slot) = slot {
+                entry.role = Role::OptimizerState { slot: slot.into() };
+            }
+            entry
+        };
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "m");
+        checkpoint.tensors = vec![
+            entry(&["enc", "w"], None),
+            entry(&["enc", "w"], Some("Adam.m1")),
+            entry(&["encoder", "w"], None),
+        ];
+        checkpoint
+    }
+
+    fn names(checkpoint: &Checkpoint) -> Vec<String> {
+        checkpoint.tensors.iter().map(TensorEntry::name).collect()
+    }
+
+    #[test]
+    fn state_follows_its_parameter() {
+        let mut c = checkpoint();
+        c.rename(&[Rename::parse("enc=decoder.x").unwrap()]).unwrap();
+        assert_eq!(names(&c), ["decoder.x.w", "decoder.x.w/Adam.m1", "encoder.w"]);
+        let mut c = checkpoint();
+        c.select(&Selection::new(&["enc.*".into()], &[]).unwrap()).unwrap();
+        assert_eq!(names(&c), ["enc.w", "enc.w/Adam.m1"]);
+        let mut c = checkpoint();
+        c.select(&Selection::new(&[], &["enc.w".into()]).unwrap()).unwrap();
+        assert_eq!(names(&c), ["encoder.w"]);
+        let mut c = checkpoint();
+        c.drop_state();
+        assert_eq!(names(&c), ["enc.w", "encoder.w"]);
+    }
+
+    #[test]
+    fn slips_are_errors() {
+        let code = |rule: &str| checkpoint().rename(&[Rename::parse(rule).unwrap()]).unwrap_err().code();
+        assert_eq!(code("en=x"), "no-match");
+        assert_eq!(code("enc=encoder"), "name-collision");
+        assert_eq!(code("enc.w="), "empty-path");
+        assert!(Rename::parse("enc").is_err());
+        let nothing = Selection::new(&["nothing*".into()], &[]).unwrap();
+        assert_eq!(checkpoint().select(&nothing).unwrap_err().code(), "no-match");
+    }
+
+    #[test]
+    fn the_root_can_be_added_and_taken_away() {
+        let mut c = checkpoint();
+        c.rename(&[Rename::parse("=net").unwrap()]).unwrap();
+        assert_eq!(names(&c)[0], "net.enc.w");
+        c.rename(&[Rename::parse("net=").unwrap()]).unwrap();
+        assert_eq!(names(&c), names(&checkpoint()));
+    }
+
+    #[test]
+    fn reversal_goes_back() {
+        let mut c = checkpoint();
+        c.reverse_dims();
+        assert_eq!(c.tensors[0].shape, Shape::from([3, 2]));
+        assert_eq!(c.tensors[0].order(), Order::Row);
+        c.restore_dims();
+        assert_eq!(c.tensors[0].shape, Shape::from([2, 3]));
+        assert_eq!(c.tensors[0].order(), Order::Column);
+        assert!(c.tensors[0].attributes.is_empty());
+    }
+
+    #[test]
+    fn casts_are_asked_and_losses_said() {
+        let mut c = checkpoint();
+        assert_eq!(c.cast_floats(DType::F64).unwrap(), []);
+        assert_eq!(c.tensors[0].bytes(), 48);
+        assert_eq!(c.cast_floats(DType::F16).unwrap().len(), 3);
+        assert_eq!(c.cast_floats(DType::F32).unwrap(), []);
+        assert_eq!(c.tensors[0].cast, None);
+        assert_eq!(c.cast_floats(DType::I8).unwrap_err().code(), "no-such-cast");
+    }
+}

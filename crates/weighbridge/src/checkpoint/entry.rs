@@ -1,0 +1,198 @@
+//! One tensor of the index.
+
+use super::{Name, TensorPath, Value};
+use crate::error::{Error, Result};
+use crate::source::SourceRef;
+use crate::tensor::{DType, Encoding, Order, Region, Shape};
+use std::collections::BTreeMap;
+
+/// Facts that only some formats have, such as `batch`. JSON shows them beside the fixed ones.
+pub type Attributes = BTreeMap<String, Value>;
+
+/// A named tensor and where its bytes are.
+#[derive(Debug, Clone)]
+pub struct TensorEntry {
+    /// Where it stands. An optimizer's tensor has the path of its parameter.
+    pub path: TensorPath,
+    /// What it is for.
+    pub role: Role,
+    /// The type of its elements, as read: a cast that is planned stands in `cast`.
+    pub stored: DType,
+    /// The type that its elements are to be given when they are read or written.
+    pub cast: Option<DType>,
+    /// The logical extents: element (i, j) of the tensor, whatever the order of the bytes.
+    pub shape: Shape,
+    /// The parts that together fill the tensor. Together they cover it, without overlap.
+    pub pieces: Vec<Piece>,
+    /// What only this format knows of it.
+    pub attributes: Attributes,
+    /// True where name, dtype or layout was guessed.
+    pub guessed: bool,
+}
+
+/// What a tensor is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// A trained parameter.
+    Parameter,
+    /// A tensor that the model keeps but does not train.
+    Buffer,
+    /// Rows of an embedding table.
+    Embedding,
+    /// What an optimizer remembers about the parameter of the same path, under the name `slot`.
+    OptimizerState {
+        /// The optimizer's name for it, such as `Adam.m1`.
+        slot: Name,
+    },
+    /// Columns of an edge list.
+    Edges,
+    /// Names of the rows of another tensor.
+    Names,
+    /// None of these.
+    Other,
+}
+
+impl Role {
+    /// The word in JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Buffer => "buffer",
+            Self::Embedding => "embedding",
+            Self::OptimizerState { .. } => "optimizer",
+            Self::Edges => "edges",
+            Self::Names => "names",
+            Self::Other => "other",
+        }
+    }
+    /// The optimizer's slot, if it is one.
+    pub fn slot(&self) -> Option<&Name> {
+        match self {
+            Self::OptimizerState { slot } => Some(slot),
+            _ => None,
+        }
+    }
+    /// The role of that word; `slot` is needed for `optimizer`.
+    pub fn from_parts(word: &str, slot: Option<Name>) -> Option<Self> {
+        Some(match word {
+            "parameter" => Self::Parameter,
+            "buffer" => Self::Buffer,
+            "embedding" => Self::Embedding,
+            "optimizer" => Self::OptimizerState { slot: slot? },
+            "edges" => Self::Edges,
+            "names" => Self::Names,
+            "other" => Self::Other,
+            _ => return None,
+        })
+    }
+}
+
+/// A byte range that fills a box of a tensor.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// What holds the bytes.
+    pub source: SourceRef,
+    /// Offset of the first byte in `source`.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// How the elements of the box lie in the bytes.
+    pub encoding: Encoding,
+    /// The box of the tensor that is filled.
+    pub region: Region,
+}
+
+impl TensorEntry {
+    /// A parameter whose elements lie densely in `source` from `offset` on.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`]: `shape-overflow` where the shape has no length in bytes,
+    /// `past-the-end` where the bytes leave the source.
+    pub fn dense(
+        path: TensorPath,
+        dtype: DType,
+        shape: Shape,
+        source: &SourceRef,
+        offset: u64,
+        encoding: Encoding,
+    ) -> Result<Self> {
+        let fail = |e: Error| e.in_file(source.label()).on_tensor(&path).at(offset);
+        let len = shape.bytes(dtype).ok_or_else(|| {
+            fail(Error::corrupt("shape-overflow", "the shape has no length in whole bytes below 2^64")
+                .found(format_args!("{dtype} {shape}")))
+        })?;
+        crate::source::check_range(&**source, offset, len).map_err(fail)?;
+        let region = Region::whole(&shape);
+        let piece = Piece { source: source.clone(), offset, len, encoding, region };
+        Ok(Self {
+            path,
+            role: Role::Parameter,
+            stored: dtype,
+            cast: None,
+            shape,
+            pieces: vec![piece],
+            attributes: Attributes::new(),
+            guessed: false,
+        })
+    }
+
+    /// The type of the elements as a reader or writer will see them: after a cast, if one is asked.
+    pub fn dtype(&self) -> DType {
+        self.cast.unwrap_or(self.stored)
+    }
+
+    /// The bytes of the elements in their [`dtype`](Self::dtype).
+    pub fn bytes(&self) -> u64 {
+        // A cast of a shape near 2^64 bytes could overflow; no such tensor can be read anyway.
+        self.shape.bytes(self.dtype()).unwrap_or(u64::MAX)
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.elements().unwrap_or(u64::MAX)
+    }
+
+    /// The order of the bytes; row-major where there are none, or where both are the same.
+    pub fn order(&self) -> Order {
+        self.pieces.first().map_or(Order::Row, |p| p.encoding.order)
+    }
+
+    /// The name as people see it: parts joined by dots, and `/slot` for optimizer state. Not
+    /// escaped.
+    pub fn text(&self) -> String {
+        match self.role.slot() {
+            Some(slot) => format!("{}/{}", self.path.to_text(), slot.to_text()),
+            None => self.path.to_text(),
+        }
+    }
+
+    /// [`text`](Self::text), safe for terminals.
+    pub fn name(&self) -> String {
+        super::escape_text(&self.text())
+    }
+
+    /// True where a person who wrote `name` can mean this tensor.
+    pub(super) fn answers_to(&self, name: &str) -> bool {
+        let json_path = || match name.rfind("]/") {
+            Some(end) => (&name[..=end], Some(&name[end + 2..])),
+            None => (name, None),
+        };
+        if name.starts_with('[')
+            && let (path, slot) = json_path()
+            && let Ok(json) = serde_json::from_str::<serde_json::Value>(path)
+            && let Some(path) = TensorPath::from_json(&json)
+        {
+            return path == self.path && slot == self.role.slot().map(Name::to_text).as_deref();
+        }
+        self.text() == name || self.name() == name
+    }
+
+    /// The single piece that holds the tensor densely and as it is, if there is one.
+    pub fn single_piece(&self) -> Option<&Piece> {
+        match self.pieces.as_slice() {
+            [piece] if piece.region == Region::whole(&self.shape) => Some(piece),
+            _ => None,
+        }
+    }
+}

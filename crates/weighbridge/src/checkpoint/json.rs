@@ -1,0 +1,54 @@
+//! The index as JSON, with the stable schema of the command's `ls`.
+
+use super::{Checkpoint, Note, TensorEntry};
+use serde_json::{Map, Value as Json, json};
+
+impl Checkpoint {
+    /// The index as one JSON document: `path`, `format`, `kind`, `tensors`, `metadata`, `notes`.
+    pub fn to_json(&self) -> Json {
+        let mut json = json!({
+            "path": self.label,
+            "format": self.format,
+            "kind": self.kind,
+            "tensors": self.tensors.iter().map(TensorEntry::to_json).collect::<Json>(),
+            "metadata": self.metadata.to_json(),
+            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
+        });
+        if let Some(origin) = &self.origin {
+            json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
+        }
+        json
+    }
+}
+
+impl Note {
+    /// `{"code", "text"}`.
+    pub fn to_json(&self) -> Json {
+        json!({ "code": self.code, "text": self.text })
+    }
+}
+
+impl TensorEntry {
+    /// `name`, `path`, `role`, `slot`, `dtype`, `shape`, `order`, `bytes`, the attributes, and
+    /// `guessed` where it is so.
+    pub fn to_json(&self) -> Json {
+        let mut json = Map::new();
+        json.insert("name".into(), json!(self.text()));
+        json.insert("path".into(), self.path.to_json());
+        json.insert("role".into(), json!(self.role.as_str()));
+        if let Some(slot) = self.role.slot() {
+            json.insert("slot".into(), slot.to_json());
+        }
+        json.insert("dtype".into(), json!(self.dtype().name()));
+        json.insert("shape".into(), json!(self.shape.dims()));
+        json.insert("order".into(), json!(self.order().as_str()));
+        json.insert("bytes".into(), json!(self.bytes()));
+        for (key, value) in &self.attributes {
+            json.entry(key.clone()).or_insert_with(|| value.to_json());
+        }
+        if self.guessed {
+            json.insert("guessed".into(), json!(true));
+        }
+        Json::Object(json)
+    }
+}

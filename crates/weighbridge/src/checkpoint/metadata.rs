@@ -1,0 +1,172 @@
+//! What a file says besides its tensors: ordered keys with typed values.
+
+use super::Name;
+use serde_json::{Value as Json, json};
+
+/// A typed value. Floats are kept as bits, so that a NaN payload survives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// A truth value.
+    Bool(bool),
+    /// An unsigned integer of up to 32 bits.
+    U32(u32),
+    /// An unsigned integer.
+    U64(u64),
+    /// The bits of a binary32.
+    F32(u32),
+    /// Text.
+    Text(String),
+    /// A sequence.
+    List(Vec<Value>),
+    /// Named values in the order of the file; names may repeat and need not be UTF-8.
+    Map(Vec<(Name, Value)>),
+}
+
+impl Value {
+    /// JSON for people and programs: plain values. A float is the shortest decimal that gives the
+    /// same bits; NaN and infinities, which JSON lacks, are strings. A name that is not UTF-8 is
+    /// shown with `\xNN`.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Bool(b) => json!(b),
+            Self::U32(n) => json!(n),
+            Self::U64(n) => json!(n),
+            Self::F32(bits) => float_json(f32::from_bits(*bits)),
+            Self::Text(text) => json!(text),
+            Self::List(values) => values.iter().map(Self::to_json).collect(),
+            Self::Map(pairs) => {
+                pairs.iter().map(|(k, v)| (k.to_text(), v.to_json())).collect::<serde_json::Map<_, _>>().into()
+            }
+        }
+    }
+
+    /// JSON that keeps type and bits: `{"f32": "3f800000"}`.
+    pub(super) fn to_tagged(&self) -> Json {
+        match self {
+            Self::Bool(b) => json!({ "bool": b }),
+            Self::U32(n) => json!({ "u32": n }),
+            Self::U64(n) => json!({ "u64": n }),
+            Self::F32(bits) => json!({ "f32": format!("{bits:08x}") }),
+            Self::Text(text) => json!({ "text": text }),
+            Self::List(values) => json!({ "list": values.iter().map(Self::to_tagged).collect::<Json>() }),
+            Self::Map(pairs) => {
+                json!({ "map": pairs.iter().map(|(k, v)| json!([k.to_json(), v.to_tagged()])).collect::<Json>() })
+            }
+        }
+    }
+
+    /// The inverse of [`to_tagged`](Self::to_tagged). The depth is bounded by that of the parser.
+    pub(super) fn from_tagged(json: &Json) -> Option<Self> {
+        let object = json.as_object()?;
+        let (tag, value) = object.iter().next()?;
+        if object.len() != 1 {
+            return None;
+        }
+        Some(match tag.as_str() {
+            "bool" => Self::Bool(value.as_bool()?),
+            "u32" => Self::U32(u32::try_from(value.as_u64()?).ok()?),
+            "u64" => Self::U64(value.as_u64()?),
+            "f32" => Self::F32(u32::from_str_radix(value.as_str()?, 16).ok()?),
+            "text" => Self::Text(value.as_str()?.to_owned()),
+            "list" => Self::List(value.as_array()?.iter().map(Self::from_tagged).collect::<Option<_>>()?),
+            "map" => {
+                let pair = |pair: &Json| {
+                    let [name, value] = pair.as_array()?.as_slice() else { return None };
+                    Some((Name::from_json(name)?, Self::from_tagged(value)?))
+                };
+                Self::Map(value.as_array()?.iter().map(pair).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The shortest decimal of an `f32` as a JSON number; a string for NaN and infinities.
+fn float_json(x: f32) -> Json {
+    if x.is_finite() {
+        // The shortest decimal of the f32, not of the f64 that it is widened to.
+        x.to_string().parse::<f64>().map_or(Json::Null, |wide| json!(wide))
+    } else if x.is_nan() {
+        json!("NaN")
+    } else if x > 0.0 {
+        json!("Infinity")
+    } else {
+        json!("-Infinity")
+    }
+}
+
+/// Keys with values, in order. A key stands once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metadata(Vec<(String, Value)>);
+
+impl Metadata {
+    /// True where nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Sets `key`, in its old place if it has one, else at the end.
+    pub fn set(&mut self, key: impl Into<String>, value: Value) {
+        let key = key.into();
+        match self.0.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((key, value)),
+        }
+    }
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)
+    }
+    /// All pairs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v))
+    }
+    /// A JSON object of plain values; see [`Value::to_json`].
+    pub fn to_json(&self) -> Json {
+        self.0.iter().map(|(k, v)| (k.clone(), v.to_json())).collect::<serde_json::Map<_, _>>().into()
+    }
+}
+
+impl FromIterator<(String, Value)> for Metadata {
+    /// Pairs in order. A key that repeats keeps its first place and its last value.
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
+        let mut places = std::collections::HashMap::new();
+        let mut list: Vec<(String, Value)> = Vec::new();
+        for (key, value) in pairs {
+            match places.get(&key) {
+                Some(&place) => {
+                    let pair: &mut (String, Value) = &mut list[place];
+                    pair.1 = value;
+                }
+                None => {
+                    places.insert(key.clone(), list.len());
+                    list.push((key, value));
+                }
+            }
+        }
+        Self(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tagged_json_keeps_type_and_bits() {
+        let value = Value::Map(vec![
+            (Name::new(*b"\xff"), Value::F32(0x7fc0_0001)),
+            (Name::from("list"), Value::List(vec![Value::U32(1), Value::Text("x".into()), Value::Bool(true)])),
+            (Name::from("list"), Value::U64(u64::MAX)),
+        ]);
+        assert_eq!(Value::from_tagged(&value.to_tagged()), Some(value));
+        assert_eq!(Value::from_tagged(&json!({"f32": 1})), None);
+        assert_eq!(Value::from_tagged(&json!({"u32": 1u64 << 40})), None);
+    }
+
+    #[test]
+    fn plain_json_is_for_people() {
+        assert_eq!(Value::F32(0x3f66_6666).to_json().to_string(), "0.9");
+        assert_eq!(Value::F32(0x7fc0_0001).to_json(), json!("NaN"));
+    }
+}

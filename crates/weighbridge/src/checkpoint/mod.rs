@@ -1,0 +1,145 @@
+//! The index: an opened checkpoint as ordered, named tensors over byte ranges.
+//!
+//! A format's reader makes a [`Checkpoint`], changes rewrite it, a format's layouter turns it into
+//! a plan. It holds no tensor data: every [`Piece`] points into a source.
+
+mod carry;
+mod change;
+mod entry;
+mod json;
+mod metadata;
+mod name;
+
+pub use carry::{INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_names, restore_bridge_index};
+pub use change::{Rename, Selection};
+pub use entry::{Attributes, Piece, Role, TensorEntry};
+pub use metadata::{Metadata, Value};
+pub use name::{Name, TensorPath, escape_text};
+
+use crate::error::{Error, Result};
+use std::fmt;
+
+/// An opened file or folder: its tensors in order, its metadata, and what is odd about it.
+#[derive(Debug, Clone, Default)]
+pub struct Checkpoint {
+    /// The format's id, such as `primitiv`.
+    pub format: &'static str,
+    /// Which file of the format's family, such as `model`.
+    pub kind: &'static str,
+    /// The path, or what else people call it.
+    pub label: String,
+    /// The tensors, in the order of the file.
+    pub tensors: Vec<TensorEntry>,
+    /// What the file says besides its tensors.
+    pub metadata: Metadata,
+    /// The form this came from before it was put into a bridge such as safetensors.
+    pub origin: Option<Origin>,
+    /// What is odd, guessed, or was left out.
+    pub notes: Vec<Note>,
+}
+
+/// The first-class form that a bridge file carries: what to write on the way back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The format's id.
+    pub format: String,
+    /// The kind within the format.
+    pub kind: String,
+}
+
+/// Something worth knowing about an opened file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// For people.
+    pub text: String,
+    /// True where a part of the file is not in the index, so that a conversion would lose it.
+    pub omission: bool,
+}
+
+impl Note {
+    /// A remark.
+    pub fn new(code: &'static str, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), omission: false }
+    }
+    /// A part of the file that is not in the index.
+    pub fn omission(code: &'static str, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), omission: true }
+    }
+}
+
+/// Something that a target cannot hold, found while planning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// The tensor or metadata key concerned, displayed.
+    pub subject: String,
+    /// What is lost, for people.
+    pub detail: String,
+}
+
+impl Loss {
+    /// A loss of `code` that concerns `subject`.
+    pub fn new(code: &'static str, subject: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { code, subject: subject.to_string(), detail: detail.into() }
+    }
+}
+
+impl Checkpoint {
+    /// An empty checkpoint of a format and kind.
+    pub fn new(format: &'static str, kind: &'static str, label: impl Into<String>) -> Self {
+        Self { format, kind, label: label.into(), ..Self::default() }
+    }
+
+    /// The tensor of that name: as displayed (`fc1.w`, `fc1.w/Adam.m1`), or its path as a JSON
+    /// array (`["fc1","w"]`), which is never ambiguous.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or
+    /// `ambiguous-name` where two paths are displayed alike.
+    pub fn tensor(&self, name: &str) -> Result<&TensorEntry> {
+        let mut found = self.tensors.iter().filter(|t| t.answers_to(name));
+        match (found.next(), found.next()) {
+            (Some(entry), None) => Ok(entry),
+            (Some(first), Some(second)) => Err(Error::mismatch("ambiguous-name", "this name fits more than one tensor")
+                .in_file(&self.label)
+                .on_tensor(escape_text(name))
+                .hint(format_args!(
+                    "give the path as JSON: {} or {}",
+                    first.path.to_json_text(),
+                    second.path.to_json_text()
+                ))),
+            (None, _) => {
+                let error = Error::mismatch("no-such-tensor", "there is no tensor of this name")
+                    .in_file(&self.label)
+                    .on_tensor(escape_text(name));
+                Err(match self.similar_names(name) {
+                    names if names.is_empty() => error,
+                    names => error.hint(format_args!("there is {}", names.join(", "))),
+                })
+            }
+        }
+    }
+
+    /// Up to three names that contain, or are contained in, what was asked for.
+    fn similar_names(&self, name: &str) -> Vec<String> {
+        let wanted = name.to_lowercase();
+        let last = wanted.rsplit(['.', '/']).next().unwrap_or(&wanted);
+        let near = |t: &&TensorEntry| {
+            let own = t.name().to_lowercase();
+            !last.is_empty() && (own.contains(last) || wanted.contains(&own))
+        };
+        let mut names: Vec<String> = self.tensors.iter().filter(near).take(3).map(TensorEntry::name).collect();
+        if names.is_empty() {
+            names = self.tensors.iter().take(3).map(TensorEntry::name).collect();
+        }
+        names
+    }
+
+    /// The bytes of all tensors together, as stored.
+    pub fn tensor_bytes(&self) -> u64 {
+        self.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.bytes()))
+    }
+}

@@ -1,0 +1,200 @@
+//! Names and paths. A name is bytes, mostly UTF-8; a path is its parts, never a joined string.
+
+use serde_json::Value as Json;
+use std::fmt;
+
+/// One part of a path, a slot, or a key: bytes that are mostly, not always, UTF-8.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// The name with these bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into().into_boxed_slice())
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+    /// The text, where the bytes are UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+    /// A string, or `{"hex": "…"}` where the bytes are not UTF-8.
+    pub fn to_json(&self) -> Json {
+        match self.as_str() {
+            Some(text) => Json::from(text),
+            None => serde_json::json!({ "hex": hex(&self.0) }),
+        }
+    }
+    /// The inverse of [`to_json`](Self::to_json).
+    pub fn from_json(json: &Json) -> Option<Self> {
+        match json {
+            Json::String(text) => Some(Self::from(text.as_str())),
+            Json::Object(map) if map.len() == 1 => unhex(map.get("hex")?.as_str()?).map(Self::new),
+            _ => None,
+        }
+    }
+    /// The text as it is, or with bytes that are not UTF-8 as `\xNN`.
+    pub fn to_text(&self) -> String {
+        let mut text = String::with_capacity(self.0.len());
+        for chunk in self.0.utf8_chunks() {
+            text.push_str(chunk.valid());
+            for byte in chunk.invalid() {
+                text.push_str(&format!("\\x{byte:02x}"));
+            }
+        }
+        text
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Self::new(text.as_bytes())
+    }
+}
+
+impl fmt::Display for Name {
+    /// Safe for terminals: see [`escape_text`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&escape_text(&self.to_text()))
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
+/// shows: control characters, and the invisible and direction-changing ones of Unicode.
+pub fn escape_text(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        let invisible = matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+        match c {
+            '\n' => safe.push_str("\\n"),
+            '\t' => safe.push_str("\\t"),
+            '\r' => safe.push_str("\\r"),
+            c if c.is_control() || invisible => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Where a tensor stands: the parts of its name, from the root down.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct TensorPath(Vec<Name>);
+
+impl TensorPath {
+    /// A path of these parts.
+    pub fn new(parts: impl Into<Vec<Name>>) -> Self {
+        Self(parts.into())
+    }
+    /// The path that a dotted name means: one part between each two dots.
+    pub fn from_dotted(name: &str) -> Self {
+        Self(name.split('.').map(Name::from).collect())
+    }
+    /// The path that a person writes: a JSON array of parts, or a dotted name.
+    pub fn parse(text: &str) -> Self {
+        if text.starts_with('[')
+            && let Ok(json) = serde_json::from_str::<Json>(text)
+            && let Some(path) = Self::from_json(&json)
+        {
+            return path;
+        }
+        Self::from_dotted(text)
+    }
+    /// The path `["value"]` of a tensor that has no name of its own.
+    pub fn value() -> Self {
+        Self(vec![Name::from("value")])
+    }
+    /// The parts.
+    pub fn parts(&self) -> &[Name] {
+        &self.0
+    }
+    /// True where `prefix` is the beginning of this path, part by part.
+    pub fn starts_with(&self, prefix: &Self) -> bool {
+        self.0.starts_with(&prefix.0)
+    }
+    /// The parts joined by dots, not escaped. Two paths may join to the same text.
+    pub fn to_text(&self) -> String {
+        self.0.iter().map(Name::to_text).collect::<Vec<_>>().join(".")
+    }
+    /// A JSON array of the parts.
+    pub fn to_json(&self) -> Json {
+        self.0.iter().map(Name::to_json).collect()
+    }
+    /// [`to_json`](Self::to_json) as text.
+    pub fn to_json_text(&self) -> String {
+        self.to_json().to_string()
+    }
+    /// The inverse of [`to_json`](Self::to_json).
+    pub fn from_json(json: &Json) -> Option<Self> {
+        json.as_array()?.iter().map(Name::from_json).collect::<Option<Vec<_>>>().map(Self)
+    }
+    /// Bytes of all parts together.
+    pub fn byte_len(&self) -> usize {
+        self.0.iter().map(|p| p.0.len()).sum()
+    }
+}
+
+impl fmt::Display for TensorPath {
+    /// The parts joined by dots, safe for terminals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&escape_text(&self.to_text()))
+    }
+}
+
+impl fmt::Debug for TensorPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Lower-case hexadecimal digits, two a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_keeps_every_byte() {
+        for bytes in [&b"fc1.w"[..], b"", b"\xff\x00a", "é\u{301}".as_bytes()] {
+            let name = Name::new(bytes);
+            assert_eq!(Name::from_json(&name.to_json()), Some(name));
+        }
+        assert_eq!(Name::from_json(&serde_json::json!({"hex": "+f"})), None);
+        assert_eq!(Name::from_json(&serde_json::json!({"hex": "é"})), None);
+    }
+
+    #[test]
+    fn terminals_are_safe() {
+        assert_eq!(Name::new(*b"a\x1b[2J\xff\n").to_string(), "a\\u{1b}[2J\\xff\\n");
+        assert_eq!(escape_text("ab\u{202e}c"), "ab\\u{202e}c");
+        assert_eq!(escape_text("größe 重み"), "größe 重み");
+    }
+
+    #[test]
+    fn paths_as_people_write_them() {
+        assert_eq!(TensorPath::parse("a.b").parts().len(), 2);
+        assert_eq!(TensorPath::parse("[\"a.b\"]").parts().len(), 1);
+        assert_eq!(TensorPath::parse("[0:2]").to_text(), "[0:2]");
+        assert_eq!(TensorPath::parse("").parts(), [Name::from("")]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Building a planned file from front to back.
+
+use super::{Content, PlannedFile, Segment};
+use crate::checkpoint::TensorEntry;
+use crate::error::{Error, Result};
+use crate::tensor::{Endian, Order};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Lays out one file. Each call appends; the position moves on.
+#[derive(Debug)]
+pub struct FileBuilder {
+    name: String,
+    position: u64,
+    segments: Vec<Segment>,
+}
+
+impl FileBuilder {
+    /// An empty file of that name relative to the target; empty for the target itself.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), position: 0, segments: Vec::new() }
+    }
+
+    /// The offset of the next byte.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Appends these bytes.
+    pub fn literal(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        if let Some(Segment { len, content: Content::Literal(last), .. }) = self.segments.last_mut() {
+            last.extend_from_slice(bytes);
+            *len += bytes.len() as u64;
+            self.position += bytes.len() as u64;
+        } else {
+            self.push(bytes.len() as u64, Content::Literal(bytes.to_vec()));
+        }
+    }
+
+    /// Appends `count` times `byte`.
+    pub fn padding(&mut self, byte: u8, count: u64) {
+        self.push(count, Content::Padding(byte));
+    }
+
+    /// Appends the elements of `entry`, little-endian and dense in `order`: as a copy of its
+    /// bytes where they are so already, else as a transform.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`] where elements of less than a byte would have to move.
+    pub fn tensor(&mut self, entry: &TensorEntry, order: Order) -> Result<()> {
+        let Some(len) = entry.shape.bytes(entry.dtype()) else {
+            return Err(Error::unsupported("shape-overflow", "after the cast, the tensor has no length below 2^64")
+                .on_tensor(entry.name()));
+        };
+        if let Some((source, offset)) = as_it_is(entry, order) {
+            self.push(len, Content::Copy { source, offset, tensor: entry.name() });
+        } else if entry.stored.size().is_none() {
+            return Err(Error::unsupported(
+                "packed-transpose",
+                format!("elements of type {} share bytes and cannot be reordered", entry.stored),
+            )
+            .on_tensor(entry.name()));
+        } else {
+            self.push(len, Content::Tensor { entry: Arc::new(entry.clone()), order });
+        }
+        Ok(())
+    }
+
+    /// Appends the CRC-32 of `range` of this file, 4 bytes. The range must not hold a CRC itself.
+    pub fn crc32(&mut self, range: Range<u64>) {
+        self.push(4, Content::Crc32(range));
+    }
+
+    /// The finished file.
+    pub fn finish(self) -> PlannedFile {
+        PlannedFile { name: self.name, len: self.position, segments: self.segments }
+    }
+
+    fn push(&mut self, len: u64, content: Content) {
+        if len > 0 {
+            self.segments.push(Segment { offset: self.position, len, content });
+            self.position += len;
+        }
+    }
+}
+
+/// Source and offset of the bytes of `entry`, where they need no change.
+fn as_it_is(entry: &TensorEntry, order: Order) -> Option<(crate::source::SourceRef, u64)> {
+    let piece = entry.single_piece()?;
+    let same_order = piece.encoding.order == order || entry.shape.is_order_free();
+    let same_bytes = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+    let same_type = entry.cast.is_none() && Some(piece.len) == entry.shape.bytes(entry.stored);
+    (same_order && same_bytes && same_type).then(|| (piece.source.clone(), piece.offset))
+}

@@ -1,0 +1,124 @@
+//! What will be written, before a byte is: a value that can be printed, compared and refused.
+//!
+//! A format's layouter builds a [`WritePlan`] with [`FileBuilder`]. It is pure: nothing here opens,
+//! reads or writes a file. The engine runs it.
+
+mod builder;
+mod print;
+
+pub use builder::FileBuilder;
+
+use crate::checkpoint::{Loss, TensorEntry};
+use crate::source::SourceRef;
+use crate::tensor::Order;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Every file that a conversion writes, and what is lost on the way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WritePlan {
+    /// The id of the format that is written.
+    pub format: &'static str,
+    /// The kind of file within the format.
+    pub kind: &'static str,
+    /// The files, with names relative to the target.
+    pub files: Vec<PlannedFile>,
+    /// What the target cannot hold.
+    pub losses: Vec<Loss>,
+}
+
+/// One file: segments that follow each other without gaps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedFile {
+    /// The name, relative to the target; empty for the target itself.
+    pub name: String,
+    /// The length in bytes.
+    pub len: u64,
+    /// The segments, in order of their offsets.
+    pub segments: Vec<Segment>,
+}
+
+/// A run of bytes in a planned file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: u64,
+    /// What the bytes are.
+    pub content: Content,
+}
+
+/// What the bytes of a segment are.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Content {
+    /// These bytes.
+    Literal(Vec<u8>),
+    /// The same byte again and again.
+    Padding(u8),
+    /// A range of a source as it is, for the tensor of that displayed name.
+    Copy {
+        /// Where the bytes come from.
+        source: SourceRef,
+        /// Offset in the source.
+        offset: u64,
+        /// The tensor, for people.
+        tensor: String,
+    },
+    /// The elements of a tensor, little-endian and dense in this order, cast if the entry asks.
+    Tensor {
+        /// The tensor.
+        entry: Arc<TensorEntry>,
+        /// The order that is written.
+        order: Order,
+    },
+    /// The CRC-32 (as in zip) of a range of the same file, as 4 little-endian bytes, filled in
+    /// when that range has been written.
+    Crc32(Range<u64>),
+}
+
+impl PartialEq for Content {
+    /// Two sources are the same when they are one object, or have one label and length.
+    fn eq(&self, other: &Self) -> bool {
+        let same = |a: &SourceRef, b: &SourceRef| {
+            Arc::ptr_eq(a, b) || (a.label() == b.label() && a.len() == b.len())
+        };
+        match (self, other) {
+            (Self::Literal(a), Self::Literal(b)) => a == b,
+            (Self::Padding(a), Self::Padding(b)) => a == b,
+            (Self::Crc32(a), Self::Crc32(b)) => a == b,
+            (
+                Self::Copy { source: s, offset: o, tensor: t },
+                Self::Copy { source: s2, offset: o2, tensor: t2 },
+            ) => same(s, s2) && o == o2 && t == t2,
+            (Self::Tensor { entry: e, order: o }, Self::Tensor { entry: e2, order: o2 }) => {
+                let pieces = |e: &TensorEntry| {
+                    e.pieces.iter().map(|p| (p.offset, p.len, p.encoding, p.region.clone())).collect::<Vec<_>>()
+                };
+                o == o2
+                    && (&e.path, &e.role, e.stored, e.cast, &e.shape)
+                        == (&e2.path, &e2.role, e2.stored, e2.cast, &e2.shape)
+                    && pieces(e) == pieces(e2)
+                    && e.pieces.iter().zip(&e2.pieces).all(|(a, b)| same(&a.source, &b.source))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl WritePlan {
+    /// The bytes of all files together.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.len).sum()
+    }
+
+    /// Every source that the plan reads.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
+        self.files.iter().flat_map(|f| &f.segments).flat_map(|segment| match &segment.content {
+            Content::Copy { source, .. } => vec![source],
+            Content::Tensor { entry, .. } => entry.pieces.iter().map(|p| &p.source).collect(),
+            _ => Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! A plan as JSON and as text.
+
+use super::{Content, PlannedFile, Segment, WritePlan};
+use crate::checkpoint::{Loss, escape_text};
+use serde_json::{Value as Json, json};
+use std::fmt;
+
+impl WritePlan {
+    /// `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "format": self.format,
+            "kind": self.kind,
+            "bytes": self.bytes(),
+            "files": self.files.iter().map(PlannedFile::to_json).collect::<Json>(),
+            "losses": self.losses.iter().map(Loss::to_json).collect::<Json>(),
+        })
+    }
+}
+
+impl Loss {
+    /// `{"code", "subject", "detail"}`.
+    pub fn to_json(&self) -> Json {
+        json!({ "code": self.code, "subject": self.subject, "detail": self.detail })
+    }
+}
+
+impl PlannedFile {
+    fn to_json(&self) -> Json {
+        json!({
+            "name": self.name,
+            "bytes": self.len,
+            "segments": self.segments.iter().map(Segment::to_json).collect::<Json>(),
+        })
+    }
+}
+
+impl Segment {
+    /// The word for what the segment does: `literal`, `padding`, `copy`, `transform`, `crc32`.
+    pub fn action(&self) -> &'static str {
+        match &self.content {
+            Content::Literal(_) => "literal",
+            Content::Padding(_) => "padding",
+            Content::Copy { .. } => "copy",
+            Content::Tensor { .. } => "transform",
+            Content::Crc32(_) => "crc32",
+        }
+    }
+
+    /// Where the bytes come from and what is done to them, for people.
+    pub fn detail(&self) -> String {
+        match &self.content {
+            Content::Literal(_) => String::new(),
+            Content::Padding(byte) => format!("0x{byte:02x}"),
+            Content::Copy { source, offset, tensor } => {
+                format!("{tensor}  from {} at {offset}", escape_text(source.label()))
+            }
+            Content::Tensor { entry, order } => {
+                let mut steps = Vec::new();
+                if entry.order() != *order && !entry.shape.is_order_free() {
+                    steps.push(format!("{} to {} order", entry.order().as_str(), order.as_str()));
+                }
+                if let Some(to) = entry.cast {
+                    steps.push(format!("{} to {to}", entry.stored));
+                }
+                if steps.is_empty() {
+                    steps.push("gathered".into());
+                }
+                format!("{}  {}", entry.name(), steps.join(", "))
+            }
+            Content::Crc32(range) => format!("of {}..{}", range.start, range.end),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        let mut json = json!({ "offset": self.offset, "bytes": self.len, "action": self.action() });
+        match &self.content {
+            Content::Copy { source, offset, tensor } => {
+                json["tensor"] = json!(tensor);
+                json["source"] = json!(source.label());
+                json["source_offset"] = json!(offset);
+            }
+            Content::Tensor { entry, order } => {
+                json["tensor"] = json!(entry.text());
+                json["from"] = json!({ "dtype": entry.stored.name(), "order": entry.order().as_str() });
+                json["to"] = json!({ "dtype": entry.dtype().name(), "order": order.as_str() });
+            }
+            Content::Crc32(range) => json["range"] = json!([range.start, range.end]),
+            Content::Literal(_) | Content::Padding(_) => {}
+        }
+        json
+    }
+}
+
+impl fmt::Display for WritePlan {
+    /// One line a segment, then one a loss.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for file in &self.files {
+            let name = if file.name.is_empty() { "the target" } else { &file.name };
+            writeln!(f, "{} {} ({} bytes in {})", self.format, self.kind, file.len, escape_text(name))?;
+            writeln!(f, "{:>14} {:>14}  {:<9}  from", "offset", "bytes", "action")?;
+            for segment in &file.segments {
+                let line = format!(
+                    "{:>14} {:>14}  {:<9}  {}",
+                    segment.offset,
+                    segment.len,
+                    segment.action(),
+                    segment.detail()
+                );
+                writeln!(f, "{}", line.trim_end())?;
+            }
+        }
+        for loss in &self.losses {
+            writeln!(f, "loss {}: {}: {}", loss.code, loss.subject, loss.detail)?;
+        }
+        Ok(())
+    }
+}

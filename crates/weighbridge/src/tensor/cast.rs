@@ -1,0 +1,209 @@
+//! Casting elements from one type to another, with an honest count of what changed.
+//!
+//! Rounding is to nearest, ties to even, and happens once: wide values are first brought to
+//! `f32` or `f64` by rounding to odd, which makes the second rounding exact.
+
+use super::{DType, Element, element_at};
+use half::{bf16, f16};
+
+/// What a cast did to the values.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CastReport {
+    /// Elements cast.
+    pub elements: u64,
+    /// Elements whose value is not exactly what it was. Infinite results count here too.
+    pub changed: u64,
+    /// Finite elements that became infinite.
+    pub overflowed: u64,
+    /// Elements other than zero that became zero.
+    pub underflowed: u64,
+    /// The largest absolute difference among finite results.
+    pub worst_error: f64,
+}
+
+impl CastReport {
+    /// Adds what another part of the work found.
+    pub fn add(&mut self, other: &Self) {
+        self.elements += other.elements;
+        self.changed += other.changed;
+        self.overflowed += other.overflowed;
+        self.underflowed += other.underflowed;
+        self.worst_error = self.worst_error.max(other.worst_error);
+    }
+
+    fn note(&mut self, before: f64, after: f64) {
+        if before == after || before.is_nan() {
+            return;
+        }
+        self.changed += 1;
+        if after.is_infinite() {
+            self.overflowed += 1;
+        } else {
+            self.underflowed += u64::from(after == 0.0);
+            self.worst_error = self.worst_error.max((before - after).abs());
+        }
+    }
+}
+
+/// Casts little-endian elements of type `from` to little-endian `to`, appending to `out`.
+/// `None` where there is no such cast: to anything but `f16`, `bf16`, `f32`, `f64`, or from
+/// complex and packed types.
+pub fn cast(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<CastReport> {
+    if !cast_is_supported(from, to) {
+        return None;
+    }
+    let count = bytes.len() / from.size()?;
+    let mut report = CastReport { elements: count as u64, ..CastReport::default() };
+    out.reserve(count * to.size()?);
+    if (from, to) == (DType::F32, DType::F32) {
+        out.extend_from_slice(bytes);
+        return Some(report);
+    }
+    for index in 0..count {
+        let (before, rounded_to_odd) = match element_at(from, bytes, index)? {
+            Element::Int(i) => int_to_f64(i),
+            other => (other.to_f64(), false),
+        };
+        let after = match to {
+            DType::F64 => {
+                let value = if rounded_to_odd { nearest_from_odd(bytes, from, index)? } else { before };
+                out.extend_from_slice(&value.to_le_bytes());
+                value
+            }
+            DType::F32 => {
+                #[allow(clippy::cast_possible_truncation)]
+                let value = before as f32;
+                out.extend_from_slice(&value.to_le_bytes());
+                f64::from(value)
+            }
+            DType::F16 => {
+                let value = f16::from_f32(to_f32_odd(before));
+                out.extend_from_slice(&value.to_le_bytes());
+                value.to_f64()
+            }
+            _ => {
+                let value = bf16::from_f32(to_f32_odd(before));
+                out.extend_from_slice(&value.to_le_bytes());
+                value.to_f64()
+            }
+        };
+        if rounded_to_odd {
+            report.changed += 1;
+        } else {
+            report.note(before, after);
+        }
+    }
+    Some(report)
+}
+
+/// True where [`cast`] can do it.
+pub fn cast_is_supported(from: DType, to: DType) -> bool {
+    let source = from.size().is_some() && !matches!(from, DType::C64 | DType::C128);
+    source && matches!(to, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+}
+
+/// True where every value of `from` is a value of `to`.
+pub fn cast_is_exact(from: DType, to: DType) -> bool {
+    use DType::*;
+    if from == to {
+        return true;
+    }
+    match to {
+        F64 => !matches!(from, U64 | I64 | C64 | C128),
+        F32 => !matches!(from, U64 | I64 | U32 | I32 | F64 | C64 | C128),
+        F16 => matches!(from, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz),
+        BF16 => matches!(from, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E8M0 | F8E4M3Fnuz | F8E5M2Fnuz),
+        _ => false,
+    }
+}
+
+/// An integer as `f64`, and whether it had to be rounded; if so, to odd.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+fn int_to_f64(i: i128) -> (f64, bool) {
+    let nearest = i as f64;
+    let back = nearest as i128;
+    if back == i {
+        return (nearest, false);
+    }
+    let towards_zero =
+        if back.unsigned_abs() > i.unsigned_abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    (f64::from_bits(towards_zero | 1), true)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn nearest_from_odd(bytes: &[u8], from: DType, index: usize) -> Option<f64> {
+    match element_at(from, bytes, index)? {
+        Element::Int(i) => Some(i as f64),
+        other => Some(other.to_f64()),
+    }
+}
+
+/// `x` rounded to odd in `f32`, so that a further rounding to 16 bits is as if done from `x`.
+#[allow(clippy::cast_possible_truncation)]
+fn to_f32_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let back = f64::from(nearest);
+    if back == x || x.is_nan() {
+        return nearest;
+    }
+    let towards_zero = if back.abs() > x.abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    f32::from_bits(towards_zero | 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(x: f64, to: DType) -> (Vec<u8>, CastReport) {
+        let mut out = Vec::new();
+        let report = cast(&x.to_le_bytes(), DType::F64, to, &mut out).unwrap();
+        (out, report)
+    }
+
+    #[test]
+    fn rounds_once_to_nearest_even() {
+        // Just above the tie between two bf16 neighbours; f32 would round it onto the tie.
+        let x = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);
+        assert_eq!(one(x, DType::BF16).0, bf16::from_bits(0x3f81).to_le_bytes());
+        let tie = 1.0 + 2f64.powi(-8);
+        assert_eq!(one(tie, DType::BF16).0, bf16::from_bits(0x3f80).to_le_bytes());
+        let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
+        assert_eq!(one(x, DType::F16).0, f16::from_bits(0x3c01).to_le_bytes());
+    }
+
+    #[test]
+    fn counts_what_changed() {
+        let (bytes, report) = one(1e300, DType::F32);
+        assert_eq!(bytes, f32::INFINITY.to_le_bytes());
+        assert_eq!((report.changed, report.overflowed), (1, 1));
+        let (_, report) = one(1e-300, DType::F32);
+        assert_eq!((report.changed, report.underflowed), (1, 1));
+        let (_, report) = one(0.5, DType::F16);
+        assert_eq!(report, CastReport { elements: 1, ..CastReport::default() });
+        assert_eq!(one(f64::NAN, DType::F32).1.changed, 0);
+    }
+
+    #[test]
+    fn wide_integers() {
+        let mut out = Vec::new();
+        let report = cast(&(i64::MAX).to_le_bytes(), DType::I64, DType::F32, &mut out).unwrap();
+        assert_eq!(out, 2f32.powi(63).to_le_bytes());
+        assert_eq!(report.changed, 1);
+        assert!(cast(&[0; 8], DType::C64, DType::F32, &mut out).is_none());
+        assert!(cast(&[0; 8], DType::F32, DType::I32, &mut out).is_none());
+    }
+
+    #[test]
+    fn exactness_is_what_the_cast_does() {
+        for from in [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::U8, DType::I16] {
+            let size = from.size().unwrap();
+            let bytes: Vec<u8> = (0..=u16::MAX).flat_map(|v| v.to_le_bytes()[..size].to_vec()).collect();
+            for to in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+                let report = cast(&bytes, from, to, &mut Vec::new()).unwrap();
+                if cast_is_exact(from, to) {
+                    assert_eq!(report.changed, 0, "{from} {to}");
+                }
+            }
+        }
+    }
+}

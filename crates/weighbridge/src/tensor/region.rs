@@ -1,0 +1,170 @@
+//! Boxes of a tensor: what a slice names, what a piece fills, what a block of work covers.
+
+use super::{Order, Shape};
+
+/// A box within a tensor: for each dimension a start and an extent, in elements.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// First index along each dimension.
+    pub start: Vec<u64>,
+    /// Number of indices along each dimension.
+    pub extent: Vec<u64>,
+}
+
+impl Region {
+    /// The whole of `shape`.
+    pub fn whole(shape: &Shape) -> Self {
+        Self { start: vec![0; shape.rank()], extent: shape.dims().to_vec() }
+    }
+    /// The shape of the box itself.
+    pub fn shape(&self) -> Shape {
+        Shape::new(self.extent.clone())
+    }
+    /// True where it lies wholly within `shape`.
+    pub fn fits(&self, shape: &Shape) -> bool {
+        self.start.len() == shape.rank()
+            && self.extent.len() == shape.rank()
+            && self.start.iter().zip(&self.extent).zip(shape.dims()).all(|((&s, &e), &d)| {
+                s.checked_add(e).is_some_and(|end| end <= d)
+            })
+    }
+    /// What both boxes cover, or `None` where they do not meet.
+    pub fn intersect(&self, other: &Self) -> Option<Self> {
+        let mut start = Vec::with_capacity(self.start.len());
+        let mut extent = Vec::with_capacity(self.start.len());
+        for axis in 0..self.start.len() {
+            let from = self.start[axis].max(other.start[axis]);
+            let to = (self.start[axis] + self.extent[axis]).min(other.start[axis] + other.extent[axis]);
+            if from >= to {
+                return None;
+            }
+            start.push(from);
+            extent.push(to - from);
+        }
+        Some(Self { start, extent })
+    }
+    /// The same box seen from the corner of `outer`, which must contain it.
+    #[must_use]
+    pub fn relative_to(&self, outer: &Self) -> Self {
+        Self {
+            start: self.start.iter().zip(&outer.start).map(|(a, b)| a - b).collect(),
+            extent: self.extent.clone(),
+        }
+    }
+    /// Cuts `shape` into boxes of at most `most` elements (at least one), each of which is
+    /// contiguous when the tensor is stored in `order`, in that order.
+    pub fn blocks(shape: &Shape, order: Order, most: u64) -> Blocks {
+        Blocks::new(shape, order, most.max(1))
+    }
+}
+
+/// The blocks of a tensor, in storage order. See [`Region::blocks`].
+///
+/// Dimensions slower than `axis` are walked index by index, `axis` in steps, and the faster ones
+/// are taken whole.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    shape: Vec<u64>,
+    /// Dimensions from slowest to fastest.
+    slow_to_fast: Vec<usize>,
+    /// Position in `slow_to_fast` of the dimension that is cut into steps.
+    cut: usize,
+    step: u64,
+    next: Option<Vec<u64>>,
+}
+
+impl Blocks {
+    fn new(shape: &Shape, order: Order, most: u64) -> Self {
+        let dims = shape.dims().to_vec();
+        let mut slow_to_fast: Vec<usize> = (0..dims.len()).collect();
+        if order == Order::Column {
+            slow_to_fast.reverse();
+        }
+        let mut cut = slow_to_fast.len();
+        let mut inner = 1u64; // elements below the dimension that is cut
+        let mut step = 1;
+        while cut > 0 {
+            let extent = dims[slow_to_fast[cut - 1]];
+            cut -= 1;
+            step = extent;
+            match inner.checked_mul(extent) {
+                Some(product) if product <= most => inner = product,
+                _ => {
+                    step = (most / inner).max(1);
+                    break;
+                }
+            }
+        }
+        let empty = dims.contains(&0);
+        Self { next: (!empty).then(|| vec![0; dims.len()]), shape: dims, slow_to_fast, cut, step }
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Region;
+
+    fn next(&mut self) -> Option<Region> {
+        let start = self.next.take()?;
+        let extent = (0..self.shape.len())
+            .map(|axis| {
+                let place = self.slow_to_fast.iter().position(|&a| a == axis).unwrap_or(0);
+                match place.cmp(&self.cut) {
+                    std::cmp::Ordering::Less => 1,
+                    std::cmp::Ordering::Equal => self.step.min(self.shape[axis] - start[axis]),
+                    std::cmp::Ordering::Greater => self.shape[axis],
+                }
+            })
+            .collect();
+        // Advance like an odometer, from the cut dimension towards the slower ones.
+        let mut following = start.clone();
+        for place in (0..=self.cut).rev() {
+            let Some(&axis) = self.slow_to_fast.get(place) else { continue };
+            let by = if place == self.cut { self.step } else { 1 };
+            following[axis] += by;
+            if following[axis] < self.shape[axis] {
+                self.next = Some(following);
+                break;
+            }
+            following[axis] = 0;
+        }
+        Some(Region { start, extent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_cover_everything_once_and_in_order() {
+        for dims in [vec![], vec![5], vec![3, 4], vec![2, 3, 4], vec![1, 7, 1, 2], vec![4, 0, 2]] {
+            let shape = Shape::new(dims);
+            for order in [Order::Row, Order::Column] {
+                for most in 1..30 {
+                    let strides = shape.strides(order);
+                    let mut expected = 0;
+                    for block in Region::blocks(&shape, order, most) {
+                        assert!(block.fits(&shape));
+                        let count = block.shape().elements().unwrap();
+                        assert!(count <= most && count > 0);
+                        let first: u64 = block.start.iter().zip(&strides).map(|(a, b)| a * b).sum();
+                        assert_eq!(first, expected, "{shape} {order:?} {most}");
+                        expected += count;
+                    }
+                    assert_eq!(expected, shape.elements().unwrap());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn intersections() {
+        let a = Region { start: vec![0, 2], extent: vec![4, 4] };
+        let b = Region { start: vec![2, 0], extent: vec![4, 4] };
+        let both = a.intersect(&b).unwrap();
+        assert_eq!(both, Region { start: vec![2, 2], extent: vec![2, 2] });
+        assert_eq!(both.relative_to(&a).start, [2, 0]);
+        let far = Region { start: vec![4, 0], extent: vec![1, 1] };
+        assert_eq!(a.intersect(&far), None);
+    }
+}

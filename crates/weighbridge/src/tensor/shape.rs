@@ -1,0 +1,154 @@
+//! Shapes, orders and how elements lie in bytes.
+
+use super::DType;
+use std::fmt;
+
+/// The logical extents of a tensor, first dimension first. Empty for a scalar.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Shape(Vec<u64>);
+
+impl Shape {
+    /// A shape of these extents.
+    pub fn new(dims: impl Into<Vec<u64>>) -> Self {
+        Self(dims.into())
+    }
+    /// The extents.
+    pub fn dims(&self) -> &[u64] {
+        &self.0
+    }
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+    /// The number of elements, or `None` where it passes 2^64 - 1.
+    ///
+    /// A shape with a zero has no elements, whatever its other extents are.
+    pub fn elements(&self) -> Option<u64> {
+        if self.0.contains(&0) {
+            return Some(0);
+        }
+        self.0.iter().try_fold(1u64, |n, &d| n.checked_mul(d))
+    }
+    /// The bytes of the elements, packed; `None` on overflow, or where packed elements of less
+    /// than a byte do not fill whole bytes.
+    pub fn bytes(&self, dtype: DType) -> Option<u64> {
+        let bits = self.elements()?.checked_mul(u64::from(dtype.bits()))?;
+        bits.is_multiple_of(8).then_some(bits / 8)
+    }
+    /// Distance in elements between neighbours along each dimension when stored densely in
+    /// `order`. Wraps for shapes whose [`elements`](Self::elements) overflow; check those first.
+    pub fn strides(&self, order: Order) -> Vec<u64> {
+        let mut strides = vec![0; self.rank()];
+        let mut step = 1u64;
+        let mut fill = |axis: usize| {
+            strides[axis] = step;
+            step = step.wrapping_mul(self.0[axis]);
+        };
+        match order {
+            Order::Row => (0..self.rank()).rev().for_each(&mut fill),
+            Order::Column => (0..self.rank()).for_each(&mut fill),
+        }
+        strides
+    }
+    /// True where row-major and column-major are the same bytes: at most one extent is not 1, or
+    /// there are no elements.
+    pub fn is_order_free(&self) -> bool {
+        self.0.contains(&0) || self.0.iter().filter(|&&d| d != 1).count() <= 1
+    }
+    /// The same extents, last dimension first.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self(self.0.iter().rev().copied().collect())
+    }
+}
+
+impl fmt::Display for Shape {
+    /// As Python and JSON write it: `[3, 4]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        f.pad(&format!("[{text}]"))
+    }
+}
+
+impl<const N: usize> From<[u64; N]> for Shape {
+    fn from(dims: [u64; N]) -> Self {
+        Self(dims.to_vec())
+    }
+}
+
+/// Which index runs fastest through the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// The last index runs fastest (C, most frameworks).
+    Row,
+    /// The first index runs fastest (Fortran, primitiv).
+    Column,
+}
+
+impl Order {
+    /// `row` or `column`, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Row => "row",
+            Self::Column => "column",
+        }
+    }
+    /// The other one.
+    #[must_use]
+    pub fn flipped(self) -> Self {
+        match self {
+            Self::Row => Self::Column,
+            Self::Column => Self::Row,
+        }
+    }
+}
+
+/// Byte order of multi-byte elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Endian {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+/// How the elements of a piece lie in its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Encoding {
+    /// Which index runs fastest.
+    pub order: Order,
+    /// Byte order of the elements.
+    pub endian: Endian,
+}
+
+impl Encoding {
+    /// Row-major, little-endian: what safetensors and most others hold.
+    pub const ROW: Self = Self { order: Order::Row, endian: Endian::Little };
+    /// Column-major, little-endian: what primitiv holds.
+    pub const COLUMN: Self = Self { order: Order::Column, endian: Endian::Little };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_counted_without_overflow() {
+        assert_eq!(Shape::new([]).elements(), Some(1));
+        assert_eq!(Shape::from([3, 4, 5]).elements(), Some(60));
+        assert_eq!(Shape::from([1 << 32, 1 << 32]).elements(), None);
+        assert_eq!(Shape::from([1 << 40, 0, 1 << 40]).elements(), Some(0));
+        assert_eq!(Shape::from([1 << 62]).bytes(DType::F32), None);
+        assert_eq!(Shape::from([3]).bytes(DType::F4), None);
+        assert_eq!(Shape::from([4]).bytes(DType::F4), Some(2));
+    }
+
+    #[test]
+    fn strides_follow_the_order() {
+        let shape = Shape::from([2, 3, 4]);
+        assert_eq!(shape.strides(Order::Row), [12, 4, 1]);
+        assert_eq!(shape.strides(Order::Column), [1, 2, 6]);
+        assert!(Shape::from([1, 7, 1]).is_order_free());
+        assert!(!shape.is_order_free());
+    }
+}

@@ -15,5 +15,6 @@ pub use dtype::DType;
 pub use element::{Element, element_at};
 pub use region::{Blocks, Region};
 pub use shape::{Encoding, Endian, Order, Shape};
+pub(crate) use strided::dense_strides;
 pub use strided::{copy_strided, relayout};
 pub use swap::swap_bytes;

@@ -1,0 +1,312 @@
+//! Reading boxes of tensors: slices, whole tensors, and the blocks of a transform.
+//!
+//! A box is gathered from the pieces it meets. Of each piece, the part is read compactly in the
+//! order in which it is stored, by as few positional reads as is sensible, and then moved to its
+//! place by [`copy_strided`].
+
+use crate::checkpoint::{Piece, TensorEntry};
+use crate::error::{Error, Result};
+use crate::source::to_usize;
+use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided, swap_bytes};
+
+/// Runs shorter than this are read together with the gaps between them.
+const SHORT_RUN: u64 = 4 << 10;
+/// The most that is read at once to gather short runs.
+const SIEVE: u64 = 256 << 10;
+
+/// Buffers that are kept between reads, so that a worker allocates once.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    stored: Vec<u8>,
+    ordered: Vec<u8>,
+    sieve: Vec<u8>,
+}
+
+/// Reads the box `region` of `entry`, dense in `order`, little-endian, in the entry's
+/// [`dtype`](TensorEntry::dtype).
+///
+/// # Errors
+/// [`crate::Kind::Usage`] where the box leaves the tensor; [`crate::Kind::Unsupported`] for a
+/// reordering of elements of less than a byte; and what the sources say.
+pub fn read_region(entry: &TensorEntry, region: &Region, order: Order) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    read_into(entry, region, order, &mut Scratch::default(), &mut out)?;
+    Ok(out)
+}
+
+/// Reads the whole of `entry`; see [`read_region`].
+///
+/// # Errors
+/// As [`read_region`].
+pub fn read_tensor(entry: &TensorEntry, order: Order) -> Result<Vec<u8>> {
+    read_region(entry, &Region::whole(&entry.shape), order)
+}
+
+/// As [`read_region`], appending to `out`. Returns what the cast did, if there was one.
+pub(crate) fn read_into(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> Result<Option<CastReport>> {
+    if !region.fits(&entry.shape) {
+        return Err(Error::usage("outside", "the slice leaves the tensor")
+            .on_tensor(entry.name())
+            .expected(format_args!("within {}", entry.shape))
+            .found(format_args!("start {:?}, extent {:?}", region.start, region.extent)));
+    }
+    let Some(to) = entry.cast else {
+        gather(entry, region, order, scratch, out)?;
+        return Ok(None);
+    };
+    let mut stored = std::mem::take(&mut scratch.ordered);
+    stored.clear();
+    gather(entry, region, order, scratch, &mut stored)?;
+    let report = cast(&stored, entry.stored, to, out);
+    scratch.ordered = stored;
+    report.map(Some).ok_or_else(|| {
+        Error::unsupported("no-such-cast", format!("cannot cast {} to {to}", entry.stored)).on_tensor(entry.name())
+    })
+}
+
+/// Appends the box in the stored type.
+fn gather(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let named = |e: Error| e.on_tensor(entry.name());
+    let shape = region.shape();
+    let Some(len) = shape.bytes(entry.stored) else {
+        return Err(named(Error::unsupported("part-of-a-byte", "the slice does not fill whole bytes")));
+    };
+    if len == 0 {
+        return Ok(());
+    }
+    let base = out.len();
+    out.resize(base + to_usize(len)?, 0);
+    let target = &mut out[base..];
+    let Some(size) = entry.stored.size() else {
+        return whole_packed(entry, region, order, target).map_err(named);
+    };
+    let target_strides = crate::tensor::dense_strides(&shape, order);
+    for piece in &entry.pieces {
+        let Some(part) = region.intersect(&piece.region) else { continue };
+        let within = part.relative_to(&piece.region);
+        let place = part.relative_to(region);
+        let part_shape = part.shape();
+        let same_layout = part.extent == region.extent
+            && (piece.encoding.order == order || part_shape.is_order_free());
+        let part_len = to_usize(part_shape.bytes(entry.stored).unwrap_or(0))?;
+        let unit = if piece.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
+        if same_layout {
+            read_box(piece, &within, size, &mut scratch.sieve, target).map_err(named)?;
+            swap_bytes(target, unit);
+            continue;
+        }
+        scratch.stored.resize(part_len, 0);
+        let stored = &mut scratch.stored[..part_len];
+        read_box(piece, &within, size, &mut scratch.sieve, stored).map_err(named)?;
+        swap_bytes(stored, unit);
+        let mut corner = 0;
+        for (&start, &stride) in place.start.iter().zip(&target_strides) {
+            corner += to_usize(start)? * stride;
+        }
+        let extents = part.extent.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
+        let strides = crate::tensor::dense_strides(&part_shape, piece.encoding.order);
+        copy_strided(stored, &strides, &mut target[corner * size..], &target_strides, &extents, size);
+    }
+    Ok(())
+}
+
+/// Elements of less than a byte: only as a whole, as they lie.
+fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut [u8]) -> Result<()> {
+    match entry.single_piece() {
+        Some(piece)
+            if *region == piece.region
+                && (piece.encoding.order == order || entry.shape.is_order_free())
+                && piece.len == target.len() as u64 =>
+        {
+            piece.source.read_at(piece.offset, target)
+        }
+        _ => Err(Error::unsupported(
+            "packed-slice",
+            format!("elements of type {} share bytes: only the whole tensor can be read", entry.stored),
+        )),
+    }
+}
+
+/// Reads the box `within` of a piece compactly, in the piece's own order.
+fn read_box(piece: &Piece, within: &Region, size: usize, sieve: &mut Vec<u8>, out: &mut [u8]) -> Result<()> {
+    let size = size as u64;
+    let shape = Shape::new(piece.region.extent.clone());
+    let strides = shape.strides(piece.encoding.order);
+    let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
+    if piece.encoding.order == Order::Row {
+        fast_to_slow.reverse();
+    }
+    // The longest run: dimensions taken whole, and one more in part.
+    let mut run = size;
+    let mut outer = fast_to_slow.len();
+    for (place, &axis) in fast_to_slow.iter().enumerate() {
+        run *= within.extent[axis];
+        if within.extent[axis] != piece.region.extent[axis] {
+            outer = place + 1;
+            break;
+        }
+    }
+    let first: u64 = within.start.iter().zip(&strides).map(|(s, stride)| s * stride).sum();
+    let mut at = piece.offset + first * size;
+    let axes: Vec<(u64, u64)> = fast_to_slow
+        .get(outer..)
+        .unwrap_or(&[])
+        .iter()
+        .map(|&axis| (within.extent[axis], strides[axis] * size))
+        .filter(|&(extent, _)| extent != 1)
+        .collect();
+
+    let run_len = to_usize(run)?;
+    let mut runs = out.chunks_exact_mut(run_len);
+    // Along the fastest outer dimension, short runs that lie near each other are read at once.
+    let (inner, step) = axes.first().copied().unwrap_or((1, run));
+    let together = if run >= SHORT_RUN || step >= SIEVE { 1 } else { (SIEVE / step).clamp(1, inner) };
+    let mut index = vec![0u64; axes.len()];
+    loop {
+        let mut done = 0;
+        while done < inner {
+            let count = together.min(inner - done);
+            let from = at + done * step;
+            if count == 1 {
+                if let Some(target) = runs.next() {
+                    piece.source.read_at(from, target)?;
+                }
+            } else {
+                sieve.resize(to_usize((count - 1) * step + run)?, 0);
+                piece.source.read_at(from, sieve)?;
+                for (i, target) in runs.by_ref().take(to_usize(count)?).enumerate() {
+                    let start = i * to_usize(step)?;
+                    target.copy_from_slice(&sieve[start..start + run_len]);
+                }
+            }
+            done += count;
+        }
+        // The odometer of the slower dimensions.
+        let mut place = 1;
+        loop {
+            let Some(&(extent, step)) = axes.get(place) else { return Ok(()) };
+            index[place] += 1;
+            at += step;
+            if index[place] < extent {
+                break;
+            }
+            at -= step * extent;
+            index[place] = 0;
+            place += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::TensorPath;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding};
+    use std::sync::Arc;
+
+    /// A tensor of u16 whose element at row-major position k is k.
+    fn counting(dims: &[u64], encoding: Encoding) -> TensorEntry {
+        let shape = Shape::new(dims);
+        let n = usize::try_from(shape.elements().unwrap()).unwrap();
+        let row: Vec<u8> = (0..n).flat_map(|k| u16::try_from(k).unwrap().to_le_bytes()).collect();
+        let extents: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap()).collect();
+        let mut bytes = vec![0; row.len()];
+        crate::tensor::relayout(&row, Order::Row, &mut bytes, encoding.order, &extents, 2);
+        if encoding.endian == Endian::Big {
+            swap_bytes(&mut bytes, 2);
+        }
+        bytes.splice(0..0, [0xEE; 3]);
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        TensorEntry::dense(TensorPath::value(), DType::U16, shape, &source, 3, encoding).unwrap()
+    }
+
+    fn expected(dims: &[u64], region: &Region, order: Order) -> Vec<u8> {
+        let strides = Shape::new(dims).strides(Order::Row);
+        let mut values = Vec::new();
+        for block in Region::blocks(&region.shape(), order, 1) {
+            let k: u64 = (0..dims.len()).map(|a| (block.start[a] + region.start[a]) * strides[a]).sum();
+            values.extend_from_slice(&u16::try_from(k).unwrap().to_le_bytes());
+        }
+        values
+    }
+
+    #[test]
+    fn every_box_of_every_layout() {
+        let big = Encoding { order: Order::Row, endian: Endian::Big };
+        for encoding in [Encoding::ROW, Encoding::COLUMN, big] {
+            for dims in [&[][..], &[6], &[3, 4], &[2, 3, 4], &[3, 1, 2, 2]] {
+                let entry = counting(dims, encoding);
+                let choices: Vec<Vec<(u64, u64)>> = dims
+                    .iter()
+                    .map(|&d| (0..d).flat_map(|s| (1..=d - s).map(move |e| (s, e))).collect())
+                    .collect();
+                let total: usize = choices.iter().map(Vec::len).product();
+                for mut pick in 0..total {
+                    let (mut start, mut extent) = (vec![], vec![]);
+                    for choice in &choices {
+                        let (s, e) = choice[pick % choice.len()];
+                        pick /= choice.len();
+                        start.push(s);
+                        extent.push(e);
+                    }
+                    let region = Region { start, extent };
+                    for order in [Order::Row, Order::Column] {
+                        assert_eq!(
+                            read_region(&entry, &region, order).unwrap(),
+                            expected(dims, &region, order),
+                            "{dims:?} {region:?} {order:?} {encoding:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_joined() {
+        let dims = [5, 3];
+        let whole = counting(&dims, Encoding::ROW);
+        let bytes = read_tensor(&whole, Order::Row).unwrap();
+        let mut entry = whole.clone();
+        entry.pieces.clear();
+        // Rows 0..2 in one source, rows 2..5 column-major in another.
+        for (from, to, encoding) in [(0u64, 2u64, Encoding::ROW), (2, 5, Encoding::COLUMN)] {
+            let region = Region { start: vec![from, 0], extent: vec![to - from, 3] };
+            let part = read_region(&whole, &region, encoding.order).unwrap();
+            let len = part.len() as u64;
+            let source: SourceRef = Arc::new(MemorySource::new("part", part));
+            entry.pieces.push(Piece { source, offset: 0, len, encoding, region });
+        }
+        assert_eq!(read_tensor(&entry, Order::Row).unwrap(), bytes);
+        let slice = Region { start: vec![1, 1], extent: vec![3, 2] };
+        assert_eq!(read_region(&entry, &slice, Order::Column).unwrap(), expected(&dims, &slice, Order::Column));
+    }
+
+    #[test]
+    fn outside_is_an_error() {
+        let entry = counting(&[2, 2], Encoding::ROW);
+        let region = Region { start: vec![1, 0], extent: vec![2, 2] };
+        assert_eq!(read_region(&entry, &region, Order::Row).unwrap_err().code(), "outside");
+    }
+
+    #[test]
+    fn a_cast_is_applied() {
+        let mut entry = counting(&[2, 2], Encoding::COLUMN);
+        entry.cast = Some(DType::F32);
+        let expected: Vec<u8> = [0f32, 1.0, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(read_tensor(&entry, Order::Row).unwrap(), expected);
+    }
+}

@@ -36,7 +36,8 @@ fn glob(pattern: &str) -> Result<GlobSet> {
             .found(pattern)
             .hint("patterns are globs: * any characters, ? one, {a,b} either; escape with \\")
     };
-    let glob = GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).build().map_err(fail)?;
+    let glob =
+        GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).build().map_err(fail)?;
     GlobSetBuilder::new().add(glob).build().map_err(fail)
 }
 
@@ -76,7 +77,8 @@ impl Checkpoint {
     /// # Errors
     /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
     pub fn select(&mut self, selection: &Selection) -> Result<()> {
-        let matches = |set: &GlobSet, t: &TensorEntry| set.is_match(t.path.to_text()) || set.is_match(t.text());
+        let matches =
+            |set: &GlobSet, t: &TensorEntry| set.is_match(t.path.to_text()) || set.is_match(t.text());
         for (pattern, set) in selection.select.iter().chain(&selection.drop) {
             if !self.tensors.iter().any(|t| matches(set, t)) {
                 return Err(Error::mismatch("no-match", "this pattern matches no tensor")
@@ -108,9 +110,12 @@ impl Checkpoint {
             let hit = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule.apply(&tensor.path)?)));
             if let Some((i, path)) = hit {
                 if path.parts().is_empty() {
-                    return Err(Error::mismatch("empty-path", "the rename leaves this tensor without a name")
-                        .in_file(&self.label)
-                        .on_tensor(tensor.name()));
+                    return Err(Error::mismatch(
+                        "empty-path",
+                        "the rename leaves this tensor without a name",
+                    )
+                    .in_file(&self.label)
+                    .on_tensor(tensor.name()));
                 }
                 used[i] = true;
                 tensor.path = path;
@@ -154,9 +159,12 @@ impl Checkpoint {
                 continue;
             }
             if !cast_is_supported(tensor.stored, to) {
-                return Err(Error::unsupported("no-such-cast", format!("cannot cast {} to {to}", tensor.stored))
-                    .on_tensor(tensor.name())
-                    .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
+                return Err(Error::unsupported(
+                    "no-such-cast",
+                    format!("cannot cast {} to {to}", tensor.stored),
+                )
+                .on_tensor(tensor.name())
+                .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
             }
             if !cast_is_exact(tensor.stored, to) {
                 let detail = format!("{} values are rounded to {to}", tensor.stored);
@@ -209,7 +217,8 @@ mod tests {
         let entry = |path: &[&str], slot: Option<&str>| {
             let path = TensorPath::new(path.iter().map(|&p| Name::from(p)).collect::<Vec<_>>());
             let mut entry =
-                TensorEntry::dense(path, DType::F32, Shape::from([2, 3]), &source, 0, Encoding::COLUMN).unwrap();
+                TensorEntry::dense(path, DType::F32, Shape::from([2, 3]), &source, 0, Encoding::COLUMN)
+                    .unwrap();
             if let Some(slot) = slot {
                 entry.role = Role::OptimizerState { slot: slot.into() };
             }

@@ -119,8 +119,10 @@ impl TensorEntry {
     ) -> Result<Self> {
         let fail = |e: Error| e.in_file(source.label()).on_tensor(&path).at(offset);
         let len = shape.bytes(dtype).ok_or_else(|| {
-            fail(Error::corrupt("shape-overflow", "the shape has no length in whole bytes below 2^64")
-                .found(format_args!("{dtype} {shape}")))
+            fail(
+                Error::corrupt("shape-overflow", "the shape has no length in whole bytes below 2^64")
+                    .found(format_args!("{dtype} {shape}")),
+            )
         })?;
         crate::source::check_range(&**source, offset, len).map_err(fail)?;
         let region = Region::whole(&shape);

@@ -35,9 +35,11 @@ impl Value {
             Self::F32(bits) => float_json(f32::from_bits(*bits)),
             Self::Text(text) => json!(text),
             Self::List(values) => values.iter().map(Self::to_json).collect(),
-            Self::Map(pairs) => {
-                pairs.iter().map(|(k, v)| (k.to_text(), v.to_json())).collect::<serde_json::Map<_, _>>().into()
-            }
+            Self::Map(pairs) => pairs
+                .iter()
+                .map(|(k, v)| (k.to_text(), v.to_json()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
         }
     }
 
@@ -156,7 +158,10 @@ mod tests {
     fn tagged_json_keeps_type_and_bits() {
         let value = Value::Map(vec![
             (Name::new(*b"\xff"), Value::F32(0x7fc0_0001)),
-            (Name::from("list"), Value::List(vec![Value::U32(1), Value::Text("x".into()), Value::Bool(true)])),
+            (
+                Name::from("list"),
+                Value::List(vec![Value::U32(1), Value::Text("x".into()), Value::Bool(true)]),
+            ),
             (Name::from("list"), Value::U64(u64::MAX)),
         ]);
         assert_eq!(Value::from_tagged(&value.to_tagged()), Some(value));

@@ -103,14 +103,16 @@ impl Checkpoint {
         let mut found = self.tensors.iter().filter(|t| t.answers_to(name));
         match (found.next(), found.next()) {
             (Some(entry), None) => Ok(entry),
-            (Some(first), Some(second)) => Err(Error::mismatch("ambiguous-name", "this name fits more than one tensor")
-                .in_file(&self.label)
-                .on_tensor(escape_text(name))
-                .hint(format_args!(
-                    "give the path as JSON: {} or {}",
-                    first.path.to_json_text(),
-                    second.path.to_json_text()
-                ))),
+            (Some(first), Some(second)) => {
+                Err(Error::mismatch("ambiguous-name", "this name fits more than one tensor")
+                    .in_file(&self.label)
+                    .on_tensor(escape_text(name))
+                    .hint(format_args!(
+                        "give the path as JSON: {} or {}",
+                        first.path.to_json_text(),
+                        second.path.to_json_text()
+                    )))
+            }
             (None, _) => {
                 let error = Error::mismatch("no-such-tensor", "there is no tensor of this name")
                     .in_file(&self.label)
@@ -131,7 +133,8 @@ impl Checkpoint {
             let own = t.name().to_lowercase();
             !last.is_empty() && (own.contains(last) || wanted.contains(&own))
         };
-        let mut names: Vec<String> = self.tensors.iter().filter(near).take(3).map(TensorEntry::name).collect();
+        let mut names: Vec<String> =
+            self.tensors.iter().filter(near).take(3).map(TensorEntry::name).collect();
         if names.is_empty() {
             names = self.tensors.iter().take(3).map(TensorEntry::name).collect();
         }

@@ -66,7 +66,8 @@ pub(crate) fn read_into(
     let report = cast(&stored, entry.stored, to, out);
     scratch.ordered = stored;
     report.map(Some).ok_or_else(|| {
-        Error::unsupported("no-such-cast", format!("cannot cast {} to {to}", entry.stored)).on_tensor(entry.name())
+        Error::unsupported("no-such-cast", format!("cannot cast {} to {to}", entry.stored))
+            .on_tensor(entry.name())
     })
 }
 
@@ -98,8 +99,8 @@ fn gather(
         let within = part.relative_to(&piece.region);
         let place = part.relative_to(region);
         let part_shape = part.shape();
-        let same_layout = part.extent == region.extent
-            && (piece.encoding.order == order || part_shape.is_order_free());
+        let same_layout =
+            part.extent == region.extent && (piece.encoding.order == order || part_shape.is_order_free());
         let part_len = to_usize(part_shape.bytes(entry.stored).unwrap_or(0))?;
         let unit = if piece.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
         if same_layout {
@@ -292,7 +293,10 @@ mod tests {
         }
         assert_eq!(read_tensor(&entry, Order::Row).unwrap(), bytes);
         let slice = Region { start: vec![1, 1], extent: vec![3, 2] };
-        assert_eq!(read_region(&entry, &slice, Order::Column).unwrap(), expected(&dims, &slice, Order::Column));
+        assert_eq!(
+            read_region(&entry, &slice, Order::Column).unwrap(),
+            expected(&dims, &slice, Order::Column)
+        );
     }
 
     #[test]

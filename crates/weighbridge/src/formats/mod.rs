@@ -85,10 +85,9 @@ pub struct PlanOptions {
 pub fn by_id(id: &str) -> Result<&'static dyn Format> {
     ALL.iter().copied().find(|f| f.facts().id == id).ok_or_else(|| {
         let ids: Vec<_> = ALL.iter().map(|f| f.facts().id).collect();
-        Error::usage("unknown-format", "there is no such format").found(id).hint(format_args!(
-            "the formats are {}",
-            ids.join(", ")
-        ))
+        Error::usage("unknown-format", "there is no such format")
+            .found(id)
+            .hint(format_args!("the formats are {}", ids.join(", ")))
     })
 }
 

@@ -5,7 +5,10 @@ use crate::source::SourceRef;
 
 /// Beginnings of files that people mistake for models, or that are models of other families.
 const KNOWN: &[(&[u8], &str)] = &[
-    (b"version https://git-lfs", "this looks like a Git LFS pointer: run `git lfs pull` to fetch the real file"),
+    (
+        b"version https://git-lfs",
+        "this looks like a Git LFS pointer: run `git lfs pull` to fetch the real file",
+    ),
     (b"PK\x03\x04", "this is a zip archive, but not one of numpy arrays: is it a PyTorch file?"),
     (b"PK\x05\x06", "this is an empty zip archive"),
     (b"\x89HDF\r\n\x1a\n", "this is an HDF5 file"),

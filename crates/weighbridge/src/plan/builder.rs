@@ -50,8 +50,11 @@ impl FileBuilder {
     /// [`crate::Kind::Unsupported`] where elements of less than a byte would have to move.
     pub fn tensor(&mut self, entry: &TensorEntry, order: Order) -> Result<()> {
         let Some(len) = entry.shape.bytes(entry.dtype()) else {
-            return Err(Error::unsupported("shape-overflow", "after the cast, the tensor has no length below 2^64")
-                .on_tensor(entry.name()));
+            return Err(Error::unsupported(
+                "shape-overflow",
+                "after the cast, the tensor has no length below 2^64",
+            )
+            .on_tensor(entry.name()));
         };
         if let Some((source, offset)) = as_it_is(entry, order) {
             self.push(len, Content::Copy { source, offset, tensor: entry.name() });

@@ -94,7 +94,10 @@ impl PartialEq for Content {
             ) => same(s, s2) && o == o2 && t == t2,
             (Self::Tensor { entry: e, order: o }, Self::Tensor { entry: e2, order: o2 }) => {
                 let pieces = |e: &TensorEntry| {
-                    e.pieces.iter().map(|p| (p.offset, p.len, p.encoding, p.region.clone())).collect::<Vec<_>>()
+                    e.pieces
+                        .iter()
+                        .map(|p| (p.offset, p.len, p.encoding, p.region.clone()))
+                        .collect::<Vec<_>>()
                 };
                 o == o2
                     && (&e.path, &e.role, e.stored, e.cast, &e.shape)

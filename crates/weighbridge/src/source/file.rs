@@ -59,8 +59,8 @@ pub enum PathKind {
 /// # Errors
 /// [`crate::Kind::Io`] when there is nothing or it cannot be looked at.
 pub fn kind_of_path(path: &Path) -> Result<PathKind> {
-    let metadata = std::fs::metadata(path)
-        .map_err(|e| Error::io("cannot open the file", e).in_file(path.display()))?;
+    let metadata =
+        std::fs::metadata(path).map_err(|e| Error::io("cannot open the file", e).in_file(path.display()))?;
     Ok(match () {
         () if metadata.is_file() => PathKind::File,
         () if metadata.is_dir() => PathKind::Folder,

@@ -12,7 +12,7 @@ mod range;
 
 pub use counting::CountingSource;
 pub use cursor::Cursor;
-pub use file::{FileSource, kind_of_path, PathKind};
+pub use file::{FileSource, PathKind, kind_of_path};
 pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;
@@ -105,7 +105,10 @@ pub fn read_vec(source: &dyn Source, offset: u64, len: u64) -> Result<Vec<u8>> {
 /// A length as an index of memory.
 pub(crate) fn to_usize(n: u64) -> Result<usize> {
     usize::try_from(n).map_err(|_| {
-        Error::limit("too-large-for-memory", format!("{n} bytes do not fit into this machine's address space"))
+        Error::limit(
+            "too-large-for-memory",
+            format!("{n} bytes do not fit into this machine's address space"),
+        )
     })
 }
 

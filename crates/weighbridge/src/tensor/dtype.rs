@@ -59,8 +59,8 @@ use DType::*;
 impl DType {
     /// All types, in the order of their declaration.
     pub const ALL: [Self; 23] = [
-        Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, C64, C128, F8E4M3, F8E5M2,
-        F8E8M0, F8E4M3Fnuz, F8E5M2Fnuz, F4, F6E2M3, F6E3M2,
+        Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, C64, C128, F8E4M3, F8E5M2, F8E8M0,
+        F8E4M3Fnuz, F8E5M2Fnuz, F4, F6E2M3, F6E3M2,
     ];
 
     /// The name used on the command line and in JSON, such as `f32` or `f8_e4m3`.

@@ -24,9 +24,12 @@ impl Region {
     pub fn fits(&self, shape: &Shape) -> bool {
         self.start.len() == shape.rank()
             && self.extent.len() == shape.rank()
-            && self.start.iter().zip(&self.extent).zip(shape.dims()).all(|((&s, &e), &d)| {
-                s.checked_add(e).is_some_and(|end| end <= d)
-            })
+            && self
+                .start
+                .iter()
+                .zip(&self.extent)
+                .zip(shape.dims())
+                .all(|((&s, &e), &d)| s.checked_add(e).is_some_and(|end| end <= d))
     }
     /// What both boxes cover, or `None` where they do not meet.
     pub fn intersect(&self, other: &Self) -> Option<Self> {

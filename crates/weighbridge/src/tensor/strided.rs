@@ -75,9 +75,7 @@ fn normalise(src: &[usize], dst: &[usize], extents: &[usize]) -> Option<Vec<Axis
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for axis in axes {
         match merged.last_mut() {
-            Some(outer)
-                if outer.src == axis.src * axis.extent && outer.dst == axis.dst * axis.extent =>
-            {
+            Some(outer) if outer.src == axis.src * axis.extent && outer.dst == axis.dst * axis.extent => {
                 *outer = Axis { extent: outer.extent * axis.extent, ..axis };
             }
             _ => merged.push(axis),
@@ -185,14 +183,15 @@ mod tests {
 
     #[test]
     fn every_element_keeps_its_index() {
-        let shapes: [&[usize]; 9] = [
-            &[], &[1], &[7], &[3, 5], &[33, 65], &[1, 40, 1, 33], &[2, 3, 4, 5], &[70, 2, 35], &[3, 0, 2],
-        ];
+        let shapes: [&[usize]; 9] =
+            [&[], &[1], &[7], &[3, 5], &[33, 65], &[1, 40, 1, 33], &[2, 3, 4, 5], &[70, 2, 35], &[3, 0, 2]];
         for extents in shapes {
             for size in [1, 2, 4, 8, 16] {
                 let n: usize = extents.iter().product::<usize>() * size;
                 let src: Vec<u8> = (0..n).map(|i| u8::try_from(i * 31 % 251).unwrap()).collect();
-                for (from, to) in [(Order::Row, Order::Column), (Order::Column, Order::Row), (Order::Row, Order::Row)] {
+                for (from, to) in
+                    [(Order::Row, Order::Column), (Order::Column, Order::Row), (Order::Row, Order::Row)]
+                {
                     let mut dst = vec![0; n];
                     relayout(&src, from, &mut dst, to, extents, size);
                     assert_eq!(dst, naive(&src, from, to, extents, size), "{extents:?} {size}");

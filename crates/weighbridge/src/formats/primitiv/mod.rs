@@ -13,7 +13,13 @@ pub struct Primitiv;
 static FACTS: Facts = Facts {
     id: "primitiv",
     title: "primitiv File Format v0.1 (MessagePack)",
-    extensions: &[("model", "model"), ("param", "parameter"), ("optimizer", "optimizer"), ("tensor", "tensor"), ("shape", "shape")],
+    extensions: &[
+        ("model", "model"),
+        ("param", "parameter"),
+        ("optimizer", "optimizer"),
+        ("tensor", "tensor"),
+        ("shape", "shape"),
+    ],
     dtypes: &[DType::F32],
     order: Some(Order::Column),
 };

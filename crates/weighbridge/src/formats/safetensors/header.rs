@@ -143,7 +143,9 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
             let limits = state.limits;
             state.check("bytes in a name", "name_bytes", name.len() as u64, limits.name_bytes)?;
             if !names.insert(name.clone()) {
-                return Err(state.duplicate("a name", &name));
+                let error = state.duplicate("a name", &name);
+                state.tensor = (name != METADATA).then_some(name);
+                return Err(error);
             }
             if name == METADATA {
                 map.next_value_seed(Texts(state))?;

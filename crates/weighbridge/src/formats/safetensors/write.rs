@@ -9,6 +9,7 @@ use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, WritePlan};
 use crate::tensor::Order;
 use serde_json::Value as Json;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The data begin at a multiple of this, so that a mapped tensor is aligned for its type.
@@ -95,7 +96,7 @@ fn metadata<'a>(
     checkpoint: &'a Checkpoint,
     index: Option<String>,
     losses: &mut Vec<Loss>,
-) -> BTreeMap<&'a str, String> {
+) -> BTreeMap<&'a str, Cow<'a, str>> {
     let mut pairs = BTreeMap::new();
     for (key, value) in checkpoint.metadata.iter() {
         match value {
@@ -104,25 +105,28 @@ fn metadata<'a>(
                 losses.push(Loss::new("reserved-key", escape_text(key), detail));
             }
             Value::Text(text) => {
-                pairs.insert(key, text.clone());
+                pairs.insert(key, Cow::from(text));
             }
             // What is no text stands in the carried index.
             _ => {}
         }
     }
     if let Some(index) = index {
-        pairs.insert(INDEX_KEY, index);
+        pairs.insert(INDEX_KEY, Cow::from(index));
     }
     pairs
 }
 
 /// The header with its padding.
-fn header(rows: &[Row<'_>], metadata: &BTreeMap<&str, String>) -> Result<String> {
+fn header(rows: &[Row<'_>], metadata: &BTreeMap<&str, Cow<'_, str>>) -> Result<String> {
     let mut text = String::from("{");
     if !metadata.is_empty() {
         text.push_str(&format!("{}:{{", quoted(METADATA)));
         for (key, value) in metadata {
-            text.push_str(&format!("{}:{},", quoted(key), quoted(value)));
+            text.push_str(&quoted(key));
+            text.push(':');
+            text.push_str(&quoted(value));
+            text.push(',');
         }
         text.pop();
         text.push_str("},");

@@ -54,7 +54,7 @@ pub fn cast(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<C
     }
     let count = bytes.len() / from.size()?;
     let mut report = CastReport { elements: count as u64, ..CastReport::default() };
-    out.reserve(count * to.size()?);
+    out.reserve_exact(count * to.size()?);
     if (from, to) == (DType::F32, DType::F32) {
         out.extend_from_slice(bytes);
         return Some(report);

@@ -5,6 +5,7 @@
 //! bounded memory, and makes the result visible all at once.
 
 pub mod fault;
+mod load;
 mod local;
 mod read;
 mod run;
@@ -12,6 +13,7 @@ mod sink;
 mod staging;
 mod tasks;
 
+pub use load::load;
 pub use local::LocalSink;
 pub(crate) use read::{Scratch, read_into};
 pub use read::{read_region, read_tensor};

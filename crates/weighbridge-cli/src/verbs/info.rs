@@ -1,0 +1,66 @@
+//! `info`: what a file is, in a few lines.
+
+use crate::args::{Common, Info};
+use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
+use crate::{Failure, Outcome};
+use std::io::{self, Write};
+use weighbridge::checkpoint::{Checkpoint, Value};
+use weighbridge::ops;
+use weighbridge::text::escape;
+
+/// Metadata values are cut to this many characters; JSON has them whole.
+const SHOWN_TEXT: usize = 200;
+
+pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let info = ops::info(&checkpoint);
+    if output.json {
+        output.document(&info.to_json())?;
+    } else {
+        text(&checkpoint, &info, output)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn text(checkpoint: &Checkpoint, info: &ops::Info, output: &mut Output) -> io::Result<()> {
+    let mut line = |label: &str, text: String| writeln!(output, "{HEADING}{label:<12}{HEADING:#} {text}");
+    line("file", escape(&checkpoint.label))?;
+    let title = weighbridge::formats::by_id(checkpoint.format).map_or("", |f| f.facts().title);
+    line("format", format!("{} {} - {title}", checkpoint.format, checkpoint.kind))?;
+    if let Some(origin) = checkpoint.origin.as_ref().filter(|o| o.format != checkpoint.format) {
+        line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
+    }
+    line("tensors", human_count(info.tensors))?;
+    if info.tensors > 0 {
+        line("parameters", format!("{} elements", human_count(info.parameters)))?;
+        line("data", human_bytes(info.bytes))?;
+        for (name, group) in &info.dtypes {
+            line("", format!("{DIM}{name}: {} tensors, {}{DIM:#}", group.tensors, human_bytes(group.bytes)))?;
+        }
+        for (name, group) in &info.roles {
+            line("", format!("{DIM}{name}: {} tensors, {}{DIM:#}", group.tensors, human_bytes(group.bytes)))?;
+        }
+    }
+    for (key, value) in checkpoint.metadata.iter() {
+        metadata(key, value, 0, output)?;
+    }
+    output.notes(&checkpoint.notes)
+}
+
+fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::Result<()> {
+    let label = format!("{}{}", "  ".repeat(depth), escape(key));
+    if let Value::Map(pairs) = value {
+        writeln!(output, "{HEADING}{label}{HEADING:#}")?;
+        for (key, value) in pairs {
+            metadata(&key.to_text(), value, depth + 1, output)?;
+        }
+        return Ok(());
+    }
+    let text = match value {
+        Value::Text(text) => escape(text),
+        other => other.to_json().to_string(),
+    };
+    let cut: String = text.chars().take(SHOWN_TEXT).collect();
+    let more = if cut.len() < text.len() { format!("{DIM} ... ({} bytes){DIM:#}", text.len()) } else { String::new() };
+    writeln!(output, "{HEADING}{label:<12}{HEADING:#} {cut}{more}")
+}

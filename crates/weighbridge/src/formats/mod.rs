@@ -5,6 +5,7 @@
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
 pub mod primitiv;
+pub mod safetensors;
 mod unknown;
 
 use crate::checkpoint::Checkpoint;
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] = &[&primitiv::Primitiv];
+pub static ALL: &[&dyn Format] = &[&primitiv::Primitiv, &safetensors::Safetensors];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

@@ -1,0 +1,168 @@
+//! From an index to a plan. Same index, same bytes: no clock, no hash order.
+
+use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX};
+use crate::checkpoint::{
+    Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text,
+};
+use crate::error::{Error, Result};
+use crate::formats::PlanOptions;
+use crate::plan::{FileBuilder, WritePlan};
+use crate::tensor::Order;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// The data begin at a multiple of this, so that a mapped tensor is aligned for its type.
+const ALIGN: u64 = 64;
+
+/// Lays out `checkpoint`.
+///
+/// The tensors are sorted as the original sorts them: by alignment from wide to narrow, then by
+/// name. So each begins at a multiple of the size of its elements.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`] for what the format cannot hold: `no-such-dtype`, `shape-overflow`,
+/// `part-of-a-byte`, `name-collision`, `header-too-long`, `too-long`; [`crate::Kind::Usage`] for
+/// another kind than `single`.
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
+        return Err(Error::usage("unknown-kind", "safetensors has no such kind of file")
+            .expected(KIND)
+            .found(kind));
+    }
+    checkpoint.check_unique()?;
+    let names = bridge_names(checkpoint, |name| name);
+    let mut losses = Vec::new();
+    for note in checkpoint.notes.iter().filter(|note| note.omission) {
+        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
+    }
+
+    let mut rows = Vec::with_capacity(names.len());
+    for (entry, name) in checkpoint.tensors.iter().zip(&names) {
+        rows.push(Row::new(entry, name)?);
+    }
+    rows.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
+    let index = bridge_index(checkpoint, &names);
+    let header = header(&rows, &metadata(checkpoint, index, &mut losses))?;
+
+    let mut file = FileBuilder::new("");
+    file.literal((header.len() as u64).to_le_bytes());
+    file.literal(header);
+    for row in &rows {
+        file.tensor(row.entry, Order::Row)?;
+    }
+    Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file.finish()], losses })
+}
+
+/// A tensor and what the header says of it.
+struct Row<'a> {
+    entry: &'a TensorEntry,
+    name: &'a str,
+    /// Place of the dtype in [`NAMED`].
+    rank: usize,
+    bytes: u64,
+}
+
+impl<'a> Row<'a> {
+    fn new(entry: &'a TensorEntry, name: &'a str) -> Result<Self> {
+        let dtype = entry.dtype();
+        let fail = |error: Error| Err(error.on_tensor(entry.name()));
+        let Some(rank) = NAMED.iter().position(|&(known, _)| known == dtype) else {
+            return fail(
+                Error::mismatch("no-such-dtype", format!("safetensors has no dtype for {dtype}"))
+                    .hint("leave the tensor out, or write a format that has it, such as npz"),
+            );
+        };
+        // The original multiplies all extents, so a 0 does not save a shape that overflows.
+        let elements = entry.shape.dims().iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+        let Some(bits) = elements.and_then(|n| n.checked_mul(u64::from(dtype.bits()))) else {
+            return fail(
+                Error::mismatch("shape-overflow", "safetensors cannot hold extents with this product")
+                    .found(format_args!("{dtype} {}", entry.shape)),
+            );
+        };
+        if !bits.is_multiple_of(8) {
+            return fail(
+                Error::mismatch("part-of-a-byte", "safetensors holds whole bytes only")
+                    .found(format_args!("{dtype} {}", entry.shape)),
+            );
+        }
+        Ok(Self { entry, name, rank, bytes: bits / 8 })
+    }
+}
+
+/// The pairs of `__metadata__`: the texts, and the carried index where there is one.
+fn metadata<'a>(
+    checkpoint: &'a Checkpoint,
+    index: Option<String>,
+    losses: &mut Vec<Loss>,
+) -> BTreeMap<&'a str, String> {
+    let mut pairs = BTreeMap::new();
+    for (key, value) in checkpoint.metadata.iter() {
+        match value {
+            Value::Text(_) if key == INDEX_KEY => {
+                let detail = "this key is reserved for the carried index";
+                losses.push(Loss::new("reserved-key", escape_text(key), detail));
+            }
+            Value::Text(text) => {
+                pairs.insert(key, text.clone());
+            }
+            // What is no text stands in the carried index.
+            _ => {}
+        }
+    }
+    if let Some(index) = index {
+        pairs.insert(INDEX_KEY, index);
+    }
+    pairs
+}
+
+/// The header with its padding.
+fn header(rows: &[Row<'_>], metadata: &BTreeMap<&str, String>) -> Result<String> {
+    let mut text = String::from("{");
+    if !metadata.is_empty() {
+        text.push_str(&format!("{}:{{", quoted(METADATA)));
+        for (key, value) in metadata {
+            text.push_str(&format!("{}:{},", quoted(key), quoted(value)));
+        }
+        text.pop();
+        text.push_str("},");
+    }
+    let mut begin = 0u64;
+    for row in rows {
+        let Some(end) = begin.checked_add(row.bytes) else {
+            return Err(Error::mismatch("too-long", "the tensors together pass 2^64 bytes")
+                .on_tensor(row.entry.name()));
+        };
+        let shape = row.entry.shape.dims().iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        text.push_str(&format!(
+            "{}:{{\"dtype\":\"{}\",\"shape\":[{shape}],\"data_offsets\":[{begin},{end}]}},",
+            quoted(row.name),
+            NAMED[row.rank].1,
+        ));
+        begin = end;
+    }
+    if text.ends_with(',') {
+        text.pop();
+    }
+    text.push('}');
+    while !(PREFIX + text.len() as u64).is_multiple_of(ALIGN) {
+        text.push(' ');
+    }
+    let length = text.len() as u64;
+    if length > MAX_HEADER {
+        return Err(Error::mismatch("header-too-long", "the header is longer than safetensors reads")
+            .expected(format_args!("at most {MAX_HEADER} bytes"))
+            .found(length)
+            .hint("write fewer tensors, or less metadata, into one file"));
+    }
+    // What follows the header must have an offset, too.
+    if begin.checked_add(PREFIX + length).is_none() {
+        return Err(Error::mismatch("too-long", "the file would pass 2^64 bytes"));
+    }
+    Ok(text)
+}
+
+/// `text` as a JSON string.
+fn quoted(text: &str) -> String {
+    Json::from(text).to_string()
+}

@@ -143,7 +143,9 @@ impl Model {
             let fail = |e: Error| e.at(entry.at).on_tensor(&entry.path);
             let old = self.get_mut(&entry.path).ok_or_else(|| fail(unknown(&entry.path)))?;
             *old = Parameter::from_raw(&reader.source(), entry.parameter, with_stats).map_err(fail)?;
-            loaded.insert(entry.path);
+            if !loaded.insert(entry.path) {
+                reader.see("duplicate-address", entry.at);
+            }
         }
         let notes = reader.finish()?;
         Ok(LoadReport { notes, ..self.report(&loaded) })

@@ -240,7 +240,10 @@ impl Optimizer {
             let mut reader = Reader::new(source, options)?;
             reader.expect(FileKind::Optimizer)?;
             let raw = reader.optimizer()?;
-            Ok((Self::from_raw(raw.uints, raw.floats), reader.finish()?))
+            let optimizer = Self::from_raw(raw.uints, raw.floats);
+            let mut notes = optimizer.notes();
+            notes.extend(reader.finish()?);
+            Ok((optimizer, notes))
         };
         read().map_err(|e: Error| e.in_file(label))
     }

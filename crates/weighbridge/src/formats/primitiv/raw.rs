@@ -366,7 +366,8 @@ impl<'a> Reader<'a> {
         Err(if tensor.is_empty() { error } else { error.on_tensor(tensor) })
     }
 
-    fn see(&mut self, code: &'static str, at: u64) {
+    /// Remembers something odd, by a code of [`ODDITIES`].
+    pub(super) fn see(&mut self, code: &'static str, at: u64) {
         self.odd.entry(code).or_insert((0, at)).0 += 1;
     }
 

@@ -1,6 +1,6 @@
 //! Every golden file against what the original's objects held, bit for bit; and damaged files.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(clippy::disallowed_methods)]
 
 mod layout;
 mod typed;
@@ -188,7 +188,7 @@ fn every_golden_file_is_written_back_byte_for_byte() {
         let plan = Primitiv.plan(&checkpoint, &PlanOptions::default()).unwrap();
         assert_eq!(plan.kind, checkpoint.kind);
         assert_eq!(plan.losses, [], "{name}");
-        assert!(materialise(&plan) == [bytes.clone()], "{name}: the plan differs");
+        assert!(materialise(&plan)[0] == bytes, "{name}: the plan differs");
         let typed = match checkpoint.kind {
             "tensor" => Tensor::from_bytes(bytes.clone()).unwrap().to_bytes(),
             "parameter" => Parameter::from_bytes(bytes.clone(), true).unwrap().to_bytes(true).unwrap(),
@@ -334,7 +334,8 @@ fn limits_hold() {
     let path = TensorPath::from_dotted("x.y.z");
     model.insert(path, Parameter::new(Tensor::new(&[2, 2], vec![0.0; 4]).unwrap()).unwrap()).unwrap();
     let bytes = model.to_bytes(true).unwrap();
-    let change: [(&str, fn(&mut crate::Limits)); 4] = [
+    type Change = fn(&mut crate::Limits);
+    let change: [(&str, Change); 4] = [
         ("tensors", |l| l.tensors = 3),
         ("name_bytes", |l| l.name_bytes = 8),
         ("path_parts", |l| l.path_parts = 2),

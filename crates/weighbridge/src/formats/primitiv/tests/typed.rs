@@ -172,7 +172,7 @@ fn models_go_round() {
     m.get_mut(&path("b")).unwrap().add_stat("s", tensor(&[3], 4.0)).unwrap();
     for with_stats in [true, false] {
         let bytes = m.to_bytes(with_stats).unwrap();
-        assert_eq!(materialise(&m.plan(with_stats).unwrap()), [bytes.clone()]);
+        assert_eq!(materialise(&m.plan(with_stats).unwrap())[0], bytes);
         let back = Model::from_bytes(bytes, true).unwrap();
         assert_eq!(back == m, with_stats);
         assert_eq!(Model::from_checkpoint(&m.to_checkpoint(with_stats).unwrap(), true).unwrap(), back);
@@ -300,6 +300,14 @@ fn the_class_follows_from_the_keys() {
         text(&adam).iter().map(|n| n.code).collect::<Vec<_>>(),
         ["optimizer-class", "optimizer-keys-missing"]
     );
+    let mut odd = Optimizer::new(&OptimizerClass::Sgd);
+    odd.set_float("SGD.eta", -1.5);
+    odd.set_float("Optimizer.l2_strength", f32::NAN);
+    odd.set_float("Optimizer.clip_threshold", -0.0);
+    let notes = text(&odd);
+    assert_eq!(notes.len(), 3);
+    assert!(notes[1].code == "optimizer-value" && notes[1].text.starts_with("SGD.eta is -1.5"));
+    assert!(notes[2].code == "optimizer-value" && notes[2].text.contains("l2_strength is NaN"));
     // What a negative value of an unknown class means is not for us to say.
     assert_eq!(text(&o).iter().map(|n| n.code).collect::<Vec<_>>(), ["optimizer-class"]);
 }

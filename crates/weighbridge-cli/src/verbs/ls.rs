@@ -7,11 +7,11 @@ use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
 use weighbridge::checkpoint::{Checkpoint, TensorEntry};
-use weighbridge::ops;
+use weighbridge::ops::hash::sha256_all;
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
-    let hashes = if args.hash { ops::sha256_all(&checkpoint, 0)? } else { Vec::new() };
+    let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
     if output.json {
         let mut document = checkpoint.to_json();
         for (tensor, hash) in document["tensors"].as_array_mut().into_iter().flatten().zip(&hashes) {

@@ -15,7 +15,9 @@ fn main() {
 fn copy_64_mib(bencher: Bencher<'_, '_>) {
     let src = vec![1u8; 64 << 20];
     let mut dst = vec![0u8; 64 << 20];
-    bencher.counter(BytesCount::new(src.len())).bench_local(|| black_box(&mut dst).copy_from_slice(black_box(&src)));
+    bencher
+        .counter(BytesCount::new(src.len()))
+        .bench_local(|| black_box(&mut dst).copy_from_slice(black_box(&src)));
 }
 
 #[divan::bench(args = [1, 2, 4, 8])]
@@ -23,9 +25,9 @@ fn transpose_64_mib(bencher: Bencher<'_, '_>, size: usize) {
     let side = [8192, (64 << 20) / 8192 / size];
     let src = vec![1u8; 64 << 20];
     let mut dst = vec![0u8; 64 << 20];
-    bencher
-        .counter(BytesCount::new(src.len()))
-        .bench_local(|| relayout(black_box(&src), Order::Column, black_box(&mut dst), Order::Row, &side, size));
+    bencher.counter(BytesCount::new(src.len())).bench_local(|| {
+        relayout(black_box(&src), Order::Column, black_box(&mut dst), Order::Row, &side, size)
+    });
 }
 
 #[divan::bench(args = [(DType::F32, DType::BF16), (DType::F32, DType::F16), (DType::BF16, DType::F32), (DType::F64, DType::F32)])]

@@ -54,7 +54,10 @@ fn main() {
         assert_eq!(weighbridge::open(&many).unwrap().tensors.len(), 100_000);
         begun.elapsed().as_secs_f64()
     });
-    println!("\nopen a model of 100,000 tensors: {:.3} s (goal for the whole of ls: 0.2 s)", median(times.collect()));
+    println!(
+        "\nopen a model of 100,000 tensors: {:.3} s (goal for the whole of ls: 0.2 s)",
+        median(times.collect())
+    );
 }
 
 fn to(source: &Path, target: &Path, sync: bool) {

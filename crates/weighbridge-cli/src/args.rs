@@ -67,8 +67,10 @@ pub(crate) enum Verb {
                             weighbridge show net.model '[\"a.b\",\"w\"][0]'    a path whose parts hold dots")]
     Show(Show),
     /// Minimum, maximum, mean, deviation, zeros, NaN, Inf and a histogram
-    #[command(after_help = "Examples:\n  weighbridge stats net.model            all tensors, a line each\n  \
-                            weighbridge stats net.model fc1.w      one, with its histogram")]
+    #[command(
+        after_help = "Examples:\n  weighbridge stats net.model            all tensors, a line each\n  \
+                            weighbridge stats net.model fc1.w      one, with its histogram"
+    )]
     Stats(Stats),
     /// Write a file in another form, all or nothing
     #[command(after_help = "Examples:\n  weighbridge convert net.model net.safetensors\n  \
@@ -109,7 +111,9 @@ impl Input {
         for limit in &self.limit {
             let pair = limit.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
             let Some((name, value)) = pair else {
-                return Err(weighbridge::Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(limit));
+                return Err(
+                    weighbridge::Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(limit)
+                );
             };
             options.limits.set(name, value)?;
         }

@@ -5,9 +5,9 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
 use serde_json::Value as Json;
 use std::io::{self, BufWriter, Write};
+use weighbridge::Error;
 use weighbridge::checkpoint::Note;
 use weighbridge::text::escape;
-use weighbridge::Error;
 
 /// Headings of tables and sections.
 pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);

@@ -175,7 +175,8 @@ fn losses_are_said_and_can_be_denied() {
     let target = dir.path().join("x.safetensors");
     let shown = ok(&["convert", path(&model), path(&target), "--cast", "f16"]);
     assert!(shown.contains("loss rounding: w1: f32 values are rounded to f16"), "{shown}");
-    let output = weighbridge(&["convert", path(&model), path(&target), "--cast", "f16", "--force", "--deny-loss"]);
+    let output =
+        weighbridge(&["convert", path(&model), path(&target), "--cast", "f16", "--force", "--deny-loss"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(complaint(&output).contains("losses are denied"));
     ok(&["convert", path(&model), path(&target), "--force", "--deny-loss"]);
@@ -259,7 +260,11 @@ fn a_closed_pipe_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     // Enough output to fill a pipe.
     let names = golden("model/model_long_names_b.model");
-    let mut child = command(&["ls", path(&names), "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command(&["ls", path(&names), "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));

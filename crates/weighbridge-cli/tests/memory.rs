@@ -77,7 +77,8 @@ fn four_gibibytes_pass_through_the_budget() {
         assert_eq!(opened.tensors.len(), TENSORS as usize);
         for (i, tensor) in opened.tensors.iter().enumerate() {
             let corner = weighbridge::tensor::Region { start: vec![0, 0], extent: vec![2, 2] };
-            let values = weighbridge::engine::read_region(tensor, &corner, weighbridge::tensor::Order::Row).unwrap();
+            let values =
+                weighbridge::engine::read_region(tensor, &corner, weighbridge::tensor::Order::Row).unwrap();
             let expected = [0.0, 0.0, 1.0 + i as f32, 0.0].map(f32::to_le_bytes).concat();
             assert_eq!(values, expected, "{name} {i}");
         }

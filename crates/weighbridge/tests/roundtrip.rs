@@ -15,7 +15,8 @@ const EXTENSIONS: [&str; 5] = ["model", "param", "tensor", "shape", "optimizer"]
 fn goldens() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/primitiv/good");
     let folders = fs::read_dir(root).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
-    let mut files: Vec<PathBuf> = folders.flat_map(|f| fs::read_dir(f).unwrap().map(|e| e.unwrap().path())).collect();
+    let mut files: Vec<PathBuf> =
+        folders.flat_map(|f| fs::read_dir(f).unwrap().map(|e| e.unwrap().path())).collect();
     files.retain(|p| p.extension().is_some_and(|e| EXTENSIONS.iter().any(|x| e == *x)));
     files.sort();
     assert!(files.len() > 120, "{}", files.len());
@@ -102,7 +103,8 @@ fn a_foreign_file_becomes_a_model() {
     let dir = tempfile::tempdir().unwrap();
     let (source, target) = (dir.path().join("x.safetensors"), dir.path().join("x.model"));
     let half: Vec<u8> = [1.5f32, -2.0, 0.25, 3.0, 4.0, 5.0].iter().flat_map(|x| half_bits(*x)).collect();
-    let view = |shape: Vec<usize>, data| safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, shape, data);
+    let view =
+        |shape: Vec<usize>, data| safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, shape, data);
     let tensors = [
         ("enc.0.weight", view(vec![2, 3], &half).unwrap()),
         ("enc.0.bias", view(vec![3], &half[..6]).unwrap()),
@@ -117,7 +119,8 @@ fn a_foreign_file_becomes_a_model() {
     let paths: Vec<String> = model.tensors.iter().map(|t| t.path.to_json_text()).collect();
     assert_eq!(paths, [r#"["enc","0","bias"]"#, r#"["enc","0","weight"]"#]);
     let weights = read_tensor(&model.tensors[1], Order::Row).unwrap();
-    let expected: Vec<u8> = [1.5f32, -2.0, 0.25, 3.0, 4.0, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let expected: Vec<u8> =
+        [1.5f32, -2.0, 0.25, 3.0, 4.0, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(weights, expected);
 }
 
@@ -141,7 +144,9 @@ fn listing_four_gibibytes_reads_headers_only() {
     for i in 0..1024 {
         let mut entry = vec![0x91, 0xa4];
         entry.extend_from_slice(format!("{i:04}").as_bytes());
-        entry.extend([&[0x92][..], &word(1024), &word(1024), &word(1), &[0xc6], &(4u32 << 20).to_be_bytes()].concat());
+        entry.extend(
+            [&[0x92][..], &word(1024), &word(1024), &word(1), &[0xc6], &(4u32 << 20).to_be_bytes()].concat(),
+        );
         write(at, &entry);
         at += entry.len() as u64 + (4 << 20);
         write(at, &word(0));

@@ -59,7 +59,8 @@ fn document(steps: &[(&str, Vec<&str>)], files: &[String], output: &mut Output) 
         let mut quiet = Output::nowhere();
         run_words(words, &mut quiet)?;
     }
-    let commands: Json = steps.iter().map(|(_, words)| json!([&["weighbridge"], words.as_slice()].concat())).collect();
+    let commands: Json =
+        steps.iter().map(|(_, words)| json!([&["weighbridge"], words.as_slice()].concat())).collect();
     output.document(&json!({ "commands": commands, "files": files }))?;
     Ok(Outcome::Done)
 }
@@ -73,13 +74,15 @@ fn quote(word: &str) -> String {
 /// The folder, made if need be.
 #[allow(clippy::disallowed_methods, reason = "the demo's folder is no part of any format")]
 fn make_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot make the folder", e).in_file(folder.display()))
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Error::io("cannot make the folder", e).in_file(folder.display()))
 }
 
 /// Writes bytes as every output is written: staged, then renamed.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut builder = FileBuilder::new("");
     builder.literal(bytes);
-    let plan = WritePlan { format: "primitiv", kind: "demo", files: vec![builder.finish()], losses: Vec::new() };
+    let plan =
+        WritePlan { format: "primitiv", kind: "demo", files: vec![builder.finish()], losses: Vec::new() };
     run_plan(&plan, &LocalSink::file(path, true)?, &RunOptions::default()).map(|_| ())
 }

@@ -65,6 +65,10 @@ fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::
         other => other.to_json().to_string(),
     };
     let cut: String = text.chars().take(SHOWN_TEXT).collect();
-    let more = if cut.len() < text.len() { format!("{DIM} ... ({} bytes){DIM:#}", text.len()) } else { String::new() };
+    let more = if cut.len() < text.len() {
+        format!("{DIM} ... ({} bytes){DIM:#}", text.len())
+    } else {
+        String::new()
+    };
     writeln!(output, "{HEADING}{label:<12}{HEADING:#} {cut}{more}")
 }

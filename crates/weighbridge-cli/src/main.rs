@@ -1,1 +1,99 @@
-fn main(){}
+//! The command `weighbridge`. Glue only: arguments in, the library's reports out.
+
+mod args;
+mod output;
+mod progress;
+mod table;
+mod verbs;
+
+use args::{Args, Verb};
+use clap::Parser;
+use output::Output;
+use std::process::ExitCode;
+use weighbridge::{Error, Kind};
+
+/// How the command ended. See `weighbridge --help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All went well.
+    Done,
+}
+
+/// What a verb may end with.
+pub(crate) enum Failure {
+    /// The library says why.
+    Error(Error),
+    /// Standard output is gone or full.
+    Output(std::io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let mut output = Output::new(args.common.json, args.common.color);
+    let result = run(&args, &mut output).and_then(|outcome| {
+        output.flush()?;
+        Ok(outcome)
+    });
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough.
+        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Output(e)) => {
+            eprintln!("error: cannot write the output: {e}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Error(error)) => {
+            output.error(&error);
+            ExitCode::from(if error.kind() == Kind::Cancelled { 130 } else { 2 })
+        }
+    }
+}
+
+fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
+    let common = &args.common;
+    match &args.verb {
+        Verb::Info(a) => verbs::info::run(a, common, output),
+        Verb::Ls(a) => verbs::ls::run(a, common, output),
+        Verb::Show(a) => verbs::show::run(a, common, output),
+        Verb::Stats(a) => verbs::stats::run(a, common, output),
+        Verb::Convert(a) => verbs::convert::run(a, common, output),
+        Verb::Demo(a) => verbs::demo::run(a, common, output),
+        Verb::Completions(a) => verbs::generate::completions(a, output),
+        Verb::Man(a) => verbs::generate::man(a, output),
+    }
+}
+
+/// Help and version go to standard output and end well; a slip in the arguments ends with 2, and
+/// is JSON where `--json` stands among them.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args_os().any(|a| a == "--json") {
+        let text = error.to_string();
+        let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+        let message = lines.next().unwrap_or("bad arguments").trim_start_matches("error: ").to_owned();
+        let hint = lines.collect::<Vec<_>>().join(" ");
+        let error = Error::usage("bad-arguments", message).hint(hint);
+        Output::new(true, args::Color::Never).error(&error);
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(2)
+}

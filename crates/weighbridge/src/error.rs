@@ -4,6 +4,7 @@
 //! `expected` and `found`, and, where there is one, a `hint` that helps. Callers branch on
 //! [`Kind`] or on the stable [`Error::code`]; people read the [`std::fmt::Display`] form.
 
+use crate::text::escape;
 use std::fmt;
 
 /// The result of everything in this library that can fail.
@@ -206,9 +207,9 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// One paragraph: message, then place, expected, found and hint on lines of their own.
+    /// Message, then place, expected, found and hint on lines of their own; safe for terminals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.full_message())?;
+        write!(f, "{}", escape(&self.full_message()))?;
         let offset = self.0.offset.map(|o| format!("{o} (0x{o:x})"));
         let places = [
             ("file", &self.0.file),
@@ -220,7 +221,7 @@ impl fmt::Display for Error {
         ];
         for (label, text) in places {
             if let Some(text) = text {
-                write!(f, "\n  {:<9} {text}", format!("{label}:"))?;
+                write!(f, "\n  {:<9} {}", format!("{label}:"), escape(text))?;
             }
         }
         Ok(())

@@ -49,4 +49,25 @@ impl Limits {
             .found(claim)
             .hint(format_args!("if you trust the file, raise the limit `{field}`")))
     }
+
+    /// Sets the limit of that field name; for options of the command.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`] for an unknown name, with the names there are.
+    pub fn set(&mut self, field: &str, value: u64) -> Result<()> {
+        let slot = match field {
+            "header_bytes" => &mut self.header_bytes,
+            "tensors" => &mut self.tensors,
+            "name_bytes" => &mut self.name_bytes,
+            "dimensions" => &mut self.dimensions,
+            "path_parts" => &mut self.path_parts,
+            _ => {
+                return Err(Error::usage("unknown-limit", "there is no such limit")
+                    .found(field)
+                    .hint("the limits are header_bytes, tensors, name_bytes, dimensions, path_parts"));
+            }
+        };
+        *slot = value;
+        Ok(())
+    }
 }

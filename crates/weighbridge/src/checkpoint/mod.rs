@@ -10,11 +10,12 @@ mod json;
 mod metadata;
 mod name;
 
+pub use crate::text::escape as escape_text;
 pub use carry::{INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_names, restore_bridge_index};
 pub use change::{Rename, Selection};
 pub use entry::{Attributes, Piece, Role, TensorEntry};
 pub use metadata::{Metadata, Value};
-pub use name::{Name, TensorPath, escape_text};
+pub use name::{Name, TensorPath};
 
 use crate::error::{Error, Result};
 use std::fmt;

@@ -1,5 +1,6 @@
 //! Names and paths. A name is bytes, mostly UTF-8; a path is its parts, never a joined string.
 
+use crate::text::escape as escape_text;
 use serde_json::Value as Json;
 use std::fmt;
 
@@ -55,7 +56,7 @@ impl From<&str> for Name {
 }
 
 impl fmt::Display for Name {
-    /// Safe for terminals: see [`escape_text`].
+    /// Safe for terminals: see [`crate::text::escape`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&escape_text(&self.to_text()))
     }
@@ -65,25 +66,6 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
     }
-}
-
-/// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
-/// shows: control characters, and the invisible and direction-changing ones of Unicode.
-pub fn escape_text(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        let invisible = matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-        match c {
-            '\n' => safe.push_str("\\n"),
-            '\t' => safe.push_str("\\t"),
-            '\r' => safe.push_str("\\r"),
-            c if c.is_control() || invisible => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 /// Where a tensor stands: the parts of its name, from the root down.

@@ -88,7 +88,9 @@ fn gather(
         return Ok(());
     }
     let base = out.len();
-    out.resize(base + to_usize(len)?, 0);
+    let len = to_usize(len)?;
+    out.reserve_exact(len);
+    out.resize(base + len, 0);
     let target = &mut out[base..];
     let Some(size) = entry.stored.size() else {
         return whole_packed(entry, region, order, target).map_err(named);

@@ -70,7 +70,8 @@ impl FileBuilder {
         Ok(())
     }
 
-    /// Appends the CRC-32 of `range` of this file, 4 bytes. The range must not hold a CRC itself.
+    /// Appends the CRC-32 of `range` of this file, 4 bytes. The range must not hold a CRC itself,
+    /// and two ranges of one file are either the same or do not meet.
     pub fn crc32(&mut self, range: Range<u64>) {
         self.push(4, Content::Crc32(range));
     }

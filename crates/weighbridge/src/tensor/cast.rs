@@ -52,46 +52,76 @@ pub fn cast(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<C
     if !cast_is_supported(from, to) {
         return None;
     }
+    let report = match from {
+        DType::F16 => floats(bytes, to, out, |b| f16::from_le_bytes(b).to_f64()),
+        DType::BF16 => floats(bytes, to, out, |b| bf16::from_le_bytes(b).to_f64()),
+        DType::F32 => floats(bytes, to, out, |b| f64::from(f32::from_le_bytes(b))),
+        DType::F64 => floats(bytes, to, out, f64::from_le_bytes),
+        _ => others(bytes, from, to, out)?,
+    };
+    Some(report)
+}
+
+/// Casts floats whose value `decode` gives exactly.
+fn floats<const N: usize>(
+    bytes: &[u8],
+    to: DType,
+    out: &mut Vec<u8>,
+    decode: impl Fn([u8; N]) -> f64 + Copy,
+) -> CastReport {
+    let elements = bytes.as_chunks::<N>().0;
+    match to {
+        DType::F64 => each(elements, out, decode, |x| (x.to_le_bytes(), x)),
+        DType::F32 => each(elements, out, decode, |x| {
+            let value = to_f32(x);
+            (value.to_le_bytes(), f64::from(value))
+        }),
+        DType::F16 => each(elements, out, decode, |x| {
+            let value = f16::from_f32(to_f32_odd(x));
+            (value.to_le_bytes(), value.to_f64())
+        }),
+        _ => each(elements, out, decode, |x| {
+            let value = bf16::from_f32(to_f32_odd(x));
+            (value.to_le_bytes(), value.to_f64())
+        }),
+    }
+}
+
+fn each<const N: usize, const M: usize>(
+    elements: &[[u8; N]],
+    out: &mut Vec<u8>,
+    decode: impl Fn([u8; N]) -> f64,
+    encode: impl Fn(f64) -> ([u8; M], f64),
+) -> CastReport {
+    let mut report = CastReport { elements: elements.len() as u64, ..CastReport::default() };
+    let base = out.len();
+    out.reserve_exact(elements.len() * M);
+    out.resize(base + elements.len() * M, 0);
+    for (element, target) in elements.iter().zip(out[base..].as_chunks_mut::<M>().0) {
+        let before = decode(*element);
+        let (encoded, after) = encode(before);
+        *target = encoded;
+        report.note(before, after);
+    }
+    report
+}
+
+/// Integers, truth values and floats of 8 bits.
+fn others(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<CastReport> {
     let count = bytes.len() / from.size()?;
     let mut report = CastReport { elements: count as u64, ..CastReport::default() };
-    out.reserve(count * to.size()?);
-    if (from, to) == (DType::F32, DType::F32) {
-        out.extend_from_slice(bytes);
-        return Some(report);
-    }
+    out.reserve_exact(count * to.size()?);
     for index in 0..count {
-        let (before, rounded_to_odd) = match element_at(from, bytes, index)? {
-            Element::Int(i) => int_to_f64(i),
+        let element = element_at(from, bytes, index)?;
+        // Rounded to odd, a wide integer may be rounded once more without harm, unless the
+        // target is as wide as this.
+        let (odd, rounded) = match element {
+            Element::Int(i) => int_to_f64_odd(i),
             other => (other.to_f64(), false),
         };
-        let after = match to {
-            DType::F64 => {
-                let value = if rounded_to_odd { nearest_from_odd(bytes, from, index)? } else { before };
-                out.extend_from_slice(&value.to_le_bytes());
-                value
-            }
-            DType::F32 => {
-                #[allow(clippy::cast_possible_truncation)]
-                let value = before as f32;
-                out.extend_from_slice(&value.to_le_bytes());
-                f64::from(value)
-            }
-            DType::F16 => {
-                let value = f16::from_f32(to_f32_odd(before));
-                out.extend_from_slice(&value.to_le_bytes());
-                value.to_f64()
-            }
-            _ => {
-                let value = bf16::from_f32(to_f32_odd(before));
-                out.extend_from_slice(&value.to_le_bytes());
-                value.to_f64()
-            }
-        };
-        if rounded_to_odd {
-            report.changed += 1;
-        } else {
-            report.note(before, after);
-        }
+        let exact = if to == DType::F64 { element.to_f64() } else { odd };
+        let one = floats(&exact.to_le_bytes(), to, out, f64::from_le_bytes);
+        report.add(&CastReport { elements: 0, changed: u64::from(rounded || one.changed > 0), ..one });
     }
     Some(report)
 }
@@ -119,29 +149,25 @@ pub fn cast_is_exact(from: DType, to: DType) -> bool {
 
 /// An integer as `f64`, and whether it had to be rounded; if so, to odd.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-fn int_to_f64(i: i128) -> (f64, bool) {
+fn int_to_f64_odd(i: i128) -> (f64, bool) {
     let nearest = i as f64;
     let back = nearest as i128;
     if back == i {
         return (nearest, false);
     }
-    let towards_zero =
-        if back.unsigned_abs() > i.unsigned_abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    let above = back.unsigned_abs() > i.unsigned_abs();
+    let towards_zero = if above { nearest.to_bits() - 1 } else { nearest.to_bits() };
     (f64::from_bits(towards_zero | 1), true)
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn nearest_from_odd(bytes: &[u8], from: DType, index: usize) -> Option<f64> {
-    match element_at(from, bytes, index)? {
-        Element::Int(i) => Some(i as f64),
-        other => Some(other.to_f64()),
-    }
+#[allow(clippy::cast_possible_truncation)]
+fn to_f32(x: f64) -> f32 {
+    x as f32
 }
 
 /// `x` rounded to odd in `f32`, so that a further rounding to 16 bits is as if done from `x`.
-#[allow(clippy::cast_possible_truncation)]
 fn to_f32_odd(x: f64) -> f32 {
-    let nearest = x as f32;
+    let nearest = to_f32(x);
     let back = f64::from(nearest);
     if back == x || x.is_nan() {
         return nearest;

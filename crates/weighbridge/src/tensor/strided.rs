@@ -2,13 +2,13 @@
 //!
 //! One function serves slices, joins and transposes: [`copy_strided`]. It merges dimensions that
 //! lie together in both layouts, copies runs where both sides run along the same dimension, and
-//! otherwise moves square tiles through a small buffer, so that both sides are touched in whole
-//! cache lines.
+//! otherwise moves small square tiles within areas whose pages and cache lines stay at hand.
 
 use super::{Order, Shape};
 
-/// Side of a tile in elements: 32 x 32 elements of 4 bytes are 4 KiB and stay in the first cache.
-const TILE: usize = 32;
+/// Side in elements of the area within which tiles are moved before going on: its rows are few
+/// enough for their pages to stay known to the processor.
+const AREA: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
 struct Axis {
@@ -84,7 +84,7 @@ fn normalise(src: &[usize], dst: &[usize], extents: &[usize]) -> Option<Vec<Axis
     Some(merged)
 }
 
-fn copy_axes<T: Copy + Default>(src: &[T], dst: &mut [T], axes: &[Axis]) {
+fn copy_axes<T: Copy>(src: &[T], dst: &mut [T], axes: &[Axis]) {
     let Some((&fast, rest)) = axes.split_last() else {
         dst[0] = src[0];
         return;
@@ -130,34 +130,47 @@ fn walk(axes: &[Axis], mut each: impl FnMut(usize, usize)) {
 }
 
 /// Moves a matrix whose destination runs along `fast` and whose source runs along `across`.
-fn transpose<T: Copy + Default>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
-    let mut tile = [[T::default(); TILE]; TILE];
-    for a0 in (0..across.extent).step_by(TILE) {
-        let columns = TILE.min(across.extent - a0);
-        for f0 in (0..fast.extent).step_by(TILE) {
-            let rows = TILE.min(fast.extent - f0);
-            for f in 0..rows {
-                let at = (f0 + f) * fast.src + a0 * across.src;
-                if across.src == 1 {
-                    for (line, &value) in tile.iter_mut().zip(&src[at..at + columns]) {
-                        line[f] = value;
-                    }
-                } else {
-                    for (a, line) in tile.iter_mut().enumerate().take(columns) {
-                        line[f] = src[at + a * across.src];
-                    }
+fn transpose<T: Copy>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
+    for a0 in (0..across.extent).step_by(AREA) {
+        let columns = AREA.min(across.extent - a0);
+        for f0 in (0..fast.extent).step_by(AREA) {
+            let rows = AREA.min(fast.extent - f0);
+            let src = &src[f0 * fast.src + a0 * across.src..];
+            let dst = &mut dst[f0 * fast.dst + a0 * across.dst..];
+            let (fast, across) = (Axis { extent: rows, ..fast }, Axis { extent: columns, ..across });
+            match size_of::<T>() {
+                1 => transpose_area::<T, 16>(src, dst, fast, across),
+                2 => transpose_area::<T, 8>(src, dst, fast, across),
+                _ => transpose_area::<T, 4>(src, dst, fast, across),
+            }
+        }
+    }
+}
+
+/// Whole tiles of `B` x `B` by lines of `B` elements, the rest element by element.
+fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
+    let dense = across.src == 1 && fast.dst == 1;
+    let (tiled_rows, tiled_columns) =
+        if dense { (fast.extent / B * B, across.extent / B * B) } else { (0, 0) };
+    for f0 in (0..tiled_rows).step_by(B) {
+        for a0 in (0..tiled_columns).step_by(B) {
+            let from: [&[T]; B] = std::array::from_fn(|f| {
+                let at = (f0 + f) * fast.src + a0;
+                &src[at..at + B]
+            });
+            for a in 0..B {
+                let at = (a0 + a) * across.dst + f0;
+                let line = &mut dst[at..at + B];
+                for f in 0..B {
+                    line[f] = from[f][a];
                 }
             }
-            for (a, line) in tile.iter().enumerate().take(columns) {
-                let at = (a0 + a) * across.dst + f0 * fast.dst;
-                if fast.dst == 1 {
-                    dst[at..at + rows].copy_from_slice(&line[..rows]);
-                } else {
-                    for (f, &value) in line.iter().enumerate().take(rows) {
-                        dst[at + f * fast.dst] = value;
-                    }
-                }
-            }
+        }
+    }
+    for a in 0..across.extent {
+        let first = if a < tiled_columns { tiled_rows } else { 0 };
+        for f in first..fast.extent {
+            dst[f * fast.dst + a * across.dst] = src[f * fast.src + a * across.src];
         }
     }
 }

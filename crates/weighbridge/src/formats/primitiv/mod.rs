@@ -1,7 +1,69 @@
-//! primitiv: MessagePack files of the primitiv toolkit.
+//! primitiv: MessagePack files of the primitiv toolkit, File Format v0.1.
+//!
+//! Five kinds of file share one header of 15 bytes. The objects follow each other without an outer
+//! array, a length, a checksum or padding:
+//!
+//! ```text
+//! every file   ce 00000000   ce 00000001   ce 00000T00   body
+//!              version 0     .1            T: 0 shape, 1 tensor, 2 parameter, 3 model, 4 optimizer
+//!
+//! shape        array of uint32 (dims)   uint32 (batch)
+//! tensor       shape   bin              4 bytes a value, little-endian, first index fastest, batch slowest
+//! parameter    tensor (the value)   uint32 N   N x { str (name)   tensor (a stat) }
+//! model        uint32 N   N x { array of str (address)   parameter }          sorted by address
+//! optimizer    map str -> uint32   map str -> float32
+//!
+//! uint32       ce and 4 bytes, never shorter          float32   ca and 4 bytes
+//! str          a0-bf | d9 n | da nn | db nnnn         bin       c4 n | c5 nn | c6 nnnn
+//! array        90-9f | dc nn | dd nnnn                map       80-8f | de nn | df nnnn
+//! ```
+//!
+//! All numbers but the values of tensors are big-endian. The trailing 1s of a shape are not
+//! stored, so a vector of length 1 is a scalar. The shortest header of a string, bin, array or map
+//! is written; longer ones are read, with a note.
+//!
+//! [`Primitiv`] is the format as an index of tensors. [`Model`], [`Parameter`], [`Tensor`],
+//! [`Shape`] and [`Optimizer`] are the objects themselves, in memory, for programs that build or
+//! change them:
+//!
+//! ```
+//! use weighbridge::formats::primitiv::{Model, Parameter, Tensor};
+//! # fn main() -> weighbridge::Result<()> {
+//! let mut layer = Model::new();
+//! layer.add_parameter("w", Parameter::new(Tensor::new(&[2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0])?)?)?;
+//! let mut model = Model::new();
+//! model.add_submodel("fc1", layer)?;
+//! let bytes = model.to_bytes(true)?;
+//! let back = Model::from_bytes(bytes, true)?;
+//! let w = back.parameter("fc1.w")?;
+//! assert_eq!(w.value().get(&[1, 2]), Some(5.0));
+//! # Ok(()) }
+//! ```
+
+mod entries;
+mod load;
+mod model;
+mod optimizer;
+mod parameter;
+mod raw;
+mod read;
+mod shape;
+mod tensor;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod write;
+
+pub use load::{LoadFrom, LoadMode, LoadReport};
+pub use model::Model;
+pub use optimizer::{Optimizer, OptimizerClass};
+pub use parameter::Parameter;
+pub use shape::Shape;
+pub use tensor::Tensor;
+
 use super::{Facts, Format, OpenOptions, PlanOptions};
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -24,17 +86,69 @@ static FACTS: Facts = Facts {
     order: Some(Order::Column),
 };
 
+/// The attribute of an entry whose last dimension is a batch.
+const BATCH: &str = "batch";
+
 impl Format for Primitiv {
     fn facts(&self) -> &'static Facts {
         &FACTS
     }
+
+    /// True for the header of version 0.1, and for three uint32 at its places: then the version
+    /// or the type is wrong, and the reader can say which.
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
-        head.starts_with(b"\xce\0\0\0\0\xce\0\0\0\x01")
+        [0, 5, 10].iter().all(|&place| head.get(place) == Some(&wire::UINT)) || head.starts_with(&wire::MAGIC)
     }
-    fn open(&self, _source: SourceRef, _options: &OpenOptions) -> Result<Checkpoint> {
-        Err(Error::usage("later", "later"))
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(source, options)
     }
-    fn plan(&self, _checkpoint: &Checkpoint, _options: &PlanOptions) -> Result<WritePlan> {
-        Err(Error::usage("later", "later"))
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}
+
+/// Which of the five files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileKind {
+    Shape,
+    Tensor,
+    Parameter,
+    Model,
+    Optimizer,
+}
+
+impl FileKind {
+    const ALL: [Self; 5] = [Self::Shape, Self::Tensor, Self::Parameter, Self::Model, Self::Optimizer];
+
+    /// The number in the header.
+    fn number(self) -> u32 {
+        match self {
+            Self::Shape => 0,
+            Self::Tensor => 0x100,
+            Self::Parameter => 0x200,
+            Self::Model => 0x300,
+            Self::Optimizer => 0x400,
+        }
+    }
+
+    /// The word of the index.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Tensor => "tensor",
+            Self::Parameter => "parameter",
+            Self::Model => "model",
+            Self::Optimizer => "optimizer",
+        }
+    }
+
+    fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }

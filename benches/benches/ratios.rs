@@ -1,0 +1,85 @@
+//! Whole jobs beside the raw speed of the machine and a peer, as ratios of medians in one run.
+//!
+//! `cargo bench --bench ratios`; the size of the model in MiB is taken from the environment
+//! variable `WEIGHBRIDGE_BENCH_MIB` (default 1024), its place from `TMPDIR`.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use weighbridge::engine::{RunOptions, load};
+use weighbridge::ops::{ConvertOptions, convert};
+use weighbridge_benches::{Pair, median, write_primitiv_model};
+
+const RUNS: usize = 7;
+
+fn main() {
+    let mib: u32 = std::env::var("WEIGHBRIDGE_BENCH_MIB").ok().and_then(|v| v.parse().ok()).unwrap_or(1024);
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let model = file("bench.model");
+    // 64 MiB a tensor.
+    write_primitiv_model(&model, (mib / 64).max(1), 4096, 4096).unwrap();
+    let rows = file("bench.safetensors");
+    to(&model, &rows, false);
+
+    println!("model of {mib} MiB, medians of {RUNS} pairs, everything in the page cache\n");
+    println!("{:<58} {:>8} {:>8} {:>6}  {:>6}", "job / beside", "ours s", "other s", "ratio", "goal");
+    for sync in [false, true] {
+        let beside = if sync { "cp and fsync" } else { "cp" };
+        let copy = || cp(&rows, &file("copy"), sync);
+        let pair = Pair::time(RUNS, || to(&rows, &file("out.safetensors"), sync), copy);
+        row(&format!("safetensors to safetensors / {beside}"), &pair, "1.15");
+        let copy = || cp(&model, &file("copy"), sync);
+        let pair = Pair::time(RUNS, || to(&model, &file("out.model"), sync), copy);
+        row(&format!("primitiv to primitiv / {beside}"), &pair, "1.15");
+        let pair = Pair::time(RUNS, || to(&model, &file("out.npz"), sync), copy);
+        row(&format!("primitiv to npz, order kept, with checksums / {beside}"), &pair, "");
+        let pair = Pair::time(RUNS, || to(&model, &file("out.safetensors"), sync), copy);
+        row(&format!("primitiv to safetensors, transposed / {beside}"), &pair, "2");
+    }
+    let pair = Pair::time(
+        RUNS,
+        || drop(load(&weighbridge::open(&model).unwrap().tensors, None, 0).unwrap()),
+        || drop(fs::read(&model).unwrap()),
+    );
+    row("load all tensors / read the file", &pair, "1.1");
+    let pair = Pair::time(RUNS, || to(&rows, &file("out.safetensors"), false), || peer(&rows, &file("copy")));
+    row("safetensors to safetensors / crate safetensors, read and save", &pair, "");
+
+    let many = file("many.model");
+    write_primitiv_model(&many, 100_000, 4, 4).unwrap();
+    let times = (0..RUNS).map(|_| {
+        let begun = std::time::Instant::now();
+        assert_eq!(weighbridge::open(&many).unwrap().tensors.len(), 100_000);
+        begun.elapsed().as_secs_f64()
+    });
+    println!(
+        "\nopen a model of 100,000 tensors: {:.3} s (goal for the whole of ls: 0.2 s)",
+        median(times.collect())
+    );
+}
+
+fn to(source: &Path, target: &Path, sync: bool) {
+    let run = RunOptions { sync, ..RunOptions::default() };
+    convert(source, target, &ConvertOptions { force: true, run, ..ConvertOptions::default() }).unwrap();
+}
+
+fn cp(source: &Path, target: &Path, sync: bool) {
+    let _ = fs::remove_file(target);
+    assert!(Command::new("cp").arg(source).arg(target).status().unwrap().success());
+    if sync {
+        fs::File::open(target).unwrap().sync_all().unwrap();
+    }
+}
+
+fn peer(source: &Path, target: &Path) {
+    let bytes = fs::read(source).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    safetensors::serialize_to_file(tensors.tensors(), None, target).unwrap();
+}
+
+fn row(job: &str, pair: &Pair, goal: &str) {
+    let (ours, other) = pair.medians();
+    println!("{job:<58} {ours:>8.3} {other:>8.3} {:>6.2}  {goal:>6}", pair.ratio());
+}

@@ -1,0 +1,283 @@
+//! The arguments, declared once: parser, help, completions and manual come from here.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use weighbridge::tensor::DType;
+use weighbridge::{OpenOptions, Result};
+
+const EXAMPLES: &str = "\
+Examples:
+  weighbridge demo                                    see it work on a trained model
+  weighbridge ls net.model                            list the tensors
+  weighbridge show net.model 'fc1.w[0:3,:]'           print a slice as numpy would
+  weighbridge convert net.model net.safetensors       convert; the extension names the format
+
+Exit codes: 0 done, 1 a difference or finding, 2 usage, unreadable input or failure,
+3 could not tell, 130 interrupted. A closed pipe is no error.";
+
+/// Opens, checks and converts the model files of machine-learning frameworks, without those
+/// frameworks.
+#[derive(Debug, Parser)]
+#[command(name = "weighbridge", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What every verb understands.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Common {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Colour the output
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub color: Color,
+    /// Show no progress
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// What a file is, what is in it, how big it is, and what is odd about it
+    #[command(after_help = "Example:\n  weighbridge info net.model")]
+    Info(Info),
+    /// One line for each tensor
+    #[command(after_help = "Examples:\n  weighbridge ls net.model\n  weighbridge ls net.model --tree\n  \
+                            weighbridge ls net.safetensors --hash --json | jq '.tensors[].sha256'")]
+    Ls(Ls),
+    /// The values of a tensor or of a slice of it, as numpy prints them
+    #[command(after_help = "Examples:\n  weighbridge show net.model fc1.w\n  \
+                            weighbridge show net.model 'fc1.w[0:3,:]'\n  \
+                            weighbridge show net.model 'fc1.w/Adam.m1[-1]'\n  \
+                            weighbridge show net.model '[\"a.b\",\"w\"][0]'    a path whose parts hold dots")]
+    Show(Show),
+    /// Minimum, maximum, mean, deviation, zeros, NaN, Inf and a histogram
+    #[command(
+        after_help = "Examples:\n  weighbridge stats net.model            all tensors, a line each\n  \
+                            weighbridge stats net.model fc1.w      one, with its histogram"
+    )]
+    Stats(Stats),
+    /// Write a file in another form, all or nothing
+    #[command(after_help = "Examples:\n  weighbridge convert net.model net.safetensors\n  \
+                            weighbridge convert net.model net.npz --no-state\n  \
+                            weighbridge convert hf.safetensors net.model --cast f32\n  \
+                            weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
+                            weighbridge convert net.model net.safetensors --plan      show what would be written")]
+    Convert(Box<Convert>),
+    /// Do the main job on a small model that primitiv trained
+    Demo(Demo),
+    /// Print shell completions
+    #[command(after_help = "Example:\n  weighbridge completions bash > /etc/bash_completion.d/weighbridge")]
+    Completions(Completions),
+    /// Print the manual page of the command or of one of its verbs
+    #[command(after_help = "Examples:\n  weighbridge man | man -l -\n  weighbridge man convert | man -l -")]
+    Man(Man),
+}
+
+/// How to read the input.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Input {
+    /// The format of the input, where its content does not tell
+    #[arg(long, value_name = "FORMAT")]
+    pub from: Option<String>,
+    /// Read what can be read unambiguously from a file that breaks a rule, and note it
+    #[arg(long)]
+    pub lenient: bool,
+    /// Raise or lower a limit on what the file may ask for, such as header_bytes=500000000
+    #[arg(long, value_name = "NAME=NUMBER")]
+    pub limit: Vec<String>,
+}
+
+impl Input {
+    pub(crate) fn options(&self) -> Result<OpenOptions> {
+        let mut options = OpenOptions::default();
+        options.format.clone_from(&self.from);
+        options.lenient = self.lenient;
+        for limit in &self.limit {
+            let pair = limit.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
+            let Some((name, value)) = pair else {
+                return Err(
+                    weighbridge::Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(limit)
+                );
+            };
+            options.limits.set(name, value)?;
+        }
+        Ok(options)
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Info {
+    /// The file
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Ls {
+    /// The file
+    pub path: PathBuf,
+    /// Draw the names as a tree
+    #[arg(long)]
+    pub tree: bool,
+    /// Add the SHA-256 of each tensor's elements; equal tensors have equal hashes in every format
+    #[arg(long)]
+    pub hash: bool,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Show {
+    /// The file
+    pub path: PathBuf,
+    /// The tensor, as `ls` names it, with an optional slice in brackets
+    #[arg(value_name = "NAME[SLICE]")]
+    pub name: String,
+    /// Print all values, where the middle of large tensors would be left out
+    #[arg(long)]
+    pub full: bool,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Stats {
+    /// The file
+    pub path: PathBuf,
+    /// The tensor, as `ls` names it; all if it is left out
+    pub name: Option<String>,
+    /// Bins of the histogram
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub bins: u16,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Convert {
+    /// The file to read
+    pub source: PathBuf,
+    /// The file to write
+    pub target: PathBuf,
+    /// The format to write; told from the target's extension if left out
+    #[arg(long, value_name = "FORMAT")]
+    pub to: Option<String>,
+    /// The kind of file within the format, such as primitiv's parameter
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Keep only tensors whose name matches this pattern (* any characters); may be repeated
+    #[arg(long, value_name = "PATTERN", help_heading = "Changes")]
+    pub select: Vec<String>,
+    /// Leave out tensors whose name matches this pattern; may be repeated
+    #[arg(long, value_name = "PATTERN", help_heading = "Changes")]
+    pub drop: Vec<String>,
+    /// Leave out optimizer state
+    #[arg(long, help_heading = "Changes")]
+    pub no_state: bool,
+    /// Rename a tensor, or all below a leading part of their path; may be repeated
+    #[arg(long, value_name = "OLD=NEW", help_heading = "Changes")]
+    pub rename: Vec<String>,
+    /// Cast floating-point tensors to f16, bf16, f32 or f64, rounding to nearest even
+    #[arg(long, value_name = "DTYPE", value_parser = dtype, help_heading = "Changes")]
+    pub cast: Option<DType>,
+    /// Keep column-major bytes as they are and reverse the dimensions instead
+    #[arg(long, help_heading = "Changes")]
+    pub reverse_dims: bool,
+    /// Print what would be written, and write nothing
+    #[arg(long, help_heading = "Writing")]
+    pub plan: bool,
+    /// Refuse if the target cannot hold everything
+    #[arg(long, help_heading = "Writing")]
+    pub deny_loss: bool,
+    /// Replace the target if it exists
+    #[arg(short, long, help_heading = "Writing")]
+    pub force: bool,
+    /// Memory for buffers, such as 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, help_heading = "Writing")]
+    pub memory: u64,
+    /// Threads; 0 is one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Writing")]
+    pub threads: usize,
+    /// Do not wait until the result is safe from a loss of power
+    #[arg(long, help_heading = "Writing")]
+    pub no_sync: bool,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Demo {
+    /// The folder to write into
+    #[arg(default_value = "weighbridge-demo")]
+    pub folder: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Man {
+    /// The verb; the command itself if left out
+    pub verb: Option<String>,
+}
+
+fn dtype(text: &str) -> Result<DType, String> {
+    let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+    DType::from_name(text).filter(target).ok_or_else(|| "casts go to f16, bf16, f32 or f64".to_owned())
+}
+
+/// A number of bytes with an optional unit: `64MiB`, `1G`, `500MB`, `1048576`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err("write a size as 64MiB, 1GiB or a number of bytes".to_owned()),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| "a size begins with a number".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "this size is too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("1 GB"), Ok(1_000_000_000));
+        assert_eq!(size("7"), Ok(7));
+        assert!(size("MiB").is_err() && size("1x").is_err() && size("99999999999GiB").is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! Standard output and standard error: text in colour where the terminal has it, or JSON.
+
+use crate::args::Color;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Effects, Style};
+use serde_json::Value as Json;
+use std::io::{self, BufWriter, Write};
+use weighbridge::Error;
+use weighbridge::checkpoint::Note;
+use weighbridge::text::escape;
+
+/// Headings of tables and sections.
+pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);
+/// What is less important.
+pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
+const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
+const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
+
+/// Where results go.
+pub(crate) struct Output {
+    /// True where one JSON document is asked for.
+    pub json: bool,
+    choice: ColorChoice,
+    out: BufWriter<Box<dyn Write>>,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, color: Color) -> Self {
+        let choice = match color {
+            Color::Auto => ColorChoice::Auto,
+            Color::Always => ColorChoice::Always,
+            Color::Never => ColorChoice::Never,
+        };
+        let stdout = Box::new(AutoStream::new(io::stdout(), choice));
+        Self { json, choice, out: BufWriter::with_capacity(64 << 10, stdout) }
+    }
+
+    /// Prints nowhere.
+    pub(crate) fn nowhere() -> Self {
+        Self { json: false, choice: ColorChoice::Never, out: BufWriter::new(Box::new(io::sink())) }
+    }
+
+    /// Prints the one JSON document.
+    pub(crate) fn document(&mut self, json: &Json) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut self.out, json)?;
+        writeln!(self.out)
+    }
+
+    /// Prints what is odd about a file.
+    pub(crate) fn notes(&mut self, notes: &[Note]) -> io::Result<()> {
+        for note in notes {
+            writeln!(self.out, "{ODD}note{ODD:#} {}: {}", note.code, escape(&note.text))?;
+        }
+        Ok(())
+    }
+
+    /// Prints something to watch out for.
+    pub(crate) fn warning(&mut self, what: &str, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{ODD}{what}{ODD:#} {}", escape(text))
+    }
+
+    /// Prints an error: text to standard error, JSON to standard output.
+    pub(crate) fn error(&mut self, error: &Error) {
+        if self.json {
+            let _ = self.document(&serde_json::json!({ "error": error.to_json() }));
+            let _ = self.flush();
+            return;
+        }
+        let _ = self.flush();
+        let mut stderr = AutoStream::new(io::stderr(), self.choice);
+        let _ = writeln!(stderr, "{BAD}error{BAD:#}: {error}");
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Bytes for people: `1.5 MiB`.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn human_bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn human_count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(human_bytes(1023), "1023 B");
+        assert_eq!(human_bytes(1536), "1.5 KiB");
+        assert_eq!(human_bytes(u64::MAX), "16384.0 PiB");
+        assert_eq!(human_count(1_234_567), "1,234,567");
+        assert_eq!(human_count(12), "12");
+    }
+}

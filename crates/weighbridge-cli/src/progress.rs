@@ -1,0 +1,68 @@
+//! A progress bar on standard error for work that takes longer than a second, and Ctrl-C.
+
+use crate::args::Common;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weighbridge::engine::Watch;
+
+/// Set by the first Ctrl-C. The second one ends the process at once.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// How long work may take before a bar is shown.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Shows progress and hears Ctrl-C.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    allowed: bool,
+    shown: AtomicBool,
+    begun: Instant,
+}
+
+impl Progress {
+    /// A watcher for one piece of work. From now on, Ctrl-C asks the work to stop.
+    pub(crate) fn new(common: &Common) -> Self {
+        // A second handler in one process is refused; the first one does the same.
+        let _ = ctrlc::set_handler(|| {
+            if STOP.swap(true, Ordering::SeqCst) {
+                std::process::exit(130);
+            }
+        });
+        Self {
+            bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+            allowed: !common.quiet && !common.json && std::io::stderr().is_terminal(),
+            shown: AtomicBool::new(false),
+            begun: Instant::now(),
+        }
+    }
+}
+
+impl Watch for Progress {
+    fn begin(&self, bytes: u64) {
+        let style = "{bar:32} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            self.bar.set_style(style);
+        }
+        self.bar.set_length(bytes);
+    }
+
+    fn advance(&self, bytes: u64) {
+        self.bar.inc(bytes);
+        if self.allowed && self.begun.elapsed() > PATIENCE && !self.shown.swap(true, Ordering::Relaxed) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        STOP.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

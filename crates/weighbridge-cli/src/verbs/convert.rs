@@ -1,0 +1,118 @@
+//! `convert`: a file in another form, all or nothing.
+
+use crate::args::{Common, Convert};
+use crate::output::{Output, human_bytes, human_count};
+use crate::progress::Progress;
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+use weighbridge::engine::{RunOptions, RunReport};
+use weighbridge::ops::{self, Changes, ConvertOptions};
+use weighbridge::plan::WritePlan;
+use weighbridge::text::escape;
+
+/// Losses are listed up to this many; JSON has them all.
+const SHOWN_LOSSES: usize = 10;
+
+pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let options = ConvertOptions {
+        open: args.input.options()?,
+        to: args.to.clone(),
+        kind: args.kind.clone(),
+        changes: Changes {
+            select: args.select.clone(),
+            drop: args.drop.clone(),
+            no_state: args.no_state,
+            rename: args.rename.clone(),
+            cast: args.cast,
+            reverse_dims: args.reverse_dims,
+        },
+        deny_loss: args.deny_loss,
+        force: args.force,
+        run: RunOptions {
+            threads: args.threads,
+            memory: args.memory,
+            sync: !args.no_sync,
+            watch: Arc::new(Progress::new(common)),
+        },
+    };
+    if args.plan {
+        let plan = ops::plan(&args.source, &args.target, &options)?;
+        if output.json {
+            output.document(&plan.to_json())?;
+        } else {
+            write!(output, "{plan}")?;
+        }
+        return Ok(Outcome::Done);
+    }
+    let begun = Instant::now();
+    let (plan, report) = ops::convert(&args.source, &args.target, &options)?;
+    drop(options);
+    let target = args.target.display().to_string();
+    if output.json {
+        output.document(&document(&target, &plan, &report))?;
+    } else {
+        text(&target, &plan, &report, begun, output)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn document(target: &str, plan: &WritePlan, report: &RunReport) -> Json {
+    let mut casts = serde_json::Map::new();
+    for (name, cast) in &report.casts {
+        casts.insert(
+            name.clone(),
+            json!({
+                "elements": cast.elements,
+                "changed": cast.changed,
+                "overflowed": cast.overflowed,
+                "underflowed": cast.underflowed,
+                "worst_error": cast.worst_error,
+            }),
+        );
+    }
+    json!({
+        "path": target,
+        "format": plan.format,
+        "kind": plan.kind,
+        "bytes": report.bytes,
+        "losses": plan.losses.iter().map(weighbridge::checkpoint::Loss::to_json).collect::<Json>(),
+        "casts": casts,
+    })
+}
+
+fn text(
+    target: &str,
+    plan: &WritePlan,
+    report: &RunReport,
+    begun: Instant,
+    output: &mut Output,
+) -> std::io::Result<()> {
+    for loss in plan.losses.iter().take(SHOWN_LOSSES) {
+        output.warning("loss", &format!("{}: {}: {}", loss.code, loss.subject, loss.detail))?;
+    }
+    if plan.losses.len() > SHOWN_LOSSES {
+        let more = plan.losses.len() - SHOWN_LOSSES;
+        output.warning("loss", &format!("and {more} more; --json lists them all"))?;
+    }
+    for (name, cast) in report.casts.iter().filter(|(_, cast)| cast.overflowed + cast.underflowed > 0) {
+        let text = format!(
+            "{name}: of {} values, {} became infinite and {} became zero",
+            human_count(cast.elements),
+            human_count(cast.overflowed),
+            human_count(cast.underflowed)
+        );
+        output.warning("cast", &text)?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    writeln!(
+        output,
+        "wrote {} ({} {}, {}) in {seconds:.2} s",
+        escape(target),
+        plan.format,
+        plan.kind,
+        human_bytes(report.bytes)
+    )
+}

@@ -1,0 +1,88 @@
+//! `demo`: the main job on a model that primitiv trained and that ships inside the command.
+
+use crate::args::{Args, Common, Demo};
+use crate::output::{DIM, HEADING, Output};
+use crate::{Failure, Outcome};
+use clap::Parser;
+use serde_json::{Value as Json, json};
+use std::io::Write;
+use std::path::Path;
+use weighbridge::engine::{LocalSink, RunOptions, run as run_plan};
+use weighbridge::plan::{FileBuilder, WritePlan};
+use weighbridge::{Error, Result};
+
+/// A network of 2 inputs, 12 and 8 hidden units and 3 outputs, with the state of Adam.
+const MODEL: &[u8] = include_bytes!("../../../../testdata/primitiv/good/trained/trained_mlp_a.model");
+/// The optimizer that trained it.
+const OPTIMIZER: &[u8] = include_bytes!("../../../../testdata/primitiv/good/trained/trained_mlp_a.optimizer");
+
+pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    make_folder(&args.folder)?;
+    let path = |name: &str| args.folder.join(name).display().to_string();
+    let (model, optimizer) = (path("mlp.model"), path("mlp.optimizer"));
+    let (safetensors, npz) = (path("mlp.safetensors"), path("mlp.npz"));
+    write(Path::new(&model), MODEL)?;
+    write(Path::new(&optimizer), OPTIMIZER)?;
+
+    let steps: [(&str, Vec<&str>); 7] = [
+        ("What is this file?", vec!["info", &model]),
+        ("Its tensors. State of the optimizer stands with its parameter.", vec!["ls", &model]),
+        ("The values of a slice, as numpy prints them.", vec!["show", &model, "fc1.w[0:3,:]"]),
+        ("How the optimizer was set.", vec!["info", &optimizer]),
+        ("The same network as safetensors ...", vec!["convert", &model, &safetensors, "--force"]),
+        ("... and as numpy's npz.", vec!["convert", &model, &npz, "--force"]),
+        ("Element (i, j) stayed element (i, j):", vec!["show", &safetensors, "fc1.w[0:3,:]"]),
+    ];
+    if common.json {
+        return document(&steps, &[model, optimizer, safetensors, npz], output);
+    }
+    for (title, words) in &steps {
+        let shown: Vec<String> = words.iter().map(|w| quote(w)).collect();
+        writeln!(output, "{DIM}# {title}{DIM:#}\n{HEADING}$ weighbridge {}{HEADING:#}", shown.join(" "))?;
+        run_words(words, output)?;
+        writeln!(output)?;
+    }
+    writeln!(output, "The files are in {}.", weighbridge::text::escape(&args.folder.display().to_string()))?;
+    Ok(Outcome::Done)
+}
+
+/// Runs another verb as if it had been typed.
+fn run_words(words: &[&str], output: &mut Output) -> Result<Outcome, Failure> {
+    let args = Args::try_parse_from([&["weighbridge"], words].concat())
+        .map_err(|e| Error::usage("bad-arguments", e.to_string()))?;
+    crate::run(&args, output)
+}
+
+/// With `--json`: the commands and the files, not what the commands print.
+fn document(steps: &[(&str, Vec<&str>)], files: &[String], output: &mut Output) -> Result<Outcome, Failure> {
+    for (_, words) in steps.iter().filter(|(_, words)| words[0] == "convert") {
+        let mut quiet = Output::nowhere();
+        run_words(words, &mut quiet)?;
+    }
+    let commands: Json =
+        steps.iter().map(|(_, words)| json!([&["weighbridge"], words.as_slice()].concat())).collect();
+    output.document(&json!({ "commands": commands, "files": files }))?;
+    Ok(Outcome::Done)
+}
+
+/// `word` as a shell wants it.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// The folder, made if need be.
+#[allow(clippy::disallowed_methods, reason = "the demo's folder is no part of any format")]
+fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Error::io("cannot make the folder", e).in_file(folder.display()))
+}
+
+/// Writes bytes as every output is written: staged, then renamed.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut builder = FileBuilder::new("");
+    builder.literal(bytes);
+    let plan =
+        WritePlan { format: "primitiv", kind: "demo", files: vec![builder.finish()], losses: Vec::new() };
+    run_plan(&plan, &LocalSink::file(path, true)?, &RunOptions::default()).map(|_| ())
+}

@@ -1,0 +1,74 @@
+//! `info`: what a file is, in a few lines.
+
+use crate::args::{Common, Info};
+use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
+use crate::{Failure, Outcome};
+use std::io::{self, Write};
+use weighbridge::checkpoint::{Checkpoint, Value};
+use weighbridge::ops::info::{self, Tally};
+use weighbridge::text::escape;
+
+/// Metadata values are cut to this many characters; JSON has them whole.
+const SHOWN_TEXT: usize = 200;
+
+pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let info = info::info(&checkpoint);
+    if output.json {
+        output.document(&info.to_json())?;
+    } else {
+        text(&checkpoint, &info, output)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::Result<()> {
+    let mut line = |label: &str, text: String| writeln!(output, "{HEADING}{label:<12}{HEADING:#} {text}");
+    line("file", escape(&checkpoint.label))?;
+    let title = weighbridge::formats::by_id(checkpoint.format).map_or("", |f| f.facts().title);
+    line("format", format!("{} {} - {title}", checkpoint.format, checkpoint.kind))?;
+    if let Some(origin) = checkpoint.origin.as_ref().filter(|o| o.format != checkpoint.format) {
+        line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
+    }
+    line("tensors", human_count(info.total.tensors))?;
+    if info.total.tensors > 0 {
+        line("parameters", format!("{} elements", human_count(info.parameters)))?;
+        line("data", human_bytes(info.total.bytes))?;
+        let dtypes = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally));
+        let roles = info.by_role.iter().map(|(role, tally)| (*role, tally));
+        for (name, tally) in dtypes.chain(roles) {
+            line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
+        }
+    }
+    for (key, value) in checkpoint.metadata.iter() {
+        metadata(key, value, 0, output)?;
+    }
+    output.notes(&checkpoint.notes)
+}
+
+fn count(tally: &Tally) -> String {
+    let noun = if tally.tensors == 1 { "tensor" } else { "tensors" };
+    format!("{} {noun}, {}", human_count(tally.tensors), human_bytes(tally.bytes))
+}
+
+fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::Result<()> {
+    let label = format!("{}{}", "  ".repeat(depth), escape(key));
+    if let Value::Map(pairs) = value {
+        writeln!(output, "{HEADING}{label}{HEADING:#}")?;
+        for (key, value) in pairs {
+            metadata(&key.to_text(), value, depth + 1, output)?;
+        }
+        return Ok(());
+    }
+    let text = match value {
+        Value::Text(text) => escape(text),
+        other => other.to_json().to_string(),
+    };
+    let cut: String = text.chars().take(SHOWN_TEXT).collect();
+    let more = if cut.len() < text.len() {
+        format!("{DIM} ... ({} bytes){DIM:#}", text.len())
+    } else {
+        String::new()
+    };
+    writeln!(output, "{HEADING}{label:<12}{HEADING:#} {cut}{more}")
+}

@@ -1,0 +1,107 @@
+//! `ls`: one line a tensor, or a tree.
+
+use crate::args::{Common, Ls};
+use crate::output::{DIM, Output, human_bytes, human_count};
+use crate::table::{Align, Table};
+use crate::{Failure, Outcome};
+use serde_json::json;
+use std::io::{self, Write};
+use weighbridge::checkpoint::{Checkpoint, TensorEntry};
+use weighbridge::ops::hash::sha256_all;
+
+pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
+    if output.json {
+        let mut document = checkpoint.to_json();
+        for (tensor, hash) in document["tensors"].as_array_mut().into_iter().flatten().zip(&hashes) {
+            tensor["sha256"] = json!(hash);
+        }
+        output.document(&document)?;
+        return Ok(Outcome::Done);
+    }
+    if args.tree {
+        tree(&checkpoint, &hashes, output)?;
+    } else {
+        list(&checkpoint, &hashes, output)?;
+    }
+    summary(&checkpoint, output)?;
+    output.notes(&checkpoint.notes)?;
+    Ok(Outcome::Done)
+}
+
+fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
+    let mut columns = vec![
+        ("name", Align::Left),
+        ("dtype", Align::Left),
+        ("shape", Align::Left),
+        ("order", Align::Left),
+        ("bytes", Align::Right),
+        ("role", Align::Left),
+    ];
+    if !hashes.is_empty() {
+        columns.push(("sha256", Align::Left));
+    }
+    let mut table = Table::new(&columns);
+    for (i, tensor) in checkpoint.tensors.iter().enumerate() {
+        let mut cells = vec![
+            tensor.name(),
+            tensor.dtype().to_string(),
+            shape(tensor),
+            tensor.order().as_str().to_owned(),
+            human_count(tensor.bytes()),
+            role(tensor),
+        ];
+        cells.extend(hashes.get(i).cloned());
+        table.row(cells);
+    }
+    table.print(output)
+}
+
+/// The shape, and what the format knows besides.
+fn shape(tensor: &TensorEntry) -> String {
+    let mut text = tensor.shape.to_string();
+    for (key, value) in &tensor.attributes {
+        text.push_str(&format!(" {}={}", weighbridge::text::escape(key), value.to_json()));
+    }
+    text
+}
+
+fn role(tensor: &TensorEntry) -> String {
+    let guessed = if tensor.guessed { " (guessed)" } else { "" };
+    format!("{}{guessed}", tensor.role.as_str())
+}
+
+/// Draws paths as a tree. State hangs below its parameter. Tensors stay in the order of the file;
+/// a branch is drawn anew where the order leaves it and comes back.
+fn tree(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
+    let mut open: Vec<String> = Vec::new();
+    for (i, tensor) in checkpoint.tensors.iter().enumerate() {
+        let mut parts: Vec<String> = tensor.path.parts().iter().map(|p| p.to_string()).collect();
+        if let Some(slot) = tensor.role.slot() {
+            parts.push(format!("/{slot}"));
+        }
+        let Some(leaf) = parts.pop() else { continue };
+        let common = open.iter().zip(&parts).take_while(|(a, b)| a == b).count();
+        open.truncate(common);
+        for part in &parts[common..] {
+            writeln!(output, "{}{part}", "  ".repeat(open.len()))?;
+            open.push(part.clone());
+        }
+        let hash = hashes.get(i).map(|h| format!("  {h}")).unwrap_or_default();
+        let facts = format!("{} {} {}{hash}", tensor.dtype(), shape(tensor), human_bytes(tensor.bytes()));
+        writeln!(output, "{}{leaf}  {DIM}{facts}{DIM:#}", "  ".repeat(open.len()))?;
+        // State of this tensor stands below it without drawing its name again.
+        if tensor.role.slot().is_none() {
+            open.push(leaf);
+        }
+    }
+    Ok(())
+}
+
+fn summary(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
+    let count = checkpoint.tensors.len();
+    let noun = if count == 1 { "tensor" } else { "tensors" };
+    let bytes = human_bytes(checkpoint.tensor_bytes());
+    writeln!(output, "{DIM}{count} {noun}, {bytes}, {} {}{DIM:#}", checkpoint.format, checkpoint.kind)
+}

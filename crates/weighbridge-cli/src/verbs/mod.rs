@@ -1,0 +1,9 @@
+//! One file a verb.
+
+pub(crate) mod convert;
+pub(crate) mod demo;
+pub(crate) mod generate;
+pub(crate) mod info;
+pub(crate) mod ls;
+pub(crate) mod show;
+pub(crate) mod stats;

@@ -1,0 +1,30 @@
+//! `show`: values as numpy prints them.
+
+use crate::args::{Common, Show};
+use crate::output::{DIM, Output};
+use crate::{Failure, Outcome};
+use serde_json::json;
+use std::io::Write;
+use weighbridge::ops::show::{show, values_json};
+use weighbridge::ops::slice::resolve;
+
+pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let (entry, slice) = resolve(&checkpoint, &args.name)?;
+    if output.json {
+        let selection = slice.select(&entry.shape)?;
+        output.document(&json!({
+            "path": checkpoint.label,
+            "name": entry.text(),
+            "dtype": entry.dtype().name(),
+            "shape": selection.shape().dims(),
+            "values": values_json(entry, &slice)?,
+        }))?;
+        return Ok(Outcome::Done);
+    }
+    let shown = show(entry, &slice, args.full)?;
+    writeln!(output, "{}", shown.text)?;
+    let middle = if shown.summarised { ", --full shows all" } else { "" };
+    writeln!(output, "{DIM}{} {}{middle}{DIM:#}", shown.dtype, shown.shape)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,289 @@
+//! The command as a user meets it: what it prints, what it writes, how it ends.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
+
+use serde_json::Value as Json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/primitiv/good").join(name)
+}
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
+    command.args(words).env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+fn weighbridge(words: &[&str]) -> Output {
+    command(words).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn ok(words: &[&str]) -> String {
+    let output = weighbridge(words);
+    assert!(output.status.success(), "{words:?}: {}", complaint(&output));
+    text(&output)
+}
+
+fn json(words: &[&str]) -> Json {
+    serde_json::from_str(&text(&weighbridge(words))).unwrap()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_demo_does_the_main_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("demo");
+    // Twice: a second run replaces what the first one wrote.
+    for _ in 0..2 {
+        let shown = ok(&["demo", path(&folder)]);
+        assert!(shown.contains("fc1.w") && shown.contains("Adam.m1") && shown.contains("The files are in"));
+    }
+    for name in ["mlp.model", "mlp.optimizer", "mlp.safetensors", "mlp.npz"] {
+        assert!(folder.join(name).is_file(), "{name}");
+    }
+    let document = json(&["demo", path(&folder), "--json"]);
+    assert_eq!(document["files"].as_array().unwrap().len(), 4);
+}
+
+/// The keys of an object, sorted.
+fn keys(json: &Json) -> Vec<&str> {
+    let mut keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn the_json_of_ls_has_its_schema() {
+    let model = golden("trained/trained_mlp_a.model");
+    let document = json(&["ls", path(&model), "--json", "--hash"]);
+    assert_eq!(keys(&document), ["format", "kind", "metadata", "notes", "path", "tensors"]);
+    assert_eq!((&document["format"], &document["kind"]), (&Json::from("primitiv"), &Json::from("model")));
+    let tensors = document["tensors"].as_array().unwrap();
+    assert_eq!(tensors.len(), 18);
+    for tensor in tensors {
+        let mut expected = vec!["bytes", "dtype", "name", "order", "path", "role", "sha256", "shape"];
+        if tensor["role"] == "optimizer" {
+            expected.push("slot");
+        }
+        assert_eq!(keys(tensor), expected);
+        assert_eq!(tensor["sha256"].as_str().unwrap().len(), 64);
+    }
+    let weights = tensors.iter().find(|t| t["name"] == "fc1.w").unwrap();
+    assert_eq!(weights["path"], serde_json::json!(["fc1", "w"]));
+    assert_eq!(weights["dtype"], "f32");
+    assert_eq!(weights["shape"], serde_json::json!([12, 2]));
+    assert_eq!(weights["order"], "column");
+    assert_eq!(weights["bytes"], 96);
+    assert_eq!(weights["role"], "parameter");
+    let state = tensors.iter().find(|t| t["name"] == "fc1.w/Adam.m1").unwrap();
+    assert_eq!((&state["path"], &state["slot"]), (&weights["path"], &Json::from("Adam.m1")));
+}
+
+#[test]
+fn batches_and_odd_names_in_json() {
+    let tensors = |name: &str| json(&["ls", path(&golden(name)), "--json"])["tensors"].clone();
+    let batch = tensors("tensor/tensor_batch_a.tensor");
+    let last = batch[0]["shape"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(batch[0]["batch"], last);
+    assert_eq!(batch[0]["path"], serde_json::json!(["value"]));
+    let odd = tensors("model/model_non_utf8_names_a.model");
+    assert_eq!(odd[1]["path"], serde_json::json!([{ "hex": "c0af" }]));
+}
+
+#[test]
+fn optimizer_and_shape_files_speak_in_metadata() {
+    let info = json(&["ls", path(&golden("optimizer/optimizer_adam_a.optimizer")), "--json"]);
+    assert_eq!(info["tensors"], serde_json::json!([]));
+    assert_eq!(info["metadata"]["uint_configs"]["Optimizer.epoch"], 0);
+    assert_eq!(info["metadata"]["float_configs"]["Adam.beta1"], 0.9);
+    let info = json(&["ls", path(&golden("shape/shape_matrix_a.shape")), "--json"]);
+    assert_eq!(info["metadata"]["dims"], serde_json::json!([3, 5]));
+    assert_eq!(info["metadata"]["batch"], 1);
+}
+
+#[test]
+fn hashes_are_the_same_in_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("model/model_nested_adam_a.model");
+    let hashes = |file: &Path| -> Vec<(Json, Json)> {
+        let document = json(&["ls", path(file), "--json", "--hash"]);
+        let pair = |t: &Json| (t["name"].clone(), t["sha256"].clone());
+        document["tensors"].as_array().unwrap().iter().map(pair).collect()
+    };
+    let truth = hashes(&model);
+    assert!(truth.len() > 60);
+    for name in ["x.safetensors", "x.npz", "x.model"] {
+        let target = dir.path().join(name);
+        ok(&["convert", path(&model), path(&target)]);
+        assert_eq!(hashes(&target), truth, "{name}");
+    }
+}
+
+#[test]
+fn show_prints_slices() {
+    let model = golden("model/model_two_level_a.model");
+    assert_eq!(ok(&["show", path(&model), "p"]), "[[1. 3.]\n [2. 4.]]\nf32 [2, 2]\n");
+    assert_eq!(ok(&["show", path(&model), "sm.p[1,:]"]), "[6. 8.]\nf32 [2]\n");
+    let document = json(&["show", path(&model), "[\"sm\",\"p\"][:,1]", "--json"]);
+    assert_eq!(document["values"], serde_json::json!([7.0, 8.0]));
+    let output = weighbridge(&["show", path(&model), "q"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("there is p"));
+}
+
+#[test]
+fn stats_draw_a_histogram() {
+    let model = golden("trained/trained_mlp_a.model");
+    let shown = ok(&["stats", path(&model), "fc1.w"]);
+    assert!(shown.contains("mean") && shown.contains('█'), "{shown}");
+    let all = ok(&["stats", path(&model)]);
+    assert!(all.contains("fc1.w") && all.contains("fc3.b"));
+    let document = json(&["stats", path(&model), "fc1.w", "--json"]);
+    assert_eq!(document["tensors"][0]["count"], 24);
+}
+
+#[test]
+fn a_plan_is_printed_and_nothing_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("x.safetensors");
+    let model = golden("trained/trained_mlp_a.model");
+    let shown = ok(&["convert", path(&model), path(&target), "--plan"]);
+    assert!(shown.contains("transform  fc1.w  column to row order"), "{shown}");
+    assert!(shown.contains("copy"));
+    let document = json(&["convert", path(&model), path(&target), "--plan", "--json"]);
+    assert_eq!(document["files"][0]["bytes"], document["bytes"]);
+    assert!(!target.exists());
+}
+
+#[test]
+fn losses_are_said_and_can_be_denied() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let target = dir.path().join("x.safetensors");
+    let shown = ok(&["convert", path(&model), path(&target), "--cast", "f16"]);
+    assert!(shown.contains("loss rounding: w1: f32 values are rounded to f16"), "{shown}");
+    let output =
+        weighbridge(&["convert", path(&model), path(&target), "--cast", "f16", "--force", "--deny-loss"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("losses are denied"));
+    ok(&["convert", path(&model), path(&target), "--force", "--deny-loss"]);
+}
+
+#[test]
+fn targets_are_safe() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let target = dir.path().join("x.npz");
+    ok(&["convert", path(&model), path(&target)]);
+    let output = weighbridge(&["convert", path(&model), path(&target)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("--force"));
+    let before = fs::read(&target).unwrap();
+    ok(&["convert", path(&model), path(&target), "--force"]);
+    assert!(fs::read(&target).unwrap() == before, "the same input gives the same bytes");
+    // Onto itself, in another form: read whole, then replaced.
+    let own = dir.path().join("own.model");
+    fs::copy(&model, &own).unwrap();
+    ok(&["convert", path(&own), path(&own), "--to", "safetensors", "--force"]);
+    assert_eq!(json(&["ls", path(&own), "--json"])["format"], "safetensors");
+}
+
+#[test]
+fn errors_are_clear_in_text_and_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases: [(&str, &[u8], &str, &str); 6] = [
+        ("empty", b"", "empty-file", "empty"),
+        ("lfs", b"version https://git-lfs.github.com/spec/v1\n", "unknown-format", "Git LFS"),
+        ("zip", b"PK\x03\x04aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "unknown-format", "PyTorch"),
+        ("cut.model", &fs::read(golden("trained/trained_xor_a.model")).unwrap()[..100], "truncated", "ends"),
+        ("html", b"<!DOCTYPE html>", "unknown-format", "web page"),
+        ("evil\x1b[2J", b"garbage!", "unknown-format", "--from"),
+    ];
+    for (name, bytes, code, hint) in cases {
+        let file = dir.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        for verb in ["info", "ls"] {
+            let output = weighbridge(&[verb, path(&file)]);
+            assert_eq!(output.status.code(), Some(2));
+            assert_eq!(text(&output), "");
+            assert!(complaint(&output).contains(hint), "{}", complaint(&output));
+            assert!(!complaint(&output).contains("\u{1b}[2J"));
+            let output = weighbridge(&[verb, path(&file), "--json"]);
+            assert_eq!(output.status.code(), Some(2));
+            let error = serde_json::from_slice::<Json>(&output.stdout).unwrap()["error"].clone();
+            assert_eq!(error["code"], code);
+            for key in ["message", "file", "offset", "tensor", "hint"] {
+                assert!(error.get(key).is_some(), "{key}");
+            }
+        }
+    }
+    for missing in [dir.path().join("none"), dir.path().to_path_buf()] {
+        assert_eq!(weighbridge(&["ls", path(&missing)]).status.code(), Some(2));
+    }
+    let output = weighbridge(&["ls", "--json", "--nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(serde_json::from_slice::<Json>(&output.stdout).unwrap()["error"]["code"], "bad-arguments");
+}
+
+#[test]
+fn names_cannot_steer_a_terminal() {
+    let shown = ok(&["ls", path(&golden("model/model_odd_names_a.model"))]);
+    let plain = |c: char| c == '\n' || !c.is_control();
+    assert!(shown.chars().all(plain), "{shown:?}");
+    let tree = ok(&["ls", "--tree", path(&golden("model/model_odd_names_a.model"))]);
+    assert!(tree.chars().all(plain), "{tree:?}");
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let model = golden("trained/trained_xor_a.model");
+    assert!(!ok(&["ls", path(&model)]).contains('\u{1b}'));
+    assert!(ok(&["ls", path(&model), "--color", "always"]).contains('\u{1b}'));
+    assert!(!ok(&["ls", path(&model), "--color", "never"]).contains('\u{1b}'));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    // Enough output to fill a pipe.
+    let names = golden("model/model_long_names_b.model");
+    let mut child = command(&["ls", path(&names), "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    drop(dir);
+}
+
+#[test]
+fn completions_and_manual_are_made() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(ok(&["completions", shell]).contains("weighbridge"));
+    }
+    assert!(ok(&["man"]).contains(".TH weighbridge"));
+    assert!(ok(&["man", "convert"]).contains("deny\\-loss"));
+    assert_eq!(weighbridge(&["man", "nope"]).status.code(), Some(2));
+}
+
+#[test]
+fn help_shows_examples() {
+    for verb in ["info", "ls", "show", "stats", "convert"] {
+        assert!(ok(&[verb, "--help"]).contains("Example"), "{verb}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Peak memory of a conversion, measured from outside on a model of 4 GiB.
+#![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Sixteen tensors of 256 MiB.
+const TENSORS: u32 = 16;
+const SIDE: u32 = 8192;
+const BUDGET_KIB: u64 = 64 << 10;
+/// What the program may take besides its budget, from the requirements.
+const BESIDE_KIB: u64 = 64 << 10;
+
+/// A primitiv model whose data is a hole in the file, but for a mark in every tensor.
+fn sparse_model(path: &Path) {
+    let word = |n: u32| [&[0xce], n.to_be_bytes().as_slice()].concat();
+    let mut file = File::create(path).unwrap();
+    for n in [0, 1, 0x300, TENSORS] {
+        file.write_all(&word(n)).unwrap();
+    }
+    let bytes = i64::from(SIDE) * i64::from(SIDE) * 4;
+    for i in 0..TENSORS {
+        let mut head = vec![0x91, 0xa3];
+        head.extend_from_slice(format!("t{i:02}").as_bytes());
+        head.push(0x92);
+        head.extend([word(SIDE), word(SIDE), word(1)].concat());
+        head.push(0xc6);
+        head.extend_from_slice(&u32::try_from(bytes).unwrap().to_be_bytes());
+        file.write_all(&head).unwrap();
+        // Element (1, 0) of a column-major tensor is the second value.
+        file.seek(SeekFrom::Current(4)).unwrap();
+        file.write_all(&(1.0 + i as f32).to_le_bytes()).unwrap();
+        file.seek(SeekFrom::Current(bytes - 8)).unwrap();
+        file.write_all(&word(0)).unwrap();
+    }
+}
+
+/// The highest resident set of a child so far, in KiB.
+fn peak(child: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn run_and_watch(words: &[&str]) -> u64 {
+    let mut child =
+        Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdout(Stdio::null()).spawn().unwrap();
+    let mut highest = 0;
+    let status = loop {
+        highest = highest.max(peak(&child).unwrap_or(0));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success());
+    highest
+}
+
+#[test]
+fn four_gibibytes_pass_through_the_budget() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let model = dir.path().join("big.model");
+    sparse_model(&model);
+    let (model, budget) = (model.to_str().unwrap(), "64MiB");
+    // Transposed; copied with checksums; copied as it is.
+    for name in ["big.safetensors", "big.npz", "copy.model"] {
+        let target = dir.path().join(name);
+        let words = ["convert", model, target.to_str().unwrap(), "--memory", budget, "--no-sync"];
+        let highest = run_and_watch(&words);
+        assert!(highest > 0 && highest <= BUDGET_KIB + BESIDE_KIB, "{name}: {highest} KiB");
+        let opened = weighbridge::open(&target).unwrap();
+        assert_eq!(opened.tensors.len(), TENSORS as usize);
+        for (i, tensor) in opened.tensors.iter().enumerate() {
+            let corner = weighbridge::tensor::Region { start: vec![0, 0], extent: vec![2, 2] };
+            let values =
+                weighbridge::engine::read_region(tensor, &corner, weighbridge::tensor::Order::Row).unwrap();
+            let expected = [0.0, 0.0, 1.0 + i as f32, 0.0].map(f32::to_le_bytes).concat();
+            assert_eq!(values, expected, "{name} {i}");
+        }
+        fs::remove_file(&target).unwrap();
+    }
+}

@@ -1,0 +1,57 @@
+//! Where planned files go. A sink stages, then publishes; until then nothing is visible.
+
+use crate::error::Result;
+use crate::plan::PlannedFile;
+use crate::source::FileRange;
+use std::fmt::Debug;
+
+/// A target for the files of one plan.
+///
+/// The engine calls, in this order: [`stage`](Self::stage) for each file, then the methods of the
+/// staged files, then [`publish`](Self::publish), then [`settle`](Self::settle). When a call
+/// before or at `publish` fails, it calls [`discard`](Self::discard) and the target is as before.
+pub trait Sink: Debug + Send + Sync {
+    /// Makes a staged file of the planned length, not visible under its name.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`].
+    fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>>;
+
+    /// Makes everything staged visible at once. On failure nothing is.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`]; [`crate::Kind::Usage`] where the target came into being meanwhile.
+    fn publish(&self) -> Result<()>;
+
+    /// Waits until what was published would survive a loss of power.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`]; the new files are visible and whole all the same.
+    fn settle(&self) -> Result<()>;
+
+    /// Removes what is staged, as well as that goes.
+    fn discard(&self);
+}
+
+/// A file that is being filled. Many threads write at different places at once.
+pub trait StagedFile: Debug + Send + Sync {
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`].
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Copies up to `len` bytes from `from`, which begins `skip` bytes further on, to `offset`,
+    /// without moving them through this process. Returns how many were copied; fewer than `len`
+    /// where the system cannot do it, and the caller then writes the rest.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] when the device fails.
+    fn copy_from(&self, from: FileRange<'_>, skip: u64, offset: u64, len: u64) -> Result<u64>;
+
+    /// Waits until the content would survive a loss of power.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`].
+    fn sync(&self) -> Result<()>;
+}

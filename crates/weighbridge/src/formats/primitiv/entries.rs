@@ -1,0 +1,167 @@
+//! The tensors of an index as primitiv could hold them: parameters with their stats.
+//!
+//! Both the layouter and the typed face begin here, so both refuse the same things.
+
+use super::{BATCH, Shape};
+use crate::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
+use crate::error::{Error, Result};
+use crate::tensor::DType;
+use std::collections::{HashMap, HashSet};
+
+/// An entry with the shape that it has in primitiv.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    pub(super) entry: &'a TensorEntry,
+    pub(super) shape: Shape,
+    /// True where the entry has trailing dimensions of 1, which primitiv does not keep.
+    pub(super) normalised: bool,
+}
+
+/// A parameter and its stats, in the order of the index.
+#[derive(Debug)]
+pub(super) struct HeldParameter<'a> {
+    pub(super) value: Held<'a>,
+    pub(super) stats: Vec<(&'a Name, Held<'a>)>,
+}
+
+impl HeldParameter<'_> {
+    pub(super) fn path(&self) -> &TensorPath {
+        &self.value.entry.path
+    }
+}
+
+/// Most values of a tensor: the length in bytes is a number of 32 bits.
+const MOST_VALUES: u64 = (1 << 30) - 1;
+
+/// Holds one entry against what a primitiv tensor can be.
+pub(super) fn hold(entry: &TensorEntry) -> Result<Held<'_>> {
+    hold_unnamed(entry).map_err(|e| e.on_tensor(entry.name()))
+}
+
+fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
+    let dtype = entry.dtype();
+    if dtype != DType::F32 {
+        let error = Error::mismatch("dtype", "primitiv holds float32 only").expected("f32").found(dtype);
+        return Err(if dtype.is_float() {
+            error.hint("--cast f32")
+        } else {
+            error.hint("leave it out, or turn it into floats elsewhere")
+        });
+    }
+    let elements = entry.shape.elements();
+    if elements == Some(0) {
+        return Err(Error::mismatch("zero-size", "primitiv has no tensors without elements")
+            .found(&entry.shape)
+            .hint("leave it out"));
+    }
+    if elements.is_none_or(|n| n > MOST_VALUES) {
+        return Err(Error::mismatch("too-large", "primitiv holds tensors of less than 2^30 elements")
+            .found(&entry.shape)
+            .hint("split it"));
+    }
+    let mut dims = entry.shape.dims().to_vec();
+    let batch = match entry.attributes.get(BATCH) {
+        None => 1,
+        Some(Value::U64(batch)) if dims.pop() == Some(*batch) => *batch,
+        Some(value) => {
+            return Err(Error::mismatch("batch", "the batch is not the last dimension")
+                .expected(&entry.shape)
+                .found(format_args!("batch {}", value.to_json())));
+        }
+    };
+    let too_large = |_| Error::mismatch("too-large", "a dimension does not fit 32 bits");
+    let dims = dims.into_iter().map(u32::try_from).collect::<Result<Vec<_>, _>>().map_err(too_large)?;
+    // Trailing 1s beyond the eighth dimension go away like all others.
+    let kept = dims.iter().rposition(|&dim| dim != 1).map_or(0, |last| last + 1);
+    let shape = Shape::new(&dims[..kept], u32::try_from(batch).map_err(too_large)?)
+        .map_err(|e| e.hint("join dimensions before"))?;
+    Ok(Held { entry, shape, normalised: kept < dims.len() })
+}
+
+/// The parameters of an index with their stats, sorted by path.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`] where primitiv cannot hold a tensor, or two of the same name, or stats
+/// without their parameter.
+pub(super) fn parameters(checkpoint: &Checkpoint, with_stats: bool) -> Result<Vec<HeldParameter<'_>>> {
+    let mut stats: HashMap<&TensorPath, Vec<(&Name, Held<'_>)>> = HashMap::new();
+    let mut parameters: Vec<HeldParameter<'_>> = Vec::new();
+    for entry in &checkpoint.tensors {
+        match &entry.role {
+            Role::OptimizerState { slot } if with_stats => {
+                stats.entry(&entry.path).or_default().push((slot, hold(entry)?));
+            }
+            Role::OptimizerState { .. } => {}
+            _ => parameters.push(HeldParameter { value: hold(entry)?, stats: Vec::new() }),
+        }
+    }
+    parameters.sort_by(|a, b| a.path().cmp(b.path()));
+    for pair in parameters.windows(2) {
+        let [first, second] = pair else { continue };
+        if first.path() == second.path() {
+            return Err(collision(&second.value));
+        }
+        // Sorted, an address stands beside one that continues it.
+        if second.path().starts_with(first.path()) {
+            return Err(Error::mismatch("name-clash", "the path goes through another parameter")
+                .on_tensor(second.value.entry.name())
+                .found(format_args!("the parameter {}", first.path()))
+                .hint("a primitiv model cannot have a parameter and a submodel of one name: rename one"));
+        }
+    }
+    for parameter in &mut parameters {
+        let value = &parameter.value;
+        if value.shape.batch() > 1 {
+            return Err(Error::mismatch(
+                "batched-parameter",
+                "the value of a primitiv parameter has no batch",
+            )
+            .on_tensor(value.entry.name())
+            .expected("batch 1")
+            .found(format_args!("batch {}", value.shape.batch())));
+        }
+        parameter.stats = stats.remove(parameter.path()).unwrap_or_default();
+        let mut slots = HashSet::with_capacity(parameter.stats.len());
+        for (slot, held) in &parameter.stats {
+            if !slots.insert(*slot) {
+                return Err(collision(held));
+            }
+        }
+    }
+    // Of the stats that are left, the first in the index: errors do not depend on hashes.
+    let lost = checkpoint.tensors.iter().find(|t| t.role.slot().is_some() && stats.contains_key(&t.path));
+    if let Some(lost) = lost {
+        return Err(Error::mismatch("state-without-parameter", "optimizer state without its parameter")
+            .on_tensor(lost.name())
+            .hint("primitiv keeps state within its parameter: take the parameter too, or drop the state"));
+    }
+    Ok(parameters)
+}
+
+fn collision(held: &Held<'_>) -> Error {
+    Error::mismatch("name-collision", "two tensors have the same name").on_tensor(held.entry.name())
+}
+
+/// The one entry of an index that has exactly one.
+pub(super) fn only(checkpoint: &Checkpoint) -> Result<Held<'_>> {
+    match checkpoint.tensors.as_slice() {
+        [entry] => hold(entry),
+        others => Err(not_one("tensor", others.len())),
+    }
+}
+
+/// The one parameter of an index, with its stats.
+pub(super) fn only_parameter(checkpoint: &Checkpoint, with_stats: bool) -> Result<HeldParameter<'_>> {
+    let mut all = parameters(checkpoint, with_stats)?;
+    match (all.pop(), all.len()) {
+        (Some(parameter), 0) => Ok(parameter),
+        (last, others) => Err(not_one("parameter", others + usize::from(last.is_some()))),
+    }
+}
+
+fn not_one(what: &'static str, found: usize) -> Error {
+    Error::mismatch("not-one-tensor", format!("a primitiv {what} file holds exactly one {what}"))
+        .expected("1")
+        .found(found)
+        .hint("choose one with --select, or write a .model")
+}

@@ -1,0 +1,239 @@
+//! Loading into objects that exist already, as a program does that resumes its work.
+
+use super::model::unknown;
+use super::raw::Reader;
+use super::{FileKind, Model, Optimizer, Parameter, Tensor};
+use crate::checkpoint::{Name, Note, TensorPath};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::source::SourceRef;
+use std::collections::HashSet;
+
+/// How an object takes over what is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LoadMode {
+    /// All or nothing, and nothing silently: a name that the object does not have and a shape
+    /// that differs are errors; files are read strictly.
+    Strict,
+    /// As the original does:
+    ///
+    /// - shapes are taken from the file, whatever the object's were;
+    /// - bytes after the end are ignored; of stats and settings of the same name the first one
+    ///   counts, of parameters of the same address the last one;
+    /// - a model takes one parameter after the other, so those before a bad one **have been
+    ///   replaced** when the error comes;
+    /// - an optimizer ignores keys that it does not have.
+    ///
+    /// Two things stay errors though the original accepts them: shapes whose volume passes 2^32
+    /// (there it wraps around, and the values would be misread), and a count of parameters that
+    /// the file is too short for fails before the first one is replaced.
+    AsOriginal,
+}
+
+/// What is loaded: a file, or another object.
+#[derive(Debug, Clone)]
+pub enum LoadFrom<'a, T> {
+    /// An object in memory.
+    Object(&'a T),
+    /// A file of the object's kind.
+    Source(SourceRef),
+}
+
+impl<'a, T> From<&'a T> for LoadFrom<'a, T> {
+    fn from(object: &'a T) -> Self {
+        Self::Object(object)
+    }
+}
+
+impl<T> From<SourceRef> for LoadFrom<'_, T> {
+    fn from(source: SourceRef) -> Self {
+        Self::Source(source)
+    }
+}
+
+/// What loading did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LoadReport {
+    /// How many parameters or settings were replaced.
+    pub replaced: usize,
+    /// What the object has and the file has not: it keeps the value that it had.
+    pub missing: Vec<TensorPath>,
+    /// What the file has and the object has not: it was ignored.
+    pub ignored: Vec<TensorPath>,
+    /// What was odd about the file.
+    pub notes: Vec<Note>,
+}
+
+/// Options to read as the original does.
+fn original() -> OpenOptions {
+    OpenOptions { lenient: true, ..OpenOptions::default() }
+}
+
+fn options(mode: LoadMode) -> OpenOptions {
+    match mode {
+        LoadMode::Strict => OpenOptions::default(),
+        LoadMode::AsOriginal => original(),
+    }
+}
+
+fn check_shape(old: &Tensor, new: &Tensor) -> Result<()> {
+    if old.shape() == new.shape() {
+        return Ok(());
+    }
+    Err(Error::mismatch("shape-differs", "the parameter has another shape in the file")
+        .expected(old.shape())
+        .found(new.shape()))
+}
+
+impl Model {
+    /// Replaces parameters by those of the same address. Their stats are replaced too, by none
+    /// where there are none or `with_stats` is false. The model's addresses stay what they are.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `unknown-address`, and in [`LoadMode::Strict`] `shape-differs`;
+    /// and what reading says. See [`LoadMode`] for what has then been replaced.
+    pub fn load_into<'a>(
+        &mut self,
+        from: impl Into<LoadFrom<'a, Self>>,
+        with_stats: bool,
+        mode: LoadMode,
+    ) -> Result<LoadReport> {
+        match (from.into(), mode) {
+            (LoadFrom::Object(model), _) => self.take_from(model.clone(), with_stats, mode),
+            (LoadFrom::Source(source), LoadMode::Strict) => {
+                let (model, notes) = Self::read_noted(source.clone(), &options(mode), with_stats)?;
+                let report = self.take_from(model, with_stats, mode);
+                report.map(|r| LoadReport { notes, ..r }).map_err(|e| e.in_file(source.label()))
+            }
+            (LoadFrom::Source(source), LoadMode::AsOriginal) => {
+                let label = source.label().to_owned();
+                self.load_as_original(source, with_stats).map_err(|e| e.in_file(label))
+            }
+        }
+    }
+
+    fn take_from(&mut self, mut model: Self, with_stats: bool, mode: LoadMode) -> Result<LoadReport> {
+        if mode == LoadMode::Strict {
+            for (path, new) in model.walk() {
+                let old = self.get(path).ok_or_else(|| unknown(path))?;
+                check_shape(old.value(), new.value()).map_err(|e| e.on_tensor(path))?;
+            }
+        }
+        let mut loaded = HashSet::new();
+        for (path, new) in model.walk_mut() {
+            let old = self.get_mut(path).ok_or_else(|| unknown(path))?;
+            std::mem::swap(old, new);
+            if !with_stats {
+                old.clear_stats();
+            }
+            loaded.insert(path.clone());
+        }
+        Ok(self.report(&loaded))
+    }
+
+    /// Entry by entry, as they come.
+    fn load_as_original(&mut self, source: SourceRef, with_stats: bool) -> Result<LoadReport> {
+        let options = original();
+        let mut reader = Reader::new(source, &options)?;
+        reader.expect(FileKind::Model)?;
+        let mut loaded = HashSet::new();
+        for _ in 0..reader.entries()? {
+            let entry = reader.entry()?;
+            let fail = |e: Error| e.at(entry.at).on_tensor(&entry.path);
+            let old = self.get_mut(&entry.path).ok_or_else(|| fail(unknown(&entry.path)))?;
+            *old = Parameter::from_raw(&reader.source(), entry.parameter, with_stats).map_err(fail)?;
+            if !loaded.insert(entry.path) {
+                reader.see("duplicate-address", entry.at);
+            }
+        }
+        let notes = reader.finish()?;
+        Ok(LoadReport { notes, ..self.report(&loaded) })
+    }
+
+    fn report(&self, loaded: &HashSet<TensorPath>) -> LoadReport {
+        let missing = self.walk().map(|(path, _)| path).filter(|path| !loaded.contains(path));
+        LoadReport { replaced: loaded.len(), missing: missing.cloned().collect(), ..LoadReport::default() }
+    }
+}
+
+impl Parameter {
+    /// Replaces value and stats; without stats where there are none or `with_stats` is false. On
+    /// an error nothing is changed.
+    ///
+    /// # Errors
+    /// In [`LoadMode::Strict`], [`crate::Kind::Mismatch`], code `shape-differs`; and what reading
+    /// says.
+    pub fn load_into<'a>(
+        &mut self,
+        from: impl Into<LoadFrom<'a, Self>>,
+        with_stats: bool,
+        mode: LoadMode,
+    ) -> Result<LoadReport> {
+        let (mut new, notes) = match from.into() {
+            LoadFrom::Object(parameter) => (parameter.clone(), Vec::new()),
+            LoadFrom::Source(source) => Self::read_noted(source, &options(mode), with_stats)?,
+        };
+        if mode == LoadMode::Strict {
+            check_shape(self.value(), new.value())?;
+        }
+        if !with_stats {
+            new.clear_stats();
+        }
+        *self = new;
+        Ok(LoadReport { replaced: 1, notes, ..LoadReport::default() })
+    }
+}
+
+impl Optimizer {
+    /// Replaces settings by those of the same key and type. What is not in the file keeps its
+    /// value and is reported. On an error nothing is changed.
+    ///
+    /// # Errors
+    /// In [`LoadMode::Strict`], [`crate::Kind::Mismatch`], code `unknown-key`, for a key that this
+    /// optimizer does not have, as in the file of another class; and what reading says.
+    pub fn load_into<'a>(
+        &mut self,
+        from: impl Into<LoadFrom<'a, Self>>,
+        mode: LoadMode,
+    ) -> Result<LoadReport> {
+        let (new, notes) = match from.into() {
+            LoadFrom::Object(optimizer) => (optimizer.clone(), Vec::new()),
+            LoadFrom::Source(source) => Self::read_noted(source, &options(mode))?,
+        };
+        let mut report = LoadReport { notes, ..LoadReport::default() };
+        let uints = take_settings(&self.uints, new.uints, &mut report);
+        let floats = take_settings(&self.floats, new.floats, &mut report);
+        if mode == LoadMode::Strict
+            && let Some(key) = report.ignored.first()
+        {
+            return Err(Error::mismatch("unknown-key", format!("the optimizer has no setting `{key}`"))
+                .hint("the file may belong to an optimizer of another class"));
+        }
+        self.uints = uints;
+        self.floats = floats;
+        Ok(report)
+    }
+}
+
+/// The settings of `old` with the values of `new`.
+fn take_settings(old: &[(Name, u32)], new: Vec<(Name, u32)>, report: &mut LoadReport) -> Vec<(Name, u32)> {
+    let path = |key: &Name| TensorPath::new([key.clone()]);
+    let known: HashSet<&Name> = old.iter().map(|(key, _)| key).collect();
+    report.ignored.extend(new.iter().map(|(key, _)| key).filter(|key| !known.contains(key)).map(path));
+    let new: std::collections::HashMap<Name, u32> = new.into_iter().collect();
+    let take = |(key, value): &(Name, u32)| {
+        let value = match new.get(key) {
+            Some(&value) => {
+                report.replaced += 1;
+                value
+            }
+            None => {
+                report.missing.push(path(key));
+                *value
+            }
+        };
+        (key.clone(), value)
+    };
+    old.iter().map(take).collect()
+}

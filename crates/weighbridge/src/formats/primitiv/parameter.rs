@@ -1,0 +1,211 @@
+//! A parameter in memory: a value and what optimizers remember about it.
+
+use super::entries::{self, HeldParameter};
+use super::raw::{RawParameter, Reader};
+use super::tensor::{MEMORY, memory};
+use super::{FileKind, Primitiv, Tensor, read, wire};
+use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
+use crate::error::{Error, Result};
+use crate::formats::{Format, OpenOptions, PlanOptions};
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+
+/// A value and its stats. Names of stats are unique; their order is kept.
+///
+/// The original writes stats in the order of a hash table. Here they keep the order in which they
+/// were read or added, so that a file that is read and written again stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    value: Tensor,
+    stats: Vec<(Name, Tensor)>,
+}
+
+impl Parameter {
+    /// A parameter without stats.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `batched-parameter`, for a value with a batch.
+    pub fn new(value: Tensor) -> Result<Self> {
+        check_value(&value)?;
+        Ok(Self { value, stats: Vec::new() })
+    }
+
+    /// The value.
+    pub fn value(&self) -> &Tensor {
+        &self.value
+    }
+
+    /// The value, to change its elements in place. See [`set_value`](Self::set_value) for another
+    /// shape.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        self.value.data_mut()
+    }
+
+    /// Puts another value in place. The stats stay; they may then no longer fit.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn set_value(&mut self, value: Tensor) -> Result<()> {
+        check_value(&value)?;
+        self.value = value;
+        Ok(())
+    }
+
+    /// The stats in their order.
+    pub fn stats(&self) -> impl ExactSizeIterator<Item = (&Name, &Tensor)> {
+        self.stats.iter().map(|(name, tensor)| (name, tensor))
+    }
+
+    /// The stat of that name.
+    pub fn stat(&self, name: impl Into<Name>) -> Option<&Tensor> {
+        let name = name.into();
+        self.stats.iter().find(|(n, _)| *n == name).map(|(_, tensor)| tensor)
+    }
+
+    /// The stat of that name, to change it.
+    pub fn stat_mut(&mut self, name: impl Into<Name>) -> Option<&mut Tensor> {
+        let name = name.into();
+        self.stats.iter_mut().find(|(n, _)| *n == name).map(|(_, tensor)| tensor)
+    }
+
+    /// Adds a stat at the end. It may have any shape and batch.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `name-taken`, where there is one of that name.
+    pub fn add_stat(&mut self, name: impl Into<Name>, tensor: Tensor) -> Result<()> {
+        let name = name.into();
+        if self.stat(name.clone()).is_some() {
+            return Err(Error::mismatch("name-taken", format!("there is a stat `{name}` already")));
+        }
+        self.stats.push((name, tensor));
+        Ok(())
+    }
+
+    /// Takes out the stat of that name.
+    pub fn remove_stat(&mut self, name: impl Into<Name>) -> Option<Tensor> {
+        let name = name.into();
+        let place = self.stats.iter().position(|(n, _)| *n == name)?;
+        Some(self.stats.remove(place).1)
+    }
+
+    /// Takes out all stats.
+    pub fn clear_stats(&mut self) {
+        self.stats.clear();
+    }
+
+    /// Reads a parameter file. With `with_stats` false, stats are checked and left out.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub fn read(source: SourceRef, options: &OpenOptions, with_stats: bool) -> Result<Self> {
+        Self::read_noted(source, options, with_stats).map(|(parameter, _)| parameter)
+    }
+
+    pub(super) fn read_noted(
+        source: SourceRef,
+        options: &OpenOptions,
+        with_stats: bool,
+    ) -> Result<(Self, Vec<crate::checkpoint::Note>)> {
+        let label = source.label().to_owned();
+        let read = || {
+            let mut reader = Reader::new(source.clone(), options)?;
+            reader.expect(FileKind::Parameter)?;
+            let raw = reader.parameter()?;
+            let notes = reader.finish()?;
+            Ok((Self::from_raw(&source, raw, with_stats)?, notes))
+        };
+        read().map_err(|e: Error| e.in_file(label))
+    }
+
+    /// [`read`](Self::read) with default options from bytes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>, with_stats: bool) -> Result<Self> {
+        Self::read(memory(bytes.into()), &OpenOptions::default(), with_stats)
+    }
+
+    /// The bytes of a parameter file.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`] for more stats or longer names than 32 bits count.
+    pub fn to_bytes(&self, with_stats: bool) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        wire::put_header(&mut out, FileKind::Parameter);
+        self.put(&mut out, with_stats)?;
+        Ok(out)
+    }
+
+    /// The one parameter of an index, of any format, with its optimizer state as stats.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`] where there is not exactly one or primitiv cannot hold it.
+    pub fn from_checkpoint(checkpoint: &Checkpoint, with_stats: bool) -> Result<Self> {
+        Self::from_held(&entries::only_parameter(checkpoint, with_stats)?)
+    }
+
+    /// An index of this parameter, with a copy of its values.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_checkpoint`].
+    pub fn to_checkpoint(&self, with_stats: bool) -> Result<Checkpoint> {
+        let mut checkpoint = read::start(FileKind::Parameter, MEMORY);
+        self.push(&TensorPath::value(), with_stats, &mut checkpoint.tensors)?;
+        Ok(checkpoint)
+    }
+
+    /// The layout of a parameter file.
+    ///
+    /// # Errors
+    /// As [`to_bytes`](Self::to_bytes).
+    pub fn plan(&self, with_stats: bool) -> Result<WritePlan> {
+        Primitiv.plan(&self.to_checkpoint(with_stats)?, &PlanOptions::default())
+    }
+
+    /// Appends the body.
+    pub(super) fn put(&self, out: &mut Vec<u8>, with_stats: bool) -> Result<()> {
+        self.value.put(out);
+        let stats = if with_stats { self.stats.as_slice() } else { &[] };
+        wire::put_uint(out, wire::count("stats", stats.len())?);
+        for (name, tensor) in stats {
+            wire::put_name(out, name)?;
+            tensor.put(out);
+        }
+        Ok(())
+    }
+
+    /// Appends the entries.
+    pub(super) fn push(&self, path: &TensorPath, with_stats: bool, out: &mut Vec<TensorEntry>) -> Result<()> {
+        out.push(self.value.entry(path.clone(), None)?);
+        for (name, tensor) in self.stats.iter().filter(|_| with_stats) {
+            out.push(tensor.entry(path.clone(), Some(name.clone()))?);
+        }
+        Ok(())
+    }
+
+    /// Reads the values. The names of stats are unique, as the structure was read.
+    pub(super) fn from_raw(source: &SourceRef, raw: RawParameter, with_stats: bool) -> Result<Self> {
+        let mut parameter = Self::new(Tensor::from_raw(source, &raw.value)?)?;
+        for (name, tensor) in raw.stats.into_iter().filter(|_| with_stats) {
+            parameter.stats.push((name, Tensor::from_raw(source, &tensor)?));
+        }
+        Ok(parameter)
+    }
+
+    pub(super) fn from_held(held: &HeldParameter<'_>) -> Result<Self> {
+        let mut parameter = Self::new(Tensor::from_held(&held.value)?)?;
+        for (name, tensor) in &held.stats {
+            parameter.stats.push(((*name).clone(), Tensor::from_held(tensor)?));
+        }
+        Ok(parameter)
+    }
+}
+
+fn check_value(value: &Tensor) -> Result<()> {
+    if value.batch() == 1 {
+        return Ok(());
+    }
+    Err(Error::mismatch("batched-parameter", "the value of a parameter has no batch")
+        .expected("batch 1")
+        .found(format_args!("batch {}", value.batch())))
+}

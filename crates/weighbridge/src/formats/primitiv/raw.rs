@@ -1,0 +1,403 @@
+//! From bytes to the structure of a file: names, shapes and where the values lie. Nothing is
+//! believed before it is held against the rest of the file, and no value of a tensor is read.
+
+use super::wire::{ARRAY, BIN, MAP, Wire};
+use super::{FileKind, Shape};
+use crate::checkpoint::{Name, Note, TensorPath};
+use crate::error::{Error, Kind, Result};
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::source::{Cursor, SourceRef};
+use std::collections::{BTreeMap, HashSet};
+
+/// The fewest bytes of a stat: an empty name and a scalar.
+const LEAST_STAT: u64 = 1 + LEAST_TENSOR;
+/// The fewest bytes of a model's entry: an empty address, a scalar, no stats.
+const LEAST_ENTRY: u64 = 1 + LEAST_TENSOR + 5;
+const LEAST_TENSOR: u64 = 1 + 5 + 2 + 4;
+/// The fewest bytes of an optimizer's setting: an empty key and a number.
+const LEAST_SETTING: u64 = 1 + 5;
+
+/// A tensor whose values lie at `offset`, in as many bytes as its shape says.
+#[derive(Debug)]
+pub(super) struct RawTensor {
+    pub(super) shape: Shape,
+    pub(super) offset: u64,
+}
+
+/// A parameter: its value, and its stats in the order of the file.
+#[derive(Debug)]
+pub(super) struct RawParameter {
+    pub(super) value: RawTensor,
+    pub(super) stats: Vec<(Name, RawTensor)>,
+}
+
+/// A parameter of a model, and where its address begins.
+#[derive(Debug)]
+pub(super) struct RawEntry {
+    pub(super) at: u64,
+    pub(super) path: TensorPath,
+    pub(super) parameter: RawParameter,
+}
+
+/// An optimizer's settings in the order of the file; floats as bits.
+#[derive(Debug)]
+pub(super) struct RawOptimizer {
+    pub(super) uints: Vec<(Name, u32)>,
+    pub(super) floats: Vec<(Name, u32)>,
+}
+
+/// What can be odd without being wrong: code, whether a part of the file is left out of the
+/// index, and the text, which is followed by how often and where first.
+const ODDITIES: &[(&str, bool, &str)] = &[
+    ("long-headers", false, "lengths are written longer than needed; saving writes them shortest"),
+    ("trailing-ones", false, "shapes have trailing dimensions of 1; they are taken off"),
+    (
+        "address-order",
+        false,
+        "parameters do not stand in the order in which primitiv writes them; saving sorts",
+    ),
+    ("batched-parameter", false, "parameters have a value with a batch; primitiv refuses to load them"),
+    ("name-clash", false, "addresses are both a parameter and a submodel; no primitiv program can hold both"),
+    ("duplicate-address", true, "addresses occur twice; the last one counts, as in primitiv"),
+    ("duplicate-stat", true, "stats occur twice; the first one counts, as in primitiv"),
+    ("duplicate-key", true, "settings occur twice; the first one counts, as in primitiv"),
+];
+
+/// Reads a file from front to back, object by object.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    wire: Wire,
+    options: &'a OpenOptions,
+    kind: FileKind,
+    tensors: u64,
+    /// For each code of [`ODDITIES`]: how often, and where first.
+    odd: BTreeMap<&'static str, (u64, u64)>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the header.
+    pub(super) fn new(source: SourceRef, options: &'a OpenOptions) -> Result<Self> {
+        let mut wire = Wire::new(Cursor::new(source, 0));
+        let major = wire.uint("the version")?;
+        let minor = wire.uint("the version")?;
+        if (major, minor) != (0, 1) {
+            return Err(Error::unsupported("wrong-version", "this version of the format does not exist")
+                .at(0)
+                .expected("0.1")
+                .found(format_args!("{major}.{minor}")));
+        }
+        let at = wire.position();
+        let number = wire.uint("the type of the file")?;
+        let kind = FileKind::from_number(number).ok_or_else(|| {
+            Error::unsupported("unknown-type", "this type of file does not exist")
+                .at(at)
+                .expected("0x0 shape, 0x100 tensor, 0x200 parameter, 0x300 model or 0x400 optimizer")
+                .found(format_args!("0x{number:x}"))
+        })?;
+        Ok(Self { wire, options, kind, tensors: 0, odd: BTreeMap::new() })
+    }
+
+    /// What the header says.
+    pub(super) fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// Where the tensors lie.
+    pub(super) fn source(&self) -> SourceRef {
+        self.wire.cursor.source().clone()
+    }
+
+    /// Fails unless the file is of that kind.
+    pub(super) fn expect(&self, kind: FileKind) -> Result<()> {
+        if self.kind == kind {
+            return Ok(());
+        }
+        Err(Error::mismatch("wrong-kind", "this is another type of primitiv file")
+            .at(10)
+            .expected(format_args!("0x{:x} {}", kind.number(), kind.word()))
+            .found(format_args!("0x{:x} {}", self.kind.number(), self.kind.word())))
+    }
+
+    pub(super) fn shape(&mut self) -> Result<Shape> {
+        let at = self.wire.position();
+        let rank = self.wire.length(ARRAY, "the list of dimensions")?;
+        let mut dims = [0; Shape::MAX_DIMS];
+        let Some(dims) = usize::try_from(rank).ok().and_then(|rank| dims.get_mut(..rank)) else {
+            return Err(Error::corrupt(
+                "too-many-dims",
+                "the shape has more dimensions than primitiv allows",
+            )
+            .at(at)
+            .expected(format_args!("at most {}", Shape::MAX_DIMS))
+            .found(rank));
+        };
+        Limits::check("dimensions", "dimensions", rank.into(), self.options.limits.dimensions)
+            .map_err(|e| e.at(at))?;
+        for dim in dims.iter_mut() {
+            *dim = self.wire.uint("a dimension")?;
+        }
+        let batch = self.wire.uint("the batch")?;
+        let shape = Shape::checked(dims, batch, Kind::Corrupt).map_err(|e| e.at(at))?;
+        if shape.dims().len() < dims.len() {
+            self.see("trailing-ones", at);
+        }
+        Ok(shape)
+    }
+
+    pub(super) fn tensor(&mut self) -> Result<RawTensor> {
+        self.tensors += 1;
+        Limits::check("tensors", "tensors", self.tensors, self.options.limits.tensors)
+            .map_err(|e| e.at(self.wire.position()))?;
+        let shape = self.shape()?;
+        let at = self.wire.position();
+        let len = u64::from(self.wire.length(BIN, "the values of a tensor")?);
+        let expected = u64::from(shape.values()) * 4;
+        if len != expected {
+            return Err(Error::corrupt("length-mismatch", "the values do not fill the shape")
+                .at(at)
+                .expected(format_args!("{expected} bytes for {shape}"))
+                .found(format_args!("{len} bytes")));
+        }
+        let offset = self.wire.position();
+        self.wire.cursor.skip(len, "the values of a tensor")?;
+        Ok(RawTensor { shape, offset })
+    }
+
+    pub(super) fn parameter(&mut self) -> Result<RawParameter> {
+        let at = self.wire.position();
+        let value = self.tensor()?;
+        if value.shape.batch() > 1 {
+            if !self.options.lenient {
+                return Err(Error::corrupt("batched-parameter", "the value of a parameter has a batch")
+                    .at(at)
+                    .expected("batch 1")
+                    .found(format_args!("batch {}", value.shape.batch())));
+            }
+            self.see("batched-parameter", at);
+        }
+        let count = self.count("stats", LEAST_STAT)?;
+        let mut stats = Vec::new();
+        let mut places = Vec::new();
+        for _ in 0..count {
+            places.push(self.wire.position());
+            let name = self.wire.name("the name of a stat", self.options.limits.name_bytes)?;
+            let tensor = self.tensor()?;
+            stats.push((name, tensor));
+        }
+        self.keep_first(&mut stats, &places, "duplicate-stat", "a stat")?;
+        Ok(RawParameter { value, stats })
+    }
+
+    /// How many entries of a model follow. Read each with [`entry`](Self::entry).
+    pub(super) fn entries(&mut self) -> Result<u32> {
+        self.count("parameters", LEAST_ENTRY)
+    }
+
+    /// One entry of a model.
+    pub(super) fn entry(&mut self) -> Result<RawEntry> {
+        let at = self.wire.position();
+        let path = self.address()?;
+        let parameter = self.parameter().map_err(|e| e.on_tensor(&path))?;
+        Ok(RawEntry { at, path, parameter })
+    }
+
+    /// All entries of a model, without duplicates.
+    pub(super) fn model(&mut self) -> Result<Vec<RawEntry>> {
+        let count = self.entries()?;
+        let mut entries: Vec<RawEntry> = Vec::new();
+        for _ in 0..count {
+            let entry = self.entry()?;
+            if entries.last().is_some_and(|last| entry.path < last.path) {
+                self.see("address-order", entry.at);
+            }
+            entries.push(entry);
+        }
+        self.settle(entries)
+    }
+
+    fn address(&mut self) -> Result<TensorPath> {
+        let at = self.wire.position();
+        let count = u64::from(self.wire.length(ARRAY, "the address of a parameter")?);
+        // A part takes a byte at least.
+        self.wire.cursor.need(count, "the address of a parameter")?;
+        if count == 0 {
+            return Err(Error::corrupt("empty-address", "the address of a parameter has no parts").at(at));
+        }
+        let limits = &self.options.limits;
+        Limits::check("parts in an address", "path_parts", count, limits.path_parts).map_err(|e| e.at(at))?;
+        let mut left = limits.name_bytes;
+        let mut parts = Vec::new();
+        for _ in 0..count {
+            let part = self.wire.name("a part of an address", left)?;
+            left = left.saturating_sub(part.as_bytes().len() as u64);
+            parts.push(part);
+        }
+        Ok(TensorPath::new(parts))
+    }
+
+    /// Looks for addresses that occur twice and for those that are a parameter and a submodel.
+    ///
+    /// In sorted order both stand side by side: between an address and one that continues it are
+    /// only others that continue it.
+    fn settle(&mut self, entries: Vec<RawEntry>) -> Result<Vec<RawEntry>> {
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        if !entries.is_sorted_by(|a, b| a.path < b.path) {
+            order.sort_by(|&a, &b| entries[a].path.cmp(&entries[b].path));
+        }
+        // For each entry that a later one of the same address replaces: the place of that one.
+        let mut replaced_by: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut dropped: HashSet<usize> = HashSet::new();
+        let mut kept: Option<usize> = None;
+        for &place in &order {
+            let entry = &entries[place];
+            if let Some(earlier) = kept {
+                let before = &entries[earlier];
+                if before.path == entry.path {
+                    self.broken("duplicate-address", "an address occurs twice", entry.at, &entry.path)?;
+                    replaced_by.insert(earlier, place);
+                    dropped.insert(place);
+                    continue;
+                }
+                if entry.path.starts_with(&before.path) {
+                    let text = format!(
+                        "the address goes through `{}`, which is a parameter and not a submodel",
+                        before.path
+                    );
+                    self.broken("name-clash", &text, entry.at, &entry.path)?;
+                }
+            }
+            kept = Some(place);
+        }
+        if dropped.is_empty() {
+            return Ok(entries);
+        }
+        // The first place keeps its rank, the last content counts.
+        let mut entries: Vec<Option<RawEntry>> = entries.into_iter().map(Some).collect();
+        for (&place, &by) in &replaced_by {
+            entries[place] = entries[by].take();
+        }
+        let keep = |(place, entry): (usize, Option<RawEntry>)| (!dropped.contains(&place)).then_some(entry?);
+        Ok(entries.into_iter().enumerate().filter_map(keep).collect())
+    }
+
+    pub(super) fn optimizer(&mut self) -> Result<RawOptimizer> {
+        let uints = self.settings("a setting (uint32)", |wire| wire.uint("a setting (uint32)"))?;
+        let floats = self.settings("a setting (float32)", |wire| wire.float_bits("a setting (float32)"))?;
+        Ok(RawOptimizer { uints, floats })
+    }
+
+    fn settings(&mut self, what: &str, value: impl Fn(&mut Wire) -> Result<u32>) -> Result<Vec<(Name, u32)>> {
+        let at = self.wire.position();
+        let count = self.wire.length(MAP, "the settings")?;
+        self.hold(count, "settings", LEAST_SETTING, at)?;
+        let limits = &self.options.limits;
+        Limits::check("settings", "tensors", count.into(), limits.tensors).map_err(|e| e.at(at))?;
+        let mut settings = Vec::new();
+        let mut places = Vec::new();
+        for _ in 0..count {
+            places.push(self.wire.position());
+            let key = self.wire.name("the key of a setting", limits.name_bytes)?;
+            settings.push((key, value(&mut self.wire)?));
+        }
+        self.keep_first(&mut settings, &places, "duplicate-key", what)?;
+        Ok(settings)
+    }
+
+    /// A count of things that take at least `least` bytes each.
+    fn count(&mut self, what: &str, least: u64) -> Result<u32> {
+        let at = self.wire.position();
+        let count = self.wire.uint(&format!("the number of {what}"))?;
+        self.hold(count, what, least, at)?;
+        Ok(count)
+    }
+
+    /// Holds a count against the rest of the file.
+    fn hold(&self, count: u32, what: &str, least: u64, at: u64) -> Result<()> {
+        let room = self.wire.cursor.remaining() / least;
+        if u64::from(count) <= room {
+            return Ok(());
+        }
+        Err(Error::corrupt("impossible-count", format!("the file is too short for its number of {what}"))
+            .at(at)
+            .expected(format_args!("at most {room}, {least} bytes each"))
+            .found(count)
+            .hint("the file may be cut short: compare its length with the original's"))
+    }
+
+    /// Takes out what has a name that occurred before. `places` says where each name begins.
+    fn keep_first<T>(
+        &mut self,
+        list: &mut Vec<(Name, T)>,
+        places: &[u64],
+        code: &'static str,
+        what: &str,
+    ) -> Result<()> {
+        let mut seen = HashSet::with_capacity(list.len());
+        let first: Vec<bool> = list.iter().map(|(name, _)| seen.insert(name)).collect();
+        let mut at = places.iter();
+        for ((name, _), &first) in list.iter().zip(&first) {
+            let at = at.next().copied().unwrap_or(0);
+            if !first {
+                self.broken(code, &format!("the name of {what} occurs twice: `{name}`"), at, "")?;
+            }
+        }
+        let mut first = first.into_iter();
+        list.retain(|_| first.next() == Some(true));
+        Ok(())
+    }
+
+    /// A rule that is broken, though it is clear what is meant: a note where that is asked for.
+    fn broken(
+        &mut self,
+        code: &'static str,
+        text: &str,
+        at: u64,
+        tensor: impl std::fmt::Display,
+    ) -> Result<()> {
+        if self.options.lenient {
+            self.see(code, at);
+            return Ok(());
+        }
+        let error = Error::corrupt(code, text)
+            .at(at)
+            .hint("primitiv would take one of them silently; open leniently to do the same");
+        let tensor = tensor.to_string();
+        Err(if tensor.is_empty() { error } else { error.on_tensor(tensor) })
+    }
+
+    /// Remembers something odd, by a code of [`ODDITIES`].
+    pub(super) fn see(&mut self, code: &'static str, at: u64) {
+        self.odd.entry(code).or_insert((0, at)).0 += 1;
+    }
+
+    /// Ends reading: what was odd.
+    pub(super) fn finish(mut self) -> Result<Vec<Note>> {
+        let at = self.wire.position();
+        let rest = self.wire.cursor.remaining();
+        if rest > 0 && !self.options.lenient {
+            return Err(Error::corrupt("trailing-bytes", "bytes follow the end of the object")
+                .at(at)
+                .expected("the end of the file")
+                .found(format_args!("{rest} bytes"))
+                .hint(
+                    "a count may be too small, or two files were joined; open leniently to ignore the rest",
+                ));
+        }
+        if let Some(seen) = self.wire.long_headers {
+            self.odd.insert("long-headers", seen);
+        }
+        let mut notes = Vec::new();
+        for &(code, omission, text) in ODDITIES {
+            if let Some((count, first)) = self.odd.get(code) {
+                let text = format!("{text} ({count} times, first at byte {first})");
+                notes.push(Note { code, text, omission });
+            }
+        }
+        if rest > 0 {
+            let text = format!("{rest} bytes follow the end of the object, at byte {at}; they are ignored");
+            notes.push(Note::omission("trailing-bytes", text));
+        }
+        Ok(notes)
+    }
+}

@@ -1,0 +1,112 @@
+//! From bytes to the index.
+
+use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
+use super::{BATCH, FACTS, FileKind, Optimizer, Shape};
+use crate::checkpoint::{Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::source::SourceRef;
+use crate::tensor::{DType, Encoding};
+
+/// Metadata of a shape file: its dimensions, a list of numbers.
+pub(super) const DIMS: &str = "dims";
+/// Metadata of an optimizer file: its whole numbers, by key.
+pub(super) const UINTS: &str = "uint_configs";
+/// Metadata of an optimizer file: its floats, by key.
+pub(super) const FLOATS: &str = "float_configs";
+
+/// Reads the index of any of the five files.
+pub(super) fn open(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let label = source.label().to_owned();
+    read(source, options).map_err(|e| e.in_file(label))
+}
+
+fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut reader = Reader::new(source.clone(), options)?;
+    let kind = reader.kind();
+    let mut checkpoint = start(kind, source.label());
+    match kind {
+        FileKind::Shape => checkpoint.metadata = shape_metadata(&reader.shape()?),
+        FileKind::Tensor => {
+            let tensor = reader.tensor()?;
+            checkpoint.tensors.push(entry(&source, TensorPath::value(), &tensor, None)?);
+        }
+        FileKind::Parameter => {
+            let parameter = reader.parameter()?;
+            push_parameter(&mut checkpoint, &source, &TensorPath::value(), parameter)?;
+        }
+        FileKind::Model => {
+            for raw in reader.model()? {
+                push_parameter(&mut checkpoint, &source, &raw.path, raw.parameter)?;
+            }
+        }
+        FileKind::Optimizer => {
+            let raw = reader.optimizer()?;
+            checkpoint.metadata = optimizer_metadata(&raw.uints, &raw.floats);
+            let RawOptimizer { uints, floats } = raw;
+            checkpoint.notes = Optimizer::from_raw(uints, floats).notes();
+        }
+    }
+    checkpoint.notes.extend(reader.finish()?);
+    Ok(checkpoint)
+}
+
+/// An empty index of that kind, marked with its origin so that bridges carry what they cannot say.
+pub(super) fn start(kind: FileKind, label: &str) -> Checkpoint {
+    let mut checkpoint = Checkpoint::new(FACTS.id, kind.word(), label);
+    checkpoint.origin = Some(Origin { format: FACTS.id.into(), kind: kind.word().into() });
+    checkpoint
+}
+
+/// What the index says of a shape file.
+pub(super) fn shape_metadata(shape: &Shape) -> Metadata {
+    let dims = shape.dims().iter().map(|&dim| Value::U32(dim)).collect();
+    [(DIMS.to_owned(), Value::List(dims)), (BATCH.to_owned(), Value::U32(shape.batch()))]
+        .into_iter()
+        .collect()
+}
+
+/// What the index says of an optimizer file.
+pub(super) fn optimizer_metadata(uints: &[(Name, u32)], floats: &[(Name, u32)]) -> Metadata {
+    let map = |list: &[(Name, u32)], value: fn(u32) -> Value| {
+        Value::Map(list.iter().map(|(key, v)| (key.clone(), value(*v))).collect())
+    };
+    [(UINTS.to_owned(), map(uints, Value::U32)), (FLOATS.to_owned(), map(floats, Value::F32))]
+        .into_iter()
+        .collect()
+}
+
+fn push_parameter(
+    checkpoint: &mut Checkpoint,
+    source: &SourceRef,
+    path: &TensorPath,
+    parameter: RawParameter,
+) -> Result<()> {
+    checkpoint.tensors.push(entry(source, path.clone(), &parameter.value, None)?);
+    for (slot, tensor) in parameter.stats {
+        checkpoint.tensors.push(entry(source, path.clone(), &tensor, Some(slot))?);
+    }
+    Ok(())
+}
+
+fn entry(source: &SourceRef, path: TensorPath, raw: &RawTensor, slot: Option<Name>) -> Result<TensorEntry> {
+    dense(source, path, &raw.shape, raw.offset, slot)
+}
+
+/// The entry of a tensor that lies in `source` as primitiv stores it.
+pub(super) fn dense(
+    source: &SourceRef,
+    path: TensorPath,
+    shape: &Shape,
+    offset: u64,
+    slot: Option<Name>,
+) -> Result<TensorEntry> {
+    let mut entry = TensorEntry::dense(path, DType::F32, shape.logical(), source, offset, Encoding::COLUMN)?;
+    if shape.batch() > 1 {
+        entry.attributes.insert(BATCH.into(), Value::U64(shape.batch().into()));
+    }
+    if let Some(slot) = slot {
+        entry.role = Role::OptimizerState { slot };
+    }
+    Ok(entry)
+}

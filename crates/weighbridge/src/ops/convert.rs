@@ -1,0 +1,152 @@
+//! Moving a checkpoint from one form to another.
+
+use crate::checkpoint::{Checkpoint, Loss, Rename, Selection};
+use crate::engine::{LocalSink, RunOptions, RunReport, run};
+use crate::error::{Error, Result};
+use crate::formats::{self, Format, OpenOptions, PlanOptions};
+use crate::plan::WritePlan;
+use crate::tensor::{DType, Order};
+use std::path::Path;
+
+/// What to write, and what to change on the way.
+#[derive(Debug, Clone, Default)]
+pub struct ConvertOptions {
+    /// How to open the source.
+    pub open: OpenOptions,
+    /// The id of the target's format; told from the extension of its name where `None`.
+    pub to: Option<String>,
+    /// The kind within the format; told from the extension, or chosen by the format.
+    pub kind: Option<String>,
+    /// What to change before it is written.
+    pub changes: Changes,
+    /// Refuse when the target cannot hold everything.
+    pub deny_loss: bool,
+    /// Replace the target if it exists.
+    pub force: bool,
+    /// How to run the plan.
+    pub run: RunOptions,
+}
+
+/// Changes of the index, in the order in which they are applied.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Patterns of tensors to keep; all if empty.
+    pub select: Vec<String>,
+    /// Patterns of tensors to leave out.
+    pub drop: Vec<String>,
+    /// Leave out optimizer state.
+    pub no_state: bool,
+    /// Rules `OLD=NEW`.
+    pub rename: Vec<String>,
+    /// Cast floating-point tensors to this type.
+    pub cast: Option<DType>,
+    /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
+    pub reverse_dims: bool,
+}
+
+impl Changes {
+    /// Applies the changes; returns what they lose.
+    ///
+    /// # Errors
+    /// As the methods of [`Checkpoint`] that it calls.
+    pub fn apply(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+        checkpoint.select(&Selection::new(&self.select, &self.drop)?)?;
+        if self.no_state {
+            checkpoint.drop_state();
+        }
+        let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
+        checkpoint.rename(&rules)?;
+        let losses = match self.cast {
+            Some(to) => checkpoint.cast_floats(to)?,
+            None => Vec::new(),
+        };
+        if self.reverse_dims {
+            checkpoint.reverse_dims();
+        }
+        Ok(losses)
+    }
+}
+
+/// Opens `source` and plans its conversion to `target`. Nothing is written.
+///
+/// # Errors
+/// What opening, changing and planning say; `loss-denied` where something would be lost and that
+/// is denied.
+pub fn plan(
+    source: impl AsRef<Path>,
+    target: impl AsRef<Path>,
+    options: &ConvertOptions,
+) -> Result<WritePlan> {
+    let (format, kind) = target_form(target.as_ref(), options)?;
+    let checkpoint = formats::open_with(source, &options.open)?;
+    plan_checkpoint(checkpoint, format, kind, options)
+}
+
+/// Opens `source` and writes it to `target` in the format that is asked for.
+///
+/// # Errors
+/// As [`plan`], and what the engine says. The target is then as it was.
+pub fn convert(
+    source: impl AsRef<Path>,
+    target: impl AsRef<Path>,
+    options: &ConvertOptions,
+) -> Result<(WritePlan, RunReport)> {
+    let target = target.as_ref();
+    // First of all, so that a target which cannot be written is known before work begins.
+    let sink = LocalSink::file(target, options.force)?;
+    let plan = plan(source, target, options)?;
+    let report = run(&plan, &sink, &options.run)?;
+    Ok((plan, report))
+}
+
+/// Plans an opened checkpoint; the rest of [`plan`].
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_checkpoint(
+    mut checkpoint: Checkpoint,
+    format: &dyn Format,
+    kind: Option<String>,
+    options: &ConvertOptions,
+) -> Result<WritePlan> {
+    let label = checkpoint.label.clone();
+    let build = || {
+        let losses = options.changes.apply(&mut checkpoint)?;
+        if !options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
+            checkpoint.restore_dims();
+        }
+        let mut plan = format.plan(&checkpoint, &PlanOptions { kind })?;
+        plan.losses.extend(losses);
+        Ok(plan)
+    };
+    let plan: WritePlan = build().map_err(|e: Error| e.in_file(label))?;
+    if options.deny_loss && !plan.losses.is_empty() {
+        return Err(denied(&plan.losses));
+    }
+    Ok(plan)
+}
+
+/// Format and kind of the target.
+fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn Format, Option<String>)> {
+    let by_name = formats::by_extension(target);
+    let (format, kind) = match &options.to {
+        None => by_name.map(|(format, kind)| (format, Some(kind)))?,
+        Some(id) => {
+            let format = formats::by_id(id)?;
+            let kind = by_name.ok().filter(|(f, _)| f.facts().id == format.facts().id).map(|(_, kind)| kind);
+            (format, kind)
+        }
+    };
+    Ok((format, options.kind.clone().or(kind.map(str::to_owned))))
+}
+
+fn denied(losses: &[Loss]) -> Error {
+    let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
+    let mut text = shown.collect::<Vec<_>>().join("; ");
+    if losses.len() > 5 {
+        text.push_str(&format!("; and {} more", losses.len() - 5));
+    }
+    Error::mismatch("loss-denied", "the target cannot hold everything, and losses are denied")
+        .found(text)
+        .hint("without --deny-loss the conversion goes on and reports these")
+}

@@ -1,0 +1,20 @@
+//! Text from files, made safe to show.
+
+/// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
+/// shows: control characters, and the invisible and direction-changing ones of Unicode.
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        let invisible = matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+        match c {
+            '\n' => safe.push_str("\\n"),
+            '\t' => safe.push_str("\\t"),
+            '\r' => safe.push_str("\\r"),
+            c if c.is_control() || invisible => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

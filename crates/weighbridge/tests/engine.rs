@@ -1,0 +1,236 @@
+//! The engine: every byte in its place, in bounded memory, all or nothing.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weighbridge::checkpoint::TensorPath;
+use weighbridge::engine::fault::FailingSink;
+use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, read_tensor, run};
+use weighbridge::plan::{FileBuilder, WritePlan};
+use weighbridge::source::{FileSource, MemorySource, SourceRef};
+use weighbridge::tensor::{DType, Encoding, Order, Shape};
+use weighbridge::{Result, TensorEntry};
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        bytes.extend_from_slice(&x.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn tensor(source: &SourceRef, offset: u64, dims: &[u64], encoding: Encoding) -> TensorEntry {
+    TensorEntry::dense(TensorPath::value(), DType::F32, Shape::new(dims), source, offset, encoding).unwrap()
+}
+
+/// A plan with every kind of segment, and the bytes that it must give.
+fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
+    let mut builder = FileBuilder::new("");
+    let mut expected = Vec::new();
+    let mut read = |entry: &TensorEntry| read_tensor(entry, Order::Row).unwrap();
+
+    builder.literal(b"head");
+    expected.extend_from_slice(b"head");
+    builder.padding(0x20, 60);
+    expected.resize(64, 0x20);
+    let start = builder.position();
+    for (offset, dims, encoding) in [
+        (0, &[700u64, 900][..], Encoding::COLUMN),
+        (3, &[5], Encoding::ROW),
+        (11, &[600, 1000], Encoding::ROW),
+        (7, &[3, 4, 5], Encoding::COLUMN),
+    ] {
+        let entry = tensor(source, offset, dims, encoding);
+        builder.tensor(&entry, Order::Row).unwrap();
+        expected.extend(read(&entry));
+    }
+    let mut half = tensor(source, 5, &[100, 70], Encoding::COLUMN);
+    half.cast = Some(DType::F16);
+    builder.tensor(&half, Order::Row).unwrap();
+    expected.extend(read(&half));
+    let checked = start..builder.position();
+    let crc = crc32fast::hash(&expected[64..]);
+    builder.crc32(checked.clone());
+    expected.extend_from_slice(&crc.to_le_bytes());
+    builder.literal(b"middle");
+    expected.extend_from_slice(b"middle");
+    // Outside of the checked range, so that the kernel may copy it.
+    let plain = tensor(source, 1, &[1_200_000 / 4], Encoding::ROW);
+    builder.tensor(&plain, Order::Row).unwrap();
+    expected.extend(read(&plain));
+    builder.crc32(checked);
+    expected.extend_from_slice(&crc.to_le_bytes());
+    let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
+    assert_eq!(plan.bytes(), expected.len() as u64);
+    (plan, expected)
+}
+
+fn file_source(folder: &Path) -> SourceRef {
+    let path = folder.join("source");
+    fs::write(&path, noise(3_000_000)).unwrap();
+    Arc::new(FileSource::open(path).unwrap())
+}
+
+fn options(threads: usize, memory: u64) -> RunOptions {
+    RunOptions { threads, memory, ..RunOptions::default() }
+}
+
+#[test]
+fn the_same_bytes_for_every_number_of_threads_and_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory: SourceRef = Arc::new(MemorySource::new("memory", noise(3_000_000)));
+    for source in [file_source(dir.path()), memory] {
+        let (plan, expected) = plan_of(&source);
+        for (threads, budget) in [(1, MIN_MEMORY), (2, 256 << 20), (7, 16 << 20), (0, 1 << 30)] {
+            let target = dir.path().join("target");
+            let sink = LocalSink::file(&target, true).unwrap();
+            let report = run(&plan, &sink, &options(threads, budget)).unwrap();
+            assert!(fs::read(&target).unwrap() == expected, "{threads} threads, {budget} bytes");
+            assert_eq!(report.bytes, expected.len() as u64);
+            assert_eq!(report.casts["value"].elements, 7000);
+        }
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan, _) = plan_of(&file_source(dir.path()));
+    let sink = LocalSink::file(dir.path().join("t"), true).unwrap();
+    assert_eq!(run(&plan, &sink, &options(1, MIN_MEMORY - 1)).unwrap_err().code(), "too-little-memory");
+}
+
+/// Names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn whichever_call_fails_the_target_is_old_or_new_and_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file_source(dir.path());
+    let (plan, expected) = plan_of(&source);
+    let target = dir.path().join("target");
+    let (mut old, mut new) = (0, 0);
+    for after in [false, true] {
+        for n in 1.. {
+            fs::write(&target, b"old").unwrap();
+            let inner = LocalSink::file(&target, true).unwrap();
+            let sink = if after { FailingSink::after(inner, n) } else { FailingSink::before(inner, n) };
+            let result = run(&plan, &sink, &options(2, MIN_MEMORY));
+            let calls = sink.calls();
+            drop(sink);
+            let content = fs::read(&target).unwrap();
+            assert!(content == b"old" || content == expected, "call {n} left a torn file");
+            assert_eq!(names(dir.path()), ["source", "target"], "call {n} left something behind");
+            if calls < n {
+                result.unwrap();
+                assert!(content == expected);
+                break;
+            }
+            assert!(result.unwrap_err().to_string().contains("on purpose"));
+            if content == b"old" { old += 1 } else { new += 1 }
+        }
+    }
+    assert!(old > 10 && new >= 2, "{old} {new}");
+}
+
+/// Stops after some bytes.
+#[derive(Debug)]
+struct StopAfter(AtomicU64, u64);
+impl Watch for StopAfter {
+    fn advance(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::SeqCst);
+    }
+    fn stopped(&self) -> bool {
+        self.0.load(Ordering::SeqCst) >= self.1
+    }
+}
+
+#[test]
+fn stopping_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan, _) = plan_of(&file_source(dir.path()));
+    for limit in [0, 1, plan.bytes()] {
+        let sink = LocalSink::file(dir.path().join("target"), false).unwrap();
+        let watch = Arc::new(StopAfter(AtomicU64::new(0), limit));
+        let error = run(&plan, &sink, &RunOptions { watch, ..options(2, MIN_MEMORY) }).unwrap_err();
+        assert_eq!(error.code(), "cancelled");
+        drop(sink);
+        assert_eq!(names(dir.path()), ["source"]);
+    }
+}
+
+fn write(target: &Path, replace: bool) -> Result<()> {
+    let mut builder = FileBuilder::new("");
+    builder.literal(b"new");
+    let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
+    run(&plan, &LocalSink::file(target, replace)?, &RunOptions::default()).map(|_| ())
+}
+
+#[test]
+fn targets_are_replaced_only_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    write(&target, false).unwrap();
+    assert_eq!(write(&target, false).unwrap_err().code(), "exists");
+    fs::write(&target, b"old").unwrap();
+    write(&target, true).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(write(dir.path(), true).unwrap_err().code(), "not-a-file");
+    assert_eq!(write(&dir.path().join("none/target"), true).unwrap_err().code(), "not-found");
+    assert_eq!(write(&target.join("below"), true).unwrap_err().code(), "not-a-folder");
+}
+
+#[test]
+fn a_target_that_appears_meanwhile_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    let sink = LocalSink::file(&target, false).unwrap();
+    fs::write(&target, b"other").unwrap();
+    let mut builder = FileBuilder::new("");
+    builder.literal(b"new");
+    let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
+    assert_eq!(run(&plan, &sink, &RunOptions::default()).unwrap_err().code(), "exists");
+    assert_eq!(fs::read(&target).unwrap(), b"other");
+    assert_eq!(names(dir.path()), ["target"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_rights_kept() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().join("real");
+    fs::write(&real, b"old").unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
+    let link = dir.path().join("link");
+    symlink(&real, &link).unwrap();
+    write(&link, true).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read(&real).unwrap(), b"new");
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+    let dangling = dir.path().join("dangling");
+    symlink(dir.path().join("nothing"), &dangling).unwrap();
+    assert_eq!(write(&dangling, true).unwrap_err().code(), "not-found");
+}
+
+#[test]
+fn an_input_may_be_its_own_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file_source(dir.path());
+    let (plan, expected) = plan_of(&source);
+    let path = dir.path().join("source");
+    run(&plan, &LocalSink::file(&path, true).unwrap(), &RunOptions::default()).unwrap();
+    assert!(fs::read(&path).unwrap() == expected);
+}

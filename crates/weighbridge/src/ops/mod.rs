@@ -2,4 +2,4 @@
 
 mod convert;
 
-pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint};
+pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, save};

@@ -171,12 +171,10 @@ fn check_length(row: &Row) -> Result<()> {
 fn bytes_of(row: &Row) -> Result<u64> {
     let elements = row.shape.dims().iter().try_fold(1u64, |n, &d| n.checked_mul(d));
     let bits = elements.and_then(|n| n.checked_mul(u64::from(row.dtype.bits())));
-    let shape = format!("{} {}", row.dtype, row.shape);
     match bits {
-        None => {
-            Err(Error::corrupt("shape-overflow", "the shape has no length in bits below 2^64").found(shape))
-        }
         Some(bits) if bits.is_multiple_of(8) => Ok(bits / 8),
-        Some(_) => Err(Error::corrupt("part-of-a-byte", "the elements do not fill whole bytes").found(shape)),
+        Some(_) => Err(Error::corrupt("part-of-a-byte", "the elements do not fill whole bytes")),
+        None => Err(Error::corrupt("shape-overflow", "the shape has no length in bits below 2^64")),
     }
+    .map_err(|e: Error| e.found(format_args!("{} {}", row.dtype, row.shape)))
 }

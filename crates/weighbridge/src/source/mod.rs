@@ -68,9 +68,9 @@ pub trait Source: Debug + Send + Sync {
 
 /// A file handle with the place where a source begins in it.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::disallowed_types)]
 pub struct FileRange<'a> {
     /// The opened file.
-    #[allow(clippy::disallowed_types)]
     pub file: &'a std::fs::File,
     /// Offset of the source's first byte in the file.
     pub offset: u64,

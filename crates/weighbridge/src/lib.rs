@@ -1,5 +1,6 @@
 //! Weighbridge.
 pub mod checkpoint;
+pub mod containers;
 pub mod engine;
 pub mod error;
 pub mod formats;

@@ -5,6 +5,8 @@
 
 mod builder;
 mod print;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use builder::FileBuilder;
 

@@ -61,6 +61,7 @@
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.
 
 pub mod checkpoint;
+pub mod containers;
 pub mod engine;
 pub mod error;
 pub mod formats;

@@ -9,6 +9,7 @@ mod verbs;
 use args::{Args, Verb};
 use clap::Parser;
 use output::Output;
+use std::io::Write;
 use std::process::ExitCode;
 use weighbridge::{Error, Kind};
 

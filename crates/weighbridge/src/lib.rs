@@ -1,5 +1,67 @@
-//! Weighbridge.
+//! Weighbridge opens the model files of machine-learning frameworks without those frameworks,
+//! shows what is in them, and moves them from one form to another.
+//!
+//! # The idea
+//!
+//! **A checkpoint is an index of named tensors over byte ranges.**
+//!
+//! | step | what happens |
+//! | --- | --- |
+//! | [`open`] | a source becomes a [`Checkpoint`]: headers and length prefixes are read, never tensor data |
+//! | change | the index is rewritten: select, drop, rename, cast; no bytes move ([`ops::Changes`]) |
+//! | plan | the index becomes a [`plan::WritePlan`]: every file, every segment, every loss; pure |
+//! | run | the [`engine`] fills staged files: parallel, in bounded memory |
+//! | commit | synced, then renamed over the target: all or nothing |
+//!
+//! A format is two pure things, a reader that makes an index and a layouter that makes a plan. All
+//! else is done once, for every format.
+//!
+//! # An example
+//!
+//! ```
+//! # fn main() -> weighbridge::Result<()> {
+//! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good/trained/trained_xor_a.model");
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let target = folder.path().join("xor.safetensors");
+//! use weighbridge::engine::read_tensor;
+//! use weighbridge::ops::{ConvertOptions, convert};
+//! use weighbridge::tensor::Order;
+//!
+//! let checkpoint = weighbridge::open(model)?;
+//! let weights = checkpoint.tensor("w1")?;
+//! assert_eq!(weights.shape.dims(), [8, 2]);
+//! // 8 x 2 little-endian f32 values, row by row, though the file holds them column by column.
+//! let bytes = read_tensor(weights, Order::Row)?;
+//! assert_eq!(bytes.len(), 64);
+//!
+//! convert(model, &target, &ConvertOptions::default())?;
+//! let converted = weighbridge::open(&target)?;
+//! assert_eq!(read_tensor(converted.tensor("w1")?, Order::Row)?, bytes);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Formats
+//!
+//! | format | read | written | what it is |
+//! | --- | --- | --- | --- |
+//! | [`primitiv`](formats::primitiv) | yes | yes | Shape, Tensor, Parameter, Model and Optimizer files of the primitiv toolkit |
+//! | [`safetensors`](formats::safetensors) | yes | yes | one file |
+//! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3 |
+//! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
+//!
+//! # Where to go
+//!
+//! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
+//! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
+//! before it: [`error`], [`limits`] and [`text`], [`tensor`], [`source`], [`checkpoint`],
+//! [`plan`], [`engine`], [`formats`], [`ops`].
+//!
+//! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
+//! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.
+
 pub mod checkpoint;
+pub mod containers;
 pub mod engine;
 pub mod error;
 pub mod formats;

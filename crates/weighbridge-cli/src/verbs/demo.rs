@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<O
         ("Element (i, j) stayed element (i, j):", vec!["show", &safetensors, "fc1.w[0:3,:]"]),
     ];
     if common.json {
-        return document(&steps, &[model, optimizer, safetensors, npz], output);
+        return document(&steps, &[&model, &optimizer, &safetensors, &npz], output);
     }
     for (title, words) in &steps {
         let shown: Vec<String> = words.iter().map(|w| quote(w)).collect();
@@ -54,7 +54,7 @@ fn run_words(words: &[&str], output: &mut Output) -> Result<Outcome, Failure> {
 }
 
 /// With `--json`: the commands and the files, not what the commands print.
-fn document(steps: &[(&str, Vec<&str>)], files: &[String], output: &mut Output) -> Result<Outcome, Failure> {
+fn document(steps: &[(&str, Vec<&str>)], files: &[&str], output: &mut Output) -> Result<Outcome, Failure> {
     for (_, words) in steps.iter().filter(|(_, words)| words[0] == "convert") {
         let mut quiet = Output::nowhere();
         run_words(words, &mut quiet)?;

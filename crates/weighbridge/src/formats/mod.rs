@@ -4,6 +4,8 @@
 //! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
+pub mod npy;
+pub mod npz;
 pub mod primitiv;
 pub mod safetensors;
 mod unknown;
@@ -18,7 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] = &[&primitiv::Primitiv, &safetensors::Safetensors];
+pub static ALL: &[&dyn Format] =
+    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

@@ -99,6 +99,15 @@ pub fn convert(
     Ok((plan, report))
 }
 
+/// Writes what was planned to the file `target`, all or nothing: how a model that was built or
+/// changed in memory is saved.
+///
+/// # Errors
+/// [`crate::Kind::Usage`] where the target exists and `replace` is false; and what the engine says.
+pub fn save(plan: &WritePlan, target: impl AsRef<Path>, replace: bool, options: &RunOptions) -> Result<RunReport> {
+    run(plan, &LocalSink::file(target, replace)?, options)
+}
+
 /// Plans an opened checkpoint; the rest of [`plan`].
 ///
 /// # Errors

@@ -1,34 +1,41 @@
-//! For tests: the bytes that a plan means, without the machinery that writes files.
+//! Running a plan in memory, for tests of layouters.
 
-use super::{Content, WritePlan};
-use crate::source::read_vec;
+use super::{Content, PlannedFile, WritePlan};
+use crate::engine::read_tensor;
 
-/// The bytes of every file of `plan`, in order.
-///
-/// # Panics
-/// When a source fails, or a segment does not begin where the one before it ends.
+/// The bytes of every file of `plan`, in order. Checks that segments follow each other without
+/// gaps and fill the length that was planned.
 pub(crate) fn materialise(plan: &WritePlan) -> Vec<Vec<u8>> {
-    let mut files = Vec::new();
-    for file in &plan.files {
-        let mut bytes: Vec<u8> = Vec::new();
-        for segment in &file.segments {
-            assert_eq!(segment.offset, bytes.len() as u64, "segments follow each other");
-            let len = usize::try_from(segment.len).unwrap();
-            let content = match &segment.content {
-                Content::Literal(literal) => literal.clone(),
-                Content::Padding(byte) => vec![*byte; len],
-                Content::Copy { source, offset, .. } => read_vec(&**source, *offset, segment.len).unwrap(),
-                Content::Tensor { entry, order } => crate::engine::read_tensor(entry, *order).unwrap(),
-                Content::Crc32(range) => {
-                    let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
-                    crc32fast::hash(&bytes[range]).to_le_bytes().to_vec()
-                }
-            };
-            assert_eq!(content.len(), len, "a segment has the length that the plan gives it");
-            bytes.extend(content);
+    plan.files.iter().map(file).collect()
+}
+
+fn file(file: &PlannedFile) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut late = Vec::new();
+    let index = |n: u64| usize::try_from(n).unwrap();
+    for segment in &file.segments {
+        assert_eq!(segment.offset, bytes.len() as u64, "a gap or an overlap in the plan");
+        match &segment.content {
+            Content::Literal(literal) => bytes.extend_from_slice(literal),
+            Content::Padding(byte) => bytes.resize(bytes.len() + index(segment.len), *byte),
+            Content::Copy { source, offset, .. } => {
+                let mut copied = vec![0; index(segment.len)];
+                source.read_at(*offset, &mut copied).unwrap();
+                bytes.extend_from_slice(&copied);
+            }
+            Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order).unwrap()),
+            Content::Crc32(range) => {
+                late.push((bytes.len(), index(range.start)..index(range.end)));
+                bytes.extend([0; 4]);
+            }
         }
-        assert_eq!(file.len, bytes.len() as u64, "a file has the length that the plan gives it");
-        files.push(bytes);
+        assert_eq!(bytes.len() as u64, segment.offset + segment.len, "a segment of another length");
     }
-    files
+    assert_eq!(bytes.len() as u64, file.len);
+    // A CRC may stand before what it covers, as in a zip's local header.
+    for (at, range) in late {
+        let crc = crc32fast::hash(&bytes[range]);
+        bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+    bytes
 }

@@ -92,6 +92,9 @@ impl Wire {
     pub(super) fn name(&mut self, what: &str, most: u64) -> Result<Name> {
         let at = self.position();
         let len = u64::from(self.length(STR, what)?);
+        if len == 0 {
+            return Ok(Name::default());
+        }
         self.cursor.need(len, what)?;
         Limits::check("bytes in a name", "name_bytes", len, most).map_err(|e| e.at(at))?;
         Ok(Name::new(self.cursor.bytes(len, what)?))

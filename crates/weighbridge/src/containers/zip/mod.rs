@@ -1,0 +1,57 @@
+//! zip archives: the container of npz files and of PyTorch's files.
+//!
+//! ```text
+//! local header   PK\3\4  version flags method time date crc sizes name extra   30 bytes + name + extra
+//! data           as it is (stored) or a raw deflate stream
+//! [descriptor]   crc and sizes again, where the writer could not go back
+//! ... one of these for each member, gaps allowed ...
+//! directory      PK\1\2  the same facts once more, and the offset of the local header, 46 bytes + ...
+//! [zip64 end]    PK\6\6 and its locator PK\6\7, where a number needs more than 32 or 16 bits
+//! end            PK\5\6  count, size and offset of the directory, comment
+//! ```
+//!
+//! Every fact stands twice, and programs differ in which one they believe: so an archive can show
+//! one content to a scanner and another to the program that loads it. [`read_directory`] therefore
+//! refuses whatever is not the same in both places, and whatever can be read in two ways.
+//!
+//! The directory is read by code of this crate and not by the `zip` crate. That one looks for
+//! another end record when the last one does not fit, guesses an offset for archives behind other
+//! bytes, and leaves the local headers to the caller: the very latitude that is to be refused here.
+//! Tests hold both against each other.
+
+mod inflate;
+mod read;
+#[cfg(test)]
+pub(crate) mod tests;
+mod write;
+
+pub use inflate::InflateSource;
+pub use read::{Member, Method, first_member, has_member, read_directory};
+pub use write::ZipBuilder;
+
+const LOCAL: [u8; 4] = *b"PK\x03\x04";
+const CENTRAL: [u8; 4] = *b"PK\x01\x02";
+const END: [u8; 4] = *b"PK\x05\x06";
+const END64: [u8; 4] = *b"PK\x06\x06";
+const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
+
+/// Bytes of a local header before its name.
+const LOCAL_LEN: u64 = 30;
+/// Bytes of an end record before its comment.
+const END_LEN: u64 = 22;
+/// Bytes of the record that says where the zip64 end record is.
+const LOCATOR64_LEN: u64 = 20;
+/// Bytes of a zip64 end record without extensions.
+const END64_LEN: u64 = 56;
+
+/// The number that says: see the zip64 record.
+const MAX32: u64 = 0xffff_ffff;
+const MAX16: u64 = 0xffff;
+
+/// Extra field: sizes and offsets of 64 bits.
+const EXTRA_ZIP64: u16 = 0x0001;
+/// Extra field: padding that brings the data to a multiple of some power of two.
+const EXTRA_ALIGNMENT: u16 = 0xd935;
+
+/// The name is UTF-8; without it, it is in code page 437.
+const FLAG_UTF8: u16 = 1 << 11;

@@ -1,0 +1,463 @@
+//! Reading the directory of an archive, and holding it against the local headers.
+
+use super::inflate::inflate_prefix;
+use super::{
+    CENTRAL, END, END_LEN, END64, END64_LEN, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, LOCATOR64,
+    LOCATOR64_LEN, MAX16, MAX32,
+};
+use crate::checkpoint::escape_text;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{Cursor, RangeSource, Source, SourceRef, read_vec};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Flags that mean that the data is no plain stream: encrypted, patch, strongly encrypted, masked.
+const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
+/// The local header has no CRC and sizes; they follow the data.
+const FLAG_DESCRIPTOR: u16 = 1 << 3;
+/// The most bytes that one byte of a deflate stream can become: 258 bytes for 2 bits.
+const DEFLATE_RATIO: u64 = 1032;
+
+/// How a member's bytes lie in the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// As they are.
+    Stored,
+    /// As a raw deflate stream.
+    Deflated,
+    /// In a way of that number that is not read here.
+    Other(u16),
+}
+
+impl Method {
+    fn new(number: u16) -> Self {
+        match number {
+            0 => Self::Stored,
+            8 => Self::Deflated,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// One member of an archive. Its place was held against the archive; its bytes were not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The name as text: UTF-8, or read from code page 437, as Python does.
+    pub name: String,
+    /// How the bytes are stored.
+    pub method: Method,
+    /// Offset of the local header in the archive.
+    pub header_offset: u64,
+    /// Offset of the first byte of the data in the archive.
+    pub data_offset: u64,
+    /// Bytes of the data in the archive.
+    pub compressed_len: u64,
+    /// Bytes of the data when it is read: a claim, unless the member is stored.
+    pub len: u64,
+    /// The CRC-32 that the data shall have: a claim.
+    pub crc32: u32,
+}
+
+impl Member {
+    /// The data as a source: a range of `archive`, or an [`InflateSource`] over one. Costs nothing,
+    /// whatever the length; the CRC of a stored member is not checked.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`], code `zip-method`, for other methods.
+    pub fn open(&self, archive: &SourceRef) -> Result<SourceRef> {
+        match self.method {
+            Method::Stored => Ok(Arc::new(RangeSource::new(archive.clone(), self.data_offset, self.len)?)),
+            Method::Deflated => Ok(Arc::new(InflateSource::new(archive.clone(), self)?)),
+            Method::Other(number) => {
+                Err(unsupported("zip-method", "the member is compressed in a way that is not read here")
+                    .at(self.header_offset)
+                    .expected("stored (0) or deflated (8)")
+                    .found(format_args!("method {number}")))
+            }
+        }
+    }
+}
+
+/// The members of the archive `source`, in the order of its directory.
+///
+/// Reads the directory and the local headers, no data. After this, names are unique, members lie
+/// before the directory without overlap, and both headers of each say the same.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`] for an archive that is cut short, contradicts itself or can be read in
+/// two ways; [`crate::Kind::Unsupported`] for encrypted members and archives in several volumes;
+/// [`crate::Kind::Limit`] for more members than `limits.tensors`.
+pub fn read_directory(source: &SourceRef, limits: &Limits) -> Result<Vec<Member>> {
+    let in_file = |e: Error| e.in_file(source.label());
+    let (end, records) = read_central(source, limits).map_err(in_file)?;
+    read_locals(source, &end, records).map_err(in_file)
+}
+
+/// True where the directory of `source` has a member of a name that `wanted` says yes to. False
+/// also where it cannot be read.
+pub fn has_member(source: &SourceRef, limits: &Limits, wanted: impl Fn(&str) -> bool) -> bool {
+    let records = read_central(source, limits).map(|(_, records)| records).unwrap_or_default();
+    records.iter().any(|record| wanted(&record.name))
+}
+
+/// Name and first bytes (`most`, or as many as there are) of the member at the very beginning of
+/// `source`, by its local header alone: for telling what kind of archive this is.
+pub fn first_member(source: &SourceRef, most: usize) -> Option<(String, Vec<u8>)> {
+    let mut cursor = Cursor::new(source.clone(), 0);
+    let local: [u8; 30] = cursor.array("a local header").ok()?;
+    if local[..4] != LOCAL || le16(&local, 6) & FLAGS_REFUSED != 0 {
+        return None;
+    }
+    let name = cursor.bytes(le16(&local, 26).into(), "a name").ok()?;
+    let name = decode_name(name, le16(&local, 6)).ok()?;
+    cursor.skip(le16(&local, 28).into(), "an extra field").ok()?;
+    let bytes = match Method::new(le16(&local, 8)) {
+        Method::Stored => cursor.bytes(cursor.remaining().min(most as u64), "data").ok()?,
+        Method::Deflated => inflate_prefix(source, cursor.position(), most).ok()?,
+        Method::Other(_) => return None,
+    };
+    Some((name, bytes))
+}
+
+/// What the end records say. `position` is where the first of them begins.
+#[derive(Debug)]
+struct End {
+    count: u64,
+    size: u64,
+    offset: u64,
+    position: u64,
+}
+
+/// An entry of the directory.
+#[derive(Debug)]
+struct Record {
+    raw_name: Option<Vec<u8>>,
+    name: String,
+    flags: u16,
+    method: u16,
+    crc32: u32,
+    compressed_len: u64,
+    len: u64,
+    header_offset: u64,
+}
+
+fn find_end(source: &dyn Source) -> Result<End> {
+    let tail_len = source.len().min(END_LEN + MAX16);
+    let tail_at = source.len() - tail_len;
+    let tail = read_vec(source, tail_at, tail_len)?;
+    // Some programs take the last mark for the end, others the record whose comment fits.
+    let marked = (0..tail.len().saturating_sub(3)).rev().filter_map(|at| {
+        let rest = tail.get(at..).filter(|rest| rest.starts_with(&END))?;
+        Some((at, rest, rest.len() >= 22 && rest.len() == 22 + usize::from(le16(rest, 20))))
+    });
+    let ends: Vec<_> = marked.enumerate().filter(|&(_, (.., fits))| fits).take(2).collect();
+    let Some(&(marks_behind, (at, end, _))) = ends.first() else {
+        return Err(corrupt("zip-no-end", "the archive has no end record: it is most likely cut short")
+            .at(source.len())
+            .hint("compare its length with the original's; a download may have been interrupted"));
+    };
+    let position = tail_at + at as u64;
+    if marks_behind > 0 || ends.len() > 1 {
+        return Err(corrupt(
+            "zip-two-ends",
+            "the archive has two end records: programs will differ in what it holds",
+        )
+        .at(position));
+    }
+    let locator = match position.checked_sub(LOCATOR64_LEN) {
+        Some(at) => {
+            Some((at, read_vec(source, at, LOCATOR64_LEN)?)).filter(|(_, l)| l.starts_with(&LOCATOR64))
+        }
+        None => None,
+    };
+    let short = [le16(end, 4), le16(end, 6), le16(end, 8), le16(end, 10)].map(u64::from);
+    let (size, offset) = (u64::from(le32(end, 12)), u64::from(le32(end, 16)));
+    match locator {
+        Some((at, locator)) => {
+            let wide = read_end64(source, at, &locator)?;
+            // Not every program looks for the wide record where the short one says it all.
+            let agrees = |short: u64, max: u64, wide: u64| short == max || short == wide;
+            let same = agrees(short[2], MAX16, wide.count)
+                && agrees(short[3], MAX16, wide.count)
+                && agrees(size, MAX32, wide.size)
+                && agrees(offset, MAX32, wide.offset)
+                && short[..2].iter().all(|&disk| agrees(disk, MAX16, 0));
+            if !same {
+                return Err(corrupt(
+                    "zip-ends-differ",
+                    "the two end records of the archive contradict each other",
+                )
+                .at(position));
+            }
+            Ok(wide)
+        }
+        None if short[..2] != [0, 0] || short[2] != short[3] => Err(volumes(position)),
+        None => Ok(End { count: short[3], size, offset, position }),
+    }
+}
+
+fn read_end64(source: &dyn Source, locator_at: u64, locator: &[u8]) -> Result<End> {
+    let at = le64(locator, 8);
+    if le32(locator, 4) != 0 || le32(locator, 16) > 1 {
+        return Err(volumes(locator_at));
+    }
+    let fail = || corrupt("zip-bad-zip64", "the zip64 end record is not where it should be").at(locator_at);
+    if at.checked_add(END64_LEN).is_none_or(|end| end > locator_at) {
+        return Err(fail());
+    }
+    let end = read_vec(source, at, END64_LEN)?;
+    if !end.starts_with(&END64) || le64(&end, 4).checked_add(12 + at) != Some(locator_at) {
+        return Err(fail());
+    }
+    if le32(&end, 16) != 0 || le32(&end, 20) != 0 || le64(&end, 24) != le64(&end, 32) {
+        return Err(volumes(at));
+    }
+    Ok(End { count: le64(&end, 32), size: le64(&end, 40), offset: le64(&end, 48), position: at })
+}
+
+fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {
+    let end = find_end(&**source)?;
+    if end.offset.checked_add(end.size) != Some(end.position) {
+        return Err(corrupt(
+            "zip-misplaced-directory",
+            "the directory does not end where the end record begins",
+        )
+        .at(end.position)
+        .expected(format_args!("{} bytes from {} on", end.size, end.offset))
+        .hint("bytes were added before or into the archive, or lost from it"));
+    }
+    if end.count > end.size / 46 {
+        return Err(corrupt(
+            "zip-count",
+            "the directory is too short for the number of members that it claims",
+        )
+        .at(end.position)
+        .expected(format_args!("at most {} members in {} bytes", end.size / 46, end.size))
+        .found(end.count));
+    }
+    Limits::check("archive members", "tensors", end.count, limits.tensors)?;
+    let mut cursor = Cursor::new(source.clone(), end.offset);
+    let mut records = Vec::new();
+    for _ in 0..end.count {
+        records.push(read_record(&mut cursor, limits)?);
+    }
+    if cursor.position() != end.position {
+        return Err(corrupt("zip-count", "the directory has another length than its members take")
+            .at(cursor.position())
+            .expected(end.position));
+    }
+    let mut names = HashSet::with_capacity(records.len());
+    for record in &records {
+        if !names.insert(record.name.as_str()) {
+            return Err(corrupt("duplicate-member", "the archive has two members of the same name")
+                .at(record.header_offset)
+                .found(escape_text(&record.name)));
+        }
+    }
+    drop(names);
+    Ok((end, records))
+}
+
+fn read_record(cursor: &mut Cursor, limits: &Limits) -> Result<Record> {
+    let at = cursor.position();
+    let fixed: [u8; 46] = cursor.array("the directory of the archive")?;
+    if fixed[..4] != CENTRAL {
+        return Err(
+            corrupt("zip-bad-directory", "an entry of the directory does not begin with its mark").at(at)
+        );
+    }
+    let flags = le16(&fixed, 8);
+    let name_len = le16(&fixed, 28).into();
+    Limits::check("bytes in a name", "name_bytes", name_len, limits.name_bytes)?;
+    let raw_name = cursor.bytes(name_len, "a name in the directory")?;
+    let name = decode_name(raw_name.clone(), flags).map_err(|e| e.at(at))?;
+    let fail = |e: Error| e.at(at).found(escape_text(&name));
+    let extra = cursor.bytes(le16(&fixed, 30).into(), "an extra field in the directory")?;
+    cursor.skip(le16(&fixed, 32).into(), "a comment in the directory")?;
+    let mut wide = zip64_extra(&extra).map_err(fail)?;
+    let mut number = |short: u32| match u64::from(short) {
+        MAX32 => take_wide(&mut wide),
+        short => Ok(short),
+    };
+    let len = number(le32(&fixed, 24)).map_err(fail)?;
+    let compressed_len = number(le32(&fixed, 20)).map_err(fail)?;
+    let header_offset = number(le32(&fixed, 42)).map_err(fail)?;
+    if flags & FLAGS_REFUSED != 0 {
+        return Err(fail(unsupported("zip-encrypted", "the member is encrypted or patched")));
+    }
+    if !matches!(u64::from(le16(&fixed, 34)), 0 | MAX16) {
+        return Err(volumes(at));
+    }
+    // The raw name is kept only where it is not the bytes of the name.
+    let raw_name = (name.as_bytes() != raw_name).then_some(raw_name);
+    let (method, crc32) = (le16(&fixed, 10), le32(&fixed, 16));
+    Ok(Record { raw_name, name, flags, method, crc32, compressed_len, len, header_offset })
+}
+
+/// Reads the local headers in the order of the file and compares.
+fn read_locals(source: &SourceRef, end: &End, records: Vec<Record>) -> Result<Vec<Member>> {
+    let mut order: Vec<usize> = (0..records.len()).collect();
+    order.sort_by_key(|&i| records[i].header_offset);
+    let mut cursor = Cursor::new(source.clone(), 0);
+    let mut data_offsets = vec![0; records.len()];
+    for i in order {
+        let record = &records[i];
+        let fail = |e: Error| e.at(record.header_offset).found(escape_text(&record.name));
+        let Some(hop) = record.header_offset.checked_sub(cursor.position()) else {
+            return Err(fail(corrupt("zip-overlap", "two members of the archive overlap")));
+        };
+        if record.header_offset > end.offset {
+            return Err(fail(outside()));
+        }
+        cursor.skip(hop, "the members of the archive")?;
+        check_local(&mut cursor, record).map_err(fail)?;
+        let data_offset = cursor.position();
+        let data_end = data_offset.checked_add(record.compressed_len);
+        if data_end.is_none_or(|data_end| data_end > end.offset) {
+            return Err(fail(outside()));
+        }
+        cursor.skip(record.compressed_len, "the data of a member")?;
+        data_offsets[i] = data_offset;
+    }
+    let member = |(record, data_offset): (Record, u64)| Member {
+        name: record.name,
+        method: Method::new(record.method),
+        header_offset: record.header_offset,
+        data_offset,
+        compressed_len: record.compressed_len,
+        len: record.len,
+        crc32: record.crc32,
+    };
+    Ok(records.into_iter().zip(data_offsets).map(member).collect())
+}
+
+/// Reads the local header under the cursor, up to the data, and compares it with `record`.
+fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
+    let local: [u8; 30] = cursor.array("a local header")?;
+    if local[..4] != LOCAL {
+        return Err(corrupt(
+            "zip-bad-local-header",
+            "there is no member where the directory says there is one",
+        ));
+    }
+    let differs = |what: &str| {
+        corrupt("zip-headers-differ", format!("the directory and the member itself name a different {what}"))
+    };
+    let flags = le16(&local, 6);
+    let name = cursor.bytes(le16(&local, 26).into(), "a name")?;
+    let extra = cursor.bytes(le16(&local, 28).into(), "an extra field")?;
+    if name != record.raw_name.as_deref().unwrap_or(record.name.as_bytes()) {
+        return Err(differs("name"));
+    }
+    if (flags ^ record.flags) & FLAG_UTF8 != 0 && !name.is_ascii() {
+        return Err(differs("encoding of the name"));
+    }
+    if flags & FLAGS_REFUSED != 0 {
+        return Err(unsupported("zip-encrypted", "the member is encrypted or patched"));
+    }
+    if le16(&local, 8) != record.method {
+        return Err(differs("method"));
+    }
+    if (flags | record.flags) & FLAG_DESCRIPTOR == 0 {
+        if le32(&local, 14) != record.crc32 {
+            return Err(differs("CRC-32"));
+        }
+        let mut wide = zip64_extra(&extra)?;
+        let mut number = |short: u32| match u64::from(short) {
+            MAX32 => take_wide(&mut wide),
+            short => Ok(short),
+        };
+        let (len, compressed_len) = (number(le32(&local, 22))?, number(le32(&local, 18))?);
+        if (len, compressed_len) != (record.len, record.compressed_len) {
+            return Err(differs("length"));
+        }
+    }
+    match Method::new(record.method) {
+        Method::Stored if record.len != record.compressed_len => {
+            Err(corrupt("zip-stored-length", "the member is stored as it is, but has two lengths"))
+        }
+        Method::Deflated if record.len / DEFLATE_RATIO > record.compressed_len => {
+            Err(corrupt("deflate-claim", "the member claims more bytes than its compressed data can hold")
+                .expected(format_args!("at most {DEFLATE_RATIO} times {} bytes", record.compressed_len)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The numbers of the zip64 extra field, which stand in the order of the header's own; empty where
+/// there is none.
+fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
+    let mut rest = extra;
+    let mut wide: Option<&[u8]> = None;
+    // Up to three bytes of filling at the end are common.
+    while rest.len() >= 4 {
+        let (id, len) = (le16(rest, 0), usize::from(le16(rest, 2)));
+        let Some(body) = rest.get(4..4 + len) else {
+            return Err(corrupt("zip-bad-extra", "an extra field is longer than the room that it has"));
+        };
+        if id == EXTRA_ZIP64 && wide.replace(body).is_some() {
+            return Err(corrupt("zip-bad-extra", "there are two extra fields for 64-bit lengths"));
+        }
+        rest = &rest[4 + len..];
+    }
+    Ok(wide.unwrap_or_default())
+}
+
+fn take_wide(wide: &mut &[u8]) -> Result<u64> {
+    let Some((number, rest)) = wide.split_first_chunk::<8>() else {
+        return Err(corrupt("zip-bad-extra", "a 64-bit length or offset is announced but not there"));
+    };
+    *wide = rest;
+    Ok(u64::from_le_bytes(*number))
+}
+
+/// The name as text. A NUL is refused: some programs end the name there.
+fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
+    if raw.contains(&0) {
+        return Err(corrupt("zip-bad-name", "the name of a member has a NUL byte"));
+    }
+    if flags & FLAG_UTF8 != 0 || raw.is_ascii() {
+        return String::from_utf8(raw)
+            .map_err(|_| corrupt("zip-bad-name", "the name of a member is said to be UTF-8, but is not"));
+    }
+    // Code page 437, upper half. The lower one is ASCII.
+    let upper: Vec<char> = CP437.chars().collect();
+    let decode = |&byte: &u8| match byte.checked_sub(128) {
+        Some(high) => upper.get(usize::from(high)).copied().unwrap_or(char::REPLACEMENT_CHARACTER),
+        None => char::from(byte),
+    };
+    Ok(raw.iter().map(decode).collect())
+}
+
+const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
+    └┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
+
+fn corrupt(code: &'static str, message: impl Into<String>) -> Error {
+    Error::corrupt(code, message)
+}
+
+fn unsupported(code: &'static str, message: &str) -> Error {
+    Error::unsupported(code, message)
+}
+
+fn volumes(at: u64) -> Error {
+    unsupported("zip-volumes", "the archive is one of several volumes").at(at)
+}
+
+fn outside() -> Error {
+    corrupt("zip-outside", "a member of the archive reaches into its directory or past its end")
+}
+
+/// Little-endian numbers at a place of a record. Callers hold the record's length first.
+fn le16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from(le16(bytes, at)) | u32::from(le16(bytes, at + 2)) << 16
+}
+
+fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
+}

@@ -1,0 +1,70 @@
+//! npy: one numpy array.
+//!
+//! ```text
+//! \x93NUMPY  major minor          8 bytes; versions 1.0, 2.0, 3.0
+//! length of the header            u16 (1.0) or u32, little-endian
+//! header                          the literal of a Python dict: Latin-1, or UTF-8 in 3.0
+//!   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   filled with blanks, ends in \n
+//! elements                        dense; first index fastest where fortran_order is True
+//! ```
+//!
+//! Read: all numeric types in both byte orders and both orders of elements. Objects (a pickle),
+//! texts, dates and structured types are named and refused. Written: what numpy's own writer gives,
+//! byte for byte; a tensor keeps the order of elements that it has, so nothing is transposed.
+
+pub mod header;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use header::Header;
+pub(super) use read::entry;
+pub(super) use write::{array_header, omissions};
+
+use super::{Facts, Format, OpenOptions, PlanOptions};
+use crate::checkpoint::Checkpoint;
+use crate::error::Result;
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+use crate::tensor::DType;
+
+/// The format.
+#[derive(Debug)]
+pub struct Npy;
+
+/// The types that numpy has.
+pub(super) static DTYPES: &[DType] = &[
+    DType::Bool,
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::F32,
+    DType::F64,
+    DType::C64,
+    DType::C128,
+];
+
+static FACTS: Facts =
+    Facts { id: "npy", title: "numpy array", extensions: &[("npy", "array")], dtypes: DTYPES, order: None };
+
+impl Format for Npy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        head.starts_with(header::MAGIC)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

@@ -1,0 +1,85 @@
+//! From the index to a plan.
+
+use super::header;
+use crate::checkpoint::{Checkpoint, Loss, Metadata, TensorEntry, TensorPath, bridge_index};
+use crate::error::{Error, Result};
+use crate::formats::PlanOptions;
+use crate::plan::{FileBuilder, WritePlan};
+use crate::tensor::Order;
+
+/// The most dimensions that numpy can have.
+const MOST_DIMENSIONS: usize = 64;
+
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "array") {
+        return Err(Error::usage("unknown-kind", "npy has no such kind").expected("array").found(kind));
+    }
+    let [tensor] = checkpoint.tensors.as_slice() else {
+        return Err(Error::mismatch("one-tensor", "an npy file holds exactly one tensor")
+            .in_file(&checkpoint.label)
+            .found(format_args!("{} tensors", checkpoint.tensors.len()))
+            .hint("write an npz, or select one tensor"));
+    };
+    let (header, order) = array_header(tensor)?;
+    let mut file = FileBuilder::new("");
+    file.literal(header);
+    file.tensor(tensor, order)?;
+    let losses = losses(checkpoint, tensor);
+    Ok(WritePlan { format: "npy", kind: "array", files: vec![file.finish()], losses })
+}
+
+/// The header under which `tensor` is written, and the order of its elements: the one that it has,
+/// so that no element moves.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`] where numpy has no such type or no array of such a shape.
+pub(in crate::formats) fn array_header(tensor: &TensorEntry) -> Result<(Vec<u8>, Order)> {
+    // Where both orders are the same bytes, numpy calls it C.
+    let order = if tensor.shape.is_order_free() { Order::Row } else { tensor.order() };
+    let size = tensor.dtype().size().unwrap_or(1) as u64;
+    let bytes = tensor.shape.dims().iter().filter(|&&d| d != 0).try_fold(size, |n, &d| n.checked_mul(d));
+    if tensor.shape.rank() > MOST_DIMENSIONS || bytes.is_none_or(|bytes| bytes >= 1 << 63) {
+        return Err(Error::mismatch("numpy-shape", "numpy cannot have an array of this shape")
+            .on_tensor(tensor.name())
+            .expected("at most 64 dimensions that multiply to less than 2^63 bytes")
+            .found(&tensor.shape));
+    }
+    let header = header::encode(tensor.dtype(), order, &tensor.shape).ok_or_else(|| {
+        Error::mismatch("numpy-dtype", format!("numpy has no elements of type {}", tensor.dtype()))
+            .on_tensor(tensor.name())
+            .hint("cast them: --cast f32")
+    })?;
+    Ok((header, order))
+}
+
+fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = checkpoint
+        .metadata
+        .iter()
+        .map(|(key, _)| {
+            let key = crate::checkpoint::escape_text(key);
+            Loss::new("metadata-dropped", key, "an npy file has no place for metadata")
+        })
+        .collect();
+    if tensor.path != TensorPath::value() {
+        losses.push(Loss::new("name-dropped", tensor.name(), "an npy file has no place for a name"));
+    }
+    // Name and metadata are told of above; what else would there be to carry?
+    let mut bare = checkpoint.clone();
+    bare.metadata = Metadata::default();
+    for tensor in &mut bare.tensors {
+        tensor.path = TensorPath::value();
+    }
+    if bridge_index(&bare, &[TensorPath::value().to_text()]).is_some() {
+        let detail = "role, attributes, origin and the mark of a guess have no place in an npy file";
+        losses.push(Loss::new("index-dropped", tensor.name(), detail));
+    }
+    losses.extend(omissions(checkpoint));
+    losses
+}
+
+/// Parts of the source file that never came into the index.
+pub(in crate::formats) fn omissions(checkpoint: &Checkpoint) -> impl Iterator<Item = Loss> {
+    let omitted = checkpoint.notes.iter().filter(|note| note.omission);
+    omitted.map(|note| Loss::new("omitted", note.code, note.text.clone()))
+}

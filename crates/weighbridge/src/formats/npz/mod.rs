@@ -1,0 +1,72 @@
+//! npz: numpy arrays in a zip archive.
+//!
+//! ```text
+//! zip archive, see containers::zip
+//!   NAME.npy                     one array, see formats::npy
+//!   NAME.npy                     ...
+//!   weighbridge.metadata.npy     optional: u8[], the text of a JSON object of strings
+//! ```
+//!
+//! The format is defined by numpy as "npy files in a zip", so it is the one that uses another format
+//! of this library: the header of the arrays is that of [`super::npy`].
+//!
+//! Metadata, and what numpy's flat names cannot say (see [`crate::checkpoint::INDEX_KEY`]), stand in
+//! a member of their own that a numpy program sees as one more array. It is written only where
+//! there is something to say.
+//!
+//! Members are stored, never deflated, in the order of their names, with their elements at a
+//! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
+
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use super::{Facts, Format, OpenOptions, PlanOptions};
+use crate::checkpoint::Checkpoint;
+use crate::containers::zip;
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+
+/// The format.
+#[derive(Debug)]
+pub struct Npz;
+
+static FACTS: Facts = Facts {
+    id: "npz",
+    title: "numpy arrays in a zip archive",
+    extensions: &[("npz", "archive")],
+    dtypes: super::npy::DTYPES,
+    order: None,
+};
+
+/// What follows the name of an array.
+const SUFFIX: &str = ".npy";
+/// The name of the array that holds the metadata.
+const METADATA: &str = "weighbridge.metadata";
+
+impl Format for Npz {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        if head.starts_with(b"PK\x05\x06") {
+            return true;
+        }
+        let magic = super::npy::header::MAGIC;
+        let array = || match zip::first_member(source, magic.len()) {
+            Some((name, content)) => name.ends_with(SUFFIX) && content == magic,
+            None => false,
+        };
+        let of_torch = |name: &str| name == "data.pkl" || name.ends_with("/data.pkl");
+        head.starts_with(b"PK\x03\x04") && array() && !zip::has_member(source, &Limits::default(), of_torch)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

@@ -1,0 +1,163 @@
+//! From bytes to the index.
+
+use super::{METADATA, SUFFIX};
+use crate::checkpoint::{
+    Checkpoint, INDEX_KEY, Metadata, Note, TensorEntry, TensorPath, Value, escape_text, restore_bridge_index,
+};
+use crate::containers::zip::{Member, Method, read_directory};
+use crate::error::{Kind, Result};
+use crate::formats::OpenOptions;
+use crate::formats::npy::{self, Header};
+use crate::limits::Limits;
+use crate::source::{Cursor, SourceRef, read_vec};
+use crate::tensor::DType;
+use serde_json::Value as Json;
+
+/// Members that are not read are named one by one up to this number, then counted.
+const NAMED: usize = 100;
+/// Metadata may be this many times as long as the whole archive. JSON packs to a tenth or so, a
+/// bomb to a thousandth, and understanding it takes a multiple of its length in memory.
+const MOST_INFLATED: u64 = 64;
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let members = read_directory(source, &options.limits)?;
+    let mut reader = Reader {
+        source,
+        options,
+        stored: Cursor::new(source.clone(), 0),
+        checkpoint: Checkpoint::new("npz", "archive", source.label()),
+        unread: Vec::new(),
+        metadata: None,
+    };
+    // In the order of the file, so that reading goes forwards; the index has that of the directory.
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&i| members[i].data_offset);
+    let mut found: Vec<(usize, TensorEntry)> = Vec::new();
+    for i in order {
+        let entry = reader.member(&members[i]).map_err(|e| e.on_tensor(escape_text(&members[i].name)))?;
+        found.extend(entry.map(|entry| (i, entry)));
+    }
+    found.sort_by_key(|&(i, _)| i);
+    let stem = |i: usize| members[i].name.strip_suffix(SUFFIX).unwrap_or_default().to_owned();
+    let names: Vec<String> = found.iter().map(|&(i, _)| stem(i)).collect();
+    reader.checkpoint.tensors = found.into_iter().map(|(_, entry)| entry).collect();
+    Ok(reader.finish(&names))
+}
+
+struct Reader<'a> {
+    source: &'a SourceRef,
+    options: &'a OpenOptions,
+    /// Goes through the headers of stored arrays.
+    stored: Cursor,
+    checkpoint: Checkpoint,
+    unread: Vec<String>,
+    metadata: Option<Vec<u8>>,
+}
+
+impl Reader<'_> {
+    /// The tensor of a member; `None` for metadata, and for what is no tensor, which is noted.
+    fn member(&mut self, member: &Member) -> Result<Option<TensorEntry>> {
+        let Some(stem) = member.name.strip_suffix(SUFFIX) else {
+            // numpy's own reader gives the bytes of such a member as they are.
+            self.unread.push(format!("{}: not an array", escape_text(&member.name)));
+            return Ok(None);
+        };
+        match self.array(member, stem) {
+            Ok(entry) if stem == METADATA && entry.stored == DType::U8 && entry.shape.rank() == 1 => {
+                self.read_metadata(&entry)?;
+                Ok(None)
+            }
+            Ok(entry) => Ok(Some(entry)),
+            // numpy gives the bytes of a member that is no array; by its name it should be one.
+            Err(error)
+                if error.kind() == Kind::Unsupported
+                    || (self.options.lenient && error.code() == "npy-magic") =>
+            {
+                let found = error.found_text().map(|f| format!(" ({f})")).unwrap_or_default();
+                self.unread.push(format!("{}: {}{found}", escape_text(&member.name), error.message()));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn array(&mut self, member: &Member, stem: &str) -> Result<TensorEntry> {
+        let path = TensorPath::from_dotted(stem);
+        Limits::check(
+            "parts in a name",
+            "path_parts",
+            path.parts().len() as u64,
+            self.options.limits.path_parts,
+        )?;
+        let (limits, lenient) = (&self.options.limits, self.options.lenient);
+        let (source, start, header);
+        if member.method == Method::Stored {
+            // Members do not overlap and come in the order of the file; a header ends before its member.
+            let hop = member.data_offset.saturating_sub(self.stored.position());
+            self.stored.skip(hop, "the members of the archive")?;
+            header = Header::read(&mut self.stored, member.len, limits)?;
+            (source, start) = (self.source.clone(), member.data_offset);
+        } else {
+            // Read through a source of its own, which is then let go together with its inflater: a
+            // large archive would else hold one for each member.
+            let peek = member.open(self.source)?;
+            header = Header::read(&mut Cursor::new(peek, 0), member.len, limits)?;
+            (source, start) = (member.open(self.source)?, 0);
+        }
+        let notes = &mut self.checkpoint.notes;
+        npy::entry(&header, path, &source, start, member.len, lenient, notes)
+    }
+
+    fn read_metadata(&mut self, entry: &TensorEntry) -> Result<()> {
+        let limit = self.options.limits.header_bytes;
+        Limits::check("bytes of metadata", "header_bytes", entry.bytes(), limit)?;
+        if entry.bytes() / MOST_INFLATED > self.source.len() {
+            let text = format!("{METADATA}: {} bytes are more than such an archive can say", entry.bytes());
+            self.checkpoint.notes.push(Note::omission("metadata-unreadable", text));
+            return Ok(());
+        }
+        if let Some(piece) = entry.single_piece() {
+            self.metadata = Some(read_vec(&*piece.source, piece.offset, piece.len)?);
+        }
+        Ok(())
+    }
+
+    /// Brings in metadata and notes, when all tensors are there. `names` are those of the tensors.
+    fn finish(self, names: &[String]) -> Checkpoint {
+        let Self { mut checkpoint, unread, metadata, .. } = self;
+        if let Some(bytes) = metadata {
+            let (metadata, index, odd) = parse_metadata(&bytes);
+            checkpoint.metadata = metadata;
+            if let Some(odd) = odd {
+                checkpoint.notes.push(Note::omission("metadata-unreadable", format!("{METADATA}: {odd}")));
+            }
+            if let Some(index) = index {
+                restore_bridge_index(&mut checkpoint, names, &index);
+            }
+        }
+        let more = unread.len().saturating_sub(NAMED);
+        for text in unread.into_iter().take(NAMED) {
+            checkpoint.notes.push(Note::omission("unread-member", text));
+        }
+        if more > 0 {
+            checkpoint.notes.push(Note::omission("unread-member", format!("and {more} more members")));
+        }
+        checkpoint
+    }
+}
+
+/// The text metadata, the carried index, and what could not be understood.
+fn parse_metadata(bytes: &[u8]) -> (Metadata, Option<String>, Option<&'static str>) {
+    let Ok(Json::Object(map)) = serde_json::from_slice::<Json>(bytes) else {
+        return (Metadata::default(), None, Some("this is not a JSON object; it is ignored"));
+    };
+    let (mut index, mut odd, mut pairs) = (None, None, Vec::new());
+    for (key, value) in map {
+        match value {
+            Json::String(text) if key == INDEX_KEY => index = Some(text),
+            Json::String(text) => pairs.push((key, Value::Text(text))),
+            _ => odd = Some("values that are not strings are ignored"),
+        }
+    }
+    (pairs.into_iter().collect(), index, odd)
+}

@@ -285,10 +285,15 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) -> &'static st
             "go on as another file"
         }
         _ => {
-            // In text, so that it stays text of the same length.
+            // In text, so that it stays text.
             let digits: Vec<usize> = (0..len).filter(|&i| bytes[i].is_ascii_digit()).collect();
-            if !digits.is_empty() {
-                bytes[digits[random.below(digits.len())]] = b'0' + random.byte() % 10;
+            let Some(&at) = digits.get(random.below(digits.len())) else { return "nothing" };
+            if random.below(2) == 0 {
+                bytes[at] = b'0' + random.byte() % 10;
+            } else {
+                let run = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+                let number = random.pick(&NUMBERS).to_string();
+                bytes.splice(at..at + run, number.into_bytes());
             }
             "change a digit"
         }
@@ -302,7 +307,11 @@ fn damaged<'s>(seeds: &'s [Vec<Seed>], case: u64) -> (&'s Seed, Vec<u8>, Vec<&'s
         let family = &seeds[random.below(seeds.len())];
         &family[random.below(family.len())]
     };
-    let (seed, other) = (choose(&mut random), choose(&mut random));
+    let seed = choose(&mut random);
+    let mut other = choose(&mut random);
+    while other.family != seed.family && random.below(2) == 0 {
+        other = choose(&mut random);
+    }
     let mut bytes = seed.bytes.clone();
     let count = random.pick(&[1, 1, 1, 1, 2, 2, 3, 5]);
     let mut steps: Vec<_> = (0..count).map(|_| mutate(&mut bytes, &other.bytes, &mut random)).collect();

@@ -34,7 +34,7 @@ fn tensor(source: &SourceRef, offset: u64, dims: &[u64], encoding: Encoding) -> 
 fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
     let mut builder = FileBuilder::new("");
     let mut expected = Vec::new();
-    let mut read = |entry: &TensorEntry| read_tensor(entry, Order::Row).unwrap();
+    let read = |entry: &TensorEntry| read_tensor(entry, Order::Row).unwrap();
 
     builder.literal(b"head");
     expected.extend_from_slice(b"head");

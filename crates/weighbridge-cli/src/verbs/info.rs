@@ -27,7 +27,7 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("file", escape(&checkpoint.label))?;
     let title = weighbridge::formats::by_id(checkpoint.format).map_or("", |f| f.facts().title);
     line("format", format!("{} {} - {title}", checkpoint.format, checkpoint.kind))?;
-    if let Some(origin) = checkpoint.origin.as_ref().filter(|o| o.format != checkpoint.format) {
+    if let Some(origin) = &info.origin {
         line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
     }
     line("tensors", human_count(info.tensors))?;

@@ -20,8 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] =
-    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz];
+pub static ALL: &[&dyn Format] = &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

@@ -104,7 +104,12 @@ pub fn convert(
 ///
 /// # Errors
 /// [`crate::Kind::Usage`] where the target exists and `replace` is false; and what the engine says.
-pub fn save(plan: &WritePlan, target: impl AsRef<Path>, replace: bool, options: &RunOptions) -> Result<RunReport> {
+pub fn save(
+    plan: &WritePlan,
+    target: impl AsRef<Path>,
+    replace: bool,
+    options: &RunOptions,
+) -> Result<RunReport> {
     run(plan, &LocalSink::file(target, replace)?, options)
 }
 

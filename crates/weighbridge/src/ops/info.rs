@@ -106,7 +106,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         label: checkpoint.label.clone(),
         format: checkpoint.format,
         kind: checkpoint.kind,
-        origin: checkpoint.origin.clone(),
+        origin: checkpoint.carried_origin().cloned(),
         tensors: total.tensors,
         elements: total.elements,
         bytes: total.bytes,

@@ -1,0 +1,354 @@
+//! What a person writes after a name: `fc1.w[0:3, :]`, `[5]`, `[-1]`, `[::2]`, `[..., 0]`.
+//!
+//! The meaning is numpy's: a negative index counts from the end, a range is clamped to the
+//! tensor, an integer drops its dimension and must lie within it. Steps are positive only.
+
+use crate::checkpoint::{Checkpoint, TensorEntry};
+use crate::error::{Error, Result};
+use crate::tensor::{Region, Shape};
+
+/// The parts between the brackets, not yet held against a shape.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Slice(Vec<Part>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// One index; the dimension is dropped.
+    Index(i64),
+    /// `from:to:step`.
+    Range { from: Option<i64>, to: Option<i64>, step: u64 },
+    /// `...`: as many whole dimensions as are left.
+    Rest,
+}
+
+/// A slice of a known shape: for each dimension of the tensor, which indices are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// One for each dimension of the tensor.
+    pub axes: Vec<Picked>,
+}
+
+/// The indices `start`, `start + step`, ... of one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Picked {
+    /// The first index; within the dimension unless `count` is 0.
+    pub start: u64,
+    /// The distance between indices, at least 1.
+    pub step: u64,
+    /// How many indices there are.
+    pub count: u64,
+    /// True where the dimension was named by an integer and is dropped from the result.
+    pub squeezed: bool,
+}
+
+impl Slice {
+    /// The slice that takes everything.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Reads `[...]`, brackets included. Spaces and a comma at the end are allowed.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], code `bad-slice`, for what is no slice or of a kind that is not
+    /// supported: steps below 1, new axes, lists of indices.
+    pub fn parse(text: &str) -> Result<Self> {
+        let Some(inner) = text.trim().strip_prefix('[').and_then(|t| t.strip_suffix(']')) else {
+            return Err(bad(text, "a slice stands in brackets"));
+        };
+        let inner = inner.trim();
+        let inner = inner.strip_suffix(',').unwrap_or(inner);
+        let parts =
+            inner.split(',').map(|part| Part::parse(part.trim(), text)).collect::<Result<Vec<_>>>()?;
+        if parts.iter().filter(|part| **part == Part::Rest).count() > 1 {
+            return Err(bad(text, "`...` can stand only once"));
+        }
+        Ok(Self(parts))
+    }
+
+    /// Holds the slice against `shape`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`]: `too-many-indices`, or `index-out-of-range` for an integer outside
+    /// of its dimension.
+    pub fn select(&self, shape: &Shape) -> Result<Taken> {
+        let named = self.0.iter().filter(|part| **part != Part::Rest).count();
+        let Some(left) = shape.rank().checked_sub(named) else {
+            return Err(Error::usage("too-many-indices", "the slice has more indices than dimensions")
+                .expected(format_args!("at most {}, for shape {shape}", shape.rank()))
+                .found(named));
+        };
+        // Without `...`, the dimensions that are left stand at the end.
+        let rest = [Part::Rest];
+        let open_end = if self.0.contains(&Part::Rest) { &[][..] } else { &rest };
+        let mut axes = Vec::with_capacity(shape.rank());
+        for part in self.0.iter().chain(open_end) {
+            let axis = axes.len();
+            match *part {
+                Part::Rest => axes.extend(shape.dims()[axis..axis + left].iter().map(|&d| Picked::whole(d))),
+                Part::Index(index) => axes.push(Picked::index(index, axis, shape)?),
+                Part::Range { from, to, step } => {
+                    axes.push(Picked::range(from, to, step, shape.dims()[axis]))
+                }
+            }
+        }
+        Ok(Taken { axes })
+    }
+}
+
+impl Part {
+    fn parse(part: &str, whole: &str) -> Result<Self> {
+        if part == "..." {
+            return Ok(Self::Rest);
+        }
+        if !part.contains(':') {
+            return integer(part)
+                .map(Self::Index)
+                .ok_or_else(|| bad(whole, format!("`{}` is no index", crate::text::escape(part))));
+        }
+        let fields: Vec<&str> = part.split(':').map(str::trim).collect();
+        let number = |field: Option<&&str>| match field {
+            None | Some(&"") => Ok(None),
+            Some(field) => integer(field)
+                .map(Some)
+                .ok_or_else(|| bad(whole, format!("`{}` is no index", crate::text::escape(field)))),
+        };
+        if fields.len() > 3 {
+            return Err(bad(whole, "a range has at most two colons"));
+        }
+        let step = number(fields.get(2))?.unwrap_or(1);
+        match u64::try_from(step) {
+            Ok(step) if step > 0 => {
+                Ok(Self::Range { from: number(fields.first())?, to: number(fields.get(1))?, step })
+            }
+            _ => Err(bad(whole, "the step of a range must be 1 or more")),
+        }
+    }
+}
+
+/// A decimal integer with an optional sign. One that is too long for 64 bits becomes the nearest
+/// that fits: as a bound it is clamped anyway, as an index it is out of range anyway.
+fn integer(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let size = digits.parse::<i64>().unwrap_or(i64::MAX);
+    Some(if negative { -size } else { size })
+}
+
+fn bad(text: &str, why: impl Into<String>) -> Error {
+    Error::usage("bad-slice", why)
+        .found(crate::text::escape(text))
+        .hint("write for example [0:3, :], [5], [-1], [::2] or [..., 0]")
+}
+
+impl Picked {
+    fn whole(extent: u64) -> Self {
+        Self { start: 0, step: 1, count: extent, squeezed: false }
+    }
+
+    fn index(index: i64, axis: usize, shape: &Shape) -> Result<Self> {
+        let extent = shape.dims()[axis];
+        let place = if index < 0 {
+            extent.checked_sub(index.unsigned_abs())
+        } else {
+            Some(index.unsigned_abs()).filter(|&place| place < extent)
+        };
+        match place {
+            Some(start) => Ok(Self { start, step: 1, count: 1, squeezed: true }),
+            None => Err(Error::usage(
+                "index-out-of-range",
+                format!("index {index} is outside of dimension {axis}, which has {extent} elements"),
+            )
+            .hint(format_args!("the shape is {shape}; indices begin at 0"))),
+        }
+    }
+
+    fn range(from: Option<i64>, to: Option<i64>, step: u64, extent: u64) -> Self {
+        let clamp = |bound: i64| match bound {
+            b if b < 0 => extent.saturating_sub(b.unsigned_abs()),
+            b => b.unsigned_abs().min(extent),
+        };
+        let start = from.map_or(0, clamp);
+        let end = to.map_or(extent, clamp);
+        Self { start, step, count: end.saturating_sub(start).div_ceil(step), squeezed: false }
+    }
+
+    /// The index at `place`, counted from 0, in the tensor's own dimension.
+    pub fn at(&self, place: u64) -> u64 {
+        self.start + place * self.step
+    }
+}
+
+impl Taken {
+    /// The shape of the result: without the dimensions that an integer dropped.
+    pub fn shape(&self) -> Shape {
+        Shape::new(self.axes.iter().filter(|a| !a.squeezed).map(|a| a.count).collect::<Vec<_>>())
+    }
+
+    /// The box of the tensor that is taken, with dropped dimensions at extent 1; `None` where a
+    /// step leaves gaps.
+    pub fn region(&self) -> Option<Region> {
+        let dense = self.axes.iter().all(|a| a.step == 1 || a.count <= 1);
+        dense.then(|| Region {
+            start: self.axes.iter().map(|a| a.start).collect(),
+            extent: self.axes.iter().map(|a| a.count).collect(),
+        })
+    }
+}
+
+/// Finds what `text` means: a name, or a name with a slice behind it. Names may hold brackets
+/// themselves, so the whole text is tried as a name first.
+///
+/// # Errors
+/// As [`Checkpoint::tensor`] for the name, and [`Slice::parse`] for the slice.
+pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a TensorEntry, Slice)> {
+    let whole = match checkpoint.tensor(text) {
+        Ok(entry) => return Ok((entry, Slice::all())),
+        Err(error) => error,
+    };
+    let split = text.trim_end().ends_with(']').then(|| text.rfind('[')).flatten().filter(|&at| at > 0);
+    let (Some(at), "no-such-tensor") = (split, whole.code()) else { return Err(whole) };
+    let (name, slice) = text.split_at(at);
+    match (checkpoint.tensor(name.trim_end()), Slice::parse(slice)) {
+        (Ok(entry), Ok(slice)) => Ok((entry, slice)),
+        (Ok(entry), Err(error)) => Err(error.on_tensor(entry.name())),
+        (Err(error), Ok(_)) => Err(error),
+        (Err(_), Err(_)) => Err(whole),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Name, Role, TensorPath};
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding};
+    use std::sync::Arc;
+
+    fn select(text: &str, dims: &[u64]) -> Result<Taken> {
+        Slice::parse(text)?.select(&Shape::new(dims))
+    }
+
+    /// Start and extent of each dimension, and the shape of the result.
+    fn region(text: &str, dims: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
+        let selection = select(text, dims).unwrap();
+        let region = selection.region().unwrap();
+        assert!(region.fits(&Shape::new(dims)), "{text}");
+        (region.start, region.extent, selection.shape().dims().to_vec())
+    }
+
+    #[test]
+    fn boxes() {
+        assert_eq!(region("[0:3,:]", &[12, 2]), (vec![0, 0], vec![3, 2], vec![3, 2]));
+        assert_eq!(region("[5]", &[12, 2]), (vec![5, 0], vec![1, 2], vec![2]));
+        assert_eq!(region(" [ -1 , ] ", &[12, 2]), (vec![11, 0], vec![1, 2], vec![2]));
+        assert_eq!(region("[...]", &[12, 2]), (vec![0, 0], vec![12, 2], vec![12, 2]));
+        assert_eq!(region("[...]", &[]), (vec![], vec![], vec![]));
+        assert_eq!(region("[..., 0]", &[4, 3, 2]), (vec![0, 0, 0], vec![4, 3, 1], vec![4, 3]));
+        assert_eq!(region("[1, ..., -2]", &[4, 3]), (vec![1, 1], vec![1, 1], vec![]));
+        assert_eq!(region("[-3:-1]", &[10]), (vec![7], vec![2], vec![2]));
+        assert_eq!(region("[-30:99999999999999999999]", &[10]), (vec![0], vec![10], vec![10]));
+        assert_eq!(region("[7:3]", &[10]).2, [0]);
+        assert_eq!(region("[20:]", &[10]).2, [0]);
+        assert_eq!(region("[:]", &[0]).2, [0]);
+        assert_eq!(region("[9::4]", &[10]), (vec![9], vec![1], vec![1]));
+    }
+
+    #[test]
+    fn steps() {
+        for extent in 0..12u64 {
+            for from in 0..14u64 {
+                for to in 0..14u64 {
+                    for step in 1..5u64 {
+                        let selection = select(&format!("[{from}:{to}:{step}]"), &[extent]).unwrap();
+                        let axis = selection.axes[0];
+                        let taken: Vec<u64> = (0..axis.count).map(|place| axis.at(place)).collect();
+                        let expected: Vec<u64> =
+                            (from..to.min(extent)).step_by(usize::try_from(step).unwrap()).collect();
+                        assert_eq!(taken, expected);
+                    }
+                }
+            }
+        }
+        assert_eq!(select("[::2]", &[5]).unwrap().region(), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for text in [
+            "[",
+            "[]",
+            "[a]",
+            "[1.5]",
+            "[::0]",
+            "[::-1]",
+            "[1:2:3:4]",
+            "[..., ...]",
+            "[None]",
+            "[,]",
+            "[1,,2]",
+            "[--1]",
+        ] {
+            assert_eq!(Slice::parse(text).unwrap_err().code(), "bad-slice", "{text}");
+        }
+        for (text, dims) in
+            [("[3]", &[3][..]), ("[0, -4]", &[5, 3]), ("[0]", &[0]), ("[-99999999999999999999]", &[9])]
+        {
+            let error = select(text, dims).unwrap_err();
+            assert_eq!(error.code(), "index-out-of-range", "{text}");
+        }
+        let error = select("[0, -4]", &[5, 3]).unwrap_err();
+        assert_eq!(error.message(), "index -4 is outside of dimension 1, which has 3 elements");
+        assert_eq!(select("[0, 0, ...]", &[5]).unwrap_err().code(), "too-many-indices");
+    }
+
+    #[test]
+    fn names_with_brackets() {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 16]));
+        let mut checkpoint = Checkpoint::new("test", "test", "m");
+        for (parts, slot) in [
+            (&["fc1", "w"][..], None),
+            (&["fc1", "w"], Some("Adam.m1")),
+            (&["odd[0]"], None),
+            (&["odd"], None),
+        ] {
+            let path = TensorPath::new(parts.iter().map(|&p| Name::from(p)).collect::<Vec<_>>());
+            let mut entry =
+                TensorEntry::dense(path, DType::F32, Shape::from([2, 2]), &source, 0, Encoding::ROW).unwrap();
+            if let Some(slot) = slot {
+                entry.role = Role::OptimizerState { slot: Name::from(slot) };
+            }
+            checkpoint.tensors.push(entry);
+        }
+        let found = |text: &str| {
+            let (entry, slice) = resolve(&checkpoint, text).unwrap();
+            (entry.text(), slice)
+        };
+        let first = Slice::parse("[0]").unwrap();
+        for (text, name, slice) in [
+            ("fc1.w", "fc1.w", Slice::all()),
+            ("fc1.w[0]", "fc1.w", first.clone()),
+            ("fc1.w [0]", "fc1.w", first.clone()),
+            (r#"["fc1","w"]"#, "fc1.w", Slice::all()),
+            (r#"["fc1","w"][0]"#, "fc1.w", first.clone()),
+            ("fc1.w/Adam.m1[0]", "fc1.w/Adam.m1", first.clone()),
+            (r#"["fc1","w"]/Adam.m1"#, "fc1.w/Adam.m1", Slice::all()),
+            (r#"["fc1","w"]/Adam.m1[0]"#, "fc1.w/Adam.m1", first.clone()),
+            ("odd[0]", "odd[0]", Slice::all()),
+            ("odd[0][0]", "odd[0]", first.clone()),
+            ("odd[1]", "odd", Slice::parse("[1]").unwrap()),
+        ] {
+            assert_eq!(found(text), (name.to_owned(), slice), "{text}");
+        }
+        let code = |text: &str| resolve(&checkpoint, text).unwrap_err().code();
+        assert_eq!(code("fc1.w[x]"), "bad-slice");
+        assert_eq!(code("fc2.w[0]"), "no-such-tensor");
+        assert_eq!(code("[0]"), "no-such-tensor");
+        assert_eq!(code(""), "no-such-tensor");
+    }
+}

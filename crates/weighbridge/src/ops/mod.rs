@@ -2,10 +2,28 @@
 //!
 //! - [`convert`] and [`plan`]: to another form;
 //! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
+//! - [`show`]: values, printed as numpy prints them;
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
 mod convert;
+mod numpy;
+pub mod show;
 pub mod slice;
 
 pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, save};
+
+use serde_json::{Value as Json, json};
+
+/// A real number in JSON; `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON lacks, are strings.
+fn number_json(x: f64) -> Json {
+    if x.is_finite() {
+        json!(x)
+    } else if x.is_nan() {
+        json!("NaN")
+    } else if x > 0.0 {
+        json!("Infinity")
+    } else {
+        json!("-Infinity")
+    }
+}

@@ -1,0 +1,307 @@
+//! Values: as text, to the byte as numpy 2 prints them, and as JSON.
+//!
+//! A large array is summarised as numpy does it, and then only the elements that are shown are
+//! read: a tensor of many gigabytes is shown at once.
+
+use super::numpy::{EDGE, Grid, THRESHOLD};
+use super::slice::{Slice, Taken};
+use crate::checkpoint::TensorEntry;
+use crate::engine::{Scratch, read_into, read_region};
+use crate::error::{Error, Result};
+use crate::source::to_usize;
+use crate::tensor::{DType, Element, Order, Region, Shape, element_at};
+use serde_json::{Value as Json, json};
+
+/// The most elements that are written out as text.
+pub const MAX_TEXT_ELEMENTS: u64 = 10_000_000;
+/// The most elements that are given as JSON.
+pub const MAX_JSON_ELEMENTS: u64 = 1_000_000;
+/// The most dimensions of what is shown, as in numpy.
+const MAX_DIMENSIONS: usize = 64;
+/// Elements that are scattered over a box of at most so many bytes are read with what lies
+/// between them.
+const SMALL_BOX: u64 = 1 << 20;
+/// The same, where at least one in [`DENSE`] elements of the box is wanted.
+const LARGE_BOX: u64 = 256 << 20;
+/// See [`LARGE_BOX`].
+const DENSE: u64 = 16;
+
+/// A slice of a tensor as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// What `print` of numpy would write, without the newline at the end.
+    pub text: String,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The shape of the slice.
+    pub shape: Shape,
+    /// True where only the ends of the dimensions are shown.
+    pub summarised: bool,
+}
+
+/// The text of an array whose elements lie little-endian and row-major in `bytes`, exactly as
+/// numpy's `str` gives it. Arrays of more than 1000 elements are summarised.
+///
+/// `bf16` and the 8-bit floats, which numpy lacks, are laid out as `f32`; of `bf16`, with the
+/// fewest digits that tell its values apart.
+///
+/// # Errors
+/// [`crate::Kind::Unsupported`] for packed types and more than 64 dimensions,
+/// [`crate::Kind::Usage`] where `bytes` is not as long as the shape says, and
+/// [`crate::Kind::Limit`] where more than [`MAX_TEXT_ELEMENTS`] would be written.
+pub fn format_array(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<String> {
+    let shape = Shape::new(shape);
+    let size = element_size(dtype)?;
+    if shape.bytes(dtype) != Some(bytes.len() as u64) {
+        return Err(Error::usage("wrong-length", "the bytes do not fill the shape")
+            .expected(format_args!("{dtype} {shape}"))
+            .found(format_args!("{} bytes", bytes.len())));
+    }
+    let everything = Slice::all().select(&shape)?;
+    let view = View::new(&everything, false)?;
+    let mut picked = Vec::new();
+    if !view.is_empty() {
+        pick(bytes, &crate::tensor::dense_strides(&shape, Order::Row), &view.axes()?, size, &mut picked);
+    }
+    view.text(dtype, &picked)
+}
+
+/// The values of `slice` of `entry` as text. With `full`, nothing is left out.
+///
+/// # Errors
+/// As [`Slice::select`] and [`format_array`], and what the sources say.
+pub fn show(entry: &TensorEntry, slice: &Slice, full: bool) -> Result<Shown> {
+    let named = |e: Error| e.on_tensor(entry.name());
+    let dtype = entry.dtype();
+    element_size(dtype).map_err(named)?;
+    let selection = slice.select(&entry.shape).map_err(named)?;
+    let view = View::new(&selection, full).map_err(named)?;
+    let bytes = read_view(entry, &view)?;
+    let text = view.text(dtype, &bytes).map_err(named)?;
+    let summarised = view.summarised && view.shape.dims().iter().any(|&d| d > 2 * EDGE);
+    Ok(Shown { text, dtype, shape: selection.shape(), summarised })
+}
+
+/// The values of `slice` of `entry` as nested lists, as `numpy.tolist` nests them. Numbers are
+/// the shortest decimals that give the same `f32` (`f64` for the wide types); `"NaN"`,
+/// `"Infinity"` and `"-Infinity"` are strings; a complex number is a list of two.
+///
+/// # Errors
+/// As [`show`]; the limit is [`MAX_JSON_ELEMENTS`].
+pub fn values_json(entry: &TensorEntry, slice: &Slice) -> Result<Json> {
+    let named = |e: Error| e.on_tensor(entry.name());
+    let dtype = entry.dtype();
+    element_size(dtype).map_err(named)?;
+    let selection = slice.select(&entry.shape).map_err(named)?;
+    let shape = selection.shape();
+    // Where there are no elements, there may still be many empty lists.
+    let lists = shape.dims().iter().take_while(|&&d| d > 0).try_fold(1u64, |n, &d| n.checked_mul(d));
+    hold_against(lists, MAX_JSON_ELEMENTS, "JSON").map_err(named)?;
+    let view = View::new(&selection, true).map_err(named)?;
+    let bytes = read_view(entry, &view)?;
+    let mut index = 0;
+    nest(dtype, shape.dims(), &bytes, &mut index).ok_or_else(|| named(packed(dtype)))
+}
+
+fn element_size(dtype: DType) -> Result<usize> {
+    dtype.size().ok_or_else(|| packed(dtype))
+}
+
+fn packed(dtype: DType) -> Error {
+    Error::unsupported("packed-values", format!("elements of type {dtype} share bytes and cannot be shown"))
+}
+
+fn hold_against(count: Option<u64>, limit: u64, what: &str) -> Result<u64> {
+    match count {
+        Some(count) if count <= limit => Ok(count),
+        _ => Err(Error::limit("too-many-values", format!("these are too many values to give as {what}"))
+            .expected(format_args!("at most {limit}"))
+            .found(count.map_or("more than 2^64".into(), |n| n.to_string()))
+            .hint("take a slice, such as NAME[0:10]")),
+    }
+}
+
+/// Which elements of a selection are shown.
+struct View<'a> {
+    selection: &'a Taken,
+    shape: Shape,
+    summarised: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(selection: &'a Taken, full: bool) -> Result<Self> {
+        let shape = selection.shape();
+        if shape.rank() > MAX_DIMENSIONS {
+            return Err(Error::unsupported("too-many-dimensions", "there are too many dimensions to show")
+                .expected(format_args!("at most {MAX_DIMENSIONS}"))
+                .found(shape.rank()));
+        }
+        let summarised = !full && shape.elements().is_none_or(|n| n > THRESHOLD);
+        let view = Self { selection, shape, summarised };
+        let count = view.extents().try_fold(1u64, |n, d| n.checked_mul(d));
+        hold_against(if view.is_empty() { Some(0) } else { count }, MAX_TEXT_ELEMENTS, "text")?;
+        Ok(view)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shape.dims().contains(&0)
+    }
+
+    /// How many indices are shown of a dimension of this extent.
+    fn shown(&self, extent: u64) -> u64 {
+        if self.summarised { extent.min(2 * EDGE) } else { extent }
+    }
+
+    /// The extents of what is shown, with dropped dimensions as 1.
+    fn extents(&self) -> impl Iterator<Item = u64> {
+        self.selection.axes.iter().map(|a| self.shown(a.count))
+    }
+
+    /// The indices shown, for each dimension of the tensor. There are elements.
+    fn axes(&self) -> Result<Vec<Vec<u64>>> {
+        let mut axes = Vec::with_capacity(self.selection.axes.len());
+        for axis in &self.selection.axes {
+            let shown = self.shown(axis.count);
+            let mut indices = Vec::with_capacity(to_usize(shown)?);
+            indices.extend((0..shown).map(|place| {
+                let cut = shown < axis.count && place >= EDGE;
+                axis.at(if cut { axis.count - shown + place } else { place })
+            }));
+            axes.push(indices);
+        }
+        Ok(axes)
+    }
+
+    fn text(&self, dtype: DType, bytes: &[u8]) -> Result<String> {
+        let shown = if self.is_empty() {
+            Vec::new()
+        } else {
+            self.shape.dims().iter().map(|&d| to_usize(self.shown(d))).collect::<Result<Vec<_>>>()?
+        };
+        let grid =
+            Grid { dtype, shape: self.shape.dims(), shown: &shown, summarised: self.summarised, bytes };
+        grid.text().ok_or_else(|| packed(dtype))
+    }
+}
+
+/// Reads the elements shown, dense and row-major.
+fn read_view(entry: &TensorEntry, view: &View) -> Result<Vec<u8>> {
+    if view.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let (false, Some(region)) = (view.summarised, view.selection.region()) {
+        return read_region(entry, &region, Order::Row);
+    }
+    let size = element_size(entry.dtype())?;
+    let mut axes = view.axes()?;
+    let hull = Region {
+        start: axes.iter().map(|a| a.first().copied().unwrap_or(0)).collect(),
+        extent: axes
+            .iter()
+            .map(|a| a.last().zip(a.first()).map_or(0, |(last, first)| last - first + 1))
+            .collect(),
+    };
+    let mut out = Vec::new();
+    let wanted: u64 = axes.iter().map(|a| a.len() as u64).product();
+    let together = hull.shape().bytes(entry.dtype()).is_some_and(|bytes| {
+        bytes <= SMALL_BOX || (bytes <= LARGE_BOX && bytes / DENSE <= wanted * size as u64)
+    });
+    if together {
+        let bytes = read_region(entry, &hull, Order::Row)?;
+        for (axis, &start) in axes.iter_mut().zip(&hull.start) {
+            axis.iter_mut().for_each(|index| *index -= start);
+        }
+        pick(&bytes, &crate::tensor::dense_strides(&hull.shape(), Order::Row), &axes, size, &mut out);
+    } else {
+        read_scattered(entry, &axes, size, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// Reads the elements at all combinations of `axes` by runs along the dimension that is
+/// contiguous in the file, and always forwards in it.
+fn read_scattered(entry: &TensorEntry, axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) -> Result<()> {
+    let counts: Vec<usize> = axes.iter().map(Vec::len).collect();
+    let mut steps = vec![size; axes.len()];
+    for axis in (1..axes.len()).rev() {
+        steps[axis - 1] = steps[axis] * counts[axis];
+    }
+    out.resize(counts.iter().product::<usize>() * size, 0);
+    let mut slow_to_fast: Vec<usize> = (0..axes.len()).collect();
+    if entry.order() == Order::Column {
+        slow_to_fast.reverse();
+    }
+    let Some((&fast, slow)) = slow_to_fast.split_last() else { return Ok(()) };
+    let (mut scratch, mut run_bytes) = (Scratch::default(), Vec::new());
+    let mut region = Region { start: axes.iter().map(|a| a[0]).collect(), extent: vec![1; axes.len()] };
+    let mut places = vec![0usize; axes.len()];
+    loop {
+        let base: usize = slow.iter().map(|&axis| places[axis] * steps[axis]).sum();
+        let mut place = 0;
+        for run in axes[fast].chunk_by(|a, b| a + 1 == *b) {
+            region.start[fast] = run[0];
+            region.extent[fast] = run.len() as u64;
+            run_bytes.clear();
+            read_into(entry, &region, Order::Row, &mut scratch, &mut run_bytes)?;
+            for element in run_bytes.chunks_exact(size) {
+                let at = base + place * steps[fast];
+                out[at..at + size].copy_from_slice(element);
+                place += 1;
+            }
+        }
+        let turned = slow.iter().rev().find(|&&axis| {
+            places[axis] = (places[axis] + 1) % counts[axis];
+            region.start[axis] = axes[axis][places[axis]];
+            places[axis] > 0
+        });
+        if turned.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Appends the elements at all combinations of `axes`, row-major, out of a dense array whose
+/// strides are in elements. No axis is empty, and every index lies within the array.
+fn pick(bytes: &[u8], strides: &[usize], axes: &[Vec<u64>], size: usize, out: &mut Vec<u8>) {
+    let Some((indices, rest)) = axes.split_first() else {
+        out.extend_from_slice(&bytes[..size]);
+        return;
+    };
+    for &index in indices {
+        // The array is in memory, so every index of it fits.
+        let at = usize::try_from(index).unwrap_or(usize::MAX) * strides[0] * size;
+        pick(&bytes[at..], &strides[1..], rest, size, out);
+    }
+}
+
+/// The next elements of `bytes` as lists nested by `dims`.
+fn nest(dtype: DType, dims: &[u64], bytes: &[u8], index: &mut usize) -> Option<Json> {
+    match dims.split_first() {
+        Some((&extent, rest)) => (0..extent).map(|_| nest(dtype, rest, bytes, index)).collect(),
+        None => {
+            let element = element_at(dtype, bytes, *index)?;
+            *index += 1;
+            Some(element_json(dtype, element))
+        }
+    }
+}
+
+fn element_json(dtype: DType, element: Element) -> Json {
+    let wide = matches!(dtype, DType::F64 | DType::C128);
+    let float = |x: f64| super::number_json(if wide { x } else { shortest_of_f32(x) });
+    match element {
+        Element::Bool(b) => json!(b),
+        Element::Int(i) => i64::try_from(i).map_or_else(|_| json!(u64::try_from(i).ok()), |i| json!(i)),
+        Element::Float(x) => float(x),
+        Element::Complex(re, im) => json!([float(re), float(im)]),
+    }
+}
+
+/// The `f64` whose shortest decimal is that of `x` as an `f32`.
+#[allow(clippy::cast_possible_truncation)] // `x` is a value of f32
+fn shortest_of_f32(x: f64) -> f64 {
+    if x.is_finite() { (x as f32).to_string().parse().unwrap_or(x) } else { x }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,16 @@
 //! - [`convert`] and [`plan`]: to another form;
 //! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
 //! - [`show`]: values, printed as numpy prints them;
+//! - [`stats`]: range, moments, oddities and a histogram;
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
 mod convert;
 mod numpy;
+mod parallel;
 pub mod show;
 pub mod slice;
+pub mod stats;
 
 pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, save};
 

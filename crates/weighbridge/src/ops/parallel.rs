@@ -1,0 +1,136 @@
+//! Work on the blocks of a tensor, or on many tensors, by several threads.
+
+use crate::checkpoint::TensorEntry;
+use crate::engine::{Scratch, read_into};
+use crate::error::{Error, Result};
+use crate::tensor::{Order, Region};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Locks, also after a panic of another worker: what the mutexes here hold is never half changed.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The number of workers for a wish of `threads` (0: one for each processor) and so many jobs.
+pub(super) fn workers(threads: usize, jobs: u64) -> usize {
+    let wish = match threads {
+        0 => crate::engine::default_threads(),
+        n => n.min(256),
+    };
+    wish.min(usize::try_from(jobs).unwrap_or(usize::MAX)).max(1)
+}
+
+/// Gives every job to `work`, which gathers into one `A` for each worker. Jobs are numbered and
+/// handed out in order. Of several failures, that of the first job is returned.
+pub(super) fn each<J: Send, A: Default + Send>(
+    jobs: impl Iterator<Item = J> + Send,
+    workers: usize,
+    work: impl Fn(&mut A, usize, J) -> Result<()> + Sync,
+) -> Result<Vec<A>> {
+    let queue = Mutex::new(jobs.enumerate());
+    let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+    let stop = AtomicBool::new(false);
+    let run = || {
+        let mut gathered = A::default();
+        while !stop.load(Ordering::Relaxed) {
+            let Some((number, job)) = lock(&queue).next() else { break };
+            if let Err(error) = work(&mut gathered, number, job) {
+                stop.store(true, Ordering::Relaxed);
+                let mut first = lock(&failure);
+                if first.as_ref().is_none_or(|(other, _)| number < *other) {
+                    *first = Some((number, error));
+                }
+            }
+        }
+        gathered
+    };
+    let gathered = if workers <= 1 {
+        vec![run()]
+    } else {
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..workers).map(|_| scope.spawn(run)).collect();
+            handles
+                .into_iter()
+                .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    };
+    match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some((_, error)) => Err(error),
+        None => Ok(gathered),
+    }
+}
+
+/// What one worker needs to read blocks, with what it gathers.
+#[derive(Default)]
+struct Reader<A> {
+    gathered: A,
+    scratch: Scratch,
+    bytes: Vec<u8>,
+}
+
+/// Reads `entry` once, in blocks of about `block_bytes` in the order in which it is stored, and
+/// gives each block's number and bytes to `work`. The blocks do not depend on `threads`; the order
+/// in which they come does.
+pub(super) fn over_blocks<A: Default + Send>(
+    entry: &TensorEntry,
+    block_bytes: u64,
+    threads: usize,
+    work: impl Fn(&mut A, usize, &[u8]) + Sync,
+) -> Result<Vec<A>> {
+    let order = entry.order();
+    let size = entry.dtype().size().unwrap_or(1) as u64;
+    let most = (block_bytes / size).max(1);
+    let sequential = entry.pieces.iter().any(|piece| piece.source.is_sequential());
+    let workers = if sequential { 1 } else { workers(threads, entry.elements().div_ceil(most)) };
+    let blocks = Region::blocks(&entry.shape, order, most);
+    let readers = each(blocks, workers, |reader: &mut Reader<A>, number, block| {
+        reader.bytes.clear();
+        read_into(entry, &block, order, &mut reader.scratch, &mut reader.bytes)?;
+        work(&mut reader.gathered, number, &reader.bytes);
+        Ok(())
+    })?;
+    Ok(readers.into_iter().map(|reader| reader.gathered).collect())
+}
+
+/// [`Region::blocks`] in row-major order, one after the other, into `take`.
+pub(super) fn row_major(entry: &TensorEntry, block_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
+    let size = entry.dtype().size().unwrap_or(1) as u64;
+    let (mut scratch, mut bytes) = (Scratch::default(), Vec::new());
+    for block in Region::blocks(&entry.shape, Order::Row, (block_bytes / size).max(1)) {
+        bytes.clear();
+        read_into(entry, &block, Order::Row, &mut scratch, &mut bytes)?;
+        take(&bytes);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once_and_the_first_failure_wins() {
+        for count in [1, 2, 7] {
+            let gathered = each(0..1000u64, count, |sum: &mut u64, _, job| {
+                *sum += job;
+                Ok(())
+            });
+            assert_eq!(gathered.unwrap().iter().sum::<u64>(), 499_500);
+            let failed = each(0..1000u64, count, |_: &mut (), number, job| {
+                assert_eq!(number as u64, job);
+                if job >= 100 { Err(Error::usage("test", job.to_string())) } else { Ok(()) }
+            });
+            assert_eq!(failed.unwrap_err().message(), "100");
+        }
+    }
+
+    #[test]
+    fn as_many_workers_as_there_is_work() {
+        assert_eq!(workers(8, 3), 3);
+        assert_eq!(workers(8, 0), 1);
+        assert!(workers(0, u64::MAX) >= 1);
+        assert_eq!(workers(usize::MAX, u64::MAX), 256);
+    }
+}

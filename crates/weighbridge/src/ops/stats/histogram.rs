@@ -1,0 +1,221 @@
+//! How values are spread over their range.
+
+use super::number_json;
+use serde_json::{Value as Json, json};
+
+/// Counts of values in bins of equal width. A bin holds its lower edge and not its upper one,
+/// except the last, which holds both: as in numpy, over the values as `f64`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram {
+    /// The lower edge of the first bin: the smallest value.
+    pub min: f64,
+    /// The upper edge of the last bin: the largest value.
+    pub max: f64,
+    /// How many values each bin holds. One bin only where all values are equal.
+    pub counts: Vec<u64>,
+    /// `bins / (max - min)`, or half of it; then values are halved, too.
+    per_unit: f64,
+    scale: f64,
+    edges: Vec<f64>,
+}
+
+#[allow(clippy::cast_precision_loss)] // at most 10,000 bins
+fn as_f64(n: usize) -> f64 {
+    n as f64
+}
+
+impl Histogram {
+    /// An empty histogram of values from `min` to `max`, which are finite and in order.
+    pub(super) fn new(min: f64, max: f64, bins: usize) -> Self {
+        let bins = if min < max { bins.max(1) } else { 1 };
+        // A range wider than f64 can hold is worked on at half its size.
+        let scale = if (max - min).is_finite() { 1.0 } else { 0.5 };
+        let width = max * scale - min * scale;
+        let step = width / as_f64(bins);
+        let edge = |i: usize| if i == bins { max } else { (min * scale + as_f64(i) * step) / scale };
+        let edges = (0..=bins).map(edge).collect();
+        // Infinite for a range below the normal numbers; `bin` divides then.
+        let per_unit = as_f64(bins) / width;
+        Self { min, max, counts: vec![0; bins], per_unit, scale, edges }
+    }
+
+    /// The edges of the bins, one more than there are bins.
+    pub fn edges(&self) -> &[f64] {
+        &self.edges
+    }
+
+    /// The bin of `x`, which lies between `min` and `max`.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then bounded
+    pub(super) fn bin(&self, x: f64) -> usize {
+        let last = self.counts.len() - 1;
+        if last == 0 {
+            return 0;
+        }
+        let distance = x * self.scale - self.min * self.scale;
+        let place = if self.per_unit.is_finite() {
+            distance * self.per_unit
+        } else {
+            distance / (self.max - self.min) * as_f64(last + 1)
+        };
+        let guess = (place as usize).min(last);
+        // The product is rounded: the edges decide.
+        if self.edges[guess] <= x && (guess == last || x < self.edges[guess + 1]) {
+            return guess;
+        }
+        self.edges.partition_point(|edge| *edge <= x).saturating_sub(1).min(last)
+    }
+
+    /// With these counts added, bin by bin.
+    pub(super) fn plus(mut self, counts: &[u64]) -> Self {
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        self
+    }
+
+    /// `{"min", "max", "counts"}`.
+    pub fn to_json(&self) -> Json {
+        json!({ "min": number_json(self.min), "max": number_json(self.max), "counts": self.counts })
+    }
+
+    /// One line a bin: its lower edge, a bar of eighths of a column, the count. The longest bar
+    /// makes a line of `width` columns, or of as many as labels and one column of bar need.
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        let labels: Vec<String> = self.edges.iter().take(self.counts.len()).map(|x| short(*x)).collect();
+        let numbers: Vec<String> = self.counts.iter().map(u64::to_string).collect();
+        let widest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
+        let (left, right) = (widest(&labels), widest(&numbers));
+        let room = width.saturating_sub(left + right + 2).max(1);
+        let most = self.counts.iter().copied().max().unwrap_or(0).max(1);
+        self.counts
+            .iter()
+            .zip(labels.iter().zip(&numbers))
+            .map(|(&count, (label, number))| {
+                let bar = bar(count, most, room);
+                format!("{label:>left$} {bar:<room$} {number:>right$}")
+            })
+            .collect()
+    }
+
+    /// The histogram in one line: a column a bin, in eighths of a line's height. An empty bin is
+    /// a space, and a bin that holds anything shows.
+    pub fn spark(&self) -> String {
+        const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let most = self.counts.iter().copied().max().unwrap_or(0).max(1);
+        self.counts.iter().map(|&count| HEIGHTS[eighths(count, most, 1)]).collect()
+    }
+}
+
+/// A bar for `count` where `most` fills `room` columns.
+fn bar(count: u64, most: u64, room: usize) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = eighths(count, most, room);
+    format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
+}
+
+/// Eighths of a column, rounded; at least one where there is anything.
+fn eighths(count: u64, most: u64, room: usize) -> usize {
+    let (full, most) = (room as u128 * 8, u128::from(most));
+    let share = (u128::from(count) * full + most / 2) / most;
+    usize::try_from(share).unwrap_or(usize::MAX).max(usize::from(count > 0))
+}
+
+/// A number in few columns: four significant digits.
+fn short(x: f64) -> String {
+    if x == 0.0 {
+        return "0".into();
+    }
+    if (1e-3..1e5).contains(&x.abs()) {
+        let whole = format!("{:.0}", x.abs().trunc()).len();
+        let text = format!("{x:.*}", if x.abs() < 1.0 { 4 } else { 4usize.saturating_sub(whole) });
+        return match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text,
+        };
+    }
+    format!("{x:.3e}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(min: f64, max: f64, counts: &[u64]) -> Histogram {
+        Histogram::new(min, max, counts.len()).plus(counts)
+    }
+
+    #[test]
+    fn every_value_is_between_the_edges_of_its_bin() {
+        let ranges = [
+            (0.0, 1.0),
+            (-1.0, 1.0),
+            (0.1, 0.3),
+            (-f64::MAX, f64::MAX),
+            (5e-324, 100.0 * 5e-324),
+            (1.0, 1.0 + f64::EPSILON),
+            (-1e-310, 1e-310),
+            (1e300, 1.1e300),
+        ];
+        for (min, max) in ranges {
+            for bins in [1, 2, 3, 20, 1000] {
+                let histogram = Histogram::new(min, max, bins);
+                let edges = histogram.edges().to_vec();
+                assert_eq!((edges[0], edges[bins], edges.len()), (min, max, bins + 1));
+                assert!(edges.is_sorted());
+                let inside = (0..=500).map(|i| min + (max / 500.0 - min / 500.0) * f64::from(i));
+                for x in inside.chain(edges.iter().copied()).map(|x| x.clamp(min, max)) {
+                    let bin = histogram.bin(x);
+                    let below = if bin + 1 == bins { x <= edges[bin + 1] } else { x < edges[bin + 1] };
+                    assert!(edges[bin] <= x && below, "{x:e} in {bin} of {bins}, {min:e}..{max:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_values_have_one_bin() {
+        let histogram = Histogram::new(2.5, 2.5, 20);
+        assert_eq!((histogram.counts.len(), histogram.bin(2.5)), (1, 0));
+    }
+
+    #[test]
+    fn lines_of_a_width() {
+        let lines = with(-1.0, 1.0, &[0, 1, 50, 100]).lines(20);
+        assert_eq!(
+            lines,
+            ["  -1               0", "-0.5 ▏             1", "   0 █████▌       50", " 0.5 ███████████ 100"]
+        );
+        assert!(lines.iter().all(|line| line.chars().count() == 20));
+        assert_eq!(with(0.0, 2.0, &[3, 3]).lines(0), ["0 █ 3", "1 █ 3"]);
+        assert_eq!(with(0.0, 0.0, &[0]).lines(8), ["0      0"]);
+    }
+
+    #[test]
+    fn a_spark() {
+        assert_eq!(with(0.0, 1.0, &[0, 1, 400, 800]).spark(), " ▁▄█");
+    }
+
+    #[test]
+    fn short_numbers() {
+        let all =
+            [0.0, -0.0, 1.0, -12.3456, 99999.0, 123456.0, 0.001, 0.00012, 1e-300, -0.03125, 1000.0, 20.0];
+        let texts: Vec<String> = all.iter().map(|x| short(*x)).collect();
+        assert_eq!(
+            texts,
+            [
+                "0",
+                "0",
+                "1",
+                "-12.35",
+                "99999",
+                "1.235e5",
+                "0.001",
+                "1.200e-4",
+                "1.000e-300",
+                "-0.0312",
+                "1000",
+                "20"
+            ]
+        );
+    }
+}

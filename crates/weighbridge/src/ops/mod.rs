@@ -4,10 +4,12 @@
 //! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
 //! - [`show`]: values, printed as numpy prints them;
 //! - [`stats`]: range, moments, oddities and a histogram;
+//! - [`hash`]: SHA-256 of the elements, the same in every format;
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
 mod convert;
+pub mod hash;
 mod numpy;
 mod parallel;
 pub mod show;

@@ -1,0 +1,109 @@
+//! SHA-256 of the elements of tensors: equal tensors have equal hashes in every format.
+
+use super::parallel;
+use crate::checkpoint::{Checkpoint, TensorEntry};
+use crate::error::{Error, Result};
+use crate::source::to_usize;
+use crate::tensor::Order;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+
+/// Bytes of a block where the file has the order of the hash.
+const BLOCK: u64 = 4 << 20;
+/// Bytes of a block where it has the other order: long enough runs are left in the file.
+const REORDERED_BLOCK: u64 = 32 << 20;
+/// Bytes of a block where, besides, each block means reading the source from its beginning.
+const RESCANNED_BLOCK: u64 = 256 << 20;
+
+/// The SHA-256, as 64 lower-case hexadecimal digits, of the elements of `entry` as little-endian
+/// bytes in row-major order of the logical shape, in the type [`TensorEntry::dtype`].
+///
+/// Memory is bounded: some 8 MiB, some 64 MiB where the tensor is stored column-major, and some
+/// 512 MiB where it is so in a source that can only be read forwards.
+///
+/// # Errors
+/// [`crate::Kind::Unsupported`] for packed types that are not row-major in one piece, and what
+/// the sources say.
+pub fn sha256(entry: &TensorEntry) -> Result<String> {
+    let mut hasher = Sha256::new();
+    if entry.dtype().size().is_none() {
+        packed(entry, &mut hasher).map_err(|e| e.on_tensor(entry.name()))?;
+    } else {
+        let reordered = entry.order() != Order::Row && !entry.shape.is_order_free();
+        let block = match (reordered, is_sequential(entry)) {
+            (false, _) => BLOCK,
+            (true, false) => REORDERED_BLOCK,
+            (true, true) => RESCANNED_BLOCK,
+        };
+        parallel::row_major(entry, block, |bytes| hasher.update(bytes))?;
+    }
+    Ok(hex(&hasher.finalize()))
+}
+
+/// [`sha256`] of every tensor, in order, by `threads` threads (0: one a processor). Tensors in one
+/// source that can only be read forwards are read by one thread, in order.
+///
+/// # Errors
+/// As [`sha256`], for the first tensor that fails.
+pub fn sha256_all(checkpoint: &Checkpoint, threads: usize) -> Result<Vec<String>> {
+    // Tensors that must be read one after the other, by the address of their source.
+    let mut jobs: Vec<Vec<usize>> = Vec::new();
+    let mut sequential: HashMap<usize, usize> = HashMap::new();
+    for (number, entry) in checkpoint.tensors.iter().enumerate() {
+        let stream = entry.pieces.iter().map(|p| &p.source).find(|source| source.is_sequential());
+        let job = match stream.map(|source| std::sync::Arc::as_ptr(source).cast::<()>().addr()) {
+            Some(address) => *sequential.entry(address).or_insert(jobs.len()),
+            None => jobs.len(),
+        };
+        match jobs.get_mut(job) {
+            Some(tensors) => tensors.push(number),
+            None => jobs.push(vec![number]),
+        }
+    }
+    let workers = parallel::workers(threads, jobs.len() as u64);
+    let hashed = parallel::each(jobs.into_iter(), workers, |hashes: &mut Vec<(usize, String)>, _, job| {
+        for number in job {
+            if let Some(entry) = checkpoint.tensors.get(number) {
+                hashes.push((number, sha256(entry)?));
+            }
+        }
+        Ok(())
+    })?;
+    let mut hashes: Vec<(usize, String)> = hashed.into_iter().flatten().collect();
+    hashes.sort();
+    Ok(hashes.into_iter().map(|(_, hash)| hash).collect())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_sequential(entry: &TensorEntry) -> bool {
+    entry.pieces.iter().any(|piece| piece.source.is_sequential())
+}
+
+/// Elements of less than a byte: whole bytes, as they lie.
+fn packed(entry: &TensorEntry, hasher: &mut Sha256) -> Result<()> {
+    let as_it_is = entry.single_piece().filter(|piece| {
+        let row_major = piece.encoding.order == Order::Row || entry.shape.is_order_free();
+        row_major && entry.cast.is_none() && entry.shape.bytes(entry.stored) == Some(piece.len)
+    });
+    let Some(piece) = as_it_is else {
+        return Err(Error::unsupported(
+            "packed-reorder",
+            format!("elements of type {} share bytes and cannot be brought into order", entry.stored),
+        ));
+    };
+    let mut buffer = vec![0; to_usize(BLOCK.min(piece.len))?];
+    let mut done = 0;
+    while done < piece.len {
+        let take = to_usize(BLOCK.min(piece.len - done))?;
+        piece.source.read_at(piece.offset + done, &mut buffer[..take])?;
+        hasher.update(&buffer[..take]);
+        done += take as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

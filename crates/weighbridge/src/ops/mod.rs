@@ -5,11 +5,13 @@
 //! - [`show`]: values, printed as numpy prints them;
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
+//! - [`info`]: the checkpoint as a whole.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
 mod convert;
 pub mod hash;
+pub mod info;
 mod numpy;
 mod parallel;
 pub mod show;

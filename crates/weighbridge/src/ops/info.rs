@@ -1,0 +1,256 @@
+//! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
+
+use crate::checkpoint::{Checkpoint, Note, Origin, Role, TensorEntry};
+use crate::tensor::{DType, Shape};
+use crate::text::escape;
+use serde_json::{Map, Value as Json, json};
+
+/// How many of the largest tensors are named.
+const LARGEST: usize = 5;
+/// How many keys of the metadata are listed.
+const KEYS: usize = 32;
+/// Characters of a metadata value that are shown.
+const VALUE: usize = 80;
+
+/// Tensors of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// How many tensors.
+    pub tensors: u64,
+    /// Their elements.
+    pub elements: u64,
+    /// Their bytes, in the type that they are to be given. See [`TensorEntry::bytes`].
+    pub bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, entry: &TensorEntry) {
+        self.tensors += 1;
+        self.elements = self.elements.saturating_add(entry.elements());
+        self.bytes = self.bytes.saturating_add(entry.bytes());
+    }
+    /// `{"tensors", "elements", "bytes"}`.
+    pub fn to_json(&self) -> Json {
+        json!({ "tensors": self.tensors, "elements": self.elements, "bytes": self.bytes })
+    }
+}
+
+/// A tensor that is among the largest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Large {
+    /// The name as people see it, not escaped. See [`TensorEntry::text`].
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its extents.
+    pub shape: Shape,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What [`info`] says of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// The path, or what else people call it.
+    pub label: String,
+    /// The format's id.
+    pub format: &'static str,
+    /// Which file of the format's family.
+    pub kind: &'static str,
+    /// The form it came from before it was put into a bridge.
+    pub origin: Option<Origin>,
+    /// All tensors.
+    pub total: Tally,
+    /// Elements of tensors that are trained: parameters and embeddings.
+    pub parameters: u64,
+    /// Tensors by role, by the word in JSON, in the order of first appearance.
+    pub by_role: Vec<(&'static str, Tally)>,
+    /// Tensors by element type, most bytes first.
+    pub by_dtype: Vec<(DType, Tally)>,
+    /// The largest tensors, largest first, at most five; the earlier first among equals.
+    pub largest: Vec<Large>,
+    /// Parts of the longest path; 0 without tensors.
+    pub depth: u64,
+    /// Tensors of which name, type or layout was guessed.
+    pub guessed: u64,
+    /// How many keys the metadata has.
+    pub metadata_keys: u64,
+    /// The first of them (at most 32), each with the beginning of its value as JSON, safe for
+    /// terminals.
+    pub metadata: Vec<(String, String)>,
+    /// What is odd, guessed, or was left out.
+    pub notes: Vec<Note>,
+}
+
+/// Sums up `checkpoint`; pure.
+pub fn info(checkpoint: &Checkpoint) -> Info {
+    let mut total = Tally::default();
+    let mut by_role: Vec<(&'static str, Tally)> = Vec::new();
+    let mut by_dtype: Vec<(DType, Tally)> = Vec::new();
+    let mut parameters = 0u64;
+    for entry in &checkpoint.tensors {
+        total.add(entry);
+        tally_of(&mut by_role, entry.role.as_str()).add(entry);
+        tally_of(&mut by_dtype, entry.dtype()).add(entry);
+        if matches!(entry.role, Role::Parameter | Role::Embedding) {
+            parameters = parameters.saturating_add(entry.elements());
+        }
+    }
+    by_dtype.sort_by_key(|(dtype, tally)| (std::cmp::Reverse(tally.bytes), *dtype));
+    let depth = checkpoint.tensors.iter().map(|t| t.path.parts().len()).max().unwrap_or(0);
+    Info {
+        label: checkpoint.label.clone(),
+        format: checkpoint.format,
+        kind: checkpoint.kind,
+        origin: checkpoint.origin.clone(),
+        total,
+        parameters,
+        by_role,
+        by_dtype,
+        largest: largest(&checkpoint.tensors),
+        depth: depth as u64,
+        guessed: checkpoint.tensors.iter().filter(|t| t.guessed).count() as u64,
+        metadata_keys: checkpoint.metadata.iter().count() as u64,
+        metadata: checkpoint
+            .metadata
+            .iter()
+            .take(KEYS)
+            .map(|(key, value)| (escape(key), beginning(&value.to_json().to_string())))
+            .collect(),
+        notes: checkpoint.notes.clone(),
+    }
+}
+
+/// The tally of `key`, which is put at the end where it is new. There are few keys.
+fn tally_of<K: PartialEq>(tallies: &mut Vec<(K, Tally)>, key: K) -> &mut Tally {
+    let place = tallies.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
+        tallies.push((key, Tally::default()));
+        tallies.len() - 1
+    });
+    &mut tallies[place].1
+}
+
+fn largest(tensors: &[TensorEntry]) -> Vec<Large> {
+    let mut entries: Vec<&TensorEntry> = tensors.iter().collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.bytes()));
+    entries
+        .into_iter()
+        .take(LARGEST)
+        .map(|entry| Large {
+            name: entry.text(),
+            dtype: entry.dtype(),
+            shape: entry.shape.clone(),
+            bytes: entry.bytes(),
+        })
+        .collect()
+}
+
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(VALUE) {
+        Some((end, _)) => format!("{}…", escape(&text[..end])),
+        None => escape(text),
+    }
+}
+
+impl Info {
+    /// All fields, with `path` for the label. `roles` and `dtypes` are objects of tallies.
+    pub fn to_json(&self) -> Json {
+        let tallies = |pairs: &mut dyn Iterator<Item = (&str, &Tally)>| -> Json {
+            pairs.map(|(name, tally)| (name.to_owned(), tally.to_json())).collect::<Map<_, _>>().into()
+        };
+        let mut json = json!({
+            "path": self.label,
+            "format": self.format,
+            "kind": self.kind,
+            "tensors": self.total.tensors,
+            "elements": self.total.elements,
+            "bytes": self.total.bytes,
+            "parameters": self.parameters,
+            "roles": tallies(&mut self.by_role.iter().map(|(role, tally)| (*role, tally))),
+            "dtypes": tallies(&mut self.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally))),
+            "largest": self.largest.iter().map(Large::to_json).collect::<Json>(),
+            "depth": self.depth,
+            "guessed": self.guessed,
+            "metadata_keys": self.metadata_keys,
+            "metadata": self.metadata.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>(),
+            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
+        });
+        if let Some(origin) = &self.origin {
+            json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
+        }
+        json
+    }
+}
+
+impl Large {
+    /// `{"name", "dtype", "shape", "bytes"}`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "name": self.name,
+            "dtype": self.dtype.name(),
+            "shape": self.shape.dims(),
+            "bytes": self.bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Name, TensorPath, Value};
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::Encoding;
+    use std::sync::Arc;
+
+    #[test]
+    fn sums() {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 4096]));
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "m.model");
+        let mut add = |name: &str, dtype, dims: &[u64], role| {
+            let path = TensorPath::from_dotted(name);
+            let shape = Shape::new(dims);
+            let mut entry = TensorEntry::dense(path, dtype, shape, &source, 0, Encoding::COLUMN).unwrap();
+            entry.role = role;
+            checkpoint.tensors.push(entry);
+        };
+        add("a.b.w", DType::F32, &[12, 2], Role::Parameter);
+        add("a.b.w", DType::F32, &[12, 2], Role::OptimizerState { slot: Name::from("m1") });
+        add("e", DType::F16, &[100, 3], Role::Embedding);
+        add("ids", DType::I64, &[5], Role::Other);
+        add("empty", DType::F32, &[0], Role::Parameter);
+        add("last", DType::U8, &[1], Role::Buffer);
+        checkpoint.tensors[3].guessed = true;
+        checkpoint.metadata.set("epoch", Value::U32(3));
+        checkpoint.metadata.set("text", Value::Text("\u{1b}x".repeat(200)));
+        checkpoint.notes.push(Note::new("odd", "something"));
+
+        let info = info(&checkpoint);
+        assert_eq!(info.total, Tally { tensors: 6, elements: 354, bytes: 96 + 96 + 600 + 40 + 1 });
+        assert_eq!(info.parameters, 24 + 300);
+        let roles: Vec<_> = info.by_role.iter().map(|(role, tally)| (*role, tally.tensors)).collect();
+        assert_eq!(
+            roles,
+            [("parameter", 2), ("optimizer", 1), ("embedding", 1), ("other", 1), ("buffer", 1)]
+        );
+        let dtypes: Vec<_> = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally.bytes)).collect();
+        assert_eq!(dtypes, [("f16", 600), ("f32", 192), ("i64", 40), ("u8", 1)]);
+        let names: Vec<_> = info.largest.iter().map(|large| large.name.as_str()).collect();
+        assert_eq!(names, ["e", "a.b.w", "a.b.w/m1", "ids", "last"]);
+        assert_eq!((info.depth, info.guessed, info.metadata_keys), (3, 1, 2));
+        assert_eq!(info.metadata[0], ("epoch".into(), "3".into()));
+        assert!(info.metadata[1].1.ends_with('…') && !info.metadata[1].1.contains('\u{1b}'));
+
+        let json = info.to_json();
+        assert_eq!(json["roles"]["parameter"], json!({ "tensors": 2, "elements": 24, "bytes": 96 }));
+        assert_eq!(json["largest"][0]["shape"], json!([100, 3]));
+        assert_eq!(json["notes"][0]["code"], "odd");
+        assert_eq!(json.get("origin"), None);
+    }
+
+    #[test]
+    fn nothing_at_all() {
+        let info = info(&Checkpoint::default());
+        assert_eq!((info.total, info.depth, info.parameters), (Tally::default(), 0, 0));
+        assert_eq!(info.to_json()["tensors"], 0);
+    }
+}

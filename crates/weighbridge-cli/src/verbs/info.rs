@@ -30,12 +30,12 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     if let Some(origin) = &info.origin {
         line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
     }
-    line("tensors", human_count(info.tensors))?;
-    if info.tensors > 0 {
+    line("tensors", human_count(info.total.tensors))?;
+    if info.total.tensors > 0 {
         line("parameters", format!("{} elements", human_count(info.parameters)))?;
-        line("data", human_bytes(info.bytes))?;
-        let dtypes = info.dtypes.iter().map(|(dtype, tally)| (dtype.name(), tally));
-        let roles = info.roles.iter().map(|(role, tally)| (*role, tally));
+        line("data", human_bytes(info.total.bytes))?;
+        let dtypes = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally));
+        let roles = info.by_role.iter().map(|(role, tally)| (*role, tally));
         for (name, tally) in dtypes.chain(roles) {
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }

@@ -1,16 +1,11 @@
 //! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
 
-use crate::checkpoint::{Checkpoint, Note, Origin, Role, TensorEntry};
+use crate::checkpoint::{Checkpoint, Metadata, Note, Origin, Role, TensorEntry};
 use crate::tensor::{DType, Shape};
-use crate::text::escape;
 use serde_json::{Map, Value as Json, json};
 
 /// How many of the largest tensors are named.
 const LARGEST: usize = 5;
-/// How many keys of the metadata are listed.
-const KEYS: usize = 32;
-/// Characters of a metadata value that are shown.
-const VALUE: usize = 80;
 
 /// Tensors of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,11 +68,8 @@ pub struct Info {
     pub depth: u64,
     /// Tensors of which name, type or layout was guessed.
     pub guessed: u64,
-    /// How many keys the metadata has.
-    pub metadata_keys: u64,
-    /// The first of them (at most 32), each with the beginning of its value as JSON, safe for
-    /// terminals.
-    pub metadata: Vec<(String, String)>,
+    /// What the file says besides its tensors.
+    pub metadata: Metadata,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
 }
@@ -102,7 +94,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         label: checkpoint.label.clone(),
         format: checkpoint.format,
         kind: checkpoint.kind,
-        origin: checkpoint.origin.clone(),
+        origin: checkpoint.carried_origin().cloned(),
         total,
         parameters,
         by_role,
@@ -110,13 +102,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         largest: largest(&checkpoint.tensors),
         depth: depth as u64,
         guessed: checkpoint.tensors.iter().filter(|t| t.guessed).count() as u64,
-        metadata_keys: checkpoint.metadata.iter().count() as u64,
-        metadata: checkpoint
-            .metadata
-            .iter()
-            .take(KEYS)
-            .map(|(key, value)| (escape(key), beginning(&value.to_json().to_string())))
-            .collect(),
+        metadata: checkpoint.metadata.clone(),
         notes: checkpoint.notes.clone(),
     }
 }
@@ -145,13 +131,6 @@ fn largest(tensors: &[TensorEntry]) -> Vec<Large> {
         .collect()
 }
 
-fn beginning(text: &str) -> String {
-    match text.char_indices().nth(VALUE) {
-        Some((end, _)) => format!("{}…", escape(&text[..end])),
-        None => escape(text),
-    }
-}
-
 impl Info {
     /// All fields, with `path` for the label. `roles` and `dtypes` are objects of tallies.
     pub fn to_json(&self) -> Json {
@@ -171,8 +150,7 @@ impl Info {
             "largest": self.largest.iter().map(Large::to_json).collect::<Json>(),
             "depth": self.depth,
             "guessed": self.guessed,
-            "metadata_keys": self.metadata_keys,
-            "metadata": self.metadata.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>(),
+            "metadata": self.metadata.to_json(),
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         });
         if let Some(origin) = &self.origin {
@@ -236,9 +214,8 @@ mod tests {
         assert_eq!(dtypes, [("f16", 600), ("f32", 192), ("i64", 40), ("u8", 1)]);
         let names: Vec<_> = info.largest.iter().map(|large| large.name.as_str()).collect();
         assert_eq!(names, ["e", "a.b.w", "a.b.w/m1", "ids", "last"]);
-        assert_eq!((info.depth, info.guessed, info.metadata_keys), (3, 1, 2));
-        assert_eq!(info.metadata[0], ("epoch".into(), "3".into()));
-        assert!(info.metadata[1].1.ends_with('…') && !info.metadata[1].1.contains('\u{1b}'));
+        assert_eq!((info.depth, info.guessed), (3, 1));
+        assert_eq!(info.to_json()["metadata"]["epoch"], 3);
 
         let json = info.to_json();
         assert_eq!(json["roles"]["parameter"], json!({ "tensors": 2, "elements": 24, "bytes": 96 }));

@@ -1,5 +1,5 @@
 //! The engine: every byte in its place, in bounded memory, all or nothing.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn tensor(source: &SourceRef, offset: u64, dims: &[u64], encoding: Encoding) -> 
 fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
     let mut builder = FileBuilder::new("");
     let mut expected = Vec::new();
-    let mut read = |entry: &TensorEntry| read_tensor(entry, Order::Row).unwrap();
+    let read = |entry: &TensorEntry| read_tensor(entry, Order::Row).unwrap();
 
     builder.literal(b"head");
     expected.extend_from_slice(b"head");

@@ -7,7 +7,7 @@
 //! WEIGHBRIDGE_MUTATION_CASE=123 cargo test -p weighbridge --test hostile -- --nocapture
 //! WEIGHBRIDGE_MUTATIONS=20000000 cargo test --release -p weighbridge --test hostile
 //! ```
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -301,7 +301,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) -> &'static st
 }
 
 /// The bytes of a case, and how they came about.
-fn damaged<'s>(seeds: &'s [Vec<Seed>], case: u64) -> (&'s Seed, Vec<u8>, Vec<&'static str>) {
+fn damaged(seeds: &[Vec<Seed>], case: u64) -> (&Seed, Vec<u8>, Vec<&'static str>) {
     let mut random = Random::new(case);
     let choose = |random: &mut Random| {
         let family = &seeds[random.below(seeds.len())];

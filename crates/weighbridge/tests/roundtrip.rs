@@ -1,5 +1,5 @@
 //! Every golden primitiv file goes through the bridges and comes back as it was.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

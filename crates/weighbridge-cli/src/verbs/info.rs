@@ -27,15 +27,15 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("file", escape(&checkpoint.label))?;
     let title = weighbridge::formats::by_id(checkpoint.format).map_or("", |f| f.facts().title);
     line("format", format!("{} {} - {title}", checkpoint.format, checkpoint.kind))?;
-    if let Some(origin) = checkpoint.origin.as_ref().filter(|o| o.format != checkpoint.format) {
+    if let Some(origin) = &info.origin {
         line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
     }
-    line("tensors", human_count(info.tensors))?;
-    if info.tensors > 0 {
+    line("tensors", human_count(info.total.tensors))?;
+    if info.total.tensors > 0 {
         line("parameters", format!("{} elements", human_count(info.parameters)))?;
-        line("data", human_bytes(info.bytes))?;
-        let dtypes = info.dtypes.iter().map(|(dtype, tally)| (dtype.name(), tally));
-        let roles = info.roles.iter().map(|(role, tally)| (*role, tally));
+        line("data", human_bytes(info.total.bytes))?;
+        let dtypes = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally));
+        let roles = info.by_role.iter().map(|(role, tally)| (*role, tally));
         for (name, tally) in dtypes.chain(roles) {
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }

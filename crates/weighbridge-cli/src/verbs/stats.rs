@@ -118,7 +118,7 @@ fn number(value: Option<Number>) -> String {
 fn float(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
-        Some(x) if x == 0.0 => "0".to_owned(),
+        Some(0.0) => "0".to_owned(),
         Some(x) if (1e-4..1e6).contains(&x.abs()) => {
             let text = format!("{x:.6}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()

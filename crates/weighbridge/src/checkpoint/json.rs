@@ -14,7 +14,7 @@ impl Checkpoint {
             "metadata": self.metadata.to_json(),
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         });
-        if let Some(origin) = &self.origin {
+        if let Some(origin) = self.carried_origin() {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
         }
         json

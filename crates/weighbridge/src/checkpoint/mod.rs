@@ -33,13 +33,14 @@ pub struct Checkpoint {
     pub tensors: Vec<TensorEntry>,
     /// What the file says besides its tensors.
     pub metadata: Metadata,
-    /// The form this came from before it was put into a bridge such as safetensors.
+    /// The first-class form that this has, or had before it was put into a bridge such as
+    /// safetensors: what to write on the way back.
     pub origin: Option<Origin>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
 }
 
-/// The first-class form that a bridge file carries: what to write on the way back.
+/// A first-class form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The format's id.
@@ -142,7 +143,12 @@ impl Checkpoint {
         names
     }
 
-    /// The bytes of all tensors together, as stored.
+    /// The form that this bridge file was made from; `None` for a file of that form itself.
+    pub fn carried_origin(&self) -> Option<&Origin> {
+        self.origin.as_ref().filter(|origin| origin.format != self.format)
+    }
+
+    /// The bytes of all tensors together, after any cast that is asked for.
     pub fn tensor_bytes(&self) -> u64 {
         self.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.bytes()))
     }

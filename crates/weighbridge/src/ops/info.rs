@@ -1,16 +1,11 @@
 //! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
 
-use crate::checkpoint::{Checkpoint, Note, Origin, Role, TensorEntry};
+use crate::checkpoint::{Checkpoint, Metadata, Note, Origin, Role, TensorEntry};
 use crate::tensor::{DType, Shape};
-use crate::text::escape;
 use serde_json::{Map, Value as Json, json};
 
 /// How many of the largest tensors are named.
 const LARGEST: usize = 5;
-/// How many keys of the metadata are listed.
-const KEYS: usize = 32;
-/// Characters of a metadata value that are shown.
-const VALUE: usize = 80;
 
 /// Tensors of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,28 +55,21 @@ pub struct Info {
     /// The form it came from before it was put into a bridge.
     pub origin: Option<Origin>,
     /// All tensors.
-    pub tensors: u64,
-    /// Their elements.
-    pub elements: u64,
-    /// Their bytes.
-    pub bytes: u64,
+    pub total: Tally,
     /// Elements of tensors that are trained: parameters and embeddings.
     pub parameters: u64,
     /// Tensors by role, by the word in JSON, in the order of first appearance.
-    pub roles: Vec<(&'static str, Tally)>,
+    pub by_role: Vec<(&'static str, Tally)>,
     /// Tensors by element type, most bytes first.
-    pub dtypes: Vec<(DType, Tally)>,
+    pub by_dtype: Vec<(DType, Tally)>,
     /// The largest tensors, largest first, at most five; the earlier first among equals.
     pub largest: Vec<Large>,
     /// Parts of the longest path; 0 without tensors.
     pub depth: u64,
     /// Tensors of which name, type or layout was guessed.
     pub guessed: u64,
-    /// How many keys the metadata has.
-    pub metadata_keys: u64,
-    /// The first of them (at most 32), each with the beginning of its value as JSON, safe for
-    /// terminals.
-    pub metadata: Vec<(String, String)>,
+    /// What the file says besides its tensors.
+    pub metadata: Metadata,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
 }
@@ -89,40 +77,32 @@ pub struct Info {
 /// Sums up `checkpoint`; pure.
 pub fn info(checkpoint: &Checkpoint) -> Info {
     let mut total = Tally::default();
-    let mut roles: Vec<(&'static str, Tally)> = Vec::new();
-    let mut dtypes: Vec<(DType, Tally)> = Vec::new();
+    let mut by_role: Vec<(&'static str, Tally)> = Vec::new();
+    let mut by_dtype: Vec<(DType, Tally)> = Vec::new();
     let mut parameters = 0u64;
     for entry in &checkpoint.tensors {
         total.add(entry);
-        tally_of(&mut roles, entry.role.as_str()).add(entry);
-        tally_of(&mut dtypes, entry.dtype()).add(entry);
+        tally_of(&mut by_role, entry.role.as_str()).add(entry);
+        tally_of(&mut by_dtype, entry.dtype()).add(entry);
         if matches!(entry.role, Role::Parameter | Role::Embedding) {
             parameters = parameters.saturating_add(entry.elements());
         }
     }
-    dtypes.sort_by_key(|(dtype, tally)| (std::cmp::Reverse(tally.bytes), *dtype));
+    by_dtype.sort_by_key(|(dtype, tally)| (std::cmp::Reverse(tally.bytes), *dtype));
     let depth = checkpoint.tensors.iter().map(|t| t.path.parts().len()).max().unwrap_or(0);
     Info {
         label: checkpoint.label.clone(),
         format: checkpoint.format,
         kind: checkpoint.kind,
-        origin: checkpoint.origin.clone(),
-        tensors: total.tensors,
-        elements: total.elements,
-        bytes: total.bytes,
+        origin: checkpoint.carried_origin().cloned(),
+        total,
         parameters,
-        roles,
-        dtypes,
+        by_role,
+        by_dtype,
         largest: largest(&checkpoint.tensors),
         depth: depth as u64,
         guessed: checkpoint.tensors.iter().filter(|t| t.guessed).count() as u64,
-        metadata_keys: checkpoint.metadata.iter().count() as u64,
-        metadata: checkpoint
-            .metadata
-            .iter()
-            .take(KEYS)
-            .map(|(key, value)| (escape(key), beginning(&value.to_json().to_string())))
-            .collect(),
+        metadata: checkpoint.metadata.clone(),
         notes: checkpoint.notes.clone(),
     }
 }
@@ -151,13 +131,6 @@ fn largest(tensors: &[TensorEntry]) -> Vec<Large> {
         .collect()
 }
 
-fn beginning(text: &str) -> String {
-    match text.char_indices().nth(VALUE) {
-        Some((end, _)) => format!("{}…", escape(&text[..end])),
-        None => escape(text),
-    }
-}
-
 impl Info {
     /// All fields, with `path` for the label. `roles` and `dtypes` are objects of tallies.
     pub fn to_json(&self) -> Json {
@@ -168,17 +141,16 @@ impl Info {
             "path": self.label,
             "format": self.format,
             "kind": self.kind,
-            "tensors": self.tensors,
-            "elements": self.elements,
-            "bytes": self.bytes,
+            "tensors": self.total.tensors,
+            "elements": self.total.elements,
+            "bytes": self.total.bytes,
             "parameters": self.parameters,
-            "roles": tallies(&mut self.roles.iter().map(|(role, tally)| (*role, tally))),
-            "dtypes": tallies(&mut self.dtypes.iter().map(|(dtype, tally)| (dtype.name(), tally))),
+            "roles": tallies(&mut self.by_role.iter().map(|(role, tally)| (*role, tally))),
+            "dtypes": tallies(&mut self.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally))),
             "largest": self.largest.iter().map(Large::to_json).collect::<Json>(),
             "depth": self.depth,
             "guessed": self.guessed,
-            "metadata_keys": self.metadata_keys,
-            "metadata": self.metadata.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>(),
+            "metadata": self.metadata.to_json(),
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         });
         if let Some(origin) = &self.origin {
@@ -231,20 +203,19 @@ mod tests {
         checkpoint.notes.push(Note::new("odd", "something"));
 
         let info = info(&checkpoint);
-        assert_eq!((info.tensors, info.elements, info.bytes), (6, 354, 96 + 96 + 600 + 40 + 1));
+        assert_eq!(info.total, Tally { tensors: 6, elements: 354, bytes: 96 + 96 + 600 + 40 + 1 });
         assert_eq!(info.parameters, 24 + 300);
-        let roles: Vec<_> = info.roles.iter().map(|(role, tally)| (*role, tally.tensors)).collect();
+        let roles: Vec<_> = info.by_role.iter().map(|(role, tally)| (*role, tally.tensors)).collect();
         assert_eq!(
             roles,
             [("parameter", 2), ("optimizer", 1), ("embedding", 1), ("other", 1), ("buffer", 1)]
         );
-        let dtypes: Vec<_> = info.dtypes.iter().map(|(dtype, tally)| (dtype.name(), tally.bytes)).collect();
+        let dtypes: Vec<_> = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally.bytes)).collect();
         assert_eq!(dtypes, [("f16", 600), ("f32", 192), ("i64", 40), ("u8", 1)]);
         let names: Vec<_> = info.largest.iter().map(|large| large.name.as_str()).collect();
         assert_eq!(names, ["e", "a.b.w", "a.b.w/m1", "ids", "last"]);
-        assert_eq!((info.depth, info.guessed, info.metadata_keys), (3, 1, 2));
-        assert_eq!(info.metadata[0], ("epoch".into(), "3".into()));
-        assert!(info.metadata[1].1.ends_with('…') && !info.metadata[1].1.contains('\u{1b}'));
+        assert_eq!((info.depth, info.guessed), (3, 1));
+        assert_eq!(info.to_json()["metadata"]["epoch"], 3);
 
         let json = info.to_json();
         assert_eq!(json["roles"]["parameter"], json!({ "tensors": 2, "elements": 24, "bytes": 96 }));
@@ -256,7 +227,7 @@ mod tests {
     #[test]
     fn nothing_at_all() {
         let info = info(&Checkpoint::default());
-        assert_eq!((info.tensors, info.depth, info.parameters), (0, 0, 0));
+        assert_eq!((info.total, info.depth, info.parameters), (Tally::default(), 0, 0));
         assert_eq!(info.to_json()["tensors"], 0);
     }
 }

@@ -1,11 +1,11 @@
 //! What can be done with checkpoints: one file each, checkpoints in and reports out.
 //!
 //! - [`convert`] and [`plan`]: to another form;
-//! - [`resolve`] and [`Slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
-//! - [`show()`] and [`values_json`]: values, printed as numpy prints them;
-//! - [`stats()`]: range, moments, oddities and a histogram;
-//! - [`sha256`]: a hash of the elements, the same in every format;
-//! - [`info()`]: the checkpoint as a whole.
+//! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
+//! - [`show`]: values, printed as numpy prints them;
+//! - [`stats`]: range, moments, oddities and a histogram;
+//! - [`hash`]: SHA-256 of the elements, the same in every format;
+//! - [`info`]: the checkpoint as a whole.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
@@ -19,11 +19,6 @@ pub mod slice;
 pub mod stats;
 
 pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, save};
-pub use hash::{sha256, sha256_all};
-pub use info::{Info, Large, Tally, info};
-pub use show::{MAX_JSON_ELEMENTS, MAX_TEXT_ELEMENTS, Shown, format_array, show, values_json};
-pub use slice::{Picked, Slice, Taken, resolve};
-pub use stats::{Histogram, Number, Stats, StatsOptions, stats};
 
 use serde_json::{Value as Json, json};
 

@@ -161,8 +161,8 @@ fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis,
             for a in 0..B {
                 let at = (a0 + a) * across.dst + f0;
                 let line = &mut dst[at..at + B];
-                for f in 0..B {
-                    line[f] = from[f][a];
+                for (value, from) in line.iter_mut().zip(&from) {
+                    *value = from[a];
                 }
             }
         }

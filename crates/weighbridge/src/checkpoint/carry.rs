@@ -24,12 +24,14 @@ const VERSION: u64 = 1;
 pub fn bridge_names(checkpoint: &Checkpoint, tidy: impl Fn(String) -> String) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::with_capacity(checkpoint.tensors.len());
     let is_free = |name: &str| name != "__metadata__" && !name.starts_with(RESERVED_PREFIX);
+    // Where each base stands: many paths may be displayed alike, and none shall begin at 2 again.
+    let mut counts: HashMap<String, u64> = HashMap::with_capacity(checkpoint.tensors.len());
     let unique = |entry: &TensorEntry| {
         let base = tidy(entry.text());
         let mut name = base.clone();
-        let mut count = 1;
+        let count = counts.entry(base.clone()).or_insert(1);
         while !is_free(&name) || !taken.insert(name.clone()) {
-            count += 1;
+            *count += 1;
             name = if is_free(&base) { format!("{base}~{count}") } else { format!("_{base}~{count}") };
         }
         name
@@ -231,6 +233,27 @@ mod tests {
         for (a, b) in back.tensors.iter().zip(&checkpoint.tensors) {
             assert_eq!((&a.path, &a.role, &a.attributes), (&b.path, &b.role, &b.attributes));
         }
+    }
+
+    /// 2^16 paths that are displayed alike: each is counted on from the one before.
+    #[test]
+    fn many_names_displayed_alike_take_no_square_of_time() {
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "");
+        let one = tensor(&["a"], None);
+        for cuts in 0u32..1 << 16 {
+            let mut parts = vec![String::from("a")];
+            for bit in 0..16 {
+                match parts.last_mut() {
+                    Some(last) if cuts >> bit & 1 == 0 => last.push_str(".a"),
+                    _ => parts.push("a".into()),
+                }
+            }
+            let path = TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
+            checkpoint.tensors.push(TensorEntry { path, ..one.clone() });
+        }
+        let names = bridge_names(&checkpoint, |n| n);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 1 << 16);
+        assert!(names[65535].ends_with(".a~65536"), "{}", names[65535]);
     }
 
     #[test]

@@ -60,7 +60,9 @@ fn main() {
     );
 }
 
+/// Like `cp` below, onto a new file: some file systems sync a file that is renamed over another.
 fn to(source: &Path, target: &Path, sync: bool) {
+    let _ = fs::remove_file(target);
     let run = RunOptions { sync, ..RunOptions::default() };
     convert(source, target, &ConvertOptions { force: true, run, ..ConvertOptions::default() }).unwrap();
 }

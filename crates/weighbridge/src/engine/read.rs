@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided, swap_bytes};
 
-/// Runs shorter than this are read together with the gaps between them.
-const SHORT_RUN: u64 = 4 << 10;
+/// Gaps up to this are read along with the runs on both sides: about the bytes that can be copied
+/// in the time of one more call.
+const GAP: u64 = 8 << 10;
 /// The most that is read at once to gather short runs.
 const SIEVE: u64 = 256 << 10;
 
@@ -175,7 +176,7 @@ fn read_box(piece: &Piece, within: &Region, size: usize, sieve: &mut Vec<u8>, ou
     let mut runs = out.chunks_exact_mut(run_len);
     // Along the fastest outer dimension, short runs that lie near each other are read at once.
     let (inner, step) = axes.first().copied().unwrap_or((1, run));
-    let together = if run >= SHORT_RUN || step >= SIEVE { 1 } else { (SIEVE / step).clamp(1, inner) };
+    let together = if step - run > GAP { 1 } else { (SIEVE / step).clamp(1, inner) };
     let mut index = vec![0u64; axes.len()];
     loop {
         let mut done = 0;

@@ -12,6 +12,10 @@ const KERNEL_COPY: u64 = 1 << 20;
 /// The most that one kernel copy takes, so that progress is seen and stopping is quick.
 const KERNEL_STEP: u64 = 64 << 20;
 
+/// A block of a transform is not made smaller than this only to feed more workers: small blocks of
+/// a matrix are short runs of its source.
+const SMALL_BLOCK: u64 = 32 << 20;
+
 /// How large tasks may be, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
@@ -83,7 +87,7 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                 let stored = entry.stored.size().unwrap_or(1) as u64;
                 let each = result + stored * if entry.cast.is_some() { 2 } else { 1 };
                 // A share for every worker, but not so small that the reads become short.
-                let share = (segment.len / (sizes.threads * 4)).max(4 << 20) / result;
+                let share = (segment.len / (sizes.threads * 4)).max(SMALL_BLOCK) / result;
                 let most = (sizes.transform / each).min(share).max(1);
                 let sequential = entry.pieces.iter().find(|p| p.source.is_sequential()).map(|p| &p.source);
                 if let Some(source) = sequential {

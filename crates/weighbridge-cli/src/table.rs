@@ -2,6 +2,7 @@
 //! names never wrap: they are there to be copied.
 
 use crate::output::HEADING;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -15,51 +16,68 @@ pub(crate) enum Align {
 /// A heading and rows of cells.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
+    /// Row after row.
+    cells: Vec<Cell>,
 }
+
+/// The text of a cell, escaped where it comes from a file.
+pub(crate) type Cell = Cow<'static, str>;
 
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), cells: Vec::new() }
     }
 
-    /// Adds a row; one cell for each column, already escaped.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+    /// Adds cells; a row is as many as there are columns.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) {
+        self.cells.extend(cells.into_iter().map(Into::into));
     }
 
     pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| title.width()).collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.width());
+        let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| title.len()).collect();
+        for row in self.cells.chunks(self.columns.len()) {
+            for (widest, cell) in widths.iter_mut().zip(row) {
+                *widest = (*widest).max(width(cell));
             }
         }
-        let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
-        write!(out, "{HEADING}")?;
-        let line = self.line(&titles, &widths);
-        writeln!(out, "{line}{HEADING:#}")?;
-        for row in &self.rows {
-            writeln!(out, "{}", self.line(row, &widths))?;
+        let titles: Vec<Cell> = self.columns.iter().map(|(title, _)| Cell::from(*title)).collect();
+        let mut line = String::new();
+        self.line(&titles, &widths, &mut line);
+        writeln!(out, "{HEADING}{line}{HEADING:#}")?;
+        for row in self.cells.chunks(self.columns.len()) {
+            self.line(row, &widths, &mut line);
+            out.write_all(line.as_bytes())?;
+            out.write_all(b"\n")?;
         }
         Ok(())
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
-        let mut line = String::new();
-        for ((cell, &width), (_, align)) in cells.iter().zip(widths).zip(&self.columns) {
-            if !line.is_empty() {
+    /// Puts the aligned cells into `line`.
+    fn line(&self, cells: &[Cell], widths: &[usize], line: &mut String) {
+        line.clear();
+        for (place, (cell, (_, align))) in cells.iter().zip(&self.columns).enumerate() {
+            if place > 0 {
                 line.push_str("  ");
             }
-            let gap = " ".repeat(width.saturating_sub(cell.width()));
+            let gap = std::iter::repeat_n(' ', widths[place] - width(cell));
             match align {
-                Align::Left => line.extend([cell.as_str(), gap.as_str()]),
-                Align::Right => line.extend([gap.as_str(), cell.as_str()]),
+                Align::Left => {
+                    line.push_str(cell);
+                    line.extend(gap);
+                }
+                Align::Right => {
+                    line.extend(gap);
+                    line.push_str(cell);
+                }
             }
         }
         line.truncate(line.trim_end().len());
-        line
     }
+}
+
+/// Columns that `text` takes on a terminal.
+fn width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
 }
 
 #[cfg(test)]
@@ -69,8 +87,8 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
-        table.row(vec!["重み".into(), "1".into()]);
-        table.row(vec!["a".into(), "100".into()]);
+        table.row(["重み", "1"]);
+        table.row(["a", "100"]);
         let mut out = Vec::new();
         table.print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap().replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");

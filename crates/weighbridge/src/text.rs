@@ -3,6 +3,9 @@
 /// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
 /// shows: control characters, and the invisible and direction-changing ones of Unicode.
 pub fn escape(text: &str) -> String {
+    if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+        return text.to_owned();
+    }
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         let invisible = matches!(c,

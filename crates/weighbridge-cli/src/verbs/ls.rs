@@ -2,7 +2,7 @@
 
 use crate::args::{Common, Ls};
 use crate::output::{DIM, Output, human_bytes, human_count};
-use crate::table::{Align, Table};
+use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
@@ -44,16 +44,16 @@ fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::
     }
     let mut table = Table::new(&columns);
     for (i, tensor) in checkpoint.tensors.iter().enumerate() {
-        let mut cells = vec![
-            tensor.name(),
-            tensor.dtype().to_string(),
-            shape(tensor),
-            tensor.order().as_str().to_owned(),
-            human_count(tensor.bytes()),
+        let cells: [Cell; 6] = [
+            tensor.name().into(),
+            tensor.dtype().name().into(),
+            shape(tensor).into(),
+            tensor.order().as_str().into(),
+            human_count(tensor.bytes()).into(),
             role(tensor),
         ];
-        cells.extend(hashes.get(i).cloned());
         table.row(cells);
+        table.row(hashes.get(i).cloned());
     }
     table.print(output)
 }
@@ -67,9 +67,9 @@ fn shape(tensor: &TensorEntry) -> String {
     text
 }
 
-fn role(tensor: &TensorEntry) -> String {
-    let guessed = if tensor.guessed { " (guessed)" } else { "" };
-    format!("{}{guessed}", tensor.role.as_str())
+fn role(tensor: &TensorEntry) -> Cell {
+    let role = tensor.role.as_str();
+    if tensor.guessed { format!("{role} (guessed)").into() } else { role.into() }
 }
 
 /// Draws paths as a tree. State hangs below its parameter. Tensors stay in the order of the file;

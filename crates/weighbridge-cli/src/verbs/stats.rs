@@ -90,7 +90,7 @@ fn all(found: &[(&TensorEntry, Values)], output: &mut Output) -> io::Result<()> 
         ("Inf", Align::Right),
     ]);
     for (tensor, values) in found {
-        table.row(vec![
+        table.row([
             tensor.name(),
             tensor.dtype().to_string(),
             human_count(values.count),

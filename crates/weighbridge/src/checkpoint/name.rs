@@ -71,13 +71,18 @@ impl Name {
     /// The text as it is, or with bytes that are not UTF-8 as `\xNN`.
     pub fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.0.len());
+        self.push_text(&mut text);
+        text
+    }
+
+    /// Appends [`to_text`](Self::to_text) to `text`.
+    fn push_text(&self, text: &mut String) {
         for chunk in self.0.utf8_chunks() {
             text.push_str(chunk.valid());
             for byte in chunk.invalid() {
                 text.push_str(&format!("\\x{byte:02x}"));
             }
         }
-        text
     }
 }
 
@@ -137,7 +142,14 @@ impl TensorPath {
     }
     /// The parts joined by dots, not escaped. Two paths may join to the same text.
     pub fn to_text(&self) -> String {
-        self.0.iter().map(Name::to_text).collect::<Vec<_>>().join(".")
+        let mut text = String::with_capacity(self.byte_len() + self.0.len());
+        for (place, part) in self.0.iter().enumerate() {
+            if place > 0 {
+                text.push('.');
+            }
+            part.push_text(&mut text);
+        }
+        text
     }
     /// A JSON array of the parts.
     pub fn to_json(&self) -> Json {

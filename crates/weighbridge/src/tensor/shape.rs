@@ -1,7 +1,7 @@
 //! Shapes, orders and how elements lie in bytes.
 
 use super::DType;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// The logical extents of a tensor, first dimension first. Empty for a scalar.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -65,8 +65,13 @@ impl Shape {
 impl fmt::Display for Shape {
     /// As Python and JSON write it: `[3, 4]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        f.pad(&format!("[{text}]"))
+        let mut text = String::with_capacity(2 + 8 * self.0.len());
+        for (place, dim) in self.0.iter().enumerate() {
+            text.push_str(if place == 0 { "[" } else { ", " });
+            write!(text, "{dim}")?;
+        }
+        text.push_str(if self.0.is_empty() { "[]" } else { "]" });
+        f.pad(&text)
     }
 }
 

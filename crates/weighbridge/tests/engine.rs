@@ -65,11 +65,23 @@ fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
     let plain = tensor(source, 1, &[1_200_000 / 4], Encoding::ROW);
     builder.tensor(&plain, Order::Row).unwrap();
     expected.extend(read(&plain));
+    // Outside of it too, and too large for a small budget: written tile by tile.
+    let turned = tensor(source, 2, &[20, 20_000], Encoding::COLUMN);
+    builder.tensor(&turned, Order::Row).unwrap();
+    expected.extend(transposed(source, 2, 20, 20_000));
     builder.crc32(checked);
     expected.extend_from_slice(&crc.to_le_bytes());
     let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
     assert_eq!(plan.bytes(), expected.len() as u64);
     (plan, expected)
+}
+
+/// The definition of a transpose: `rows` x `columns` floats, column by column, as rows.
+fn transposed(source: &SourceRef, offset: u64, rows: usize, columns: usize) -> Vec<u8> {
+    let mut bytes = vec![0; rows * columns * 4];
+    source.read_at(offset, &mut bytes).unwrap();
+    let element = |i: usize, j: usize| &bytes[(j * rows + i) * 4..][..4];
+    (0..rows).flat_map(|i| (0..columns).flat_map(move |j| element(i, j))).copied().collect()
 }
 
 fn file_source(folder: &Path) -> SourceRef {
@@ -94,6 +106,7 @@ fn the_same_bytes_for_every_number_of_threads_and_budget() {
             let report = run(&plan, &sink, &options(threads, budget)).unwrap();
             assert!(fs::read(&target).unwrap() == expected, "{threads} threads, {budget} bytes");
             assert_eq!(report.bytes, expected.len() as u64);
+            assert_eq!(report.kernel_copied > 0, cfg!(target_os = "linux") && source.file().is_some());
             assert_eq!(report.casts["value"].elements, 7000);
         }
     }

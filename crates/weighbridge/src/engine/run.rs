@@ -3,10 +3,11 @@
 use super::read::{Scratch, read_into};
 use super::tasks::{Lane, Part, Sizes, Task, Work, copied, cut};
 use super::{Sink, StagedFile, default_threads};
+use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
 use crate::plan::{Content, PlannedFile, WritePlan};
 use crate::source::to_usize;
-use crate::tensor::CastReport;
+use crate::tensor::{CastReport, Order, Region};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -232,6 +233,27 @@ impl Job<'_> {
             Work::KernelCopy { segment, skip } => {
                 self.copy(*segment, *skip, task.offset, task.len, buffers)?;
             }
+            Work::Scatter { segment, region } => {
+                let Content::Tensor { entry, order } = &self.file.segments[*segment].content else {
+                    return Ok(());
+                };
+                buffers.out.clear();
+                self.block(entry, region, *order, buffers)?;
+                let size = entry.dtype().size().unwrap_or(1);
+                let (run, starts) = region.runs(&entry.shape, *order);
+                let runs = buffers.out.chunks(to_usize(run)? * size);
+                for (bytes, start) in runs.zip(starts) {
+                    self.staged.write_at(task.offset + start * size as u64, bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a box of a tensor to the buffer.
+    fn block(&self, entry: &TensorEntry, region: &Region, order: Order, buffers: &mut Buffers) -> Result<()> {
+        if let Some(cast) = read_into(entry, region, order, &mut buffers.scratch, &mut buffers.out)? {
+            self.shared().casts.entry(entry.name()).or_default().add(&cast);
         }
         Ok(())
     }
@@ -240,11 +262,8 @@ impl Job<'_> {
         let out = &mut buffers.out;
         match part {
             Part::Block { segment, region } => {
-                let Content::Tensor { entry, order } = &self.file.segments[*segment].content else {
-                    return Ok(());
-                };
-                if let Some(cast) = read_into(entry, region, *order, &mut buffers.scratch, out)? {
-                    self.shared().casts.entry(entry.name()).or_default().add(&cast);
+                if let Content::Tensor { entry, order } = &self.file.segments[*segment].content {
+                    self.block(entry, region, *order, buffers)?;
                 }
             }
             Part::Bytes { segment, skip, len } => {

@@ -16,6 +16,10 @@ const KERNEL_STEP: u64 = 64 << 20;
 /// a matrix are short runs of its source.
 const SMALL_BLOCK: u64 = 32 << 20;
 
+/// Blocks that the target holds in one piece are made of runs of the source. Where these would be
+/// shorter than this, tiles are moved instead, whose runs are of middle length on both sides.
+const SHORT_RUN: u64 = 4 << 10;
+
 /// How large tasks may be, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
@@ -41,6 +45,8 @@ pub(super) enum Work {
     Assemble(Vec<Part>),
     /// Let the kernel copy the bytes of a segment, from `skip` on.
     KernelCopy { segment: usize, skip: u64 },
+    /// Make a box of a segment that is a transform, and write it run by run.
+    Scatter { segment: usize, region: Region },
 }
 
 /// A part of a segment.
@@ -68,7 +74,7 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                 for (skip, len) in steps(segment.len, sizes.chunk) {
                     let part = Part::Bytes { segment: index, skip, len };
                     let offset = segment.offset + skip;
-                    cutter.in_order(key, Task { offset, len, work: Work::Assemble(vec![part]) });
+                    cutter.push(Some(key), Task { offset, len, work: Work::Assemble(vec![part]) });
                 }
             }
             Content::Copy { source, .. }
@@ -86,27 +92,42 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                 let result = entry.dtype().size().unwrap_or(1) as u64;
                 let stored = entry.stored.size().unwrap_or(1) as u64;
                 let each = result + stored * if entry.cast.is_some() { 2 } else { 1 };
-                // A share for every worker, but not so small that the reads become short.
+                // A share for every worker, but not so small that the runs become short.
                 let share = (segment.len / (sizes.threads * 4)).max(SMALL_BLOCK) / result;
                 let most = (sizes.transform / each).min(share).max(1);
+                let moves = entry.order() != *order && !entry.shape.is_order_free();
+                let scattered = moves && !overlaps(checked, segment.offset, segment.len);
                 let sequential = entry.pieces.iter().find(|p| p.source.is_sequential()).map(|p| &p.source);
-                if let Some(source) = sequential {
+                let key = sequential.map(|source| Arc::as_ptr(source).cast::<()>() as usize);
+                let short = || {
+                    let first = Region::blocks(&entry.shape, *order, most).next();
+                    first.is_some_and(|block| block.runs(&entry.shape, entry.order()).0 * stored < SHORT_RUN)
+                };
+                if scattered && entry.elements() > most && (sequential.is_some() || short()) {
                     cutter.close();
-                    let key = Arc::as_ptr(source).cast::<()>() as usize;
-                    let mut at = segment.offset;
-                    for region in Region::blocks(&entry.shape, *order, most) {
+                    // A stream is read once, from front to back, whatever that means for writing.
+                    let regions = match sequential {
+                        Some(_) => Region::blocks(&entry.shape, entry.order(), most).collect(),
+                        None => Region::tiles(&entry.shape, most),
+                    };
+                    for region in regions {
                         let len = region.shape().elements().unwrap_or(0) * result;
-                        let part = Part::Block { segment: index, region };
-                        cutter.in_order(key, Task { offset: at, len, work: Work::Assemble(vec![part]) });
-                        at += len;
+                        let work = Work::Scatter { segment: index, region };
+                        cutter.push(key, Task { offset: segment.offset, len, work });
                     }
-                } else {
-                    let mut at = segment.offset;
-                    for region in Region::blocks(&entry.shape, *order, most) {
-                        let len = region.shape().elements().unwrap_or(0) * result;
-                        cutter.add(at, len, Part::Block { segment: index, region }, sizes.chunk);
-                        at += len;
+                    continue;
+                }
+                let mut at = segment.offset;
+                for region in Region::blocks(&entry.shape, *order, most) {
+                    let len = region.shape().elements().unwrap_or(0) * result;
+                    let part = Part::Block { segment: index, region };
+                    if key.is_some() {
+                        cutter.close();
+                        cutter.push(key, Task { offset: at, len, work: Work::Assemble(vec![part]) });
+                    } else {
+                        cutter.add(at, len, part, sizes.chunk);
                     }
+                    at += len;
                 }
             }
             _ => {
@@ -155,9 +176,10 @@ impl Cutter {
         }
     }
 
-    fn in_order(&mut self, key: usize, task: Task) {
+    /// Adds a task: to the lane of the sequential source `key`, or to one of its own.
+    fn push(&mut self, key: Option<usize>, task: Task) {
         let next = self.lanes.len();
-        let lane = *self.sequential.entry(key).or_insert(next);
+        let lane = key.map_or(next, |key| *self.sequential.entry(key).or_insert(next));
         if lane == next {
             self.lanes.push(Vec::new());
         }

@@ -61,6 +61,78 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Cuts `shape` into boxes of at most about `most` elements that are made of long runs in both
+    /// row-major and column-major order: what a transpose reads from one and writes to the other.
+    pub fn tiles(shape: &Shape, most: u64) -> Vec<Self> {
+        let dims = shape.dims();
+        if dims.contains(&0) {
+            return Vec::new();
+        }
+        let most = most.max(1);
+        let side = most.isqrt().max(1);
+        let mut extent = vec![1u64; dims.len()];
+        let last_first: Vec<usize> = (0..dims.len()).rev().collect();
+        let first_first: Vec<usize> = (0..dims.len()).collect();
+        for axes in [&last_first, &first_first] {
+            let mut run = 1;
+            for &axis in axes {
+                let step = (side / run).clamp(1, dims[axis]);
+                extent[axis] = extent[axis].max(step);
+                run *= step;
+                if step < dims[axis] {
+                    break;
+                }
+            }
+        }
+        // What room is left goes to the side on which runs are written.
+        for &axis in &last_first {
+            let whole: u64 = extent.iter().product();
+            extent[axis] = (extent[axis] * (most / whole).max(1)).min(dims[axis]);
+        }
+        let mut tiles = vec![Self { start: Vec::new(), extent: Vec::new() }];
+        for (axis, &step) in extent.iter().enumerate() {
+            let cut = |tile: Self| {
+                (0..dims[axis].div_ceil(step)).map(move |i| {
+                    let mut tile = tile.clone();
+                    tile.start.push(i * step);
+                    tile.extent.push(step.min(dims[axis] - i * step));
+                    tile
+                })
+            };
+            tiles = tiles.into_iter().flat_map(cut).collect();
+        }
+        tiles
+    }
+
+    /// The runs of this box within a tensor of `shape` that is stored densely in `order`: the
+    /// length of each, and where each begins, both in elements, in the order of the box itself.
+    pub fn runs(&self, shape: &Shape, order: Order) -> (u64, Vec<u64>) {
+        let strides = shape.strides(order);
+        let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
+        if order == Order::Row {
+            fast_to_slow.reverse();
+        }
+        let mut run = 1;
+        let mut outer = fast_to_slow.len();
+        for (place, &axis) in fast_to_slow.iter().enumerate() {
+            run *= self.extent[axis];
+            if self.extent[axis] != shape.dims()[axis] {
+                outer = place + 1;
+                break;
+            }
+        }
+        let mut starts = vec![self.start.iter().zip(&strides).map(|(s, stride)| s * stride).sum()];
+        for &axis in fast_to_slow[outer..].iter() {
+            let before: Vec<u64> = std::mem::take(&mut starts);
+            for i in 0..self.extent[axis] {
+                starts.extend(before.iter().map(|at| at + i * strides[axis]));
+            }
+        }
+        (run, starts)
+    }
+}
+
 /// The blocks of a tensor, in storage order. See [`Region::blocks`].
 ///
 /// Dimensions slower than `axis` are walked index by index, `axis` in steps, and the faster ones
@@ -158,6 +230,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn tiles_cover_everything_once_in_long_runs() {
+        for dims in [vec![], vec![5], vec![30, 40], vec![2, 300], vec![300, 2], vec![4, 5, 6, 7], vec![3, 0]]
+        {
+            let shape = Shape::new(dims);
+            for most in [1, 7, 100, 1000, 1 << 40] {
+                let tiles = Region::tiles(&shape, most);
+                for order in [Order::Row, Order::Column] {
+                    let mut seen = std::collections::BTreeSet::new();
+                    for tile in &tiles {
+                        assert!(tile.fits(&shape));
+                        assert!(tile.shape().elements().unwrap() <= most.max(1), "{shape} {most} {tile:?}");
+                        let (run, starts) = tile.runs(&shape, order);
+                        assert_eq!(run * starts.len() as u64, tile.shape().elements().unwrap());
+                        for at in starts {
+                            (at..at + run).for_each(|element| assert!(seen.insert(element)));
+                        }
+                    }
+                    assert_eq!(seen.len() as u64, shape.elements().unwrap());
+                    assert!(seen.last().is_none_or(|&last| last + 1 == shape.elements().unwrap()));
+                }
+            }
+        }
+        // A table of many short columns: whole columns are read, long rows written.
+        let tile = &Region::tiles(&Shape::from([500, 500_000]), 4 << 20)[0];
+        assert_eq!(tile.extent[0], 500);
+        assert!(tile.extent[1] > 8000);
     }
 
     #[test]

@@ -18,7 +18,7 @@ Exit codes: 0 done, 1 a difference or finding, 2 usage, unreadable input or fail
 /// Opens, checks and converts the model files of machine-learning frameworks, without those
 /// frameworks.
 #[derive(Debug, Parser)]
-#[command(name = "weighbridge", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "weighbridge", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub common: Common,
@@ -224,7 +224,7 @@ pub(crate) struct Convert {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Demo {
-    /// The folder to write into
+    /// The folder to write mlp.model, mlp.optimizer, mlp.safetensors and mlp.npz into
     #[arg(default_value = "weighbridge-demo")]
     pub folder: PathBuf,
 }

@@ -58,6 +58,23 @@ fn the_demo_does_the_main_job() {
     assert_eq!(document["files"].as_array().unwrap().len(), 4);
 }
 
+#[test]
+fn the_demo_replaces_only_its_own_files() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, others) in [("mlp.model", false), ("mlp.npz", false), ("mlp.optimizer", true)] {
+        let folder = dir.path().join(name);
+        if others {
+            ok(&["demo", path(&folder)]);
+        } else {
+            fs::create_dir(&folder).unwrap();
+        }
+        fs::write(folder.join(name), b"precious").unwrap();
+        let output = weighbridge(&["demo", path(&folder)]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert_eq!(fs::read(folder.join(name)).unwrap(), b"precious");
+    }
+}
+
 /// The keys of an object, sorted.
 fn keys(json: &Json) -> Vec<&str> {
     let mut keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();

@@ -97,6 +97,41 @@ fn a_model_without_state_is_the_one_that_the_original_saved_so() {
     }
 }
 
+/// A stored npz whose bytes changed after it was written: opening does not see it, whoever reads
+/// the whole tensor does, and nothing is written that hides it.
+#[test]
+fn a_damaged_archive_is_not_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (npz, target) = (dir.path().join("x.npz"), dir.path().join("target"));
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/primitiv/good/trained/trained_xor_a.model");
+    convert(golden, &npz, &ConvertOptions::default()).unwrap();
+    let opened = weighbridge::open(&npz).unwrap();
+    let place = opened.tensor("w1").unwrap().pieces[0].offset;
+    let mut bytes = fs::read(&npz).unwrap();
+    bytes[usize::try_from(place).unwrap() + 5] ^= 0x10;
+    fs::write(&npz, bytes).unwrap();
+
+    let opened = weighbridge::open(&npz).unwrap();
+    assert_eq!(
+        weighbridge::ops::hash::sha256(opened.tensor("w1").unwrap()).unwrap_err().code(),
+        "crc-mismatch"
+    );
+    assert!(weighbridge::ops::hash::sha256(opened.tensor("w2").unwrap()).is_ok());
+    fs::write(&target, b"old").unwrap();
+    for to in ["npz", "safetensors", "primitiv"] {
+        let options = ConvertOptions { to: Some(to.into()), force: true, ..ConvertOptions::default() };
+        let error = convert(&npz, &target, &options).unwrap_err();
+        assert_eq!((error.code(), error.tensor()), ("crc-mismatch", Some("w1")), "{to}");
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+    }
+    // What is whole can still be taken.
+    let changes = Changes { drop: vec!["w1".into()], ..Changes::default() };
+    let options =
+        ConvertOptions { to: Some("npz".into()), force: true, changes, ..ConvertOptions::default() };
+    convert(&npz, &target, &options).unwrap();
+}
+
 /// A file from elsewhere: dotted names become submodels, other floats need a cast.
 #[test]
 fn a_foreign_file_becomes_a_model() {

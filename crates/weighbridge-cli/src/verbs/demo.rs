@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use weighbridge::engine::{LocalSink, RunOptions, run as run_plan};
 use weighbridge::plan::{FileBuilder, WritePlan};
+use weighbridge::source::{FileSource, Source, kind_of_path, read_vec};
 use weighbridge::{Error, Result};
 
 /// A network of 2 inputs, 12 and 8 hidden units and 3 outputs, with the state of Adam.
@@ -21,6 +22,7 @@ pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<O
     let path = |name: &str| args.folder.join(name).display().to_string();
     let (model, optimizer) = (path("mlp.model"), path("mlp.optimizer"));
     let (safetensors, npz) = (path("mlp.safetensors"), path("mlp.npz"));
+    refuse_strangers(&[(&model, MODEL), (&optimizer, OPTIMIZER)], &[&safetensors, &npz])?;
     write(Path::new(&model), MODEL)?;
     write(Path::new(&optimizer), OPTIMIZER)?;
 
@@ -76,6 +78,25 @@ fn quote(word: &str) -> String {
 fn make_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
         .map_err(|e| Error::io("cannot make the folder", e).in_file(folder.display()))
+}
+
+/// Fails where the folder holds files of these names that no demo wrote: those that it copies must
+/// be the same, and those that it converts stand beside them only.
+fn refuse_strangers(copied: &[(&String, &[u8])], converted: &[&String]) -> Result<()> {
+    let exists = |path: &str| kind_of_path(Path::new(path)).is_ok();
+    let is_ours = |path: &str, bytes: &[u8]| {
+        FileSource::open(path).and_then(|f| read_vec(&f, 0, f.len())).is_ok_and(|found| found == bytes)
+    };
+    let complete = copied.iter().all(|(path, bytes)| is_ours(path, bytes));
+    let foreign =
+        copied.iter().find(|(path, bytes)| exists(path) && !is_ours(path, bytes)).map(|(path, _)| *path);
+    let foreign = foreign.or(converted.iter().copied().find(|path| exists(path) && !complete));
+    match foreign {
+        None => Ok(()),
+        Some(path) => Err(Error::usage("exists", "the demo would replace a file that it did not write")
+            .in_file(path)
+            .hint("give a new folder: weighbridge demo FOLDER")),
+    }
 }
 
 /// Writes bytes as every output is written: staged, then renamed.

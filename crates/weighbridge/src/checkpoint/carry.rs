@@ -9,6 +9,8 @@
 //! ignored, with a note.
 
 use super::{Checkpoint, Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{HashMap, HashSet};
 
@@ -16,6 +18,10 @@ use std::collections::{HashMap, HashSet};
 pub const RESERVED_PREFIX: &str = "weighbridge.";
 /// The key that holds the carried index.
 pub const INDEX_KEY: &str = "weighbridge.index";
+/// The longest typed metadata that is read, in bytes of its text.
+const MOST_METADATA: usize = 2 << 20;
+/// The longest attributes of one tensor that are read, in bytes of their text.
+const MOST_ATTRIBUTES: usize = 4 << 10;
 /// The version of the carried index that is written and read.
 const VERSION: u64 = 1;
 
@@ -90,46 +96,81 @@ fn row(tensor: &TensorEntry, name: &str) -> Json {
     Json::Object(row)
 }
 
+/// The carried index as it is read: typed, so that it takes about as much memory as its text, and
+/// free values left as text until their length is known.
+#[derive(Deserialize)]
+struct Index {
+    version: u64,
+    format: Option<String>,
+    kind: Option<String>,
+    #[serde(default)]
+    tensors: Vec<Row>,
+    metadata: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    shape: Vec<u64>,
+    path: Option<Vec<Part>>,
+    role: Option<String>,
+    slot: Option<Part>,
+    attributes: Option<Box<RawValue>>,
+    #[serde(default)]
+    guessed: bool,
+}
+
+/// A [`Name`] as JSON has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Part {
+    Text(String),
+    Bytes { hex: String },
+}
+
+impl Part {
+    fn name(self) -> Option<Name> {
+        match self {
+            Self::Text(text) => Some(Name::from(text.as_str())),
+            Self::Bytes { hex } => Name::from_json(&json!({ "hex": hex })),
+        }
+    }
+}
+
+/// Parses a free value, unless its text is longer than `most` bytes.
+fn free(raw: &RawValue, most: usize) -> Option<Json> {
+    (raw.get().len() <= most).then(|| serde_json::from_str(raw.get()).ok()).flatten()
+}
+
 /// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
 /// in the checkpoint under the paths that follow from their names; `names` are those names.
 pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
-    match serde_json::from_str::<Json>(index) {
-        Ok(Json::Object(index)) if index.get("version").and_then(Json::as_u64) == Some(VERSION) => {
-            restore(checkpoint, names, &index);
-        }
-        _ => checkpoint.notes.push(Note::new(
+    match serde_json::from_str::<Index>(index) {
+        Ok(index) if index.version == VERSION => restore(checkpoint, names, index),
+        _ => checkpoint.notes.push(Note::omission(
             "carried-index-unreadable",
             format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
         )),
     }
 }
 
-fn restore(checkpoint: &mut Checkpoint, names: &[String], index: &Map<String, Json>) {
-    let text = |key: &str| index.get(key).and_then(Json::as_str).map(str::to_owned);
-    if let (Some(format), Some(kind)) = (text("format"), text("kind")) {
+fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
+    if let (Some(format), Some(kind)) = (index.format, index.kind) {
         checkpoint.origin = Some(Origin { format, kind });
     }
-    if let Some(pairs) = index.get("metadata").and_then(Json::as_array) {
-        let pair = |pair: &Json| {
-            let [key, value] = pair.as_array()?.as_slice() else { return None };
-            Some((key.as_str()?.to_owned(), Value::from_tagged(value)?))
-        };
-        let own = checkpoint.metadata.iter().map(|(k, v)| (k.to_owned(), v.clone()));
-        let typed: Vec<_> = pairs.iter().filter_map(pair).collect();
-        checkpoint.metadata = typed.into_iter().chain(own.collect::<Vec<_>>()).collect::<Metadata>();
+    let mut unknown = 0u64;
+    if let Some(raw) = index.metadata {
+        match free(&raw, MOST_METADATA).as_ref().and_then(Json::as_array) {
+            Some(pairs) => restore_metadata(checkpoint, pairs),
+            None => unknown += 1,
+        }
     }
-
     let mut found: HashMap<&str, TensorEntry> =
         names.iter().map(String::as_str).zip(std::mem::take(&mut checkpoint.tensors)).collect();
-    let mut unknown = 0u64;
-    let rows = index.get("tensors").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-    for row in rows {
-        let name = row.get("name").and_then(Json::as_str);
-        match name.and_then(|name| found.remove(name)) {
+    for row in index.tensors {
+        match found.remove(row.name.as_str()) {
             Some(mut tensor) => {
-                if !apply(row, &mut tensor) {
-                    unknown += 1;
-                }
+                unknown += u64::from(apply(row, &mut tensor).is_none());
                 checkpoint.tensors.push(tensor);
             }
             None => unknown += 1,
@@ -138,40 +179,51 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: &Map<String, Js
     let added = found.len();
     checkpoint.tensors.extend(names.iter().filter_map(|name| found.remove(name.as_str())));
     if unknown > 0 || added > 0 {
-        checkpoint.notes.push(Note::new(
+        checkpoint.notes.push(Note::omission(
             "carried-index-differs",
             format!(
-                "the file was changed after it was written: {unknown} tensors of the carried index are \
-                 missing or have another shape, {added} are not in it"
+                "the file was changed after it was written: {unknown} things that the carried index says do not \
+                 fit, {added} tensors are not in it"
             ),
         ));
     }
 }
 
-/// Writes what `row` says into `tensor`; false where the row does not fit it.
-fn apply(row: &Json, tensor: &mut TensorEntry) -> bool {
-    if row.get("shape") != Some(&json!(tensor.shape.dims())) {
-        return false;
+/// Puts the typed metadata before that of the file itself.
+fn restore_metadata(checkpoint: &mut Checkpoint, pairs: &[Json]) {
+    let pair = |pair: &Json| {
+        let [key, value] = pair.as_array()?.as_slice() else { return None };
+        Some((key.as_str()?.to_owned(), Value::from_tagged(value)?))
+    };
+    let own: Vec<_> = checkpoint.metadata.iter().map(|(k, v)| (k.to_owned(), v.clone())).collect();
+    checkpoint.metadata = pairs.iter().filter_map(pair).chain(own).collect::<Metadata>();
+}
+
+/// Writes what `row` says into `tensor`; `None`, and nothing, where the row does not fit it.
+fn apply(row: Row, tensor: &mut TensorEntry) -> Option<()> {
+    if row.shape != tensor.shape.dims() {
+        return None;
     }
-    let path = match row.get("path") {
-        Some(json) => TensorPath::from_json(json),
-        None => Some(tensor.path.clone()),
+    let path = match row.path {
+        Some(parts) => TensorPath::new(parts.into_iter().map(Part::name).collect::<Option<Vec<_>>>()?),
+        None => tensor.path.clone(),
     };
-    let slot = row.get("slot").and_then(Name::from_json);
-    let role = Role::from_parts(row.get("role").and_then(Json::as_str).unwrap_or("parameter"), slot);
-    let attributes = match row.get("attributes") {
-        Some(Json::Object(map)) => {
-            map.iter().map(|(k, v)| Some((k.clone(), Value::from_tagged(v)?))).collect::<Option<_>>()
+    let slot = match row.slot {
+        Some(slot) => Some(slot.name()?),
+        None => None,
+    };
+    let role = Role::from_parts(row.role.as_deref().unwrap_or("parameter"), slot)?;
+    let mut attributes = super::Attributes::new();
+    if let Some(raw) = row.attributes {
+        for (key, value) in free(&raw, MOST_ATTRIBUTES)?.as_object()? {
+            attributes.insert(key.clone(), Value::from_tagged(value)?);
         }
-        Some(_) => None,
-        None => Some(super::Attributes::new()),
-    };
-    let (Some(path), Some(role), Some(attributes)) = (path, role, attributes) else { return false };
+    }
     tensor.path = path;
     tensor.role = role;
     tensor.attributes = attributes;
-    tensor.guessed = row.get("guessed") == Some(&Json::Bool(true));
-    true
+    tensor.guessed = row.guessed;
+    Some(())
 }
 
 #[cfg(test)]
@@ -262,6 +314,25 @@ mod tests {
         checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
         let names = bridge_names(&checkpoint, |n| n);
         assert_eq!(bridge_index(&checkpoint, &names), None);
+    }
+
+    /// Text that would be large as a tree of values is refused at its first value.
+    #[test]
+    fn an_index_of_other_things_is_not_built() {
+        let many = "0,".repeat(1000);
+        for index in [
+            format!(r#"{{"version":1,"tensors":[{many}0]}}"#),
+            format!(r#"{{"version":1,"tensors":[{{"name":"a","shape":[],"path":[{many}0]}}]}}"#),
+        ] {
+            let mut checkpoint = Checkpoint::new("npz", "archive", "");
+            restore_bridge_index(&mut checkpoint, &[], &index);
+            assert_eq!(checkpoint.notes[0].code, "carried-index-unreadable");
+        }
+        let long = "0,".repeat(MOST_METADATA);
+        let mut checkpoint = Checkpoint::new("npz", "archive", "");
+        restore_bridge_index(&mut checkpoint, &[], &format!(r#"{{"version":1,"metadata":[{long}0]}}"#));
+        assert_eq!(checkpoint.notes[0].code, "carried-index-differs");
+        assert!(checkpoint.notes[0].omission);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::collections::HashSet;
 
 /// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
+/// Its value is true, or the batch of the tensor.
 const REVERSED: &str = "reversed";
+/// The attribute of a tensor whose last dimension is a batch.
+const BATCH: &str = "batch";
 
 /// Which tensors to keep: those that match a `select` pattern (all, if there is none) and no
 /// `drop` pattern. Patterns are globs over displayed names: `*` stands for any characters.
@@ -177,20 +180,35 @@ impl Checkpoint {
 
     /// Declares every column-major tensor to be the row-major tensor of the reversed dimensions:
     /// the bytes stay, element (i, j) becomes element (j, i), and the tensor is marked.
-    pub fn reverse_dims(&mut self) {
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `no-match`, where no tensor is column-major.
+    pub fn reverse_dims(&mut self) -> Result<()> {
+        if !self.tensors.is_empty() && self.tensors.iter().all(|t| t.order() == Order::Row) {
+            return Err(Error::mismatch(
+                "no-match",
+                "no tensor is column-major: there is nothing to reverse",
+            )
+            .in_file(&self.label));
+        }
         for tensor in self.tensors.iter_mut().filter(|t| t.order() == Order::Column) {
             turn(tensor, Order::Row);
-            tensor.attributes.insert(REVERSED.into(), Value::Bool(true));
+            // The batch is the first dimension now, which is not what the attribute says.
+            let batch = tensor.attributes.remove(BATCH).unwrap_or(Value::Bool(true));
+            tensor.attributes.insert(REVERSED.into(), batch);
         }
+        Ok(())
     }
 
     /// Takes back [`reverse_dims`](Self::reverse_dims) where a tensor is marked with it.
     pub fn restore_dims(&mut self) {
         for tensor in &mut self.tensors {
             let rows = tensor.pieces.iter().all(|p| p.encoding.order == Order::Row);
-            if rows && tensor.attributes.get(REVERSED) == Some(&Value::Bool(true)) {
-                tensor.attributes.remove(REVERSED);
+            if rows && let Some(batch) = tensor.attributes.remove(REVERSED) {
                 turn(tensor, Order::Column);
+                if batch != Value::Bool(true) {
+                    tensor.attributes.insert(BATCH.into(), batch);
+                }
             }
         }
     }
@@ -276,7 +294,7 @@ mod tests {
     #[test]
     fn reversal_goes_back() {
         let mut c = checkpoint();
-        c.reverse_dims();
+        c.reverse_dims().unwrap();
         assert_eq!(c.tensors[0].shape, Shape::from([3, 2]));
         assert_eq!(c.tensors[0].order(), Order::Row);
         c.restore_dims();

@@ -101,6 +101,20 @@ pub struct Piece {
     pub encoding: Encoding,
     /// The box of the tensor that is filled.
     pub region: Region,
+    /// A checksum that the file gives for bytes around these. Opening does not read them; whoever
+    /// reads the whole tensor holds them against it.
+    pub check: Option<Check>,
+}
+
+/// The CRC-32 (as in zip) that a file gives for a range of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Check {
+    /// Offset of the first byte in the source.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// What their CRC-32 must be.
+    pub crc32: u32,
 }
 
 impl TensorEntry {
@@ -126,7 +140,7 @@ impl TensorEntry {
         })?;
         crate::source::check_range(&**source, offset, len).map_err(fail)?;
         let region = Region::whole(&shape);
-        let piece = Piece { source: source.clone(), offset, len, encoding, region };
+        let piece = Piece { source: source.clone(), offset, len, encoding, region, check: None };
         Ok(Self {
             path,
             role: Role::Parameter,

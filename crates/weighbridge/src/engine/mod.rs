@@ -12,6 +12,7 @@ mod run;
 mod sink;
 mod staging;
 mod tasks;
+mod verify;
 
 pub use load::load;
 pub use local::LocalSink;
@@ -19,6 +20,7 @@ pub(crate) use read::{Scratch, read_into};
 pub use read::{read_region, read_tensor};
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};
+pub use verify::verify_tensor;
 
 /// The number of threads to use where the caller does not say: one for each processor.
 pub fn default_threads() -> usize {

@@ -292,7 +292,7 @@ mod tests {
             let part = read_region(&whole, &region, encoding.order).unwrap();
             let len = part.len() as u64;
             let source: SourceRef = Arc::new(MemorySource::new("part", part));
-            entry.pieces.push(Piece { source, offset: 0, len, encoding, region });
+            entry.pieces.push(Piece { source, offset: 0, len, encoding, region, check: None });
         }
         assert_eq!(read_tensor(&entry, Order::Row).unwrap(), bytes);
         let slice = Region { start: vec![1, 1], extent: vec![3, 2] };

@@ -2,6 +2,7 @@
 
 use super::read::{Scratch, read_into};
 use super::tasks::{Lane, Part, Sizes, Task, Work, copied, cut};
+use super::verify::verify;
 use super::{Sink, StagedFile, default_threads};
 use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
@@ -232,6 +233,10 @@ impl Job<'_> {
             }
             Work::KernelCopy { segment, skip } => {
                 self.copy(*segment, *skip, task.offset, task.len, buffers)?;
+            }
+            Work::Verify { check } => {
+                let wanted = &self.file.checks[*check];
+                verify(&wanted.source, &wanted.check).map_err(|e| e.on_tensor(&wanted.tensor))?;
             }
             Work::Scatter { segment, region } => {
                 let Content::Tensor { entry, order } = &self.file.segments[*segment].content else {

@@ -8,7 +8,7 @@
 
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,13 @@ pub(super) fn create(folder: &Path, target: &OsStr) -> io::Result<(File, PathBuf
             Err(e) => return Err(e),
         };
         // A file system without locks is fine: then nobody can prove that a leftover is dead, and
-        // it stays. Between the two calls a sweeper may have taken the file away: try again.
-        let _ = file.try_lock();
+        // it stays. Between the two calls a sweeper may hold the lock or have taken the file away:
+        // then try again.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            drop(file);
+            let _ = fs::remove_file(&path);
+            continue;
+        }
         if fs::symlink_metadata(&path).is_ok() {
             return Ok((file, path));
         }

@@ -45,6 +45,8 @@ pub(super) enum Work {
     Assemble(Vec<Part>),
     /// Let the kernel copy the bytes of a segment, from `skip` on.
     KernelCopy { segment: usize, skip: u64 },
+    /// Hold a range of a source against its checksum.
+    Verify { check: usize },
     /// Make a box of a segment that is a transform, and write it run by run.
     Scatter { segment: usize, region: Region },
 }
@@ -143,6 +145,9 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
         }
     }
     cutter.close();
+    for check in 0..file.checks.len() {
+        cutter.push(None, Task { offset: 0, len: 0, work: Work::Verify { check } });
+    }
     cutter.lanes
 }
 

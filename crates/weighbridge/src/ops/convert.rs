@@ -61,7 +61,7 @@ impl Changes {
             None => Vec::new(),
         };
         if self.reverse_dims {
-            checkpoint.reverse_dims();
+            checkpoint.reverse_dims()?;
         }
         Ok(losses)
     }
@@ -125,6 +125,13 @@ pub fn plan_checkpoint(
 ) -> Result<WritePlan> {
     let label = checkpoint.label.clone();
     let build = || {
+        if options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
+            return Err(Error::usage(
+                "reverse-dims",
+                "this target is column-major itself: no dimension is reversed",
+            )
+            .hint("leave --reverse-dims out"));
+        }
         let losses = options.changes.apply(&mut checkpoint)?;
         if !options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
             checkpoint.restore_dims();

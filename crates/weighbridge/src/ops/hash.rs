@@ -2,6 +2,7 @@
 
 use super::parallel;
 use crate::checkpoint::{Checkpoint, TensorEntry};
+use crate::engine::verify_tensor;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::Order;
@@ -22,9 +23,11 @@ const RESCANNED_BLOCK: u64 = 256 << 20;
 /// 512 MiB where it is so in a source that can only be read forwards.
 ///
 /// # Errors
-/// [`crate::Kind::Unsupported`] for packed types that are not row-major in one piece, and what
-/// the sources say.
+/// [`crate::Kind::Unsupported`] for packed types that are not row-major in one piece,
+/// [`crate::Kind::Corrupt`] where the bytes do not fit the file's own checksum, and what the
+/// sources say.
 pub fn sha256(entry: &TensorEntry) -> Result<String> {
+    verify_tensor(entry)?;
     let mut hasher = Sha256::new();
     if entry.dtype().size().is_none() {
         packed(entry, &mut hasher).map_err(|e| e.on_tensor(entry.name()))?;

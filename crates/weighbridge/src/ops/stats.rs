@@ -12,6 +12,7 @@ pub use histogram::Histogram;
 
 use super::{number_json, parallel};
 use crate::checkpoint::TensorEntry;
+use crate::engine::verify_tensor;
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 use part::{Part, Worker};
@@ -111,6 +112,7 @@ pub fn stats(entry: &TensorEntry, options: &StatsOptions) -> Result<Stats> {
 
 /// [`stats`] in blocks of so many bytes.
 fn stats_by(entry: &TensorEntry, options: &StatsOptions, block: u64) -> Result<Stats> {
+    verify_tensor(entry)?;
     let dtype = entry.dtype();
     if dtype.size().is_none() {
         return Err(Error::unsupported(

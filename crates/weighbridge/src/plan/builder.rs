@@ -1,6 +1,6 @@
 //! Building a planned file from front to back.
 
-use super::{Content, PlannedFile, Segment};
+use super::{Content, PlannedFile, Segment, SourceCheck};
 use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
 use crate::tensor::{Endian, Order};
@@ -13,12 +13,13 @@ pub struct FileBuilder {
     name: String,
     position: u64,
     segments: Vec<Segment>,
+    checks: Vec<SourceCheck>,
 }
 
 impl FileBuilder {
     /// An empty file of that name relative to the target; empty for the target itself.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), position: 0, segments: Vec::new() }
+        Self { name: name.into(), position: 0, segments: Vec::new(), checks: Vec::new() }
     }
 
     /// The offset of the next byte.
@@ -56,6 +57,11 @@ impl FileBuilder {
             )
             .on_tensor(entry.name()));
         };
+        for piece in &entry.pieces {
+            if let Some(check) = piece.check {
+                self.checks.push(SourceCheck { source: piece.source.clone(), check, tensor: entry.name() });
+            }
+        }
         if let Some((source, offset)) = as_it_is(entry, order) {
             self.push(len, Content::Copy { source, offset, tensor: entry.name() });
         } else if entry.stored.size().is_none() {
@@ -78,7 +84,7 @@ impl FileBuilder {
 
     /// The finished file.
     pub fn finish(self) -> PlannedFile {
-        PlannedFile { name: self.name, len: self.position, segments: self.segments }
+        PlannedFile { name: self.name, len: self.position, segments: self.segments, checks: self.checks }
     }
 
     fn push(&mut self, len: u64, content: Content) {

@@ -10,7 +10,7 @@ pub(crate) mod testing;
 
 pub use builder::FileBuilder;
 
-use crate::checkpoint::{Loss, TensorEntry};
+use crate::checkpoint::{Check, Loss, TensorEntry};
 use crate::source::SourceRef;
 use crate::tensor::Order;
 use std::ops::Range;
@@ -38,6 +38,25 @@ pub struct PlannedFile {
     pub len: u64,
     /// The segments, in order of their offsets.
     pub segments: Vec<Segment>,
+    /// What must hold of the sources for the file to be published.
+    pub checks: Vec<SourceCheck>,
+}
+
+/// A checksum that a source gives for bytes that are read.
+#[derive(Debug, Clone)]
+pub struct SourceCheck {
+    /// What holds the bytes.
+    pub source: SourceRef,
+    /// Which bytes, and what their checksum must be.
+    pub check: Check,
+    /// The tensor, for people.
+    pub tensor: String,
+}
+
+impl PartialEq for SourceCheck {
+    fn eq(&self, other: &Self) -> bool {
+        (self.check, &self.tensor, self.source.label()) == (other.check, &other.tensor, other.source.label())
+    }
 }
 
 /// A run of bytes in a planned file.

@@ -2,7 +2,8 @@
 
 use super::{METADATA, SUFFIX};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Metadata, Note, TensorEntry, TensorPath, Value, escape_text, restore_bridge_index,
+    Check, Checkpoint, INDEX_KEY, Metadata, Note, TensorEntry, TensorPath, Value, escape_text,
+    restore_bridge_index,
 };
 use crate::containers::zip::{Member, Method, read_directory};
 use crate::error::{Kind, Result};
@@ -11,7 +12,8 @@ use crate::formats::npy::{self, Header};
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef, read_vec};
 use crate::tensor::DType;
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
@@ -105,7 +107,13 @@ impl Reader<'_> {
             (source, start) = (member.open(self.source)?, 0);
         }
         let notes = &mut self.checkpoint.notes;
-        npy::entry(&header, path, &source, start, member.len, lenient, notes)
+        let mut entry = npy::entry(&header, path, &source, start, member.len, lenient, notes)?;
+        if member.method == Method::Stored {
+            // A deflated member is held against its checksum while it is inflated.
+            let check = Check { offset: member.data_offset, len: member.len, crc32: member.crc32 };
+            entry.pieces.iter_mut().for_each(|piece| piece.check = Some(check));
+        }
+        Ok(entry)
     }
 
     fn read_metadata(&mut self, entry: &TensorEntry) -> Result<()> {
@@ -148,15 +156,17 @@ impl Reader<'_> {
 
 /// The text metadata, the carried index, and what could not be understood.
 fn parse_metadata(bytes: &[u8]) -> (Metadata, Option<String>, Option<&'static str>) {
-    let Ok(Json::Object(map)) = serde_json::from_slice::<Json>(bytes) else {
+    // Values stay text until they are seen to be strings: a tree of numbers would be many times as
+    // large as its text.
+    let Ok(map) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(bytes) else {
         return (Metadata::default(), None, Some("this is not a JSON object; it is ignored"));
     };
     let (mut index, mut odd, mut pairs) = (None, None, Vec::new());
     for (key, value) in map {
-        match value {
-            Json::String(text) if key == INDEX_KEY => index = Some(text),
-            Json::String(text) => pairs.push((key, Value::Text(text))),
-            _ => odd = Some("values that are not strings are ignored"),
+        match serde_json::from_str::<String>(value.get()) {
+            Ok(text) if key == INDEX_KEY => index = Some(text),
+            Ok(text) => pairs.push((key, Value::Text(text))),
+            Err(_) => odd = Some("values that are not strings are ignored"),
         }
     }
     (pairs.into_iter().collect(), index, odd)

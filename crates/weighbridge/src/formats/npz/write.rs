@@ -85,6 +85,10 @@ fn tidy(name: String) -> String {
     let replaced: String = name.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect();
     let parts: Vec<&str> = replaced.split('/').map(|part| if part == ".." { "__" } else { part }).collect();
     let mut tidy = parts.join("/");
+    // numpy looks a key up as a member first: `a.npy` would find the array `a`.
+    if tidy.ends_with(".npy") {
+        tidy.push('_');
+    }
     if tidy.starts_with('/') {
         tidy.replace_range(..1, "_");
     }

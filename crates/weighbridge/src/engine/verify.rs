@@ -1,0 +1,46 @@
+//! Holding bytes against the checksum that their file gives for them.
+
+use crate::checkpoint::{Check, TensorEntry};
+use crate::error::{Error, Result};
+use crate::source::{SourceRef, to_usize};
+
+/// Bytes that are read at once.
+const STEP: u64 = 256 << 10;
+
+/// Reads the range and compares its CRC-32.
+pub(super) fn verify(source: &SourceRef, check: &Check) -> Result<()> {
+    crate::source::check_range(&**source, check.offset, check.len)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; to_usize(check.len.min(STEP))?];
+    let mut done = 0;
+    while done < check.len {
+        let step = &mut buffer[..to_usize((check.len - done).min(STEP))?];
+        source.read_at(check.offset + done, step)?;
+        hasher.update(step);
+        done += step.len() as u64;
+    }
+    let found = hasher.finalize();
+    if found == check.crc32 {
+        return Ok(());
+    }
+    Err(Error::corrupt("crc-mismatch", "the bytes are not those that were written: the checksum differs")
+        .in_file(source.label())
+        .at(check.offset)
+        .expected(format_args!("CRC-32 {:08x} over {} bytes", check.crc32, check.len))
+        .found(format_args!("{found:08x}"))
+        .hint("the file was damaged after it was written: look for another copy"))
+}
+
+/// Holds the bytes of `entry` against the checksums that its file gives, if it gives any. For
+/// those who read the whole tensor; a plan is verified by [`super::run`].
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `crc-mismatch`; and what the sources say.
+pub fn verify_tensor(entry: &TensorEntry) -> Result<()> {
+    for piece in &entry.pieces {
+        if let Some(check) = &piece.check {
+            verify(&piece.source, check).map_err(|e| e.on_tensor(entry.name()))?;
+        }
+    }
+    Ok(())
+}

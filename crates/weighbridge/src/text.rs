@@ -1,4 +1,6 @@
-//! Text from files, made safe to show.
+//! Text from files, made safe to show; numbers that JSON lacks.
+
+use serde_json::{Value as Json, json};
 
 /// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
 /// shows: control characters, and the invisible and direction-changing ones of Unicode.
@@ -20,4 +22,17 @@ pub fn escape(text: &str) -> String {
         }
     }
     safe
+}
+
+/// A real number in JSON; `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON lacks, are strings.
+pub fn json_number(x: f64) -> Json {
+    if x.is_finite() {
+        json!(x)
+    } else if x.is_nan() {
+        json!("NaN")
+    } else if x > 0.0 {
+        json!("Infinity")
+    } else {
+        json!("-Infinity")
+    }
 }

@@ -89,12 +89,8 @@ fn float_json(x: f32) -> Json {
     if x.is_finite() {
         // The shortest decimal of the f32, not of the f64 that it is widened to.
         x.to_string().parse::<f64>().map_or(Json::Null, |wide| json!(wide))
-    } else if x.is_nan() {
-        json!("NaN")
-    } else if x > 0.0 {
-        json!("Infinity")
     } else {
-        json!("-Infinity")
+        crate::text::json_number(x.into())
     }
 }
 

@@ -61,7 +61,10 @@ impl LocalSink {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        if !fs::metadata(&folder).map_err(|e| Error::io("cannot use the target's folder", e))?.is_dir() {
+        let found = fs::metadata(&folder).map_err(|e| {
+            Error::io("cannot use the target's folder", e).hint("the folder must be there: make it first")
+        })?;
+        if !found.is_dir() {
             return Err(Error::usage("not-a-folder", "the target's folder is a file"));
         }
         let swept = staging::sweep(&folder, &name);

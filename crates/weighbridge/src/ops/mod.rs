@@ -20,17 +20,4 @@ pub mod stats;
 
 pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, save};
 
-use serde_json::{Value as Json, json};
-
-/// A real number in JSON; `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON lacks, are strings.
-fn number_json(x: f64) -> Json {
-    if x.is_finite() {
-        json!(x)
-    } else if x.is_nan() {
-        json!("NaN")
-    } else if x > 0.0 {
-        json!("Infinity")
-    } else {
-        json!("-Infinity")
-    }
-}
+use crate::text::json_number as number_json;

@@ -5,10 +5,10 @@ use super::{
     CENTRAL, END, END_LEN, END64, END64_LEN, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, LOCATOR64,
     LOCATOR64_LEN, MAX16, MAX32,
 };
-use crate::checkpoint::escape_text;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{Cursor, RangeSource, Source, SourceRef, read_vec};
+use crate::text::escape as escape_text;
 use std::collections::HashSet;
 use std::sync::Arc;
 

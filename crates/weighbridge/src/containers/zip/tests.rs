@@ -3,12 +3,12 @@
 
 use super::inflate::inflate_prefix;
 use super::*;
-use crate::checkpoint::escape_text;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::testing::materialise;
 use crate::plan::{Content, FileBuilder, PlannedFile, WritePlan};
 use crate::source::{CountingSource, MemorySource, Source, SourceRef, check_range, read_vec, to_usize};
+use crate::text::escape as escape_text;
 use std::io::{Read, Write};
 use std::sync::Arc;
 

@@ -4,9 +4,9 @@ use super::{
     CENTRAL, END, END64, END64_LEN, EXTRA_ALIGNMENT, EXTRA_ZIP64, FLAG_UTF8, LOCAL, LOCAL_LEN, LOCATOR64,
     MAX16, MAX32,
 };
-use crate::checkpoint::escape_text;
 use crate::error::{Error, Result};
 use crate::plan::{FileBuilder, PlannedFile};
+use crate::text::escape as escape_text;
 use std::collections::HashSet;
 use std::ops::Range;
 

@@ -71,7 +71,7 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
         tensor.path = TensorPath::value();
     }
     if bridge_index(&bare, &[TensorPath::value().to_text()]).is_some() {
-        let detail = "role, attributes, origin and the mark of a guess have no place in an npy file";
+        let detail = "an npy file holds the values alone: not that they came from another format, nor their role or batch";
         losses.push(Loss::new("index-dropped", tensor.name(), detail));
     }
     losses.extend(omissions(checkpoint));

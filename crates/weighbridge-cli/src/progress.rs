@@ -3,12 +3,17 @@
 use crate::args::Common;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weighbridge::engine::Watch;
 
-/// Set by the first Ctrl-C. The second one ends the process at once.
-static STOP: AtomicBool = AtomicBool::new(false);
+/// When the first Ctrl-C or request to terminate came. A later one ends the process at once.
+static STOP: OnceLock<Instant> = OnceLock::new();
+
+/// Requests so close to the first are the same one: some programs send it to a process and to its
+/// group.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// How long work may take before a bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,7 +32,7 @@ impl Progress {
     pub(crate) fn new(common: &Common) -> Self {
         // A second handler in one process is refused; the first one does the same.
         let _ = ctrlc::set_handler(|| {
-            if STOP.swap(true, Ordering::SeqCst) {
+            if STOP.get_or_init(Instant::now).elapsed() > SAME_REQUEST {
                 std::process::exit(130);
             }
         });
@@ -57,7 +62,7 @@ impl Watch for Progress {
     }
 
     fn stopped(&self) -> bool {
-        STOP.load(Ordering::Relaxed)
+        STOP.get().is_some()
     }
 }
 

@@ -61,6 +61,40 @@ fn run_and_watch(words: &[&str]) -> u64 {
     highest
 }
 
+/// Interrupted twice at once, as `timeout` does it: the old target stays, and nothing else.
+#[test]
+fn a_terminated_conversion_cleans_up() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (model, target) = (dir.path().join("big.model"), dir.path().join("target"));
+    sparse_model(&model);
+    fs::write(&target, b"old").unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weighbridge"))
+        .args([
+            "convert",
+            model.to_str().unwrap(),
+            target.to_str().unwrap(),
+            "--force",
+            "--to",
+            "safetensors",
+        ])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It has begun when its staged file is there.
+    let count = || fs::read_dir(dir.path()).unwrap().count();
+    while count() < 3 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..2 {
+        let kill = format!("kill -TERM {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(count(), 2);
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+}
+
 #[test]
 fn four_gibibytes_pass_through_the_budget() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

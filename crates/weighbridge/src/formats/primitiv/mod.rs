@@ -37,6 +37,12 @@
 //! let back = Model::from_bytes(bytes, true)?;
 //! let w = back.parameter("fc1.w")?;
 //! assert_eq!(w.value().get(&[1, 2]), Some(5.0));
+//!
+//! // Saved with stats, all or nothing; an existing file is not replaced.
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("net.model");
+//! weighbridge::ops::save(&model.plan(true)?, &path, false, &Default::default())?;
+//! assert_eq!(weighbridge::open(&path)?.tensors.len(), 1);
 //! # Ok(()) }
 //! ```
 

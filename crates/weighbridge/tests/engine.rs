@@ -9,7 +9,7 @@ use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
 use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, read_tensor, run};
 use weighbridge::plan::{FileBuilder, WritePlan};
-use weighbridge::source::{FileSource, MemorySource, SourceRef};
+use weighbridge::source::{FileSource, MemorySource, Source, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
 use weighbridge::{Result, TensorEntry};
 
@@ -110,6 +110,41 @@ fn the_same_bytes_for_every_number_of_threads_and_budget() {
             assert_eq!(report.casts["value"].elements, 7000);
         }
     }
+}
+
+/// Bytes that may be read from front to back only, like a compressed stream.
+#[derive(Debug)]
+struct Forwards(MemorySource, AtomicU64);
+
+impl Source for Forwards {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = offset + buffer.len() as u64;
+        assert!(self.1.swap(end, Ordering::SeqCst) <= offset, "the stream was read backwards");
+        self.0.read_at(offset, buffer)
+    }
+    fn label(&self) -> &str {
+        "forwards"
+    }
+    fn is_sequential(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_stream_is_transposed_in_one_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = noise(900 * 1100 * 4);
+    let plain: SourceRef = Arc::new(MemorySource::new("plain", bytes.clone()));
+    let stream: SourceRef = Arc::new(Forwards(MemorySource::new("stream", bytes), AtomicU64::new(0)));
+    let mut builder = FileBuilder::new("");
+    builder.tensor(&tensor(&stream, 0, &[900, 1100], Encoding::COLUMN), Order::Row).unwrap();
+    let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
+    let target = dir.path().join("target");
+    run(&plan, &LocalSink::file(&target, true).unwrap(), &options(2, MIN_MEMORY)).unwrap();
+    assert!(fs::read(&target).unwrap() == transposed(&plain, 0, 900, 1100));
 }
 
 #[test]

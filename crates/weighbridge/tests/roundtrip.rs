@@ -118,6 +118,10 @@ fn a_damaged_archive_is_not_converted() {
         "crc-mismatch"
     );
     assert!(weighbridge::ops::hash::sha256(opened.tensor("w2").unwrap()).is_ok());
+    let stats =
+        |name: &str| weighbridge::ops::stats::stats(opened.tensor(name).unwrap(), &Default::default());
+    assert_eq!(stats("w1").unwrap_err().code(), "crc-mismatch");
+    assert!(stats("w2").is_ok());
     fs::write(&target, b"old").unwrap();
     for to in ["npz", "safetensors", "primitiv"] {
         let options = ConvertOptions { to: Some(to.into()), force: true, ..ConvertOptions::default() };

@@ -2,6 +2,9 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::sync::Arc;
+use weighbridge::formats::Names;
+use weighbridge::source::FileSource;
 use weighbridge::tensor::DType;
 use weighbridge::{OpenOptions, Result};
 
@@ -98,9 +101,26 @@ pub(crate) struct Input {
     /// Read what can be read unambiguously from a file that breaks a rule, and note it
     #[arg(long)]
     pub lenient: bool,
+    /// The program that a Paddle parameter file belongs to, where it does not stand beside it
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// The names that tensors go by, where several are known
+    #[arg(long, value_name = "WHICH", default_value = "as-stored")]
+    pub names: NameStyle,
     /// Raise or lower a limit on what the file may ask for, such as header_bytes=500000000
     #[arg(long, value_name = "NAME=NUMBER")]
     pub limit: Vec<String>,
+}
+
+/// Which of its names a tensor goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NameStyle {
+    /// Those that the file itself uses
+    AsStored,
+    /// Those of the source code's structure: conv1.weight
+    Structured,
+    /// Those of the program's variables: `conv2d_0.w_0`
+    Variable,
 }
 
 impl Input {
@@ -108,6 +128,14 @@ impl Input {
         let mut options = OpenOptions::default();
         options.format.clone_from(&self.from);
         options.lenient = self.lenient;
+        if let Some(path) = &self.program {
+            options.program = Some(Arc::new(FileSource::open(path)?));
+        }
+        options.names = match self.names {
+            NameStyle::AsStored => Names::AsStored,
+            NameStyle::Structured => Names::Structured,
+            NameStyle::Variable => Names::Variable,
+        };
         for limit in &self.limit {
             let pair = limit.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
             let Some((name, value)) = pair else {
@@ -182,6 +210,9 @@ pub(crate) struct Convert {
     /// The kind of file within the format, such as primitiv's parameter
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
+    /// Choose how the format is written, such as protocol=2 for a Paddle state; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    pub set: Vec<(String, String)>,
     /// Keep only tensors whose name matches this pattern (* any characters); may be repeated
     #[arg(long, value_name = "PATTERN", help_heading = "Changes")]
     pub select: Vec<String>,
@@ -244,6 +275,13 @@ pub(crate) struct Man {
 fn dtype(text: &str) -> Result<DType, String> {
     let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
     DType::from_name(text).filter(target).ok_or_else(|| "casts go to f16, bf16, f32 or f64".to_owned())
+}
+
+/// A setting of a format.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| "a setting is written NAME=VALUE".to_owned())
 }
 
 /// A number of bytes with an optional unit: `64MiB`, `1G`, `500MB`, `1048576`.

@@ -54,7 +54,7 @@
 //!
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
-//! before it: [`error`], [`limits`] and [`text`], [`tensor`], [`source`], [`checkpoint`],
+//! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`], [`checkpoint`],
 //! [`plan`], [`engine`], [`formats`], [`ops`].
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
@@ -64,6 +64,7 @@ pub mod checkpoint;
 pub mod containers;
 pub mod engine;
 pub mod error;
+pub mod finding;
 pub mod formats;
 pub mod limits;
 pub mod ops;
@@ -71,6 +72,7 @@ pub mod plan;
 pub mod source;
 pub mod tensor;
 pub mod text;
+pub mod topology;
 pub use checkpoint::{Checkpoint, TensorEntry};
 pub use error::{Error, Kind, Result};
 pub use formats::{OpenOptions, open, open_with};

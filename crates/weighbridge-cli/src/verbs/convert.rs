@@ -21,6 +21,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         open: args.input.options()?,
         to: args.to.clone(),
         kind: args.kind.clone(),
+        settings: args.set.clone(),
         changes: Changes {
             select: args.select.clone(),
             drop: args.drop.clone(),

@@ -1,6 +1,6 @@
 //! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
 
-use super::{Checkpoint, Loss, Role, TensorEntry, TensorPath, Value};
+use super::{Checkpoint, Loss, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -121,6 +121,11 @@ impl Checkpoint {
                     .on_tensor(tensor.name()));
                 }
                 used[i] = true;
+                // A program beside the tensors is to be told.
+                if self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME) {
+                    let old = Value::Text(tensor.path.to_text());
+                    tensor.attributes.entry(RENAMED_FROM.to_owned()).or_insert(old);
+                }
                 tensor.path = path;
             }
         }

@@ -1,6 +1,7 @@
 //! What a file says besides its tensors: ordered keys with typed values.
 
 use super::Name;
+use super::name::{hex, unhex};
 use serde_json::{Value as Json, json};
 
 /// A typed value. Floats are kept as bits, so that a NaN payload survives.
@@ -9,14 +10,22 @@ use serde_json::{Value as Json, json};
 pub enum Value {
     /// A truth value.
     Bool(bool),
+    /// Nothing, where that is said: Python's `None`.
+    Null,
+    /// An integer that may be negative.
+    I64(i64),
     /// An unsigned integer of up to 32 bits.
     U32(u32),
     /// An unsigned integer.
     U64(u64),
     /// The bits of a binary32.
     F32(u32),
+    /// The bits of a binary64.
+    F64(u64),
     /// Text.
     Text(String),
+    /// Bytes that are no text.
+    Bytes(Vec<u8>),
     /// A sequence.
     List(Vec<Value>),
     /// Named values in the order of the file; names may repeat and need not be UTF-8.
@@ -29,11 +38,15 @@ impl Value {
     /// shown with `\xNN`.
     pub fn to_json(&self) -> Json {
         match self {
+            Self::Null => Json::Null,
             Self::Bool(b) => json!(b),
+            Self::I64(n) => json!(n),
             Self::U32(n) => json!(n),
             Self::U64(n) => json!(n),
             Self::F32(bits) => float_json(f32::from_bits(*bits)),
+            Self::F64(bits) => crate::text::json_number(f64::from_bits(*bits)),
             Self::Text(text) => json!(text),
+            Self::Bytes(bytes) => json!({ "hex": hex(bytes) }),
             Self::List(values) => values.iter().map(Self::to_json).collect(),
             Self::Map(pairs) => pairs
                 .iter()
@@ -46,10 +59,14 @@ impl Value {
     /// JSON that keeps type and bits: `{"f32": "3f800000"}`.
     pub(super) fn to_tagged(&self) -> Json {
         match self {
+            Self::Null => json!({ "null": true }),
             Self::Bool(b) => json!({ "bool": b }),
+            Self::I64(n) => json!({ "i64": n }),
             Self::U32(n) => json!({ "u32": n }),
             Self::U64(n) => json!({ "u64": n }),
             Self::F32(bits) => json!({ "f32": format!("{bits:08x}") }),
+            Self::F64(bits) => json!({ "f64": format!("{bits:016x}") }),
+            Self::Bytes(bytes) => json!({ "hex": hex(bytes) }),
             Self::Text(text) => json!({ "text": text }),
             Self::List(values) => json!({ "list": values.iter().map(Self::to_tagged).collect::<Json>() }),
             Self::Map(pairs) => {
@@ -66,10 +83,14 @@ impl Value {
             return None;
         }
         Some(match tag.as_str() {
+            "null" => Self::Null,
             "bool" => Self::Bool(value.as_bool()?),
+            "i64" => Self::I64(value.as_i64()?),
             "u32" => Self::U32(u32::try_from(value.as_u64()?).ok()?),
             "u64" => Self::U64(value.as_u64()?),
             "f32" => Self::F32(u32::from_str_radix(value.as_str()?, 16).ok()?),
+            "f64" => Self::F64(u64::from_str_radix(value.as_str()?, 16).ok()?),
+            "hex" => Self::Bytes(unhex(value.as_str()?)?),
             "text" => Self::Text(value.as_str()?.to_owned()),
             "list" => Self::List(value.as_array()?.iter().map(Self::from_tagged).collect::<Option<_>>()?),
             "map" => {
@@ -159,6 +180,10 @@ mod tests {
                 Value::List(vec![Value::U32(1), Value::Text("x".into()), Value::Bool(true)]),
             ),
             (Name::from("list"), Value::U64(u64::MAX)),
+            (Name::from("null"), Value::Null),
+            (Name::from("less"), Value::I64(i64::MIN)),
+            (Name::from("wide"), Value::F64(0xfff8_0000_0000_0001)),
+            (Name::from("bytes"), Value::Bytes(vec![0, 255])),
         ]);
         assert_eq!(Value::from_tagged(&value.to_tagged()), Some(value));
         assert_eq!(Value::from_tagged(&json!({"f32": 1})), None);

@@ -9,6 +9,7 @@ mod entry;
 mod json;
 mod metadata;
 mod name;
+mod naming;
 
 pub use crate::text::escape as escape_text;
 pub use carry::{INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_names, restore_bridge_index};
@@ -16,9 +17,12 @@ pub use change::{Rename, Selection};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
+pub use naming::{RENAMED_FROM, STRUCTURED_NAME, VARIABLE_NAME};
 
 use crate::error::{Error, Result};
+use crate::topology::Topology;
 use std::fmt;
+use std::sync::Arc;
 
 /// An opened file or folder: its tensors in order, its metadata, and what is odd about it.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +40,8 @@ pub struct Checkpoint {
     /// The first-class form that this has, or had before it was put into a bridge such as
     /// safetensors: what to write on the way back.
     pub origin: Option<Origin>,
+    /// The program that belongs to the tensors, where the file or folder has one.
+    pub topology: Option<Arc<Topology>>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
 }

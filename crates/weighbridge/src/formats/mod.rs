@@ -6,15 +6,17 @@
 
 pub mod npy;
 pub mod npz;
+pub mod paddle;
 pub mod primitiv;
 pub mod safetensors;
 mod unknown;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::error::{Error, Result};
+use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::{FileSource, SourceRef};
+use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +43,49 @@ pub trait Format: Sync {
     /// [`crate::Kind::Limit`] with the place.
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint>;
 
+    /// Reads the index of the file `name`, and of those that belong to it and stand beside it in
+    /// `folder`. A format whose files stand alone need not care.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        let _ = (folder, name);
+        self.open(source, options)
+    }
+
+    /// True where the folder is a checkpoint of this format, by what stands in it.
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        let _ = folder;
+        false
+    }
+
+    /// Reads the index of a folder.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`crate::Kind::Usage`] where the format knows no folders.
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        let _ = options;
+        Err(Error::usage("not-a-file", format!("{} has no form that is a folder", self.facts().id))
+            .in_file(folder.label())
+            .hint("give the path of one model file"))
+    }
+
+    /// Checks what only this format knows of an opened `checkpoint`: its program against its
+    /// parameters, its own rules. What opening refuses was found by opening already.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] when bytes that must be looked at cannot be read.
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let _ = checkpoint;
+        Ok(Vec::new())
+    }
+
     /// Lays out a file that holds `checkpoint`; pure.
     ///
     /// # Errors
@@ -61,6 +106,19 @@ pub struct Facts {
     pub dtypes: &'static [DType],
     /// The order of bytes that it can hold; `None` where it can hold both.
     pub order: Option<Order>,
+    /// What can be chosen when it is written, beside the kind.
+    pub settings: &'static [Setting],
+}
+
+/// Something that can be chosen when a format is written: `--set NAME=VALUE`.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// The values it takes, for people: `2, 3 or 4`.
+    pub values: &'static str,
+    /// What it does, in one line, with the default.
+    pub what: &'static str,
 }
 
 /// How to open.
@@ -72,6 +130,22 @@ pub struct OpenOptions {
     pub lenient: bool,
     /// Bounds on what the file may ask for.
     pub limits: Limits,
+    /// The program that the parameters belong to, where it does not stand beside them.
+    pub program: Option<SourceRef>,
+    /// Which names the tensors get, where the file or those beside it know several.
+    pub names: Names,
+}
+
+/// Which of its names a tensor goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// Those that the opened file itself uses.
+    #[default]
+    AsStored,
+    /// Those of the source code's structure: `conv1.weight`. The attribute `structured_name`.
+    Structured,
+    /// Those of the program's variables: `conv2d_0.w_0`. The attribute `variable_name`.
+    Variable,
 }
 
 /// How to lay out.
@@ -79,6 +153,32 @@ pub struct OpenOptions {
 pub struct PlanOptions {
     /// The kind within the format, such as `parameter`; chosen from the content where `None`.
     pub kind: Option<String>,
+    /// Values of the format's [settings](Facts::settings), by name.
+    pub settings: Vec<(String, String)>,
+}
+
+impl PlanOptions {
+    /// Options for a file of that kind.
+    pub fn of_kind(kind: impl Into<String>) -> Self {
+        Self { kind: Some(kind.into()), settings: Vec::new() }
+    }
+
+    /// The value of a setting; the last one given counts.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Fails where a setting is given that the format does not have.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], with the settings there are.
+    pub fn check(&self, facts: &Facts) -> Result<()> {
+        let known = |name: &str| facts.settings.iter().any(|s| s.name == name);
+        let Some((name, _)) = self.settings.iter().find(|(name, _)| !known(name)) else { return Ok(()) };
+        let all: Vec<_> = facts.settings.iter().map(|s| format!("{}={}", s.name, s.values)).collect();
+        let error = Error::usage("unknown-setting", format!("{} has no such setting", facts.id)).found(name);
+        Err(if all.is_empty() { error } else { error.hint(format_args!("there is {}", all.join("; "))) })
+    }
 }
 
 /// The format of that id.
@@ -121,28 +221,91 @@ pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
     open_with(path, &OpenOptions::default())
 }
 
-/// Opens the file at `path`. The content tells the format, never the name.
+/// Opens the file or folder at `path`. The content tells the format, never the name; files that
+/// belong to it are found beside it.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] when it cannot be read, and what the format's reader says.
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkpoint> {
-    open_source(Arc::new(FileSource::open(path)?), options)
+    let path = path.as_ref();
+    if kind_of_path(path)? == PathKind::Folder {
+        return open_folder(&(Arc::new(LocalFolder::open(path)?) as FolderRef), options);
+    }
+    let source: SourceRef = Arc::new(FileSource::open(path)?);
+    match LocalFolder::around(path) {
+        Some((folder, name)) => open_in_folder(source, &(Arc::new(folder) as FolderRef), &name, options),
+        None => open_source(source, options),
+    }
 }
 
-/// Opens any source.
+/// Opens any source, alone.
 ///
 /// # Errors
 /// As [`open_with`].
 pub fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let label = source.label().to_owned();
+    let open = || format_of(&source, options)?.open(source.clone(), options);
+    finish(open(), &label, options)
+}
+
+/// Opens a source that stands in `folder` under `name`, with what belongs to it there.
+///
+/// # Errors
+/// As [`open_with`].
+pub fn open_in_folder(
+    source: SourceRef,
+    folder: &FolderRef,
+    name: &Path,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let label = source.label().to_owned();
+    let open = || format_of(&source, options)?.open_beside(source.clone(), folder, name, options);
+    finish(open(), &label, options)
+}
+
+/// Opens a folder.
+///
+/// # Errors
+/// As [`open_with`].
+pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let open = || {
         let format = match &options.format {
             Some(id) => by_id(id)?,
-            None => detect(&source)?,
+            None => detect_folder(folder)?,
         };
-        format.open(source.clone(), options)
+        format.open_folder(folder, options)
     };
-    open().map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })
+    finish(open(), folder.label(), options)
+}
+
+fn format_of(source: &SourceRef, options: &OpenOptions) -> Result<&'static dyn Format> {
+    match &options.format {
+        Some(id) => by_id(id),
+        None => detect(source),
+    }
+}
+
+fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint =
+        opened.map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })?;
+    match options.names {
+        Names::AsStored => {}
+        Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME)?,
+        Names::Variable => checkpoint.use_names(VARIABLE_NAME, STRUCTURED_NAME)?,
+    }
+    Ok(checkpoint)
+}
+
+/// The format of a folder, by what stands in it.
+///
+/// # Errors
+/// [`crate::Kind::Usage`] where it is none that is known here.
+pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
+    ALL.iter().copied().find(|f| f.recognises_folder(folder)).ok_or_else(|| {
+        Error::usage("not-a-file", "this is a folder, and not a model that is kept in one")
+            .in_file(folder.label())
+            .hint("give the path of one model file")
+    })
 }
 
 /// The format of a source, by its content.

@@ -17,6 +17,8 @@ pub struct ConvertOptions {
     pub to: Option<String>,
     /// The kind within the format; told from the extension, or chosen by the format.
     pub kind: Option<String>,
+    /// Values of the target format's [settings](crate::formats::Facts::settings), by name.
+    pub settings: Vec<(String, String)>,
     /// What to change before it is written.
     pub changes: Changes,
     /// Refuse when the target cannot hold everything.
@@ -132,11 +134,13 @@ pub fn plan_checkpoint(
             )
             .hint("leave --reverse-dims out"));
         }
+        let settings = PlanOptions { kind, settings: options.settings.clone() };
+        settings.check(format.facts())?;
         let losses = options.changes.apply(&mut checkpoint)?;
         if !options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
             checkpoint.restore_dims();
         }
-        let mut plan = format.plan(&checkpoint, &PlanOptions { kind })?;
+        let mut plan = format.plan(&checkpoint, &settings)?;
         plan.losses.extend(losses);
         Ok(plan)
     };

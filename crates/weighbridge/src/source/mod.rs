@@ -6,6 +6,7 @@
 mod counting;
 mod cursor;
 mod file;
+mod folder;
 mod map;
 mod memory;
 mod range;
@@ -13,6 +14,7 @@ mod range;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub use file::{FileSource, PathKind, kind_of_path};
+pub use folder::{Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, check_relative};
 pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;

@@ -51,8 +51,14 @@ pub(super) static DTYPES: &[DType] = &[
     DType::C128,
 ];
 
-static FACTS: Facts =
-    Facts { id: "npy", title: "numpy array", extensions: &[("npy", "array")], dtypes: DTYPES, order: None };
+static FACTS: Facts = Facts {
+    id: "npy",
+    title: "numpy array",
+    extensions: &[("npy", "array")],
+    dtypes: DTYPES,
+    order: None,
+    settings: &[],
+};
 
 impl Format for Npy {
     fn facts(&self) -> &'static Facts {

@@ -196,7 +196,7 @@ fn what_npy_cannot_hold_is_refused() {
     assert!(Npy.plan(&with(vec![cast]), &PlanOptions::default()).is_ok());
     assert_eq!(refusal(&with(vec![tensor(DType::U8, &[1; 65], Encoding::ROW)])).code(), "numpy-shape");
     assert_eq!(refusal(&with(vec![tensor(DType::U8, &[0, 1 << 63], Encoding::ROW)])).code(), "numpy-shape");
-    let options = PlanOptions { kind: Some("archive".into()) };
+    let options = PlanOptions::of_kind("archive");
     assert_eq!(Npy.plan(&with(vec![fine()]), &options).unwrap_err().code(), "unknown-kind");
 }
 

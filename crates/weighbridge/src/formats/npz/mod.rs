@@ -40,6 +40,7 @@ static FACTS: Facts = Facts {
     extensions: &[("npz", "archive")],
     dtypes: super::npy::DTYPES,
     order: None,
+    settings: &[],
 };
 
 /// What follows the name of an array.

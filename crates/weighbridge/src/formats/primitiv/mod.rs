@@ -90,6 +90,7 @@ static FACTS: Facts = Facts {
     ],
     dtypes: &[DType::F32],
     order: Some(Order::Column),
+    settings: &[],
 };
 
 /// The attribute of an entry whose last dimension is a batch.

@@ -45,6 +45,7 @@ static FACTS: Facts = Facts {
     extensions: &[("safetensors", KIND)],
     dtypes: &DTYPES,
     order: Some(Order::Row),
+    settings: &[],
 };
 
 /// The element types, by growing alignment: the order in which the original declares them, and by

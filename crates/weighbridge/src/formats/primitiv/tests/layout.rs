@@ -32,7 +32,7 @@ fn checkpoint(tensors: Vec<TensorEntry>) -> Checkpoint {
 }
 
 fn plan(checkpoint: &Checkpoint, kind: &str) -> crate::Result<crate::plan::WritePlan> {
-    Primitiv.plan(checkpoint, &PlanOptions { kind: Some(kind.into()) })
+    Primitiv.plan(checkpoint, &PlanOptions::of_kind(kind))
 }
 
 fn codes(losses: &[Loss]) -> Vec<(&str, &str)> {
@@ -165,7 +165,10 @@ fn losses_are_named() {
 fn the_kind_follows_request_then_origin() {
     let mut c = checkpoint(vec![entry("value", &[2])]);
     let kind = |c: &Checkpoint, kind: Option<&str>| {
-        Primitiv.plan(c, &PlanOptions { kind: kind.map(str::to_owned) }).unwrap().kind
+        Primitiv
+            .plan(c, &PlanOptions { kind: kind.map(str::to_owned), ..PlanOptions::default() })
+            .unwrap()
+            .kind
     };
     assert_eq!(kind(&c, None), "model");
     c.origin = Some(Origin { format: "primitiv".into(), kind: "parameter".into() });

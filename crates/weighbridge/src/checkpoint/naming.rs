@@ -1,0 +1,102 @@
+//! Tensors that go by several names: which one is their path.
+
+use super::{Checkpoint, Note, TensorEntry, TensorPath, Value};
+use crate::error::Result;
+use std::collections::HashMap;
+
+/// The attribute that holds the name of a tensor in the structure of the source code, such as
+/// `conv1.weight`, where its path is another.
+pub const STRUCTURED_NAME: &str = "structured_name";
+/// The attribute that holds the name of a tensor as a variable of its program, such as
+/// `conv2d_0.w_0`, where its path is another.
+pub const VARIABLE_NAME: &str = "variable_name";
+/// The attribute that holds the name that a tensor had in its program before it was renamed.
+pub const RENAMED_FROM: &str = "renamed_from";
+
+impl TensorEntry {
+    /// The text of an attribute.
+    pub fn text_attribute(&self, key: &str) -> Option<&str> {
+        match self.attributes.get(key) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Gives every tensor that has the attribute `wanted` that name as its path, and keeps the
+    /// path it had as the attribute `kept`. State goes with its parameter. Tensors without the
+    /// attribute stay as they are, with a note.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `name-collision` where two tensors would have one name.
+    pub fn use_names(&mut self, wanted: &str, kept: &'static str) -> Result<()> {
+        let mut map = HashMap::<TensorPath, TensorPath>::new();
+        for tensor in self.tensors.iter().filter(|t| t.role.slot().is_none()) {
+            if let Some(name) = tensor.text_attribute(wanted) {
+                map.insert(tensor.path.clone(), TensorPath::from_dotted(name));
+            }
+        }
+        let mut without = 0u64;
+        for tensor in &mut self.tensors {
+            let own = tensor.text_attribute(wanted).map(TensorPath::from_dotted);
+            match own.or_else(|| map.get(&tensor.path).cloned()) {
+                Some(path) => {
+                    let old = std::mem::replace(&mut tensor.path, path);
+                    tensor.attributes.remove(wanted);
+                    tensor.attributes.insert(kept.to_owned(), Value::Text(old.to_text()));
+                }
+                // It goes by such a name already where it keeps one of the other kind.
+                None => without += u64::from(!tensor.attributes.contains_key(kept)),
+            }
+        }
+        if without > 0 {
+            let text =
+                format!("{without} tensors have no {} and keep the name they have", wanted.replace('_', " "));
+            self.notes.push(Note::new("names-missing", text));
+        }
+        self.check_unique()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Name, Role};
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding, Shape};
+    use std::sync::Arc;
+
+    fn checkpoint() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 64]));
+        let entry = |path: &str| {
+            let path = TensorPath::from_dotted(path);
+            TensorEntry::dense(path, DType::F32, Shape::new([2]), &source, 0, Encoding::ROW).unwrap()
+        };
+        let mut c = Checkpoint::new("paddle", "combined", "m");
+        c.tensors = vec![entry("conv2d_0.w_0"), entry("conv2d_0.w_0"), entry("lone")];
+        c.tensors[0].attributes.insert(STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
+        c.tensors[1].role = Role::OptimizerState { slot: Name::from("moment1_0") };
+        c
+    }
+
+    #[test]
+    fn names_go_there_and_back_with_state() {
+        let mut c = checkpoint();
+        c.use_names(STRUCTURED_NAME, VARIABLE_NAME).unwrap();
+        let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
+        assert_eq!(names, ["conv1.weight", "conv1.weight/moment1_0", "lone"]);
+        assert_eq!(c.tensors[0].text_attribute(VARIABLE_NAME), Some("conv2d_0.w_0"));
+        assert_eq!(c.notes[0].code, "names-missing");
+        c.use_names(VARIABLE_NAME, STRUCTURED_NAME).unwrap();
+        let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
+        assert_eq!(names, ["conv2d_0.w_0", "conv2d_0.w_0/moment1_0", "lone"]);
+    }
+
+    #[test]
+    fn collisions_are_refused() {
+        let mut c = checkpoint();
+        c.tensors[2].attributes.insert(STRUCTURED_NAME.into(), Value::Text("conv1.weight".into()));
+        assert_eq!(c.use_names(STRUCTURED_NAME, VARIABLE_NAME).unwrap_err().code(), "name-collision");
+    }
+}

@@ -1,0 +1,1 @@
+//! Programs as JSON, of Paddle 3: PIR.

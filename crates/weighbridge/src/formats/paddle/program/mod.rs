@@ -1,0 +1,1 @@
+//! Programs as protobuf messages: `__model__` and `.pdmodel`.

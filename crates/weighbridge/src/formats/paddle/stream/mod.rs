@@ -1,0 +1,1 @@
+//! Tensors as streams of bytes.

@@ -1,0 +1,238 @@
+//! A folder of sources: what a checkpoint of several files stands in.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use super::{FileSource, MemorySource, PathKind, SourceRef, kind_of_path};
+use crate::error::{Error, Kind, Result};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// A shared folder. Cheap to clone.
+pub type FolderRef = Arc<dyn Folder>;
+
+/// Entries that a listing may have before it is refused.
+const MOST_ITEMS: usize = 1_000_000;
+
+/// Files under relative names. Names come from files too: one that leads out of the folder is
+/// refused by every implementation.
+pub trait Folder: Debug + Send + Sync {
+    /// What people call it: its path.
+    fn label(&self) -> &str;
+
+    /// What stands in it, `depth` levels deep (1: the folder itself), in the order of the names'
+    /// bytes. Folders are entered, not listed; links to folders are not followed.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`]; [`crate::Kind::Limit`] where there is more than anybody looks through.
+    fn list(&self, depth: usize) -> Result<Vec<FolderItem>>;
+
+    /// Opens the regular file of that name; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] where it cannot be read; [`crate::Kind::Corrupt`], `unsafe-name`, for a
+    /// name that leads out of the folder.
+    fn open(&self, name: &Path) -> Result<Option<SourceRef>>;
+}
+
+/// A file in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderItem {
+    /// Its name, relative to the folder.
+    pub name: PathBuf,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// Fails unless `name` stays within the folder that it is relative to.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `unsafe-name`.
+pub fn check_relative(name: &Path) -> Result<()> {
+    let mut parts = name.components().peekable();
+    let stays = parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)));
+    if stays && !name.as_os_str().as_encoded_bytes().contains(&0) {
+        return Ok(());
+    }
+    Err(Error::corrupt("unsafe-name", "this name cannot be the name of a file in a folder")
+        .found(name.display())
+        .hint("names with .., a leading / or a NUL could lead anywhere; rename it first"))
+}
+
+/// A folder of the file system.
+#[derive(Debug)]
+pub struct LocalFolder {
+    path: PathBuf,
+    label: String,
+}
+
+impl LocalFolder {
+    /// The folder at `path`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] where there is nothing, [`crate::Kind::Usage`] where it is no folder.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let label = path.display().to_string();
+        if kind_of_path(path)? != PathKind::Folder {
+            return Err(Error::usage("not-a-folder", "this is not a folder").in_file(label));
+        }
+        Ok(Self { path: path.to_owned(), label })
+    }
+
+    /// The folder in which the file at `path` stands, and the file's name in it.
+    pub fn around(path: &Path) -> Option<(Self, PathBuf)> {
+        let name = PathBuf::from(path.file_name()?);
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        Some((Self { path: folder.to_owned(), label: folder.display().to_string() }, name))
+    }
+
+    fn walk(&self, below: &Path, depth: usize, items: &mut Vec<FolderItem>) -> Result<()> {
+        let fail = |e| Error::io("cannot list the folder", e).in_file(self.path.join(below).display());
+        for entry in std::fs::read_dir(self.path.join(below)).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let name = below.join(entry.file_name());
+            let kind = entry.file_type().map_err(fail)?;
+            if kind.is_dir() {
+                if depth > 1 {
+                    self.walk(&name, depth - 1, items)?;
+                }
+                continue;
+            }
+            // What a link leads to counts, if it is a file; what has vanished meanwhile does not.
+            if let Ok(metadata) = std::fs::metadata(entry.path())
+                && metadata.is_file()
+            {
+                items.push(FolderItem { name, len: metadata.len() });
+            }
+            if items.len() > MOST_ITEMS {
+                return Err(Error::limit("too-many-files", "the folder holds more files than a model would")
+                    .in_file(&self.label)
+                    .expected(format_args!("at most {MOST_ITEMS}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Folder for LocalFolder {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn list(&self, depth: usize) -> Result<Vec<FolderItem>> {
+        let mut items = Vec::new();
+        self.walk(Path::new(""), depth, &mut items)?;
+        sort(&mut items);
+        Ok(items)
+    }
+
+    fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
+        check_relative(name).map_err(|e| e.in_file(&self.label))?;
+        // "." is where a lone file stands; its label shall be what the caller typed.
+        let path = if self.path == Path::new(".") { name.to_owned() } else { self.path.join(name) };
+        match kind_of_path(&path) {
+            Ok(PathKind::File) => Ok(Some(Arc::new(FileSource::open(path)?))),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == Kind::Io => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Files in memory.
+#[derive(Debug, Default)]
+pub struct MemoryFolder {
+    label: String,
+    files: BTreeMap<PathBuf, SourceRef>,
+}
+
+impl MemoryFolder {
+    /// An empty folder; errors will speak of `label`.
+    pub fn new(label: impl Into<String>) -> Self {
+        Self { label: label.into(), files: BTreeMap::new() }
+    }
+
+    /// Puts a file into it, in place of one of the same name.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
+        let name = name.into();
+        let label = Path::new(&self.label).join(&name).display().to_string();
+        self.files.insert(name, Arc::new(MemorySource::new(label, bytes)));
+        self
+    }
+}
+
+impl Folder for MemoryFolder {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn list(&self, depth: usize) -> Result<Vec<FolderItem>> {
+        let near = |name: &Path| name.components().count() <= depth;
+        let item =
+            |(name, source): (&PathBuf, &SourceRef)| FolderItem { name: name.clone(), len: source.len() };
+        let mut items: Vec<_> = self.files.iter().filter(|(name, _)| near(name)).map(item).collect();
+        sort(&mut items);
+        Ok(items)
+    }
+
+    fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
+        check_relative(name).map_err(|e| e.in_file(&self.label))?;
+        Ok(self.files.get(name).cloned())
+    }
+}
+
+fn sort(items: &mut [FolderItem]) {
+    items.sort_by(|a, b| a.name.as_os_str().as_encoded_bytes().cmp(b.name.as_os_str().as_encoded_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_out_are_refused() {
+        for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "a\0b"] {
+            assert_eq!(check_relative(Path::new(bad)).unwrap_err().code(), "unsafe-name", "{bad}");
+        }
+        for good in ["a", "a/b", "权重", "..a", ".a"] {
+            check_relative(Path::new(good)).unwrap();
+        }
+    }
+
+    #[test]
+    fn both_folders_list_and_open_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
+        let mut memory = MemoryFolder::new("memory");
+        for (name, bytes) in [("b", "22"), ("a/b", "333"), ("a/deep/c", "4444"), ("Z", "")] {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+            memory = memory.with(name, bytes.into());
+        }
+        let local = LocalFolder::open(dir.path()).unwrap();
+        for depth in 1..4 {
+            assert_eq!(local.list(depth).unwrap(), memory.list(depth).unwrap());
+        }
+        let names: Vec<_> = local.list(9).unwrap().into_iter().map(|i| i.name).collect();
+        assert_eq!(names, ["Z", "a/b", "a/deep/c", "b"].map(PathBuf::from));
+        for folder in [&local as &dyn Folder, &memory] {
+            assert_eq!(folder.open(Path::new("a/b")).unwrap().unwrap().len(), 3);
+            assert!(folder.open(Path::new("a")).unwrap().is_none());
+            assert!(folder.open(Path::new("nope")).unwrap().is_none());
+            assert_eq!(folder.open(Path::new("../x")).unwrap_err().code(), "unsafe-name");
+        }
+    }
+
+    #[test]
+    fn the_folder_around_a_file() {
+        let (folder, name) = LocalFolder::around(Path::new("some/where/x.bin")).unwrap();
+        assert_eq!((folder.label(), name.as_path()), ("some/where", Path::new("x.bin")));
+        let (folder, _) = LocalFolder::around(Path::new("x.bin")).unwrap();
+        assert_eq!(folder.label(), ".");
+        assert!(LocalFolder::around(Path::new("/")).is_none());
+    }
+}

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             no_state: args.no_state,
             rename: args.rename.clone(),
             cast: args.cast,
+            rounding: args.rounding,
             reverse_dims: args.reverse_dims,
         },
         deny_loss: args.deny_loss,

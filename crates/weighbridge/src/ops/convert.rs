@@ -5,7 +5,7 @@ use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions, PlanOptions};
 use crate::plan::WritePlan;
-use crate::tensor::{DType, Order};
+use crate::tensor::{Cast, DType, Order, Rounding};
 use std::path::Path;
 
 /// What to write, and what to change on the way.
@@ -42,6 +42,8 @@ pub struct Changes {
     pub rename: Vec<String>,
     /// Cast floating-point tensors to this type.
     pub cast: Option<DType>,
+    /// How that cast rounds.
+    pub rounding: Rounding,
     /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
     pub reverse_dims: bool,
 }
@@ -59,7 +61,11 @@ impl Changes {
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
         checkpoint.rename(&rules)?;
         let losses = match self.cast {
-            Some(to) => checkpoint.cast_floats(to)?,
+            Some(to) => checkpoint.cast_floats(Cast { to, rounding: self.rounding })?,
+            None if self.rounding != Rounding::default() => {
+                return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
+                    .hint("add --cast f16 or --cast bf16"));
+            }
             None => Vec::new(),
         };
         if self.reverse_dims {

@@ -2,7 +2,7 @@
 
 use super::{Checkpoint, Loss, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
-use crate::tensor::{Cast, DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::collections::HashSet;
 
@@ -235,6 +235,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::Name;
     use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::DType;
     use std::sync::Arc;
 
     fn checkpoint() -> Checkpoint {

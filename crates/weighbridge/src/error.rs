@@ -146,6 +146,13 @@ impl Error {
         self
     }
 
+    /// Puts `step` in front of the message: the step of a longer work at which it came up.
+    #[must_use]
+    pub fn within(mut self, step: impl fmt::Display) -> Self {
+        self.0.message = format!("{step}: {}", self.0.message);
+        self
+    }
+
     /// The situation.
     pub fn kind(&self) -> Kind {
         self.0.kind

@@ -6,6 +6,7 @@
 
 pub mod fault;
 mod files;
+mod folders;
 mod latin1;
 mod load;
 mod local;
@@ -16,6 +17,7 @@ mod staging;
 mod tasks;
 mod verify;
 
+pub use folders::make_folders;
 pub use latin1::latin1_lengths;
 pub use load::load;
 pub use local::LocalSink;

@@ -1,6 +1,7 @@
 //! PaddlePaddle: programs, tensor streams and pickles.
 
 mod dtype;
+pub mod exec;
 pub mod pir;
 pub mod program;
 pub mod stream;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge::formats::Names;
 use weighbridge::source::FileSource;
-use weighbridge::tensor::DType;
+use weighbridge::tensor::{DType, Rounding};
 use weighbridge::{OpenOptions, Result};
 
 const EXAMPLES: &str = "\
@@ -228,6 +228,10 @@ pub(crate) struct Convert {
     /// Cast floating-point tensors to f16, bf16, f32 or f64, rounding to nearest even
     #[arg(long, value_name = "DTYPE", value_parser = dtype, help_heading = "Changes")]
     pub cast: Option<DType>,
+    /// Round to f16 and bf16 as that version of Paddle does: nearest, paddle-2.6 or paddle-3.3
+    #[arg(long, value_name = "HOW", default_value = "nearest", value_parser = rounding, requires = "cast")]
+    #[arg(help_heading = "Changes")]
+    pub rounding: Rounding,
     /// Keep column-major bytes as they are and reverse the dimensions instead
     #[arg(long, help_heading = "Changes")]
     pub reverse_dims: bool,
@@ -275,6 +279,10 @@ pub(crate) struct Man {
 fn dtype(text: &str) -> Result<DType, String> {
     let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
     DType::from_name(text).filter(target).ok_or_else(|| "casts go to f16, bf16, f32 or f64".to_owned())
+}
+
+fn rounding(text: &str) -> Result<Rounding, String> {
+    Rounding::from_name(text).ok_or_else(|| "rounding is nearest, paddle-2.6 or paddle-3.3".to_owned())
 }
 
 /// A setting of a format.

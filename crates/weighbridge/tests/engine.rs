@@ -52,7 +52,7 @@ fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
         expected.extend(read(&entry));
     }
     let mut half = tensor(source, 5, &[100, 70], Encoding::COLUMN);
-    half.cast = Some(DType::F16);
+    half.cast = Some(DType::F16.into());
     builder.tensor(&half, Order::Row).unwrap();
     expected.extend(read(&half));
     let checked = start..builder.position();

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             no_state: args.no_state,
             rename: args.rename.clone(),
             cast: args.cast,
+            rounding: args.rounding,
             reverse_dims: args.reverse_dims,
         },
         deny_loss: args.deny_loss,
@@ -79,6 +80,7 @@ fn document(target: &str, plan: &WritePlan, report: &RunReport) -> Json {
         "format": plan.format,
         "kind": plan.kind,
         "bytes": report.bytes,
+        "files": plan.files.iter().map(|f| json!({ "name": f.name, "bytes": f.len })).collect::<Json>(),
         "losses": plan.losses.iter().map(weighbridge::checkpoint::Loss::to_json).collect::<Json>(),
         "casts": casts,
     })
@@ -108,12 +110,36 @@ fn text(
         output.warning("cast", &text)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    writeln!(
-        output,
-        "wrote {} ({} {}, {}) in {seconds:.2} s",
-        escape(target),
-        plan.format,
-        plan.kind,
-        human_bytes(report.bytes)
-    )
+    writeln!(output, "{} in {seconds:.2} s", wrote(target, plan, report.bytes))
+}
+
+/// What was written: a file by its name, a folder with a slash and the number of its files.
+fn wrote(target: &str, plan: &WritePlan, bytes: u64) -> String {
+    let (target, size) = (escape(target), human_bytes(bytes));
+    let what = format!("{} {}", plan.format, plan.kind);
+    if plan.is_one_file() {
+        return format!("wrote {target} ({what}, {size})");
+    }
+    let count = plan.files.len();
+    let files = if count == 1 { "1 file".to_owned() } else { format!("{} files", human_count(count as u64)) };
+    format!("wrote {}/ ({what}, {files}, {size})", target.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge::plan::FileBuilder;
+
+    fn plan(names: &[&str]) -> WritePlan {
+        let files = names.iter().map(|&name| FileBuilder::new(name).finish()).collect();
+        WritePlan { format: "paddle", kind: "inference", files, losses: Vec::new() }
+    }
+
+    #[test]
+    fn a_folder_is_shown_as_one() {
+        let shown = |target: &str, names: &[&str]| wrote(target, &plan(names), 10 << 20);
+        assert_eq!(shown("a.npz", &[""]), "wrote a.npz (paddle inference, 10.0 MiB)");
+        assert_eq!(shown("out", &["a", "b"]), "wrote out/ (paddle inference, 2 files, 10.0 MiB)");
+        assert_eq!(shown("out/", &["a"]), "wrote out/ (paddle inference, 1 file, 10.0 MiB)");
+    }
 }

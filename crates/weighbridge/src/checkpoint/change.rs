@@ -2,7 +2,7 @@
 
 use super::{Checkpoint, Loss, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
-use crate::tensor::{DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::collections::HashSet;
 
@@ -154,12 +154,14 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Asks for every floating-point tensor to be given type `to`. Other tensors stay.
-    /// Returns a loss for each tensor whose values may change.
+    /// Asks for every floating-point tensor to be given type `to`, which may say how it is
+    /// rounded. Other tensors stay. Returns a loss for each tensor whose values may change.
     ///
     /// # Errors
     /// [`crate::Kind::Unsupported`] for a target or source type that cannot be cast.
-    pub fn cast_floats(&mut self, to: DType) -> Result<Vec<Loss>> {
+    pub fn cast_floats(&mut self, to: impl Into<Cast>) -> Result<Vec<Loss>> {
+        let cast = to.into();
+        let to = cast.to;
         let mut losses = Vec::new();
         for tensor in self.tensors.iter_mut().filter(|t| t.stored.is_float()) {
             if tensor.stored == to {
@@ -175,10 +177,10 @@ impl Checkpoint {
                 .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
             }
             if !cast_is_exact(tensor.stored, to) {
-                let detail = format!("{} values are rounded to {to}", tensor.stored);
+                let detail = format!("{} values are rounded to {cast}", tensor.stored);
                 losses.push(Loss::new("rounding", tensor.name(), detail));
             }
-            tensor.cast = Some(to);
+            tensor.cast = Some(cast);
         }
         Ok(losses)
     }
@@ -233,6 +235,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::Name;
     use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::DType;
     use std::sync::Arc;
 
     fn checkpoint() -> Checkpoint {

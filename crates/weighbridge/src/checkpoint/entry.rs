@@ -3,7 +3,7 @@
 use super::{Name, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
-use crate::tensor::{DType, Encoding, Order, Region, Shape};
+use crate::tensor::{Cast, DType, Encoding, Order, Region, Shape};
 use std::collections::BTreeMap;
 
 /// Facts that only some formats have, such as `batch`. JSON shows them beside the fixed ones.
@@ -18,8 +18,8 @@ pub struct TensorEntry {
     pub role: Role,
     /// The type of its elements, as read: a cast that is planned stands in `cast`.
     pub stored: DType,
-    /// The type that its elements are to be given when they are read or written.
-    pub cast: Option<DType>,
+    /// The type that its elements are to be given when they are read or written, and how.
+    pub cast: Option<Cast>,
     /// The logical extents: element (i, j) of the tensor, whatever the order of the bytes.
     pub shape: Shape,
     /// The parts that together fill the tensor. Together they cover it, without overlap.
@@ -155,7 +155,7 @@ impl TensorEntry {
 
     /// The type of the elements as a reader or writer will see them: after a cast, if one is asked.
     pub fn dtype(&self) -> DType {
-        self.cast.unwrap_or(self.stored)
+        self.cast.map_or(self.stored, |cast| cast.to)
     }
 
     /// The bytes of the elements in their [`dtype`](Self::dtype).

@@ -51,9 +51,15 @@ impl<S: Sink> FailingSink<S> {
 }
 
 impl<S: Sink> Sink for FailingSink<S> {
+    fn begin(&self, files: &[PlannedFile]) -> Result<()> {
+        self.count.pass(|| self.inner.begin(files))
+    }
     fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
         let inner = self.count.pass(|| self.inner.stage(file))?;
         Ok(Box::new(FailingFile { inner, count: self.count.clone() }))
+    }
+    fn sync(&self) -> Result<()> {
+        self.count.pass(|| self.inner.sync())
     }
     fn publish(&self) -> Result<()> {
         self.count.pass(|| self.inner.publish())
@@ -78,8 +84,5 @@ impl StagedFile for FailingFile {
     }
     fn copy_from(&self, from: FileRange<'_>, skip: u64, offset: u64, len: u64) -> Result<u64> {
         self.count.pass(|| self.inner.copy_from(from, skip, offset, len))
-    }
-    fn sync(&self) -> Result<()> {
-        self.count.pass(|| self.inner.sync())
     }
 }

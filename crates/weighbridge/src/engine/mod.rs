@@ -5,6 +5,8 @@
 //! bounded memory, and makes the result visible all at once.
 
 pub mod fault;
+mod files;
+mod latin1;
 mod load;
 mod local;
 mod read;
@@ -14,6 +16,7 @@ mod staging;
 mod tasks;
 mod verify;
 
+pub use latin1::latin1_lengths;
 pub use load::load;
 pub use local::LocalSink;
 pub(crate) use read::{Scratch, read_into};

@@ -67,7 +67,7 @@ pub(crate) fn read_into(
     let report = cast(&stored, entry.stored, to, out);
     scratch.ordered = stored;
     report.map(Some).ok_or_else(|| {
-        Error::unsupported("no-such-cast", format!("cannot cast {} to {to}", entry.stored))
+        Error::unsupported("no-such-cast", format!("cannot cast {} to {}", entry.stored, to.to))
             .on_tensor(entry.name())
     })
 }
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_cast_is_applied() {
         let mut entry = counting(&[2, 2], Encoding::COLUMN);
-        entry.cast = Some(DType::F32);
+        entry.cast = Some(DType::F32.into());
         let expected: Vec<u8> = [0f32, 1.0, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         assert_eq!(read_tensor(&entry, Order::Row).unwrap(), expected);
     }

@@ -1,12 +1,14 @@
 //! Running a plan: workers, a memory budget, checksums, progress.
 
+use super::files::fill_all;
+use super::latin1::{self, parts};
 use super::read::{Scratch, read_into};
 use super::tasks::{Lane, Part, Sizes, Task, Work, copied, cut};
 use super::verify::verify;
 use super::{Sink, StagedFile, default_threads};
 use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
-use crate::plan::{Content, PlannedFile, WritePlan};
+use crate::plan::{Content, PlannedFile, Segment, WritePlan};
 use crate::source::to_usize;
 use crate::tensor::{CastReport, Order, Region};
 use std::collections::BTreeMap;
@@ -68,6 +70,17 @@ pub struct RunReport {
     pub casts: BTreeMap<String, CastReport>,
 }
 
+impl RunReport {
+    /// Adds what was done for another file.
+    pub(super) fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.kernel_copied += other.kernel_copied;
+        for (name, cast) in other.casts {
+            self.casts.entry(name).or_default().add(&cast);
+        }
+    }
+}
+
 /// Carries out `plan` into `sink`: stages, fills, syncs, publishes. All or nothing.
 ///
 /// # Errors
@@ -80,70 +93,75 @@ pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<Ru
             .expected(format_args!("at least {MIN_MEMORY} bytes"))
             .found(options.memory));
     }
-    let filled = fill_all(plan, sink, options).and_then(|report| {
+    let published = fill_all(plan, sink, options).and_then(|report| {
+        if options.sync {
+            sink.sync()?;
+        }
         if options.watch.stopped() {
             return Err(Error::cancelled());
         }
         sink.publish()?;
         Ok(report)
     });
-    match filled {
-        Ok(report) => {
-            if options.sync {
-                sink.settle()?;
-            }
-            Ok(report)
-        }
-        Err(error) => {
-            sink.discard();
-            Err(error)
-        }
-    }
-}
-
-fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
-    options.watch.begin(plan.bytes());
-    let mut report = RunReport::default();
-    for file in &plan.files {
-        let staged = sink.stage(file)?;
-        fill(file, &*staged, options, &mut report)?;
+    let settled = published.and_then(|report| {
         if options.sync {
-            staged.sync()?;
+            sink.settle()?;
         }
-        report.bytes += file.len;
-    }
-    Ok(report)
+        Ok(report)
+    });
+    sink.discard();
+    settled
 }
 
-fn fill(
+/// How many work on a file, and how large their tasks may be.
+#[derive(Clone, Copy)]
+pub(super) struct Crew {
+    pub threads: usize,
+    sizes: Sizes,
+}
+
+impl Crew {
+    pub(super) fn new(options: &RunOptions) -> Result<Self> {
+        let threads = if options.threads == 0 { default_threads() } else { options.threads };
+        // Every worker needs at least the smallest budget to be of use.
+        let threads = threads.clamp(1, to_usize(options.memory / (MIN_MEMORY / 2))?.max(1));
+        let share = options.memory / threads as u64;
+        let chunk = (share / 8).clamp(64 << 10, 4 << 20);
+        // What is left beside the chunk in which a block may land, and the buffer for short runs.
+        let sizes = Sizes { chunk, transform: share - chunk - (512 << 10), threads: threads as u64 };
+        Ok(Self { threads, sizes })
+    }
+
+    /// One of them, with its share of the memory.
+    pub(super) fn one(self) -> Self {
+        Self { threads: 1, sizes: Sizes { threads: 1, ..self.sizes } }
+    }
+}
+
+/// Fills one file. `stop` is set by whoever works on another file and fails.
+pub(super) fn fill(
     file: &PlannedFile,
     staged: &dyn StagedFile,
     options: &RunOptions,
-    report: &mut RunReport,
-) -> Result<()> {
-    let threads = if options.threads == 0 { default_threads() } else { options.threads };
-    // Every worker needs at least the smallest budget to be of use.
-    let threads = threads.clamp(1, to_usize(options.memory / (MIN_MEMORY / 2))?.max(1));
-    let share = options.memory / threads as u64;
-    let chunk = (share / 8).clamp(64 << 10, 4 << 20);
-    // What is left beside the chunk in which a block may land, and the buffer for short runs.
-    let sizes = Sizes { chunk, transform: share - chunk - (512 << 10), threads: threads as u64 };
-
+    crew: Crew,
+    stop: &AtomicBool,
+) -> Result<RunReport> {
     let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
     checked.sort_by_key(|r| (r.start, r.end));
     checked.dedup();
-    let lanes = cut(file, &checked, sizes);
+    let lanes = cut(file, &checked, crew.sizes);
     let job = Job {
         file,
         staged,
         options,
         checked: &checked,
+        transform: crew.sizes.transform,
         next: AtomicUsize::new(0),
-        failed: AtomicBool::new(false),
+        failed: stop,
         shared: Mutex::new(Shared::default()),
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(lanes.len()) {
+        for _ in 1..crew.threads.min(lanes.len()) {
             scope.spawn(|| job.work(&lanes));
         }
         job.work(&lanes);
@@ -152,11 +170,8 @@ fn fill(
     if let Some(error) = shared.error.take() {
         return Err(error);
     }
-    report.kernel_copied += shared.kernel_copied;
-    for (name, cast) in shared.casts {
-        report.casts.entry(name).or_default().add(&cast);
-    }
-    patch(file, staged, &checked, shared.sums)
+    patch(file, staged, &checked, shared.sums)?;
+    Ok(RunReport { bytes: file.len, kernel_copied: shared.kernel_copied, casts: shared.casts })
 }
 
 fn checked_ranges(file: &PlannedFile) -> impl Iterator<Item = Range<u64>> {
@@ -187,8 +202,10 @@ struct Job<'a> {
     staged: &'a dyn StagedFile,
     options: &'a RunOptions,
     checked: &'a [Range<u64>],
+    /// The most that making a block may take.
+    transform: u64,
     next: AtomicUsize,
-    failed: AtomicBool,
+    failed: &'a AtomicBool,
     shared: Mutex<Shared>,
 }
 
@@ -238,6 +255,7 @@ impl Job<'_> {
                 let wanted = &self.file.checks[*check];
                 verify(&wanted.source, &wanted.check).map_err(|e| e.on_tensor(&wanted.tensor))?;
             }
+            Work::Text { segment } => self.text(&self.file.segments[*segment], buffers)?,
             Work::Scatter { segment, region } => {
                 let Content::Tensor { entry, order } = &self.file.segments[*segment].content else {
                     return Ok(());
@@ -253,6 +271,27 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes the text of a segment, in parts that fit into the memory of one worker.
+    fn text(&self, segment: &Segment, buffers: &mut Buffers) -> Result<()> {
+        let Content::Latin1 { entry, order, region } = &segment.content else { return Ok(()) };
+        let mut at = segment.offset;
+        let end = segment.offset + segment.len;
+        let mut text = std::mem::take(&mut buffers.text);
+        for part in parts(entry, region, *order, self.transform) {
+            buffers.out.clear();
+            self.block(entry, &part, *order, buffers)?;
+            text.clear();
+            latin1::encode(&buffers.out, &mut text);
+            if text.len() as u64 > end - at {
+                return Err(latin1::changed(entry));
+            }
+            self.write(at, &text)?;
+            at += text.len() as u64;
+        }
+        buffers.text = text;
+        if at == end { Ok(()) } else { Err(latin1::changed(entry)) }
     }
 
     /// Appends a box of a tensor to the buffer.
@@ -283,7 +322,9 @@ impl Job<'_> {
                         source.read_at(offset + skip, &mut out[start..]).map_err(|e| e.on_tensor(tensor))?;
                     }
                     // Filled in at the end, when the range has been written.
-                    Content::Crc32(_) | Content::Tensor { .. } => out.resize(out.len() + count, 0),
+                    Content::Crc32(_) | Content::Tensor { .. } | Content::Latin1 { .. } => {
+                        out.resize(out.len() + count, 0);
+                    }
                 }
             }
         }
@@ -327,6 +368,7 @@ impl Job<'_> {
 #[derive(Default)]
 struct Buffers {
     out: Vec<u8>,
+    text: Vec<u8>,
     scratch: Scratch,
 }
 

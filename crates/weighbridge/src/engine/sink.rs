@@ -7,15 +7,36 @@ use std::fmt::Debug;
 
 /// A target for the files of one plan.
 ///
-/// The engine calls, in this order: [`stage`](Self::stage) for each file, then the methods of the
-/// staged files, then [`publish`](Self::publish), then [`settle`](Self::settle). When a call
-/// before or at `publish` fails, it calls [`discard`](Self::discard) and the target is as before.
+/// The engine calls, in this order: [`begin`](Self::begin); [`stage`](Self::stage) for each file,
+/// in any order and from many threads, and the methods of the staged files; when all are filled
+/// and closed, [`sync`](Self::sync), then [`publish`](Self::publish), then
+/// [`settle`](Self::settle), and [`discard`](Self::discard) at the end. When a call before or at
+/// `publish` fails, it calls `discard` at once and the target is as before.
 pub trait Sink: Debug + Send + Sync {
+    /// Looks at all files that will be staged, before any work.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`] where the target cannot take these files, `folder-has-other-files`
+    /// where others would be lost; [`crate::Kind::Corrupt`], `unsafe-name`, and
+    /// [`crate::Kind::Mismatch`], `name-collision` or `reserved-name`, where the names of the files
+    /// do not fit into one folder.
+    fn begin(&self, files: &[PlannedFile]) -> Result<()> {
+        let _ = files;
+        Ok(())
+    }
+
     /// Makes a staged file of the planned length, not visible under its name.
     ///
     /// # Errors
     /// [`crate::Kind::Io`].
     fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>>;
+
+    /// Waits until the content of all staged files would survive a loss of power. None of them is
+    /// open any more.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`].
+    fn sync(&self) -> Result<()>;
 
     /// Makes everything staged visible at once. On failure nothing is.
     ///
@@ -29,7 +50,7 @@ pub trait Sink: Debug + Send + Sync {
     /// [`crate::Kind::Io`]; the new files are visible and whole all the same.
     fn settle(&self) -> Result<()>;
 
-    /// Removes what is staged, as well as that goes.
+    /// Removes what is staged, and what was replaced, as well as that goes.
     fn discard(&self);
 }
 
@@ -48,10 +69,4 @@ pub trait StagedFile: Debug + Send + Sync {
     /// # Errors
     /// [`crate::Kind::Io`] when the device fails.
     fn copy_from(&self, from: FileRange<'_>, skip: u64, offset: u64, len: u64) -> Result<u64>;
-
-    /// Waits until the content would survive a loss of power.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Io`].
-    fn sync(&self) -> Result<()>;
 }

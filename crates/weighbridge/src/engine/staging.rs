@@ -1,9 +1,14 @@
-//! Names of staged files, and the proof that a leftover is ours.
+//! Names of staged files and folders, and the proof that a leftover is ours.
 //!
-//! A staged file stands beside its target as `.NAME.weighbridge-NONCE-CHECK.part`. CHECK is a
-//! hash of the target's full name and NONCE, so no other program makes such a name by chance; and
-//! a run holds a lock on its staged file for as long as it lives. A leftover is swept only if its
-//! check is right, it is a regular file, and nobody holds the lock.
+//! A staged file or folder stands beside its target as `.NAME.weighbridge-NONCE-CHECK.part`. CHECK
+//! is a hash of the target's full name and NONCE, so no other program makes such a name by chance;
+//! and a run holds a lock on what it stages for as long as it lives (a folder is locked like a
+//! file). A leftover is swept only if its check is right, it is a regular file or a folder, and
+//! nobody holds the lock.
+//!
+//! A folder that was set aside, where the system cannot exchange two folders, has the same name
+//! with `.old` at the end. If its run died before the new folder was in place, nothing stands at the
+//! target, and the sweep puts it back; else it is a leftover like others.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use sha2::{Digest, Sha256};
@@ -15,16 +20,17 @@ use std::path::{Path, PathBuf};
 
 const MARK: &str = ".weighbridge-";
 const END: &str = ".part";
+const OLD: &str = ".old";
 /// Bytes of the target's name that a staged name repeats; file systems allow 255 in all.
 const SHOWN: usize = 160;
 
-fn staged_name(target: &OsStr, nonce: &str) -> OsString {
+fn staged_name(target: &OsStr, nonce: &str, end: &str) -> OsString {
     let text = target.to_string_lossy();
-    let mut end = text.len().min(SHOWN);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    let mut shown = text.len().min(SHOWN);
+    while !text.is_char_boundary(shown) {
+        shown -= 1;
     }
-    OsString::from(format!(".{}{MARK}{nonce}-{}{END}", &text[..end], check(target, nonce)))
+    OsString::from(format!(".{}{MARK}{nonce}-{}{end}", &text[..shown], check(target, nonce)))
 }
 
 fn check(target: &OsStr, nonce: &str) -> String {
@@ -36,22 +42,40 @@ fn check(target: &OsStr, nonce: &str) -> String {
     hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// True where `name` is one that [`create`] gives to a staged file of `target`.
-fn is_staged_name(name: &OsStr, target: &OsStr) -> bool {
+/// True where `name` is one that is given to what is staged for `target` (`end` [`END`]), or set
+/// aside of it ([`OLD`]).
+fn is_staged_name(name: &OsStr, target: &OsStr, end: &str) -> bool {
     let nonce = || {
         let text = name.to_str()?;
         let rest = &text[text.rfind(MARK)? + MARK.len()..];
         Some(rest.split_once('-')?.0.to_owned())
     };
-    nonce().is_some_and(|nonce| staged_name(target, &nonce) == name)
+    nonce().is_some_and(|nonce| staged_name(target, &nonce, end) == name)
+}
+
+/// True where `name` looks like that of something staged, for whatever target: no output may have
+/// such a name.
+pub(super) fn is_reserved(name: &OsStr) -> bool {
+    let text = name.to_string_lossy();
+    text.starts_with('.') && text.contains(MARK) && (text.ends_with(END) || text.ends_with(OLD))
+}
+
+/// New names for `target` in `folder`, one after the other.
+fn candidates(folder: &Path, target: &OsStr, end: &str) -> impl Iterator<Item = PathBuf> {
+    let random = RandomState::new();
+    (0..16u64).map(move |attempt| {
+        let nonce = format!("{:016x}", random.hash_one((std::process::id(), attempt)));
+        folder.join(staged_name(target, &nonce, end))
+    })
+}
+
+fn no_name() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "no free name for what is staged")
 }
 
 /// Makes and locks a new staged file for `target` in `folder`.
 pub(super) fn create(folder: &Path, target: &OsStr) -> io::Result<(File, PathBuf)> {
-    let random = RandomState::new();
-    for attempt in 0..16u64 {
-        let nonce = format!("{:016x}", random.hash_one((std::process::id(), attempt)));
-        let path = folder.join(staged_name(target, &nonce));
+    for path in candidates(folder, target, END) {
         let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -69,18 +93,72 @@ pub(super) fn create(folder: &Path, target: &OsStr) -> io::Result<(File, PathBuf
             return Ok((file, path));
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a staged file"))
+    Err(no_name())
 }
 
-/// Removes the leftovers of dead runs that had the same target. Returns how many.
+/// Makes a new staged folder for `target` in `folder`, and locks it where the system can.
+pub(super) fn create_folder(folder: &Path, target: &OsStr) -> io::Result<(PathBuf, Option<File>)> {
+    for path in candidates(folder, target, END) {
+        match fs::create_dir(&path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(e) => return Err(e),
+        }
+        // As with files: without locks a leftover stays, and a sweeper may have been quicker.
+        let Ok(handle) = File::open(&path) else {
+            if fs::symlink_metadata(&path).is_ok() {
+                return Ok((path, None));
+            }
+            continue;
+        };
+        if let Err(TryLockError::WouldBlock) = handle.try_lock() {
+            drop(handle);
+            let _ = fs::remove_dir(&path);
+            continue;
+        }
+        if fs::symlink_metadata(&path).is_ok() {
+            return Ok((path, Some(handle)));
+        }
+    }
+    Err(no_name())
+}
+
+/// A free name for a folder that is set aside of `target`.
+pub(super) fn aside(folder: &Path, target: &OsStr) -> io::Result<PathBuf> {
+    candidates(folder, target, OLD).find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(no_name)
+}
+
+/// Removes the leftovers of dead runs that had the same target, and puts back what one of them had
+/// set aside. Returns how many there were.
 pub(super) fn sweep(folder: &Path, target: &OsStr) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let candidates = entries.flatten().filter(|e| is_staged_name(&e.file_name(), target));
-    let dead = candidates.filter(|entry| {
-        let regular = entry.file_type().is_ok_and(|t| t.is_file());
-        regular && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
-    });
-    dead.filter(|entry| fs::remove_file(entry.path()).is_ok()).count()
+    let mut swept = 0;
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let set_aside = is_staged_name(&name, target, OLD);
+        if !set_aside && !is_staged_name(&name, target, END) {
+            continue;
+        }
+        let Ok(kind) = entry.file_type() else { continue };
+        if !kind.is_file() && !kind.is_dir() {
+            continue;
+        }
+        // Held until the leftover is gone.
+        let Ok(handle) = File::open(&path) else { continue };
+        if handle.try_lock().is_err() {
+            continue;
+        }
+        let home = folder.join(target);
+        let done = if set_aside && fs::symlink_metadata(&home).is_err() {
+            fs::rename(&path, &home)
+        } else if kind.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        swept += usize::from(done.is_ok());
+    }
+    swept
 }
 
 #[cfg(test)]
@@ -114,10 +192,46 @@ mod tests {
     }
 
     #[test]
+    fn dead_folders_are_swept_with_what_is_in_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = OsStr::new("model");
+        let (alive, lock) = create_folder(dir.path(), target).unwrap();
+        let (dead, dead_lock) = create_folder(dir.path(), target).unwrap();
+        fs::create_dir(dead.join("sub")).unwrap();
+        fs::write(dead.join("sub/file"), b"x").unwrap();
+        drop(dead_lock);
+        assert_eq!(sweep(dir.path(), target), 1);
+        assert!(alive.exists() && !dead.exists());
+        drop(lock);
+        assert_eq!(sweep(dir.path(), target), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_set_aside_comes_back_unless_something_took_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = OsStr::new("model");
+        let home = dir.path().join(target);
+        for text in ["first", "second"] {
+            let path = aside(dir.path(), target).unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), text).unwrap();
+            let held = File::open(&path).unwrap();
+            held.try_lock().unwrap();
+            assert_eq!(sweep(dir.path(), target), 0, "its run lives");
+            drop(held);
+            assert_eq!(sweep(dir.path(), target), 1);
+            assert!(!path.exists());
+            assert_eq!(fs::read(home.join("file")).unwrap(), b"first");
+        }
+    }
+
+    #[test]
     fn long_names_fit() {
         let dir = tempfile::tempdir().unwrap();
         let name = "é".repeat(127);
         let (_file, path) = create(dir.path(), OsStr::new(&name)).unwrap();
-        assert!(is_staged_name(path.file_name().unwrap(), OsStr::new(&name)));
+        assert!(is_staged_name(path.file_name().unwrap(), OsStr::new(&name), END));
+        assert!(is_reserved(path.file_name().unwrap()));
     }
 }

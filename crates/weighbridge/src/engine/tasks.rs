@@ -1,5 +1,6 @@
 //! Cutting a planned file into tasks: runs of bytes that one worker makes in one go.
 
+use crate::checkpoint::TensorEntry;
 use crate::plan::{Content, PlannedFile};
 use crate::source::SourceRef;
 use crate::tensor::Region;
@@ -49,6 +50,8 @@ pub(super) enum Work {
     Verify { check: usize },
     /// Make a box of a segment that is a transform, and write it run by run.
     Scatter { segment: usize, region: Region },
+    /// Make the text of a segment, part by part.
+    Text { segment: usize },
 }
 
 /// A part of a segment.
@@ -90,6 +93,11 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                     cutter.lanes.push(vec![Task { offset: segment.offset + skip, len, work }]);
                 }
             }
+            Content::Latin1 { entry, .. } => {
+                cutter.close();
+                let work = Work::Text { segment: index };
+                cutter.push(stream(entry), Task { offset: segment.offset, len: segment.len, work });
+            }
             Content::Tensor { entry, order } => {
                 let result = entry.dtype().size().unwrap_or(1) as u64;
                 let stored = entry.stored.size().unwrap_or(1) as u64;
@@ -99,16 +107,15 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
                 let most = (sizes.transform / each).min(share).max(1);
                 let moves = entry.order() != *order && !entry.shape.is_order_free();
                 let scattered = moves && !overlaps(checked, segment.offset, segment.len);
-                let sequential = entry.pieces.iter().find(|p| p.source.is_sequential()).map(|p| &p.source);
-                let key = sequential.map(|source| Arc::as_ptr(source).cast::<()>() as usize);
+                let key = stream(entry);
                 let short = || {
                     let first = Region::blocks(&entry.shape, *order, most).next();
                     first.is_some_and(|block| block.runs(&entry.shape, entry.order()).0 * stored < SHORT_RUN)
                 };
-                if scattered && entry.elements() > most && (sequential.is_some() || short()) {
+                if scattered && entry.elements() > most && (key.is_some() || short()) {
                     cutter.close();
                     // A stream is read once, from front to back, whatever that means for writing.
-                    let regions = match sequential {
+                    let regions = match key {
                         Some(_) => Region::blocks(&entry.shape, entry.order(), most).collect(),
                         None => Region::tiles(&entry.shape, most),
                     };
@@ -190,6 +197,12 @@ impl Cutter {
         }
         self.lanes[lane].push(task);
     }
+}
+
+/// The stream that a tensor is read from, if it is one, by its address.
+fn stream(entry: &TensorEntry) -> Option<usize> {
+    let piece = entry.pieces.iter().find(|piece| piece.source.is_sequential())?;
+    Some(Arc::as_ptr(&piece.source).cast::<()>() as usize)
 }
 
 /// `len` cut into steps of at most `most`: pairs of offset and length.

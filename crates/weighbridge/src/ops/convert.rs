@@ -5,7 +5,7 @@ use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions, PlanOptions};
 use crate::plan::WritePlan;
-use crate::tensor::{DType, Order};
+use crate::tensor::{Cast, DType, Order, Rounding};
 use std::path::Path;
 
 /// What to write, and what to change on the way.
@@ -42,6 +42,8 @@ pub struct Changes {
     pub rename: Vec<String>,
     /// Cast floating-point tensors to this type.
     pub cast: Option<DType>,
+    /// How that cast rounds.
+    pub rounding: Rounding,
     /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
     pub reverse_dims: bool,
 }
@@ -59,7 +61,11 @@ impl Changes {
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
         checkpoint.rename(&rules)?;
         let losses = match self.cast {
-            Some(to) => checkpoint.cast_floats(to)?,
+            Some(to) => checkpoint.cast_floats(Cast { to, rounding: self.rounding })?,
+            None if self.rounding != Rounding::default() => {
+                return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
+                    .hint("add --cast f16 or --cast bf16"));
+            }
             None => Vec::new(),
         };
         if self.reverse_dims {
@@ -69,22 +75,29 @@ impl Changes {
     }
 }
 
-/// Opens `source` and plans its conversion to `target`. Nothing is written.
+/// Opens `source` and plans its conversion to `target`. Nothing is written; that the target could
+/// be written is checked, as far as that goes.
 ///
 /// # Errors
 /// What opening, changing and planning say; `loss-denied` where something would be lost and that
-/// is denied.
+/// is denied; for the target, as [`LocalSink::check_plan`].
 pub fn plan(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
     options: &ConvertOptions,
 ) -> Result<WritePlan> {
-    let (format, kind) = target_form(target.as_ref(), options)?;
+    let target = target.as_ref();
+    // First of all, so that a target which cannot be written is known before work begins.
+    LocalSink::check(target, options.force)?;
+    let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
-    plan_checkpoint(checkpoint, format, kind, options)
+    let plan = plan_checkpoint(checkpoint, format, kind, options)?;
+    LocalSink::check_plan(&plan, target, options.force)?;
+    Ok(plan)
 }
 
-/// Opens `source` and writes it to `target` in the format that is asked for.
+/// Opens `source` and writes it to `target` in the format that is asked for: to a file, or to a
+/// folder where the format has several files.
 ///
 /// # Errors
 /// As [`plan`], and what the engine says. The target is then as it was.
@@ -94,25 +107,24 @@ pub fn convert(
     options: &ConvertOptions,
 ) -> Result<(WritePlan, RunReport)> {
     let target = target.as_ref();
-    // First of all, so that a target which cannot be written is known before work begins.
-    let sink = LocalSink::file(target, options.force)?;
     let plan = plan(source, target, options)?;
+    let sink = LocalSink::for_plan(&plan, target, options.force)?;
     let report = run(&plan, &sink, &options.run)?;
     Ok((plan, report))
 }
 
-/// Writes what was planned to the file `target`, all or nothing: how a model that was built or
-/// changed in memory is saved.
+/// Writes what was planned to the file or folder `target`, all or nothing: how a model that was
+/// built or changed in memory is saved.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`] where the target exists and `replace` is false; and what the engine says.
+/// As [`LocalSink::for_plan`], and what the engine says.
 pub fn save(
     plan: &WritePlan,
     target: impl AsRef<Path>,
     replace: bool,
     options: &RunOptions,
 ) -> Result<RunReport> {
-    run(plan, &LocalSink::file(target, replace)?, options)
+    run(plan, &LocalSink::for_plan(plan, target, replace)?, options)
 }
 
 /// Plans an opened checkpoint; the rest of [`plan`].

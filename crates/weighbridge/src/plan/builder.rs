@@ -3,7 +3,7 @@
 use super::{Content, PlannedFile, Segment, SourceCheck};
 use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
-use crate::tensor::{Endian, Order};
+use crate::tensor::{Blocks, Endian, Order, Region};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -57,11 +57,7 @@ impl FileBuilder {
             )
             .on_tensor(entry.name()));
         };
-        for piece in &entry.pieces {
-            if let Some(check) = piece.check {
-                self.checks.push(SourceCheck { source: piece.source.clone(), check, tensor: entry.name() });
-            }
-        }
+        self.check_pieces(entry);
         if let Some((source, offset)) = as_it_is(entry, order) {
             self.push(len, Content::Copy { source, offset, tensor: entry.name() });
         } else if entry.stored.size().is_none() {
@@ -74,6 +70,42 @@ impl FileBuilder {
             self.push(len, Content::Tensor { entry: Arc::new(entry.clone()), order });
         }
         Ok(())
+    }
+
+    /// Appends the elements of `entry`, dense in `order`, as UTF-8 text whose code points are the
+    /// bytes. `lengths` are what [`latin1_lengths`](crate::engine::latin1_lengths) measured: one
+    /// for each of the [`latin1_blocks`], which become one segment each.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`] for elements of less than a byte; [`crate::Kind::Usage`],
+    /// `latin1-lengths`, where these lengths are not of this tensor.
+    pub fn latin1(&mut self, entry: &TensorEntry, order: Order, lengths: &[u64]) -> Result<()> {
+        let blocks = latin1_blocks(entry, order)?;
+        let size = entry.dtype().size().unwrap_or(1) as u64;
+        let wrong = || {
+            Error::usage("latin1-lengths", "these are not the lengths of this tensor").on_tensor(entry.name())
+        };
+        self.check_pieces(entry);
+        let shared = Arc::new(entry.clone());
+        let mut lengths = lengths.iter();
+        for region in blocks {
+            let &len = lengths.next().ok_or_else(wrong)?;
+            let bytes = region.shape().elements().unwrap_or(0).saturating_mul(size);
+            if len < bytes || len > bytes.saturating_mul(2) {
+                return Err(wrong());
+            }
+            self.push(len, Content::Latin1 { entry: shared.clone(), order, region });
+        }
+        if lengths.next().is_some() { Err(wrong()) } else { Ok(()) }
+    }
+
+    /// The checksums that the sources of a tensor give are held against them when the plan runs.
+    fn check_pieces(&mut self, entry: &TensorEntry) {
+        for piece in &entry.pieces {
+            if let Some(check) = piece.check {
+                self.checks.push(SourceCheck { source: piece.source.clone(), check, tensor: entry.name() });
+            }
+        }
     }
 
     /// Appends the CRC-32 of `range` of this file, 4 bytes. The range must not hold a CRC itself,
@@ -93,6 +125,29 @@ impl FileBuilder {
             self.position += len;
         }
     }
+}
+
+/// Bytes of a block of text, before they become text.
+const LATIN1_BLOCK: u64 = 1 << 20;
+/// The same where the elements must be reordered: larger blocks are longer runs of the source.
+const LATIN1_MOVED: u64 = 16 << 20;
+
+/// The boxes in which the elements of a tensor become text: see [`FileBuilder::latin1`]. They follow
+/// each other in `order`.
+///
+/// # Errors
+/// [`crate::Kind::Unsupported`] for elements of less than a byte.
+pub fn latin1_blocks(entry: &TensorEntry, order: Order) -> Result<Blocks> {
+    let Some(size) = entry.dtype().size().filter(|_| entry.stored.size().is_some()) else {
+        return Err(Error::unsupported(
+            "packed-text",
+            format!("elements of type {} share bytes and cannot be written as text", entry.stored),
+        )
+        .on_tensor(entry.name()));
+    };
+    let moved = entry.order() != order && !entry.shape.is_order_free();
+    let bytes = if moved { LATIN1_MOVED } else { LATIN1_BLOCK };
+    Ok(Region::blocks(&entry.shape, order, bytes / size as u64))
 }
 
 /// Source and offset of the bytes of `entry`, where they need no change.

@@ -8,11 +8,11 @@ mod print;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use builder::FileBuilder;
+pub use builder::{FileBuilder, latin1_blocks};
 
 use crate::checkpoint::{Check, Loss, TensorEntry};
 use crate::source::SourceRef;
-use crate::tensor::Order;
+use crate::tensor::{Order, Region};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -94,17 +94,38 @@ pub enum Content {
         /// The order that is written.
         order: Order,
     },
+    /// The elements of a box of a tensor, little-endian and dense in this order, cast if the entry
+    /// asks, as UTF-8 text: each byte is the code point of its number, so that those from 0x80 on
+    /// take two bytes. The length depends on the elements and was measured.
+    Latin1 {
+        /// The tensor.
+        entry: Arc<TensorEntry>,
+        /// The order that is written.
+        order: Order,
+        /// The box; its elements follow each other in that order.
+        region: Region,
+    },
     /// The CRC-32 (as in zip) of a range of the same file, as 4 little-endian bytes, filled in
     /// when that range has been written.
     Crc32(Range<u64>),
 }
 
+fn same(a: &SourceRef, b: &SourceRef) -> bool {
+    Arc::ptr_eq(a, b) || (a.label() == b.label() && a.len() == b.len())
+}
+
+fn same_tensor(a: &TensorEntry, b: &TensorEntry) -> bool {
+    let pieces = |e: &TensorEntry| {
+        e.pieces.iter().map(|p| (p.offset, p.len, p.encoding, p.region.clone())).collect::<Vec<_>>()
+    };
+    (&a.path, &a.role, a.stored, a.cast, &a.shape) == (&b.path, &b.role, b.stored, b.cast, &b.shape)
+        && pieces(a) == pieces(b)
+        && a.pieces.iter().zip(&b.pieces).all(|(a, b)| same(&a.source, &b.source))
+}
+
 impl PartialEq for Content {
     /// Two sources are the same when they are one object, or have one label and length.
     fn eq(&self, other: &Self) -> bool {
-        let same = |a: &SourceRef, b: &SourceRef| {
-            Arc::ptr_eq(a, b) || (a.label() == b.label() && a.len() == b.len())
-        };
         match (self, other) {
             (Self::Literal(a), Self::Literal(b)) => a == b,
             (Self::Padding(a), Self::Padding(b)) => a == b,
@@ -114,18 +135,12 @@ impl PartialEq for Content {
                 Self::Copy { source: s2, offset: o2, tensor: t2 },
             ) => same(s, s2) && o == o2 && t == t2,
             (Self::Tensor { entry: e, order: o }, Self::Tensor { entry: e2, order: o2 }) => {
-                let pieces = |e: &TensorEntry| {
-                    e.pieces
-                        .iter()
-                        .map(|p| (p.offset, p.len, p.encoding, p.region.clone()))
-                        .collect::<Vec<_>>()
-                };
-                o == o2
-                    && (&e.path, &e.role, e.stored, e.cast, &e.shape)
-                        == (&e2.path, &e2.role, e2.stored, e2.cast, &e2.shape)
-                    && pieces(e) == pieces(e2)
-                    && e.pieces.iter().zip(&e2.pieces).all(|(a, b)| same(&a.source, &b.source))
+                o == o2 && same_tensor(e, e2)
             }
+            (
+                Self::Latin1 { entry: e, order: o, region: r },
+                Self::Latin1 { entry: e2, order: o2, region: r2 },
+            ) => (o, r) == (o2, r2) && same_tensor(e, e2),
             _ => false,
         }
     }
@@ -137,12 +152,29 @@ impl WritePlan {
         self.files.iter().map(|f| f.len).sum()
     }
 
+    /// True where the target is one file, not a folder of files.
+    pub fn is_one_file(&self) -> bool {
+        matches!(self.files.as_slice(), [file] if file.name.is_empty())
+    }
+
     /// Every source that the plan reads.
     pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
-        self.files.iter().flat_map(|f| &f.segments).flat_map(|segment| match &segment.content {
-            Content::Copy { source, .. } => vec![source],
-            Content::Tensor { entry, .. } => entry.pieces.iter().map(|p| &p.source).collect(),
-            _ => Vec::new(),
+        self.files.iter().flat_map(PlannedFile::sources)
+    }
+}
+
+impl PlannedFile {
+    /// Every source that the file is made from, once for each segment and piece.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
+        self.segments.iter().flat_map(|segment| {
+            let (one, pieces) = match &segment.content {
+                Content::Copy { source, .. } => (Some(source), &[][..]),
+                Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => {
+                    (None, entry.pieces.as_slice())
+                }
+                _ => (None, &[][..]),
+            };
+            one.into_iter().chain(pieces.iter().map(|piece| &piece.source))
         })
     }
 }

@@ -36,13 +36,15 @@ impl PlannedFile {
 }
 
 impl Segment {
-    /// The word for what the segment does: `literal`, `padding`, `copy`, `transform`, `crc32`.
+    /// The word for what the segment does: `literal`, `padding`, `copy`, `transform`, `latin1`,
+    /// `crc32`.
     pub fn action(&self) -> &'static str {
         match &self.content {
             Content::Literal(_) => "literal",
             Content::Padding(_) => "padding",
             Content::Copy { .. } => "copy",
             Content::Tensor { .. } => "transform",
+            Content::Latin1 { .. } => "latin1",
             Content::Crc32(_) => "crc32",
         }
     }
@@ -55,7 +57,7 @@ impl Segment {
             Content::Copy { source, offset, tensor } => {
                 format!("{tensor}  from {} at {offset}", escape_text(source.label()))
             }
-            Content::Tensor { entry, order } => {
+            Content::Tensor { entry, order } | Content::Latin1 { entry, order, .. } => {
                 let mut steps = Vec::new();
                 if entry.order() != *order && !entry.shape.is_order_free() {
                     steps.push(format!("{} to {} order", entry.order().as_str(), order.as_str()));
@@ -63,7 +65,10 @@ impl Segment {
                 if let Some(to) = entry.cast {
                     steps.push(format!("{} to {to}", entry.stored));
                 }
-                if steps.is_empty() {
+                if let Content::Latin1 { region, .. } = &self.content {
+                    let start: Vec<_> = region.start.iter().map(u64::to_string).collect();
+                    steps.push(format!("as text from [{}] on", start.join(", ")));
+                } else if steps.is_empty() {
                     steps.push("gathered".into());
                 }
                 format!("{}  {}", entry.name(), steps.join(", "))
@@ -80,10 +85,14 @@ impl Segment {
                 json["source"] = json!(source.label());
                 json["source_offset"] = json!(offset);
             }
-            Content::Tensor { entry, order } => {
+            Content::Tensor { entry, order } | Content::Latin1 { entry, order, .. } => {
                 json["tensor"] = json!(entry.text());
                 json["from"] = json!({ "dtype": entry.stored.name(), "order": entry.order().as_str() });
                 json["to"] = json!({ "dtype": entry.dtype().name(), "order": order.as_str() });
+                if let Content::Latin1 { region, .. } = &self.content {
+                    json["start"] = json!(region.start);
+                    json["extent"] = json!(region.extent);
+                }
             }
             Content::Crc32(range) => json["range"] = json!([range.start, range.end]),
             Content::Literal(_) | Content::Padding(_) => {}

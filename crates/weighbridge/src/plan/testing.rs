@@ -1,7 +1,7 @@
 //! Running a plan in memory, for tests of layouters.
 
 use super::{Content, PlannedFile, WritePlan};
-use crate::engine::read_tensor;
+use crate::engine::{read_region, read_tensor};
 
 /// The bytes of every file of `plan`, in order. Checks that segments follow each other without
 /// gaps and fill the length that was planned.
@@ -24,6 +24,11 @@ fn file(file: &PlannedFile) -> Vec<u8> {
                 bytes.extend_from_slice(&copied);
             }
             Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order).unwrap()),
+            Content::Latin1 { entry, order, region } => {
+                let elements = read_region(entry, region, *order).unwrap();
+                let text: String = elements.into_iter().map(char::from).collect();
+                bytes.extend_from_slice(text.as_bytes());
+            }
             Content::Crc32(range) => {
                 late.push((bytes.len(), index(range.start)..index(range.end)));
                 bytes.extend([0; 4]);

@@ -1,8 +1,10 @@
 //! Casting elements from one type to another, with an honest count of what changed.
 //!
 //! Rounding is to nearest, ties to even, and happens once: wide values are first brought to
-//! `f32` or `f64` by rounding to odd, which makes the second rounding exact.
+//! `f32` or `f64` by rounding to odd, which makes the second rounding exact. On request it is done as
+//! a version of Paddle does it: see [`Rounding`].
 
+use super::rounding::{Cast, Rounding, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_f32};
 use super::{DType, Element, element_at};
 use half::{bf16, f16};
 
@@ -32,10 +34,13 @@ impl CastReport {
     }
 
     fn note(&mut self, before: f64, after: f64) {
-        if before == after || before.is_nan() {
+        if before == after || before.is_nan() && after.is_nan() {
             return;
         }
         self.changed += 1;
+        if before.is_nan() {
+            return;
+        }
         if after.is_infinite() {
             self.overflowed += 1;
         } else {
@@ -45,12 +50,17 @@ impl CastReport {
     }
 }
 
-/// Casts little-endian elements of type `from` to little-endian `to`, appending to `out`.
+/// Casts little-endian elements of type `from` to little-endian `to`, appending to `out`. `to` is
+/// a type, which rounds to nearest, or a [`Cast`].
 /// `None` where there is no such cast: to anything but `f16`, `bf16`, `f32`, `f64`, or from
 /// complex and packed types.
-pub fn cast(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<CastReport> {
+pub fn cast(bytes: &[u8], from: DType, to: impl Into<Cast>, out: &mut Vec<u8>) -> Option<CastReport> {
+    let Cast { to, rounding } = to.into();
     if !cast_is_supported(from, to) {
         return None;
+    }
+    if rounding != Rounding::NearestEven && to != DType::F64 {
+        return through_f32(bytes, from, to, rounding == Rounding::Paddle331, out);
     }
     let report = match from {
         DType::F16 => floats(bytes, to, out, |b| f16::from_le_bytes(b).to_f64()),
@@ -71,35 +81,95 @@ fn floats<const N: usize>(
 ) -> CastReport {
     let elements = bytes.as_chunks::<N>().0;
     match to {
-        DType::F64 => each(elements, out, decode, |x| (x.to_le_bytes(), x)),
+        DType::F64 => each(elements, out, decode, |x| (x.to_le_bytes(), x, x)),
         DType::F32 => each(elements, out, decode, |x| {
             let value = to_f32(x);
-            (value.to_le_bytes(), f64::from(value))
+            (value.to_le_bytes(), x, f64::from(value))
         }),
         DType::F16 => each(elements, out, decode, |x| {
             let value = f16::from_f32(to_f32_odd(x));
-            (value.to_le_bytes(), value.to_f64())
+            (value.to_le_bytes(), x, value.to_f64())
         }),
         _ => each(elements, out, decode, |x| {
             let value = bf16::from_f32(to_f32_odd(x));
-            (value.to_le_bytes(), value.to_f64())
+            (value.to_le_bytes(), x, value.to_f64())
         }),
     }
 }
 
-fn each<const N: usize, const M: usize>(
+/// As Paddle casts: what is no `f32` becomes one first. `nearest`, or cut.
+fn through_f32(bytes: &[u8], from: DType, to: DType, nearest: bool, out: &mut Vec<u8>) -> Option<CastReport> {
+    let report = match from {
+        DType::F16 => bits(bytes, to, nearest, out, |b| {
+            let bits = u16::from_le_bytes(b);
+            (f16::from_bits(bits).to_f64(), f16_to_f32(bits))
+        }),
+        DType::BF16 => bits(bytes, to, nearest, out, |b| {
+            let bits = u32::from(u16::from_le_bytes(b)) << 16;
+            (f64::from(f32::from_bits(bits)), bits)
+        }),
+        DType::F32 => bits(bytes, to, nearest, out, |b| {
+            let bits = u32::from_le_bytes(b);
+            (f64::from(f32::from_bits(bits)), bits)
+        }),
+        DType::F64 => bits(bytes, to, nearest, out, |b| {
+            let x = f64::from_le_bytes(b);
+            (x, f64_to_f32(x))
+        }),
+        _ => {
+            let mut wide = Vec::new();
+            let mut report = cast(bytes, from, DType::F32, &mut wide)?;
+            if to == DType::F32 {
+                out.append(&mut wide);
+                return Some(report);
+            }
+            let narrow = through_f32(&wide, DType::F32, to, nearest, out)?;
+            report.add(&CastReport { elements: 0, ..narrow });
+            // Changed twice is changed once.
+            report.changed = report.changed.min(report.elements);
+            report
+        }
+    };
+    Some(report)
+}
+
+/// Casts floats of which `decode` gives the value, and the bits as `f32`.
+fn bits<const N: usize>(
+    bytes: &[u8],
+    to: DType,
+    nearest: bool,
+    out: &mut Vec<u8>,
+    decode: impl Fn([u8; N]) -> (f64, u32),
+) -> CastReport {
+    let elements = bytes.as_chunks::<N>().0;
+    match to {
+        DType::F16 => each(elements, out, decode, |(x, bits)| {
+            let value = f16::from_bits(f32_to_f16(bits, nearest));
+            (value.to_le_bytes(), x, value.to_f64())
+        }),
+        DType::BF16 => each(elements, out, decode, |(x, bits)| {
+            let value = bf16::from_bits(f32_to_bf16(bits, nearest));
+            (value.to_le_bytes(), x, value.to_f64())
+        }),
+        _ => {
+            each(elements, out, decode, |(x, bits)| (bits.to_le_bytes(), x, f64::from(f32::from_bits(bits))))
+        }
+    }
+}
+
+/// Casts each element; `encode` gives the bytes, and the values before and after.
+fn each<const N: usize, const M: usize, V>(
     elements: &[[u8; N]],
     out: &mut Vec<u8>,
-    decode: impl Fn([u8; N]) -> f64,
-    encode: impl Fn(f64) -> ([u8; M], f64),
+    decode: impl Fn([u8; N]) -> V,
+    encode: impl Fn(V) -> ([u8; M], f64, f64),
 ) -> CastReport {
     let mut report = CastReport { elements: elements.len() as u64, ..CastReport::default() };
     let base = out.len();
     out.reserve_exact(elements.len() * M);
     out.resize(base + elements.len() * M, 0);
     for (element, target) in elements.iter().zip(out[base..].as_chunks_mut::<M>().0) {
-        let before = decode(*element);
-        let (encoded, after) = encode(before);
+        let (encoded, before, after) = encode(decode(*element));
         *target = encoded;
         report.note(before, after);
     }
@@ -230,6 +300,39 @@ mod tests {
                     assert_eq!(report.changed, 0, "{from} {to}");
                 }
             }
+        }
+    }
+    #[test]
+    fn what_paddle_does_is_counted() {
+        let old = Cast { to: DType::F16, rounding: Rounding::Paddle262 };
+        let values = [65504.0f32, 65505.0, 1.0 + 1.0 / 2048.0 + 1.0 / 4096.0, f32::NAN];
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut out = Vec::new();
+        let report = cast(&bytes, DType::F32, old, &mut out).unwrap();
+        assert_eq!((report.elements, report.changed, report.overflowed), (4, 2, 1));
+        assert_eq!(report.worst_error, 1.0 / 2048.0 + 1.0 / 4096.0);
+        assert_eq!(out, [0x7bffu16, 0x7c00, 0x3c00, 0x7e00].map(u16::to_le_bytes).concat());
+
+        // A NaN that becomes infinite is a change, and no overflow.
+        let old = Cast { to: DType::BF16, rounding: Rounding::Paddle262 };
+        let report = cast(&0x7f80_0001u32.to_le_bytes(), DType::F32, old, &mut Vec::new()).unwrap();
+        assert_eq!((report.changed, report.overflowed), (1, 0));
+    }
+
+    #[test]
+    fn other_types_go_through_f32_too() {
+        for rounding in [Rounding::Paddle262, Rounding::Paddle331] {
+            let mut out = Vec::new();
+            let to = Cast { to: DType::BF16, rounding };
+            let report = cast(&[0x01, 0x7e], DType::F8E4M3, to, &mut out).unwrap();
+            assert_eq!(
+                out,
+                [bf16::from_f32(2f32.powi(-9)), bf16::from_f32(448.0)].map(bf16::to_le_bytes).concat()
+            );
+            assert_eq!((report.elements, report.changed), (2, 0));
+            let mut out = Vec::new();
+            cast(&7u8.to_le_bytes(), DType::U8, Cast { to: DType::F64, rounding }, &mut out).unwrap();
+            assert_eq!(out, 7f64.to_le_bytes());
         }
     }
 }

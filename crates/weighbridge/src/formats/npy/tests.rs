@@ -192,7 +192,7 @@ fn what_npy_cannot_hold_is_refused() {
         assert_eq!((error.code(), error.hint_text()), ("numpy-dtype", Some("cast them: --cast f32")));
     }
     let mut cast = tensor(DType::BF16, &[4], Encoding::ROW);
-    cast.cast = Some(DType::F32);
+    cast.cast = Some(DType::F32.into());
     assert!(Npy.plan(&with(vec![cast]), &PlanOptions::default()).is_ok());
     assert_eq!(refusal(&with(vec![tensor(DType::U8, &[1; 65], Encoding::ROW)])).code(), "numpy-shape");
     assert_eq!(refusal(&with(vec![tensor(DType::U8, &[0, 1 << 63], Encoding::ROW)])).code(), "numpy-shape");

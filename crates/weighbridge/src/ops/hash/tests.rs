@@ -55,7 +55,7 @@ fn as_python_hashes_it() {
 #[test]
 fn a_cast_is_hashed_as_it_will_be_read() {
     let mut entry = entry(DType::F32, &[3, 4], f32_grid(), Encoding::ROW);
-    entry.cast = Some(DType::F64);
+    entry.cast = Some(DType::F64.into());
     let hash = "3cdb84857b942fe6dfa5d5b90444935652a4a319bab777539926f4b43fe579fa";
     assert_eq!(sha256(&entry).unwrap(), hash);
 }

@@ -303,7 +303,7 @@ fn pieces_and_casts() {
     let options = StatsOptions::default();
     let expected = stats(&whole, &options).unwrap();
     assert_same(&stats(&split, &options).unwrap(), &expected, "pieces");
-    split.cast = Some(DType::F32);
+    split.cast = Some(DType::F32.into());
     let cast = stats(&split, &options).unwrap();
     assert_eq!(cast.dtype, DType::F32);
     assert_eq!(cast.min.map(Number::to_f64), expected.min.map(Number::to_f64));

@@ -268,30 +268,58 @@ fn the_rest_is_checked_where_it_can_be_read() {
     assert_eq!(verify(dir.path(), &VerifyOptions::default()).unwrap_err().kind(), Kind::Usage);
 }
 
-/// Damage behind headers, which opening does not look at: one byte of an array of each kind.
+/// Damage behind the header of an array, which opening does not look at.
 #[test]
 fn checksums_are_held_against_the_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npz");
-    for name in ["stored.npz", "compressed.npz"] {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npz/good").join(name);
-        let opened = formats::open(&golden).unwrap();
-        let large = opened.tensors.iter().max_by_key(|t| t.bytes()).unwrap();
-        let (start, len) = match large.pieces[0].source.within() {
-            Some(within) => (within.offset, within.len),
-            None => (large.pieces[0].offset, large.pieces[0].len),
-        };
-        let mut bytes = std::fs::read(&golden).unwrap();
-        bytes[usize::try_from(start + len * 3 / 4).unwrap()] ^= 0x40;
-        std::fs::write(&path, bytes).unwrap();
-        assert!(formats::open(&path).is_ok(), "{name}");
-        let options = VerifyOptions { threads: 2, ..VerifyOptions::default() };
-        for values in [false, true] {
-            let report = verify(&path, &VerifyOptions { values, ..options.clone() }).unwrap();
-            assert!(report.checked.contains(&"checksums"), "{name}");
-            assert_eq!(report.verdict, Verdict::Unsound, "{name}");
-            let wrong: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).collect();
-            assert_eq!((wrong.len(), wrong[0].tensor.clone()), (1, Some(large.name())), "{name}: {wrong:?}");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npz/good/stored.npz");
+    let opened = formats::open(&golden).unwrap();
+    let large = opened.tensors.iter().max_by_key(|t| t.bytes()).unwrap();
+    let mut bytes = std::fs::read(&golden).unwrap();
+    bytes[usize::try_from(large.pieces[0].offset).unwrap()] ^= 0x40;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(formats::open(&path).is_ok());
+    for values in [false, true] {
+        let options = VerifyOptions { threads: 2, values, ..VerifyOptions::default() };
+        let report = verify(&path, &options).unwrap();
+        assert!(report.checked.contains(&"checksums"));
+        let wrong: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).collect();
+        let told: Vec<_> = wrong.iter().map(|f| (f.code, f.tensor.clone())).collect();
+        assert_eq!(told, [("crc-mismatch", Some(large.name()))]);
+    }
+}
+
+/// Eight bytes that are packed into three of another source, and break at their end.
+#[derive(Debug)]
+struct Packed(SourceRef);
+
+impl Source for Packed {
+    fn len(&self) -> u64 {
+        8
+    }
+    fn label(&self) -> &str {
+        "packed"
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match offset + buffer.len() as u64 {
+            8.. => Err(Error::corrupt("bad-deflate", "broken")),
+            _ => Ok(()),
         }
     }
+    fn within(&self) -> Option<crate::source::Within<'_>> {
+        Some(crate::source::Within { source: &self.0, offset: 2, len: 3, encoded: true })
+    }
+}
+
+#[test]
+fn encoded_bytes_are_read_to_their_end() {
+    let outer: SourceRef = Arc::new(MemorySource::new("outer", vec![1; 10]));
+    let source: SourceRef = Arc::new(Packed(outer));
+    let mut checkpoint = Checkpoint::new("none", "none", "m");
+    checkpoint.tensors.push(tensor("x", DType::F32, &[1], &source, 0));
+    let report = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["bad-deflate"]));
+    let sums = (report.files[0].bytes, report.files[0].bytes_of(Use::Tensor));
+    assert_eq!((report.files[0].file.as_str(), sums), ("outer", (10, 3)));
 }

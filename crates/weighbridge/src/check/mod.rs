@@ -27,13 +27,16 @@ use std::collections::HashMap;
 /// Findings of one code and weight that are kept one by one.
 pub const MOST_ALIKE: usize = 100;
 
+/// What a finding is about: its code, tensor and offset.
+type Subject = (&'static str, Option<String>, Option<u64>);
+
 /// Leaves at most [`MOST_ALIKE`] findings of each code and weight, and says how many more there
 /// were. Findings that are equal in all are one.
 #[must_use]
 pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
     let mut counts: HashMap<(&'static str, Severity), usize> = HashMap::new();
     let mut kept: Vec<Finding> = Vec::new();
-    let mut seen: HashMap<(&'static str, Option<String>, Option<u64>), Vec<usize>> = HashMap::new();
+    let mut seen: HashMap<Subject, Vec<usize>> = HashMap::new();
     for finding in findings {
         let key = (finding.code, finding.tensor.clone(), finding.offset);
         let alike = seen.entry(key).or_default();

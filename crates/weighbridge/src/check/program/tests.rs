@@ -121,7 +121,7 @@ fn a_swap_is_seen() {
 fn another_order_of_names_is_seen() {
     let memory = source(1 << 16);
     let layers: Vec<String> = (0..12).map(|i| format!("fc_{i}.w")).collect();
-    let variables = layers.iter().enumerate().map(|(i, n)| variable(n, &[i as i64 + 1, 2], true)).collect();
+    let variables = layers.iter().zip(1..).map(|(n, rows)| variable(n, &[rows, 2], true)).collect();
     let block = Block { variables, ..Block::default() };
     let topology = testing::program(vec![block], vec![], vec![]);
     let mut sorted = layers.clone();

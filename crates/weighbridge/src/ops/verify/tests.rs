@@ -261,7 +261,7 @@ fn the_rest_is_checked_where_it_can_be_read() {
     let report = verify(&path, &VerifyOptions::default()).unwrap();
     assert_eq!((report.verdict, report.checked.as_slice()), (Verdict::Unsound, &["opening"][..]));
     assert_eq!(report.files[0].bytes_of(Use::Unknown), bytes.len() as u64);
-    assert_eq!(report.findings[0].offset.is_some(), true);
+    assert!(report.findings[0].offset.is_some());
 
     let missing = verify(dir.path().join("none"), &VerifyOptions::default()).unwrap_err();
     assert_eq!(missing.kind(), Kind::Io);

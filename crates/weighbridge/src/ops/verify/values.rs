@@ -14,9 +14,7 @@ const SUBNORMAL_SHARE: u64 = 100;
 /// `constant`. The last two are remarks for what often begins so: vectors, and tensors that are
 /// not parameters.
 pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
-    let mut options = StatsOptions::default();
-    options.bins = 0;
-    options.threads = threads;
+    let options = StatsOptions { bins: 0, threads };
     let mut findings = Vec::new();
     for tensor in tensors {
         match stats(tensor, &options) {

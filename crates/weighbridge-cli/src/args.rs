@@ -82,6 +82,19 @@ pub(crate) enum Verb {
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
                             weighbridge convert net.model net.safetensors --plan      show what would be written")]
     Convert(Box<Convert>),
+    /// Is a file whole and consistent, and what is each of its bytes for?
+    #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
+                            weighbridge verify net.model --values          also look for NaN and its like\n  \
+                            weighbridge verify net.pdiparams --program net.pdmodel\n  \
+                            weighbridge verify net.model --account         what each range of bytes is for\n\n\
+                            Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
+    Verify(Verify),
+    /// The program that a model brings along: in short, whole, or as a graph
+    #[command(after_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
+                            weighbridge program inference.pdmodel --list | less\n  \
+                            weighbridge program inference.pdmodel --dot | dot -Tsvg > net.svg\n  \
+                            weighbridge program inference.pdmodel --json | jq '.program.blocks[0].operators[].type'")]
+    Program(Program),
     /// Do the main job on a small model that primitiv trained
     Demo(Demo),
     /// Print shell completions
@@ -253,6 +266,37 @@ pub(crate) struct Convert {
     /// Do not wait until the result is safe from a loss of power
     #[arg(long, help_heading = "Writing")]
     pub no_sync: bool,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Verify {
+    /// The file, or the folder of a model that is kept in one
+    pub path: PathBuf,
+    /// Read all values and look for NaN, infinities and what else is odd
+    #[arg(long)]
+    pub values: bool,
+    /// Say what each range of bytes is for
+    #[arg(long)]
+    pub account: bool,
+    /// Threads; 0 is one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Program {
+    /// The program, or a model that has one
+    pub path: PathBuf,
+    /// All blocks, variables and operators as text
+    #[arg(long, group = "form")]
+    pub list: bool,
+    /// A graph for Graphviz
+    #[arg(long, group = "form")]
+    pub dot: bool,
     #[command(flatten)]
     pub input: Input,
 }

@@ -300,7 +300,92 @@ fn completions_and_manual_are_made() {
 
 #[test]
 fn help_shows_examples() {
-    for verb in ["info", "ls", "show", "stats", "convert"] {
+    for verb in ["info", "ls", "show", "stats", "convert", "verify", "program"] {
         assert!(ok(&[verb, "--help"]).contains("Example"), "{verb}");
     }
+}
+
+#[test]
+fn verify_says_what_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let shown = ok(&["verify", path(&model)]);
+    assert!(shown.ends_with("verdict   sound\n"), "{shown}");
+    assert!(shown.contains("checked   opening, names, pieces, bytes, format\n"), "{shown}");
+    let ranges = ok(&["verify", path(&model), "--account"]);
+    assert!(ranges.contains("offset  bytes  for     tensor\n"), "{ranges}");
+    assert!(ranges.lines().any(|l| l.contains("tensor  w1")), "{ranges}");
+
+    let document = json(&["verify", path(&model), "--values", "--json"]);
+    assert_eq!(keys(&document), ["checked", "files", "findings", "format", "kind", "path", "verdict"]);
+    assert_eq!((&document["verdict"], &document["kind"]), (&Json::from("sound"), &Json::from("model")));
+    assert!(document["checked"].as_array().unwrap().contains(&Json::from("values")));
+    let sums = ["bytes", "header_bytes", "padding_bytes", "path", "tensor_bytes", "unknown_bytes"];
+    assert_eq!(keys(&document["files"][0]), sums);
+    assert_eq!(document["files"][0]["bytes"], fs::metadata(&model).unwrap().len());
+    let document = json(&["verify", path(&model), "--account", "--json"]);
+    let range = &document["files"][0]["ranges"][1];
+    assert_eq!(keys(range), ["bytes", "offset", "tensor", "use"]);
+
+    let bytes = fs::read(&model).unwrap();
+    let longer = dir.path().join("longer.model");
+    fs::write(&longer, [bytes.as_slice(), b"more"].concat()).unwrap();
+    let output = weighbridge(&["verify", path(&longer)]);
+    assert_eq!(output.status.code(), Some(1));
+    let shown = text(&output);
+    assert!(shown.starts_with("error     trailing-bytes: "), "{shown}");
+    assert!(shown.contains(&format!("          offset   {} (0x", bytes.len())), "{shown}");
+    assert!(shown.ends_with("verdict   unsound\n"), "{shown}");
+    let output = weighbridge(&["verify", path(&longer), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let finding = &document["findings"][0];
+    assert_eq!(keys(finding), ["code", "file", "hint", "offset", "severity", "tensor", "text"]);
+    assert_eq!((&finding["code"], &finding["offset"]), (&"trailing-bytes".into(), &bytes.len().into()));
+}
+
+#[test]
+fn verify_ends_with_the_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let file = dir.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file
+    };
+    let model = fs::read(golden("trained/trained_xor_a.model")).unwrap();
+    let npy = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npy/bad").join(name);
+    for (path_of, code) in [
+        (golden("trained/trained_mlp_a.model"), 0),
+        (file("cut.model", &model[..model.len() - 1]), 1),
+        (file("empty", b""), 1),
+        (file("evil\x1b[2J", b"garbage!"), 3),
+        (npy("object.npy"), 3),
+        (npy("trailing.npy"), 1),
+        (dir.path().join("none"), 2),
+        (dir.path().to_path_buf(), 2),
+    ] {
+        for more in [&["verify"][..], &["verify", "--json", "--values", "--account"]] {
+            let output = weighbridge(&[more, &[path(&path_of)]].concat());
+            assert_eq!(output.status.code(), Some(code), "{path_of:?}");
+            assert!(!text(&output).contains('\u{1b}'));
+        }
+    }
+    let output = weighbridge(&["verify", path(&golden("trained/trained_mlp_a.model")), "--program", "none"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn files_without_a_program_say_so() {
+    let model = golden("trained/trained_xor_a.model");
+    for form in [&[][..], &["--list"], &["--dot"]] {
+        let output = weighbridge(&[&["program", path(&model)], form].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = complaint(&output);
+        assert!(
+            said.contains("no program") && said.contains("primitiv model") && said.contains("hint:"),
+            "{said}"
+        );
+    }
+    assert_eq!(json(&["program", path(&model), "--json"])["error"]["code"], "no-program");
+    assert_eq!(weighbridge(&["program", path(&model), "--list", "--dot"]).status.code(), Some(2));
 }

@@ -66,6 +66,25 @@ pub trait Source: Debug + Send + Sync {
     fn is_sequential(&self) -> bool {
         false
     }
+
+    /// Where these bytes stand in another source, for those who account for every byte of it.
+    fn within(&self) -> Option<Within<'_>> {
+        None
+    }
+}
+
+/// The range of another source that a source is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Within<'a> {
+    /// The other source.
+    pub source: &'a SourceRef,
+    /// Offset of the first byte in it.
+    pub offset: u64,
+    /// Number of bytes in it.
+    pub len: u64,
+    /// True where the range is an encoded form of the bytes, such as a deflated one; false where
+    /// they stand there as they are.
+    pub encoded: bool,
 }
 
 /// A file handle with the place where a source begins in it.

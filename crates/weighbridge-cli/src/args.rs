@@ -215,7 +215,7 @@ pub(crate) struct Stats {
 pub(crate) struct Convert {
     /// The file to read
     pub source: PathBuf,
-    /// The file to write
+    /// The file to write, or the folder where the format has several files
     pub target: PathBuf,
     /// The format to write; told from the target's extension if left out
     #[arg(long, value_name = "FORMAT")]

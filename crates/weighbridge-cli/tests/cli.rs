@@ -186,6 +186,44 @@ fn a_plan_is_printed_and_nothing_written() {
 }
 
 #[test]
+fn a_plan_says_that_the_target_is_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let code = |target: &Path, more: &[&str]| {
+        json(&[&["convert", path(&model), path(target), "--plan", "--json"], more].concat())["error"]["code"]
+            .clone()
+    };
+    let target = dir.path().join("x.npz");
+    fs::write(&target, "old").unwrap();
+    assert_eq!(code(&target, &[]), "exists");
+    assert_eq!(code(&target, &["--force"]), Json::Null);
+    assert_eq!(code(&dir.path().join("none/x.npz"), &[]), "not-found");
+    assert_eq!(code(dir.path(), &["--to", "npz", "--force"]), "not-a-file");
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+}
+
+#[test]
+fn casts_round_as_they_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let target = dir.path().join("x.safetensors");
+    let mut worst = Vec::new();
+    for rounding in ["nearest", "paddle-3.3", "paddle-2.6"] {
+        let words =
+            ["convert", path(&model), path(&target), "--cast", "bf16", "--rounding", rounding, "--force"];
+        let document = json(&[&words[..], &["--json"]].concat());
+        assert_eq!(document["files"][0]["bytes"], document["bytes"]);
+        worst.push(document["casts"]["w1"]["worst_error"].as_f64().unwrap());
+    }
+    assert_eq!(worst[0], worst[1]);
+    assert!(worst[2] > worst[0] && worst[0] > 0.0, "{worst:?}");
+    for words in [&["--rounding", "paddle-2.6"][..], &["--cast", "f16", "--rounding", "up"]] {
+        let output = weighbridge(&[&["convert", path(&model), path(&target), "--force"], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
 fn losses_are_said_and_can_be_denied() {
     let dir = tempfile::tempdir().unwrap();
     let model = golden("trained/trained_xor_a.model");

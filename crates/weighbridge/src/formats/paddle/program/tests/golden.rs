@@ -70,7 +70,9 @@ fn variable(found: &Variable, expected: &Json, what: &str) {
     };
     let what = format!("{what}: {}", found.name);
     assert_eq!(json!(found.name), expected["name"], "{what}");
-    assert_eq!(json!(kind), expected["type"], "{what}");
+    // Paddle 3 has another word for the same number.
+    let word = expected["type"].as_str().unwrap().replace("DENSE_TENSOR", "LOD_TENSOR");
+    assert_eq!(kind, word, "{what}");
     assert_eq!(json!(found.persistable), expected["persistable"], "{what}");
     assert_eq!(json!(found.dtype_name), expected["dtype"], "{what}");
     assert_eq!(json!(found.shape), expected["dims"], "{what}");

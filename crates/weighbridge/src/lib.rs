@@ -68,6 +68,7 @@ pub mod finding;
 pub mod formats;
 pub mod limits;
 pub mod ops;
+pub mod pickle;
 pub mod plan;
 pub mod source;
 pub mod tensor;

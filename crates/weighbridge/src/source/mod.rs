@@ -3,6 +3,7 @@
 //! A [`Source`] has a length and positional reads into the caller's buffer. There is no seek
 //! position, so one source serves many threads.
 
+mod concat;
 mod counting;
 mod cursor;
 mod file;
@@ -11,6 +12,7 @@ mod map;
 mod memory;
 mod range;
 
+pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub use file::{FileSource, PathKind, kind_of_path};
@@ -172,6 +174,9 @@ mod tests {
         let range = RangeSource::new(opened.clone(), 10, 50).unwrap();
         conforms(&range, &truth[10..60]);
         assert_eq!(range.file().unwrap().offset, 10);
+        let parts = vec![(opened.clone(), 0, 7), (opened.clone(), 7, 0), (opened.clone(), 7, 93)];
+        conforms(&ConcatSource::new("parts", parts).unwrap(), &truth);
+        assert!(ConcatSource::new("parts", vec![(opened.clone(), 99, 2)]).is_err());
         let counting = CountingSource::new(opened);
         conforms(&counting, &truth);
         assert!(counting.bytes_read() > 0);

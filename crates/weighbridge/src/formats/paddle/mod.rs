@@ -3,6 +3,7 @@
 mod dtype;
 pub mod pir;
 pub mod program;
+mod state;
 pub mod stream;
 mod strip;
 

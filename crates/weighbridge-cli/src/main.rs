@@ -79,6 +79,7 @@ fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Show(a) => verbs::show::run(a, common, output),
         Verb::Stats(a) => verbs::stats::run(a, common, output),
         Verb::Convert(a) => verbs::convert::run(a, common, output),
+        Verb::Scan(a) => verbs::scan::run(a, common, output),
         Verb::Verify(a) => verbs::verify::run(a, common, output),
         Verb::Program(a) => verbs::program::run(a, common, output),
         Verb::Demo(a) => verbs::demo::run(a, common, output),

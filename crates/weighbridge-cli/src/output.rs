@@ -107,6 +107,16 @@ pub(crate) fn verdict(verdict: Verdict) -> String {
     format!("{style}{word}{style:#}")
 }
 
+/// The word for the verdict of a scan, in its colour.
+pub(crate) fn scan_verdict(verdict: Verdict) -> String {
+    let (style, word) = match verdict {
+        Verdict::Sound => (GOOD, "clean"),
+        Verdict::CouldNotTell => (ODD, "could not tell"),
+        Verdict::Unsound => (BAD, "found"),
+    };
+    format!("{style}{word}{style:#}")
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.write(bytes)

@@ -82,6 +82,27 @@ pub(crate) enum Verb {
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
                             weighbridge convert net.model net.safetensors --plan      show what would be written")]
     Convert(Box<Convert>),
+    /// Is a file whole and consistent, and what is each of its bytes for?
+    #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
+                            weighbridge verify net.model --values          also look for NaN and its like\n  \
+                            weighbridge verify net.pdiparams --program net.pdmodel\n  \
+                            weighbridge verify net.model --account         what each range of bytes is for\n\n\
+                            Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
+    Verify(Verify),
+    /// Could opening it elsewhere run code, or give away source code? Nothing is executed
+    #[command(after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
+                            weighbridge scan model/                     every file of a folder\n\n\
+                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at.")]
+    Scan(Scan),
+    /// The program that a model brings along: shown, stripped, its variables renamed
+    #[command(after_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
+                            weighbridge program inference.pdmodel --list | less\n  \
+                            weighbridge program inference.pdmodel --dot | dot -Tsvg > net.svg\n  \
+                            weighbridge program inference.pdmodel --json | jq '.program.blocks[0].operators[].type'\n  \
+                            weighbridge program model/ --strip source,unused --output small/\n  \
+                            weighbridge program model/ --rename linear_0.w_0=head.w --output renamed/\n  \
+                            weighbridge program inference.pdmodel --text > net.txt; weighbridge convert net.txt net.pdmodel")]
+    Program(Program),
     /// Do the main job on a small model that primitiv trained
     Demo(Demo),
     /// Print shell completions
@@ -202,7 +223,7 @@ pub(crate) struct Stats {
 pub(crate) struct Convert {
     /// The file to read
     pub source: PathBuf,
-    /// The file to write
+    /// The file to write, or the folder where the format has several files
     pub target: PathBuf,
     /// The format to write; told from the target's extension if left out
     #[arg(long, value_name = "FORMAT")]
@@ -255,6 +276,80 @@ pub(crate) struct Convert {
     pub no_sync: bool,
     #[command(flatten)]
     pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Verify {
+    /// The file, or the folder of a model that is kept in one
+    pub path: PathBuf,
+    /// Read all values and look for NaN, infinities and what else is odd
+    #[arg(long)]
+    pub values: bool,
+    /// Say what each range of bytes is for
+    #[arg(long)]
+    pub account: bool,
+    /// Threads; 0 is one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Scan {
+    /// The file or folder
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Program {
+    /// The program, or a model that has one
+    pub path: PathBuf,
+    /// All blocks, variables and operators as text
+    #[arg(long, group = "form")]
+    pub list: bool,
+    /// A graph for Graphviz
+    #[arg(long, group = "form")]
+    pub dot: bool,
+    /// The text form of protobuf, which can be converted back to a program
+    #[arg(long, group = "form")]
+    pub text: bool,
+    /// Take parts out and write the model anew, with the parameters that are left
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "output", help_heading = "Changes")]
+    pub strip: Vec<StripPart>,
+    /// Rename a variable in the program and its parameters; may be repeated
+    #[arg(long, value_name = "OLD=NEW", requires = "output", value_parser = setting, help_heading = "Changes")]
+    pub rename: Vec<(String, String)>,
+    /// The folder, or the program file where there are no parameters, to write
+    #[arg(short, long, value_name = "PATH", help_heading = "Changes")]
+    pub output: Option<PathBuf>,
+    /// Replace the output if it exists
+    #[arg(short, long, help_heading = "Changes")]
+    pub force: bool,
+    /// Choose how it is written, such as prefix=inference; see `convert`
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Changes")]
+    pub set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+/// What to take out of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StripPart {
+    /// Source paths and lines of code
+    Source,
+    /// Operators that only training needs
+    Training,
+    /// Gradient variables
+    Gradients,
+    /// Optimizer state, in the program and in the parameters
+    State,
+    /// Variables that no operator uses
+    Unused,
+    /// All of these
+    All,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -18,6 +18,10 @@ use weighbridge::{Error, Kind};
 pub(crate) enum Outcome {
     /// All went well.
     Done,
+    /// Something was found to be wrong.
+    Finding,
+    /// Nothing wrong was found, but not everything could be looked at.
+    CouldNotTell,
 }
 
 /// What a verb may end with.
@@ -52,6 +56,8 @@ fn main() -> ExitCode {
     });
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Finding) => ExitCode::from(1),
+        Ok(Outcome::CouldNotTell) => ExitCode::from(3),
         // Whoever read our output has seen enough.
         Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(e)) => {
@@ -73,6 +79,9 @@ fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Show(a) => verbs::show::run(a, common, output),
         Verb::Stats(a) => verbs::stats::run(a, common, output),
         Verb::Convert(a) => verbs::convert::run(a, common, output),
+        Verb::Scan(a) => verbs::scan::run(a, common, output),
+        Verb::Verify(a) => verbs::verify::run(a, common, output),
+        Verb::Program(a) => verbs::program::run(a, common, output),
         Verb::Demo(a) => verbs::demo::run(a, common, output),
         Verb::Completions(a) => verbs::generate::completions(a, output),
         Verb::Man(a) => verbs::generate::man(a, output),

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use std::io::{self, BufWriter, Write};
 use weighbridge::Error;
 use weighbridge::checkpoint::Note;
+use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::text::escape;
 
 /// Headings of tables and sections.
@@ -14,6 +15,7 @@ pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);
 /// What is less important.
 pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
+const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
 const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
 
 /// Where results go.
@@ -54,6 +56,29 @@ impl Output {
         Ok(())
     }
 
+    /// Prints what a check brought to light: what, then the place and what to try, further in.
+    pub(crate) fn finding(&mut self, finding: &Finding) -> io::Result<()> {
+        let style = match finding.severity {
+            Severity::Error => BAD,
+            Severity::Unchecked | Severity::Warning => ODD,
+            Severity::Note => DIM,
+        };
+        let word = finding.severity.as_str();
+        writeln!(self.out, "{style}{word:<9}{style:#} {}: {}", finding.code, escape(&finding.text))?;
+        let offset = finding.offset.map(|o| format!("{o} (0x{o:x})"));
+        for (label, text) in [
+            ("tensor", &finding.tensor),
+            ("file", &finding.file),
+            ("offset", &offset),
+            ("hint", &finding.hint),
+        ] {
+            if let Some(text) = text {
+                writeln!(self.out, "          {label:<8} {}", escape(text))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Prints something to watch out for.
     pub(crate) fn warning(&mut self, what: &str, text: &str) -> io::Result<()> {
         writeln!(self.out, "{ODD}{what}{ODD:#} {}", escape(text))
@@ -70,6 +95,26 @@ impl Output {
         let mut stderr = AutoStream::new(io::stderr(), self.choice);
         let _ = writeln!(stderr, "{BAD}error{BAD:#}: {error}");
     }
+}
+
+/// The word for a verdict, in its colour.
+pub(crate) fn verdict(verdict: Verdict) -> String {
+    let (style, word) = match verdict {
+        Verdict::Sound => (GOOD, "sound"),
+        Verdict::CouldNotTell => (ODD, "could not tell"),
+        Verdict::Unsound => (BAD, "unsound"),
+    };
+    format!("{style}{word}{style:#}")
+}
+
+/// The word for the verdict of a scan, in its colour.
+pub(crate) fn scan_verdict(verdict: Verdict) -> String {
+    let (style, word) = match verdict {
+        Verdict::Sound => (GOOD, "clean"),
+        Verdict::CouldNotTell => (ODD, "could not tell"),
+        Verdict::Unsound => (BAD, "found"),
+    };
+    format!("{style}{word}{style:#}")
 }
 
 impl Write for Output {

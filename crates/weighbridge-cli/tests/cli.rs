@@ -186,6 +186,44 @@ fn a_plan_is_printed_and_nothing_written() {
 }
 
 #[test]
+fn a_plan_says_that_the_target_is_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let code = |target: &Path, more: &[&str]| {
+        json(&[&["convert", path(&model), path(target), "--plan", "--json"], more].concat())["error"]["code"]
+            .clone()
+    };
+    let target = dir.path().join("x.npz");
+    fs::write(&target, "old").unwrap();
+    assert_eq!(code(&target, &[]), "exists");
+    assert_eq!(code(&target, &["--force"]), Json::Null);
+    assert_eq!(code(&dir.path().join("none/x.npz"), &[]), "not-found");
+    assert_eq!(code(dir.path(), &["--to", "npz", "--force"]), "not-a-file");
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+}
+
+#[test]
+fn casts_round_as_they_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let target = dir.path().join("x.safetensors");
+    let mut worst = Vec::new();
+    for rounding in ["nearest", "paddle-3.3", "paddle-2.6"] {
+        let words =
+            ["convert", path(&model), path(&target), "--cast", "bf16", "--rounding", rounding, "--force"];
+        let document = json(&[&words[..], &["--json"]].concat());
+        assert_eq!(document["files"][0]["bytes"], document["bytes"]);
+        worst.push(document["casts"]["w1"]["worst_error"].as_f64().unwrap());
+    }
+    assert_eq!(worst[0], worst[1]);
+    assert!(worst[2] > worst[0] && worst[0] > 0.0, "{worst:?}");
+    for words in [&["--rounding", "paddle-2.6"][..], &["--cast", "f16", "--rounding", "up"]] {
+        let output = weighbridge(&[&["convert", path(&model), path(&target), "--force"], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
 fn losses_are_said_and_can_be_denied() {
     let dir = tempfile::tempdir().unwrap();
     let model = golden("trained/trained_xor_a.model");
@@ -300,7 +338,92 @@ fn completions_and_manual_are_made() {
 
 #[test]
 fn help_shows_examples() {
-    for verb in ["info", "ls", "show", "stats", "convert"] {
+    for verb in ["info", "ls", "show", "stats", "convert", "verify", "program"] {
         assert!(ok(&[verb, "--help"]).contains("Example"), "{verb}");
     }
+}
+
+#[test]
+fn verify_says_what_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = golden("trained/trained_xor_a.model");
+    let shown = ok(&["verify", path(&model)]);
+    assert!(shown.ends_with("verdict   sound\n"), "{shown}");
+    assert!(shown.contains("checked   opening, names, pieces, bytes, format\n"), "{shown}");
+    let ranges = ok(&["verify", path(&model), "--account"]);
+    assert!(ranges.contains("offset  bytes  for     tensor\n"), "{ranges}");
+    assert!(ranges.lines().any(|l| l.contains("tensor  w1")), "{ranges}");
+
+    let document = json(&["verify", path(&model), "--values", "--json"]);
+    assert_eq!(keys(&document), ["checked", "files", "findings", "format", "kind", "path", "verdict"]);
+    assert_eq!((&document["verdict"], &document["kind"]), (&Json::from("sound"), &Json::from("model")));
+    assert!(document["checked"].as_array().unwrap().contains(&Json::from("values")));
+    let sums = ["bytes", "header_bytes", "padding_bytes", "path", "tensor_bytes", "unknown_bytes"];
+    assert_eq!(keys(&document["files"][0]), sums);
+    assert_eq!(document["files"][0]["bytes"], fs::metadata(&model).unwrap().len());
+    let document = json(&["verify", path(&model), "--account", "--json"]);
+    let range = &document["files"][0]["ranges"][1];
+    assert_eq!(keys(range), ["bytes", "offset", "tensor", "use"]);
+
+    let bytes = fs::read(&model).unwrap();
+    let longer = dir.path().join("longer.model");
+    fs::write(&longer, [bytes.as_slice(), b"more"].concat()).unwrap();
+    let output = weighbridge(&["verify", path(&longer)]);
+    assert_eq!(output.status.code(), Some(1));
+    let shown = text(&output);
+    assert!(shown.starts_with("error     trailing-bytes: "), "{shown}");
+    assert!(shown.contains(&format!("          offset   {} (0x", bytes.len())), "{shown}");
+    assert!(shown.ends_with("verdict   unsound\n"), "{shown}");
+    let output = weighbridge(&["verify", path(&longer), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let finding = &document["findings"][0];
+    assert_eq!(keys(finding), ["code", "file", "hint", "offset", "severity", "tensor", "text"]);
+    assert_eq!((&finding["code"], &finding["offset"]), (&"trailing-bytes".into(), &bytes.len().into()));
+}
+
+#[test]
+fn verify_ends_with_the_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let file = dir.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file
+    };
+    let model = fs::read(golden("trained/trained_xor_a.model")).unwrap();
+    let npy = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npy/bad").join(name);
+    for (path_of, code) in [
+        (golden("trained/trained_mlp_a.model"), 0),
+        (file("cut.model", &model[..model.len() - 1]), 1),
+        (file("empty", b""), 1),
+        (file("evil\x1b[2J", b"garbage!"), 3),
+        (npy("object.npy"), 3),
+        (npy("trailing.npy"), 1),
+        (dir.path().join("none"), 2),
+        (dir.path().to_path_buf(), 2),
+    ] {
+        for more in [&["verify"][..], &["verify", "--json", "--values", "--account"]] {
+            let output = weighbridge(&[more, &[path(&path_of)]].concat());
+            assert_eq!(output.status.code(), Some(code), "{path_of:?}");
+            assert!(!text(&output).contains('\u{1b}'));
+        }
+    }
+    let output = weighbridge(&["verify", path(&golden("trained/trained_mlp_a.model")), "--program", "none"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn files_without_a_program_say_so() {
+    let model = golden("trained/trained_xor_a.model");
+    for form in [&[][..], &["--list"], &["--dot"]] {
+        let output = weighbridge(&[&["program", path(&model)], form].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = complaint(&output);
+        assert!(
+            said.contains("no program") && said.contains("primitiv model") && said.contains("hint:"),
+            "{said}"
+        );
+    }
+    assert_eq!(json(&["program", path(&model), "--json"])["error"]["code"], "no-program");
+    assert_eq!(weighbridge(&["program", path(&model), "--list", "--dot"]).status.code(), Some(2));
 }

@@ -55,11 +55,12 @@
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
 //! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`], [`checkpoint`],
-//! [`plan`], [`engine`], [`formats`], [`ops`].
+//! [`check`], [`plan`], [`engine`], [`formats`], [`ops`].
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.
 
+pub mod check;
 pub mod checkpoint;
 pub mod containers;
 pub mod engine;
@@ -68,6 +69,7 @@ pub mod finding;
 pub mod formats;
 pub mod limits;
 pub mod ops;
+pub mod pickle;
 pub mod plan;
 pub mod source;
 pub mod tensor;

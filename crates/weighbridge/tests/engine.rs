@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weighbridge::checkpoint::TensorPath;
 use weighbridge::engine::fault::FailingSink;
-use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, read_tensor, run};
+use weighbridge::engine::{LocalSink, MIN_MEMORY, RunOptions, Watch, latin1_lengths, read_tensor, run};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, MemorySource, Source, SourceRef};
 use weighbridge::tensor::{DType, Encoding, Order, Shape};
@@ -281,4 +281,86 @@ fn an_input_may_be_its_own_target() {
     let path = dir.path().join("source");
     run(&plan, &LocalSink::file(&path, true).unwrap(), &RunOptions::default()).unwrap();
     assert!(fs::read(&path).unwrap() == expected);
+}
+
+/// The definition of the text: each byte is a character.
+fn text(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|&b| char::from(b)).collect::<String>().into_bytes()
+}
+
+/// A plan of texts between other things, and the bytes that it must give.
+fn plan_of_texts(source: &SourceRef) -> (WritePlan, Vec<u8>) {
+    let mut builder = FileBuilder::new("");
+    let mut expected = b"X".to_vec();
+    builder.literal(b"X");
+    let mut half = tensor(source, 5, &[300, 700], Encoding::COLUMN);
+    half.cast = Some(DType::F16.into());
+    let start = builder.position();
+    for entry in [
+        half,
+        tensor(source, 0, &[700_000], Encoding::ROW),
+        tensor(source, 3, &[600, 1100], Encoding::COLUMN),
+        tensor(source, 1, &[3, 0], Encoding::ROW),
+        tensor(source, 9, &[], Encoding::ROW),
+    ] {
+        for order in [Order::Row, Order::Column] {
+            let lengths = latin1_lengths(&entry, order).unwrap();
+            let before = builder.position();
+            builder.latin1(&entry, order, &lengths).unwrap();
+            assert_eq!(builder.position() - before, lengths.iter().sum::<u64>());
+            expected.extend(text(&read_tensor(&entry, order).unwrap()));
+            builder.literal(b"q");
+            expected.push(b'q');
+        }
+    }
+    let checked = start..builder.position();
+    builder.crc32(checked);
+    expected.extend(crc32fast::hash(&expected[1..]).to_le_bytes());
+    let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
+    assert_eq!(plan.bytes(), expected.len() as u64);
+    (plan, expected)
+}
+
+#[test]
+fn bytes_become_text_in_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file_source(dir.path());
+    let (plan, expected) = plan_of_texts(&source);
+    // Large tensors are several segments, which many workers make.
+    assert!(plan.files[0].segments.iter().filter(|s| s.action() == "latin1").count() > 10);
+    for (threads, budget) in [(1, MIN_MEMORY), (2, 256 << 20), (7, 16 << 20)] {
+        let target = dir.path().join("target");
+        let sink = LocalSink::file(&target, true).unwrap();
+        let report = run(&plan, &sink, &options(threads, budget)).unwrap();
+        assert!(fs::read(&target).unwrap() == expected, "{threads} threads, {budget} bytes");
+        assert_eq!(report.casts["value"].elements, 2 * 210_000);
+    }
+    let printed = plan.to_string();
+    assert!(
+        printed.contains("latin1") && printed.contains("f32 to f16, as text from [0, 0] on"),
+        "{printed}"
+    );
+    assert_eq!(plan.to_json()["files"][0]["segments"][1]["extent"], serde_json::json!([300, 700]));
+}
+
+#[test]
+fn text_of_another_length_than_measured_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    let memory = |bytes: Vec<u8>| -> SourceRef { Arc::new(MemorySource::new("m", bytes)) };
+    let plain = tensor(&memory(vec![b'a'; 4000]), 0, &[1000], Encoding::ROW);
+    let high = tensor(&memory(vec![0xff; 4000]), 0, &[1000], Encoding::ROW);
+    for (measured, found) in [(&plain, &high), (&high, &plain)] {
+        let mut builder = FileBuilder::new("");
+        builder.latin1(found, Order::Row, &latin1_lengths(measured, Order::Row).unwrap()).unwrap();
+        builder.literal(b"end");
+        let plan = WritePlan { format: "test", kind: "test", files: vec![builder.finish()], losses: vec![] };
+        let sink = LocalSink::file(&target, true).unwrap();
+        assert_eq!(run(&plan, &sink, &options(1, MIN_MEMORY)).unwrap_err().code(), "changed-meanwhile");
+        assert!(!target.exists());
+    }
+    for lengths in [&[][..], &[3999], &[8001], &[4000, 1]] {
+        let error = FileBuilder::new("").latin1(&plain, Order::Row, lengths).unwrap_err();
+        assert_eq!(error.code(), "latin1-lengths");
+    }
 }

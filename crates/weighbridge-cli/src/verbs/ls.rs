@@ -6,8 +6,9 @@ use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
-use weighbridge::checkpoint::{Checkpoint, TensorEntry};
+use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME};
 use weighbridge::ops::hash::sha256_all;
+use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
@@ -39,6 +40,10 @@ fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::
         ("bytes", Align::Right),
         ("role", Align::Left),
     ];
+    let two_names = checkpoint.tensors.iter().any(|t| other_name(t).is_some());
+    if two_names {
+        columns.push(("also", Align::Left));
+    }
     if !hashes.is_empty() {
         columns.push(("sha256", Align::Left));
     }
@@ -53,18 +58,35 @@ fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::
             role(tensor),
         ];
         table.row(cells);
+        if two_names {
+            table.row([other_name(tensor).unwrap_or_default()]);
+        }
         table.row(hashes.get(i).cloned());
     }
     table.print(output)
 }
 
+/// An attribute that is longer than this is cut; JSON has it whole.
+const SHOWN: usize = 40;
+
 /// The shape, and what the format knows besides.
 fn shape(tensor: &TensorEntry) -> String {
     let mut text = tensor.shape.to_string();
-    for (key, value) in &tensor.attributes {
-        text.push_str(&format!(" {}={}", weighbridge::text::escape(key), value.to_json()));
+    let others = |key: &str| ![STRUCTURED_NAME, VARIABLE_NAME, "stop_gradient", "trainable"].contains(&key);
+    for (key, value) in tensor.attributes.iter().filter(|(key, _)| others(key)) {
+        let mut value = value.to_json().to_string();
+        if value.chars().count() > SHOWN {
+            value = value.chars().take(SHOWN).chain("...".chars()).collect();
+        }
+        text.push_str(&format!(" {}={}", escape(key), escape(&value)));
     }
     text
+}
+
+/// The other name of a tensor that goes by two.
+fn other_name(tensor: &TensorEntry) -> Option<String> {
+    let name = |key: &str| tensor.text_attribute(key).map(escape);
+    name(STRUCTURED_NAME).or_else(|| name(VARIABLE_NAME))
 }
 
 fn role(tensor: &TensorEntry) -> Cell {

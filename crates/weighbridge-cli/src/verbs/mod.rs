@@ -5,5 +5,8 @@ pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod ls;
+pub(crate) mod program;
+pub(crate) mod scan;
 pub(crate) mod show;
 pub(crate) mod stats;
+pub(crate) mod verify;

@@ -13,7 +13,7 @@ mod unknown;
 
 use crate::checkpoint::{Checkpoint, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::error::{Error, Result};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] = &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz];
+pub static ALL: &[&dyn Format] = &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &paddle::Paddle];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;
@@ -86,11 +86,54 @@ pub trait Format: Sync {
         Ok(Vec::new())
     }
 
+    /// Looks for what could happen if the original framework opened a file of this format: code
+    /// that would run, source code that would be given away. Nothing is executed here.
+    ///
+    /// The formats that hold no code need not care: a file that opens is clean, one that does not
+    /// could not be looked through.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] when the file cannot be read.
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        match self.open(source.clone(), options) {
+            Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),
+            Err(error) => Scan::of_error(error),
+        }
+    }
+
     /// Lays out a file that holds `checkpoint`; pure.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`] where the format cannot hold it at all.
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan>;
+}
+
+/// What looking for code in a file brought to light.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// What was found. An error is something that would run or give away code.
+    pub findings: Vec<Finding>,
+    /// Every import of every pickle in the file.
+    pub imports: Vec<crate::pickle::GlobalFinding>,
+}
+
+impl Scan {
+    /// What was left out when a file was opened was not looked at.
+    pub fn of_notes(checkpoint: &Checkpoint) -> Self {
+        let omitted = checkpoint.notes.iter().filter(|note| note.omission);
+        let findings = omitted.map(|note| Finding::unchecked(note.code, note.text.clone())).collect();
+        Self { findings, imports: Vec::new() }
+    }
+
+    /// A file that cannot be opened could not be looked through.
+    ///
+    /// # Errors
+    /// The error itself, where it is not about the file.
+    pub fn of_error(error: Error) -> Result<Self> {
+        let Some(finding) = Finding::from_error(&error) else { return Err(error) };
+        let finding = Finding { severity: Severity::Unchecked, ..finding };
+        Ok(Self { findings: vec![finding], imports: Vec::new() })
+    }
 }
 
 /// What a format is, as data.
@@ -288,6 +331,12 @@ fn format_of(source: &SourceRef, options: &OpenOptions) -> Result<&'static dyn F
 fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint =
         opened.map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })?;
+    if checkpoint.topology.is_none()
+        && let Some(program) = &options.program
+    {
+        // Tensors that come back from a bridge to the program that they belong to.
+        checkpoint.topology = Some(Arc::new(paddle::Program::read(program, &options.limits)?.topology()));
+    }
     match options.names {
         Names::AsStored => {}
         Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME)?,

@@ -5,7 +5,10 @@
 //! - [`show`]: values, printed as numpy prints them;
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
-//! - [`info`]: the checkpoint as a whole.
+//! - [`info`]: the checkpoint as a whole;
+//! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
+//! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
+//! - [`program`]: the program beside the parameters, as text, JSON or a graph.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
@@ -14,9 +17,12 @@ pub mod hash;
 pub mod info;
 mod numpy;
 mod parallel;
+pub mod program;
+pub mod scan;
 pub mod show;
 pub mod slice;
 pub mod stats;
+pub mod verify;
 
 pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, save};
 

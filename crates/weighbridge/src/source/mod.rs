@@ -3,6 +3,7 @@
 //! A [`Source`] has a length and positional reads into the caller's buffer. There is no seek
 //! position, so one source serves many threads.
 
+mod concat;
 mod counting;
 mod cursor;
 mod file;
@@ -11,6 +12,7 @@ mod map;
 mod memory;
 mod range;
 
+pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub use file::{FileSource, PathKind, kind_of_path};
@@ -66,6 +68,25 @@ pub trait Source: Debug + Send + Sync {
     fn is_sequential(&self) -> bool {
         false
     }
+
+    /// Where these bytes stand in another source, for those who account for every byte of it.
+    fn within(&self) -> Option<Within<'_>> {
+        None
+    }
+}
+
+/// The range of another source that a source is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Within<'a> {
+    /// The other source.
+    pub source: &'a SourceRef,
+    /// Offset of the first byte in it.
+    pub offset: u64,
+    /// Number of bytes in it.
+    pub len: u64,
+    /// True where the range is an encoded form of the bytes, such as a deflated one; false where
+    /// they stand there as they are.
+    pub encoded: bool,
 }
 
 /// A file handle with the place where a source begins in it.
@@ -153,6 +174,9 @@ mod tests {
         let range = RangeSource::new(opened.clone(), 10, 50).unwrap();
         conforms(&range, &truth[10..60]);
         assert_eq!(range.file().unwrap().offset, 10);
+        let parts = vec![(opened.clone(), 0, 7), (opened.clone(), 7, 0), (opened.clone(), 7, 93)];
+        conforms(&ConcatSource::new("parts", parts).unwrap(), &truth);
+        assert!(ConcatSource::new("parts", vec![(opened.clone(), 99, 2)]).is_err());
         let counting = CountingSource::new(opened);
         conforms(&counting, &truth);
         assert!(counting.bytes_read() > 0);

@@ -1,6 +1,6 @@
 //! A part of another source: a member of an archive, a blob inside a file.
 
-use super::{FileRange, Source, SourceRef, check_range, to_usize};
+use super::{FileRange, Source, SourceRef, Within, check_range, to_usize};
 use crate::error::Result;
 
 /// Bytes `start .. start + len` of another source. Offsets in its errors are those of the outer
@@ -44,5 +44,8 @@ impl Source for RangeSource {
     }
     fn is_sequential(&self) -> bool {
         self.outer.is_sequential()
+    }
+    fn within(&self) -> Option<Within<'_>> {
+        Some(Within { source: &self.outer, offset: self.start, len: self.len, encoded: false })
     }
 }

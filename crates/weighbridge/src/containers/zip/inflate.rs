@@ -2,7 +2,7 @@
 
 use super::Member;
 use crate::error::{Error, Result};
-use crate::source::{Source, SourceRef, check_range, to_usize};
+use crate::source::{Source, SourceRef, Within, check_range, to_usize};
 use flate2::{Decompress, FlushDecompress, Status};
 use std::sync::{Mutex, PoisonError};
 
@@ -114,6 +114,10 @@ impl Source for InflateSource {
 
     fn is_sequential(&self) -> bool {
         true
+    }
+    fn within(&self) -> Option<Within<'_>> {
+        let Packed { outer, start, len, .. } = &self.packed;
+        Some(Within { source: outer, offset: *start, len: *len, encoded: true })
     }
 }
 

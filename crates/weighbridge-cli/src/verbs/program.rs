@@ -1,0 +1,129 @@
+//! `program`: the program that a model brings along: shown, stripped, renamed.
+
+use crate::args::{Common, Program, StripPart};
+use crate::output::{Output, human_bytes, human_count};
+use crate::progress::Progress;
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge::checkpoint::Checkpoint;
+use weighbridge::engine::{LocalSink, RunOptions};
+use weighbridge::formats::paddle::{self, Strip, StripReport};
+use weighbridge::formats::{by_extension, by_id};
+use weighbridge::ops::program::{self, listing, summary, to_dot};
+use weighbridge::ops::{ConvertOptions, plan_checkpoint, save};
+use weighbridge::text::escape;
+
+pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let mut checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    if let Some(target) = &args.output {
+        return rewrite(&mut checkpoint, target, args, common, output);
+    }
+    let topology = program::of(&checkpoint)?;
+    if output.json {
+        output.document(&json!({
+            "path": checkpoint.label,
+            "format": checkpoint.format,
+            "kind": checkpoint.kind,
+            "summary": summary(topology).to_json(),
+            "program": program::to_json(topology),
+        }))?;
+    } else if args.list {
+        write!(output, "{}", listing(topology))?;
+    } else if args.dot {
+        write!(output, "{}", to_dot(topology))?;
+    } else if args.text {
+        write!(output, "{}", paddle::Program::of(topology)?.to_text()?)?;
+    } else {
+        write!(output, "{}", summary(topology))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Changes the program and writes it with its parameters.
+fn rewrite(
+    checkpoint: &mut Checkpoint,
+    target: &Path,
+    args: &Program,
+    common: &Common,
+    output: &mut Output,
+) -> Result<Outcome, Failure> {
+    LocalSink::check(target, args.force)?;
+    program::of(checkpoint)?;
+    let tensors = checkpoint.tensors.len();
+    let names: BTreeMap<String, String> = args.rename.iter().cloned().collect();
+    if !names.is_empty() {
+        paddle::rename(checkpoint, &names)?;
+    }
+    let what = parts(&args.strip);
+    let report = if what.is_nothing() { StripReport::default() } else { paddle::strip(checkpoint, &what)? };
+    let removed = tensors - checkpoint.tensors.len();
+    // The name says whether the program alone is wanted.
+    let kind = by_extension(target).ok().map(|(_, kind)| kind.to_owned()).or_else(|| alone(checkpoint, target));
+    let options = ConvertOptions {
+        settings: args.set.clone(),
+        force: args.force,
+        run: RunOptions { watch: Arc::new(Progress::new(common)), ..RunOptions::default() },
+        ..ConvertOptions::default()
+    };
+    let plan = plan_checkpoint(checkpoint.clone(), by_id("paddle")?, kind, &options)?;
+    let written = save(&plan, target, args.force, &options.run)?;
+    drop(options);
+    if output.json {
+        output.document(&json!({
+            "path": target.display().to_string(),
+            "format": plan.format,
+            "kind": plan.kind,
+            "bytes": written.bytes,
+            "files": plan.files.iter().map(|f| json!({ "name": f.name, "bytes": f.len })).collect::<Json>(),
+            "removed": {
+                "attributes": report.attributes,
+                "attribute_bytes": report.attribute_bytes,
+                "operators": report.operators,
+                "variables": report.variables,
+                "tensors": removed,
+            },
+            "losses": plan.losses.iter().map(weighbridge::checkpoint::Loss::to_json).collect::<Json>(),
+        }))?;
+        return Ok(Outcome::Done);
+    }
+    for loss in &plan.losses {
+        output.warning("loss", &format!("{}: {}: {}", loss.code, loss.subject, loss.detail))?;
+    }
+    if !what.is_nothing() {
+        writeln!(
+            output,
+            "took out {} attributes ({}), {} operators, {} variables, {} tensors",
+            human_count(report.attributes),
+            human_bytes(report.attribute_bytes),
+            human_count(report.operators),
+            human_count(report.variables.len() as u64),
+            human_count(removed as u64)
+        )?;
+    }
+    let shown = escape(&target.display().to_string());
+    writeln!(output, "wrote {shown} ({} {}, {})", plan.format, plan.kind, human_bytes(written.bytes))?;
+    Ok(Outcome::Done)
+}
+
+/// A program without tensors is a file; and a target that ends in `.json` is one too.
+fn alone(checkpoint: &Checkpoint, target: &Path) -> Option<String> {
+    let json = target.extension().is_some_and(|e| e == "json");
+    let lone = matches!(checkpoint.kind, "program" | "pir");
+    let pir = checkpoint.topology.as_ref().is_some_and(|t| t.form == paddle::FORM_PIR);
+    (lone || json).then(|| if pir { "pir" } else { "program" }.to_owned())
+}
+
+fn parts(words: &[StripPart]) -> Strip {
+    let has = |part: StripPart| words.contains(&part) || words.contains(&StripPart::All);
+    Strip {
+        source: has(StripPart::Source),
+        training: has(StripPart::Training),
+        gradients: has(StripPart::Gradients),
+        state: has(StripPart::State),
+        unused: has(StripPart::Unused),
+    }
+}

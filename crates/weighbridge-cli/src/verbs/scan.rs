@@ -1,0 +1,57 @@
+//! `scan`: could opening this elsewhere run code or give away source code?
+
+use crate::args::{Common, Scan};
+use crate::output::{DIM, HEADING, Output, scan_verdict};
+use crate::{Failure, Outcome};
+use std::io::{self, Write};
+use weighbridge::finding::Verdict;
+use weighbridge::ops::scan::{ScanReport, ScannedFile, scan};
+use weighbridge::text::escape;
+
+pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let report = scan(&args.path, &args.input.options()?)?;
+    if output.json {
+        output.document(&report.to_json())?;
+    } else {
+        text(&report, output)?;
+    }
+    Ok(match report.verdict {
+        Verdict::Sound => Outcome::Done,
+        Verdict::Unsound => Outcome::Finding,
+        Verdict::CouldNotTell => Outcome::CouldNotTell,
+    })
+}
+
+fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
+    for file in &report.files {
+        let format = file.format.unwrap_or("not known");
+        writeln!(output, "{HEADING}{}{HEADING:#}  {format}  {}", escape(&file.label), scan_verdict(file.verdict()))?;
+        imports(file, output)?;
+        for finding in &file.scan.findings {
+            output.finding(finding)?;
+        }
+    }
+    if report.files.len() > 1 {
+        writeln!(output, "{HEADING}verdict  {HEADING:#} {}", scan_verdict(report.verdict))?;
+    }
+    Ok(())
+}
+
+/// Each import once, with how often it stands in the file.
+fn imports(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
+    let mut seen: Vec<(&str, &str, usize)> = Vec::new();
+    for found in &file.scan.imports {
+        match seen.iter_mut().find(|(module, name, _)| *module == found.module && *name == found.name) {
+            Some((_, _, count)) => *count += 1,
+            None => seen.push((&found.module, &found.name, 1)),
+        }
+    }
+    for (module, name, count) in seen {
+        let judgement = weighbridge::pickle::allowed(module, name);
+        let text = judgement.text();
+        let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
+        let line = format!("{} {}.{}{times}", judgement.as_str(), escape(module), escape(name));
+        writeln!(output, "  import {line}{DIM}  {}{DIM:#}", escape(text))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Checks that hold for every format: names, pieces, the account of a file's bytes, LoD, and a
+//! program against its parameters.
+//!
+//! Each takes an opened index and gives [`Finding`]s. [`crate::ops::verify`] runs them all; a format
+//! can call what it needs from its own [`check`](crate::formats::Format::check).
+
+mod account;
+mod lod;
+mod names;
+mod pieces;
+mod program;
+mod structure;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use account::{Account, Span, Use, accounts, shared_bytes};
+pub use lod::lod;
+pub use names::{duplicates, lone_state};
+pub use pieces::pieces;
+pub use program::{parameters, program, variable_names};
+pub use structure::structure;
+
+use crate::finding::{Finding, Severity};
+use crate::text::escape;
+use std::collections::HashMap;
+
+/// Findings of one code and weight that are kept one by one.
+pub const MOST_ALIKE: usize = 100;
+
+/// What a finding is about: its code, tensor and offset.
+type Subject = (&'static str, Option<String>, Option<u64>);
+
+/// Leaves at most [`MOST_ALIKE`] findings of each code and weight, and says how many more there
+/// were. Findings that are equal in all are one.
+#[must_use]
+pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut counts: HashMap<(&'static str, Severity), usize> = HashMap::new();
+    let mut kept: Vec<Finding> = Vec::new();
+    let mut seen: HashMap<Subject, Vec<usize>> = HashMap::new();
+    for finding in findings {
+        let key = (finding.code, finding.tensor.clone(), finding.offset);
+        let alike = seen.entry(key).or_default();
+        if alike.iter().any(|&place| kept.get(place) == Some(&finding)) {
+            continue;
+        }
+        let count = counts.entry((finding.code, finding.severity)).or_default();
+        *count += 1;
+        if *count <= MOST_ALIKE {
+            alike.push(kept.len());
+            kept.push(finding);
+        }
+    }
+    let mut more: Vec<((&str, Severity), usize)> =
+        counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
+    more.sort_unstable();
+    for ((code, severity), count) in more {
+        kept.push(Finding::new(severity, code, format!("and {} more of these", count - MOST_ALIKE)));
+    }
+    kept
+}
+
+/// Some of `names`, escaped, and how many more there are.
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 5;
+    let (mut text, mut count) = (String::new(), 0usize);
+    for name in names {
+        count += 1;
+        if count <= SHOWN {
+            text.push_str(if count > 1 { ", " } else { "" });
+            text.push_str(&escape(name));
+        }
+    }
+    if count > SHOWN {
+        text.push_str(&format!(" and {} more", count - SHOWN));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_alike_are_counted_and_equals_are_one() {
+        let one = |i: u64| Finding::warning("nan", "not a number").at(i);
+        let mut findings: Vec<_> = (0..250).map(one).collect();
+        findings.push(one(3));
+        findings.push(Finding::error("nan", "another weight"));
+        let kept = capped(findings);
+        assert_eq!(kept.len(), MOST_ALIKE + 2);
+        assert_eq!(kept.last().unwrap().text, "and 150 more of these");
+        assert_eq!(capped(vec![one(1), one(1)]), [one(1)]);
+    }
+
+    #[test]
+    fn lists_are_short() {
+        assert_eq!(listed(["a", "b\n"]), "a, b\\n");
+        assert_eq!(listed(["a"; 7]), "a, a, a, a, a and 2 more");
+    }
+}

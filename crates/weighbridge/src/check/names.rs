@@ -1,0 +1,69 @@
+//! Names that stand twice, and state that lost its parameter.
+
+use super::listed;
+use crate::checkpoint::{Name, TensorEntry, TensorPath};
+use crate::finding::Finding;
+use std::collections::{HashMap, HashSet};
+
+/// Two tensors of one path and slot: `duplicate-name`. Whoever looks one up by name gets either.
+pub fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
+    let mut counts: HashMap<(&TensorPath, Option<&Name>), u64> = HashMap::with_capacity(tensors.len());
+    let mut findings = Vec::new();
+    for tensor in tensors {
+        let count = counts.entry((&tensor.path, tensor.role.slot())).or_default();
+        *count += 1;
+        if *count == 2 {
+            findings.push(
+                Finding::error("duplicate-name", "more than one tensor has this name")
+                    .on_tensor(tensor.name()),
+            );
+        }
+    }
+    findings
+}
+
+/// Optimizer state whose parameter is absent: `state-without-parameter`, one warning for all. In a
+/// file that holds state alone, as Paddle's `.pdopt` does, nothing is lost.
+pub fn lone_state(tensors: &[TensorEntry]) -> Vec<Finding> {
+    let owners: HashSet<&TensorPath> =
+        tensors.iter().filter(|t| t.role.slot().is_none()).map(|t| &t.path).collect();
+    let lone = |t: &&TensorEntry| t.role.slot().is_some() && !owners.contains(&t.path);
+    let names: Vec<String> = tensors.iter().filter(lone).map(TensorEntry::text).collect();
+    if owners.is_empty() || names.is_empty() {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} of the tensors are state of parameters that are not there: {}",
+        names.len(),
+        listed(names.iter().map(String::as_str))
+    );
+    vec![Finding::warning("state-without-parameter", text)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{source, tensor};
+    use super::*;
+    use crate::checkpoint::Role;
+    use crate::tensor::DType;
+
+    #[test]
+    fn duplicates_and_lone_state_are_found() {
+        let memory = source(64);
+        let state = |name: &str, slot: &str| {
+            let mut entry = tensor(name, DType::F32, &[2], &memory, 0);
+            entry.role = Role::OptimizerState { slot: Name::from(slot) };
+            entry
+        };
+        let plain = |name: &str| tensor(name, DType::F32, &[2], &memory, 0);
+        let good = [plain("w"), state("w", "m1"), state("w", "m2")];
+        assert_eq!(duplicates(&good), []);
+        assert_eq!(lone_state(&good), []);
+        assert_eq!(lone_state(&[state("w", "m1")]), []);
+        let twice = duplicates(&[plain("w"), plain("w"), plain("w")]);
+        assert_eq!((twice.len(), twice[0].code), (1, "duplicate-name"));
+        let lone = lone_state(&[plain("w"), state("v", "m1")]);
+        assert_eq!(lone[0].code, "state-without-parameter");
+        assert!(lone[0].text.ends_with("v/m1"));
+    }
+}

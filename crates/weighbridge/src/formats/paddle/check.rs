@@ -1,0 +1,72 @@
+//! What only this format knows to be wrong.
+
+use super::{Kind, VOCAB};
+use crate::checkpoint::{Checkpoint, Value};
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::topology::VariableKind;
+
+/// Checks an opened checkpoint beyond what holds for every format.
+pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    match Kind::from_word(checkpoint.kind) {
+        Some(Kind::Combined | Kind::Inference) => findings.extend(combined(checkpoint)),
+        Some(Kind::Separate) if checkpoint.topology.is_none() => findings.push(Finding::unchecked(
+            "no-program",
+            "there is no program to hold the tensors against: some may be missing",
+        )),
+        Some(Kind::Vocab) => findings.extend(words(checkpoint)),
+        _ => {}
+    }
+    Ok(findings)
+}
+
+/// A combined file against its program: Paddle wants exactly as many streams.
+fn combined(checkpoint: &Checkpoint) -> Vec<Finding> {
+    let Some(topology) = &checkpoint.topology else {
+        return vec![
+            Finding::unchecked(
+                "no-program",
+                "the file holds no names and there is no program: names, shapes and the number of tensors \
+                 cannot be checked",
+            )
+            .hint("--program FILE names the program"),
+        ];
+    };
+    let parameters = topology.parameters();
+    let wanted = parameters.iter().filter(|v| v.kind != VariableKind::Vocab).count();
+    let found = checkpoint.tensors.len();
+    let mut findings = words(checkpoint);
+    if found > wanted {
+        let text = format!("the file holds {found} tensors, {} more than the program has", found - wanted);
+        findings.push(
+            Finding::error("extra-tensors", text)
+                .hint("Paddle refuses it: \"Not allowed to load partial data via load_combine_op\""),
+        );
+    } else if found < wanted {
+        let text = format!("the file holds {found} tensors, {} fewer than the program has", wanted - found);
+        findings.push(
+            Finding::error("missing-tensors", text)
+                .hint("the file is cut short at a tensor's end, or belongs to another program"),
+        );
+    }
+    findings
+}
+
+/// Vocabularies against the program.
+fn words(checkpoint: &Checkpoint) -> Vec<Finding> {
+    let Some(topology) = &checkpoint.topology else { return Vec::new() };
+    let parameters = topology.parameters();
+    let wanted = parameters.iter().filter(|v| v.kind == VariableKind::Vocab);
+    let have = |name: &str| match checkpoint.metadata.get(VOCAB) {
+        Some(Value::Map(all)) => all.iter().any(|(own, _)| own.as_bytes() == name.as_bytes()),
+        _ => false,
+    };
+    wanted
+        .filter(|v| !have(&v.name))
+        .map(|v| {
+            Finding::error("missing-parameter", "the program needs these words, and they are not there")
+                .on_tensor(crate::text::escape(&v.name))
+        })
+        .collect()
+}

@@ -1,0 +1,94 @@
+//! The grammar, against that of another reader.
+
+use super::*;
+
+#[test]
+fn the_grammar_is_that_of_serde_json() {
+    let good = [
+        "{}",
+        "[]",
+        " [ ] ",
+        "[1,2]",
+        "{\"a\":[{}],\"b\":null}",
+        "-0",
+        "-1.5e+10",
+        "0.0",
+        "[true,false]",
+        "\"\\u00e9\\n\"",
+        "{\"\\u0023\":1}",
+        "[[],[],{}]",
+        "1E5",
+        "\"权重\"",
+    ];
+    let bad = [
+        "",
+        "[",
+        "]",
+        "{",
+        "[1,]",
+        "{,}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "+1",
+        "\"",
+        "\"\\",
+        "\"\\x\"",
+        "\"\\ud800\"",
+        "\"\n\"",
+        "nul",
+        "[1 2]",
+        "{\"a\" 1}",
+        "[1]]",
+        "{} {}",
+        "[}",
+        "{]",
+        "'a'",
+        "tru",
+        "NaN",
+        "[1}",
+        "{1:2}",
+    ];
+    for text in good {
+        assert!(serde_json::from_str::<serde_json::Value>(text).is_ok(), "{text}");
+        assert!(Document::parse(text.as_bytes()).is_ok(), "{text}");
+    }
+    for text in bad {
+        assert!(serde_json::from_str::<serde_json::Value>(text).is_err(), "{text}");
+        let error = Document::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error.code(), "bad-json", "{text}");
+        assert!(error.offset().unwrap() <= text.len() as u64, "{text}");
+    }
+}
+
+#[test]
+fn numbers_are_exact_and_whole_ones_are_known() {
+    let text = "[9223372036854775807,-9223372036854775808,9223372036854775808,1.0,1.5,-0,1e3,0.1,1e999]";
+    let document = Document::parse(text.as_bytes()).unwrap();
+    let whole: Vec<_> = document.root().elements().map(Item::integer).collect();
+    let expected = [Some(i64::MAX), Some(i64::MIN), None, Some(1), None, Some(0), None, None, None];
+    assert_eq!(whole, expected);
+    let floats: Vec<_> = document.root().elements().map(Item::float).collect();
+    assert_eq!(floats[7], Some(0.1));
+    assert_eq!(floats[8], None);
+}
+
+#[test]
+fn a_key_counts_once_whatever_its_spelling() {
+    let document = Document::parse(b"{\"#\":1,\"\\u0023\":2}").unwrap();
+    let error = document.root().fields("it", ["#"]).unwrap_err();
+    assert_eq!((error.code(), error.offset()), ("duplicate-key", Some(7)));
+}
+
+#[test]
+fn depth_is_bounded() {
+    let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
+    assert!(Document::parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+    assert_eq!(Document::parse(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().code(), "nesting");
+    assert_eq!(Document::parse("[".repeat(10_000_000).as_bytes()).unwrap_err().code(), "nesting");
+}

@@ -1,0 +1,210 @@
+//! Folders: which files are a model, and which one is to be opened.
+
+use super::super::any_program::Form;
+use super::super::state;
+use super::super::stream::{Stream, StreamKind, detect};
+use super::beside::{Beside, head, text};
+use super::params::open_separate;
+use super::{checkpoint, merge_states, model, params};
+use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::source::{FolderItem, FolderRef, SourceRef};
+use crate::topology::VariableKind;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How deep names with slashes go: `a/b` is the file `b` in the folder `a`.
+const DEPTH: usize = 8;
+/// Files whose content is looked at to recognise a folder.
+const MOST_LOOKED_AT: usize = 32;
+
+/// What a folder holds, by the names of its files.
+#[derive(Debug, Default)]
+struct Inventory {
+    /// Programs: `__model__`, `x.pdmodel`, `x.json` of PIR, `program.pb`.
+    programs: Vec<String>,
+    /// Combined parameters.
+    parameters: Vec<String>,
+    /// Stems of pickled states: parameters, optimizer.
+    states: BTreeMap<String, [Option<String>; 2]>,
+    distributed: bool,
+}
+
+/// True where the folder is a Paddle model, by what stands in it.
+pub(super) fn recognises(folder: &FolderRef) -> bool {
+    let Ok(items) = folder.list(1) else { return false };
+    let Ok(inventory) = Inventory::of(folder, &items) else { return false };
+    let named = !inventory.programs.is_empty()
+        || !inventory.parameters.is_empty()
+        || !inventory.states.is_empty()
+        || inventory.distributed;
+    named || items.iter().take(MOST_LOOKED_AT).any(|item| holds_a_tensor(folder, item))
+}
+
+/// True where a file is a whole tensor stream.
+fn holds_a_tensor(folder: &FolderRef, item: &FolderItem) -> bool {
+    let Ok(Some(source)) = folder.open(&item.name) else { return false };
+    matches!(detect(&source, &Limits::default()), Some(StreamKind::Dense | StreamKind::SelectedRows))
+}
+
+/// Opens the model that stands in a folder.
+pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let items = folder.list(1)?;
+    let inventory = Inventory::of(folder, &items)?;
+    let mut checkpoint = if inventory.distributed {
+        state::read_distributed(folder, options)?
+            .ok_or_else(|| Error::unsupported("not-distributed", "the shards in this folder have no index"))?
+    } else if let Some(name) = main_program(&inventory.programs, folder)? {
+        let beside = Beside { folder, name: Path::new(name) };
+        let mut checkpoint = model::open(&source(folder, name)?, Some(beside), options)?;
+        let others: Vec<_> = inventory.programs.iter().filter(|n| *n != name).map(String::as_str).collect();
+        if !others.is_empty() {
+            let text = format!("other functions of the model stand beside it: {}", others.join(", "));
+            checkpoint.notes.push(Note::new("more-programs", text));
+        }
+        checkpoint
+    } else if let [name] = inventory.parameters.as_slice() {
+        let beside = Beside { folder, name: Path::new(name) };
+        params::open(&source(folder, name)?, Some(beside), options)?
+    } else if !inventory.parameters.is_empty() {
+        return Err(several(folder, &inventory.parameters));
+    } else if !inventory.states.is_empty() {
+        open_states(folder, &inventory, options)?
+    } else {
+        open_tensors(folder, options)?
+    };
+    folder.label().clone_into(&mut checkpoint.label);
+    Ok(checkpoint)
+}
+
+impl Inventory {
+    fn of(folder: &FolderRef, items: &[FolderItem]) -> Result<Self> {
+        let mut found = Self::default();
+        let mut metadata = false;
+        let mut shards = false;
+        for item in items {
+            let name = text(&item.name);
+            match name.rsplit_once('.') {
+                Some((_, "pdmodel")) => found.programs.push(name.to_owned()),
+                Some((_, "json" | "pb")) if is_program(folder, item)? => found.programs.push(name.to_owned()),
+                Some((_, "pdiparams")) => found.parameters.push(name.to_owned()),
+                Some((stem, "pdparams")) => found.state(stem)[0] = Some(name.to_owned()),
+                Some((stem, "pdopt")) => found.state(stem)[1] = Some(name.to_owned()),
+                Some((_, "distcp")) => shards = true,
+                Some((_, "metadata")) => metadata = true,
+                _ if matches!(name, "__model__" | "model") && is_program(folder, item)? => {
+                    found.programs.push(name.to_owned());
+                }
+                _ if name == "__params__" => found.parameters.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        found.distributed = shards && metadata;
+        Ok(found)
+    }
+
+    fn state(&mut self, stem: &str) -> &mut [Option<String>; 2] {
+        self.states.entry(stem.to_owned()).or_default()
+    }
+}
+
+fn is_program(folder: &FolderRef, item: &FolderItem) -> Result<bool> {
+    match folder.open(&item.name)? {
+        Some(source) => Ok(Form::of(&head(&source)?, source.len()).is_some()),
+        None => Ok(false),
+    }
+}
+
+fn source(folder: &FolderRef, name: &str) -> Result<SourceRef> {
+    folder.open(Path::new(name))?.ok_or_else(|| {
+        Error::new(crate::Kind::Io, "file-vanished", "the file was there a moment ago").in_file(name)
+    })
+}
+
+/// The program to open: the only one, or the one whose stem begins all others (`x.pdmodel` beside
+/// `x.second.pdmodel`: the functions of one layer).
+fn main_program<'a>(programs: &'a [String], folder: &FolderRef) -> Result<Option<&'a str>> {
+    let stem = |name: &'a str| name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let leads = |name: &&'a String| {
+        programs.iter().all(|other| other == *name || stem(other).strip_prefix(stem(name)).is_some_and(|r| r.starts_with('.')))
+    };
+    match programs {
+        [] => Ok(None),
+        [only] => Ok(Some(only)),
+        _ => programs.iter().find(leads).map(|name| Some(name.as_str())).ok_or_else(|| several(folder, programs)),
+    }
+}
+
+fn several(folder: &FolderRef, names: &[String]) -> Error {
+    let shown = names.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+    Error::usage("several-models", "there are several models in this folder")
+        .in_file(folder.label())
+        .found(shown)
+        .hint("give the path of one of these files; what belongs to it is found")
+}
+
+/// The state of one model: parameters and optimizer.
+fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions) -> Result<Checkpoint> {
+    let names: Vec<String> = inventory.states.values().flatten().flatten().cloned().collect();
+    if inventory.states.len() > 1 {
+        return Err(several(folder, &names));
+    }
+    let mut parts = names.iter().map(|name| state::read(&source(folder, name)?, options));
+    let mut whole = parts.next().unwrap_or_else(|| Ok(checkpoint("state", folder.label())))?;
+    for part in parts {
+        whole = merge_states(whole, part?);
+    }
+    attach_state(&mut whole.tensors);
+    Ok(whole)
+}
+
+/// Hangs optimizer state on the parameters that stand beside it: the state names the variable of
+/// its parameter, the parameter may go by its structured name.
+pub(super) fn attach_state(tensors: &mut [TensorEntry]) {
+    use crate::checkpoint::VARIABLE_NAME;
+    let mut structured: BTreeMap<String, TensorPath> = BTreeMap::new();
+    for tensor in tensors.iter().filter(|t| t.role.slot().is_none()) {
+        if let Some(variable) = tensor.text_attribute(VARIABLE_NAME) {
+            structured.entry(variable.to_owned()).or_insert_with(|| tensor.path.clone());
+        }
+    }
+    for tensor in tensors.iter_mut().filter(|t| matches!(t.role, Role::OptimizerState { .. })) {
+        let variable = tensor.path.to_text();
+        if let Some(path) = structured.get(&variable) {
+            tensor.path = path.clone();
+            tensor.attributes.entry(VARIABLE_NAME.to_owned()).or_insert(crate::checkpoint::Value::Text(variable));
+        }
+    }
+}
+
+/// A folder of files of one tensor each, without a program. What is no tensor is passed over.
+fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut found = checkpoint("separate", folder.label());
+    let mut others = Vec::new();
+    for item in folder.list(DEPTH)? {
+        let name = text(&item.name).replace('\\', "/");
+        let hidden = name.rsplit('/').next().is_some_and(|n| n.starts_with('.'));
+        let Some(source) = folder.open(&item.name)? else { continue };
+        let kind = match detect(&source, &options.limits) {
+            Some(StreamKind::Dense) if !hidden => VariableKind::Tensor,
+            Some(StreamKind::SelectedRows) if !hidden => VariableKind::SelectedRows,
+            _ => {
+                others.push(name);
+                continue;
+            }
+        };
+        Limits::check("tensors", "tensors", found.tensors.len() as u64 + 1, options.limits.tensors)?;
+        if let Stream::Dense(dense) = open_separate(&source, &name, &kind, options)? {
+            found.tensors.push(dense.entry);
+        }
+    }
+    if !others.is_empty() {
+        let shown = others.iter().take(5).map(|n| Name::from(n.as_str()).to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!("{} files are no tensors and were passed over: {shown}", others.len());
+        found.notes.push(Note::new("other-files", text));
+    }
+    found.notes.push(Note::new("no-program", "there is no program; the names are those of the files"));
+    Ok(found)
+}

@@ -1,0 +1,65 @@
+//! `x.pdiparams.info`: names in the structure of the source, for variables (specification section 4).
+
+use super::super::state::{self, Info, InfoRow};
+use super::super::{INFO_FILE, STOP_GRADIENT, TRAINABLE};
+use super::beside::Beside;
+use super::join::path_of;
+use crate::checkpoint::{Checkpoint, Note, Role, STRUCTURED_NAME, TensorPath, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use std::collections::HashMap;
+
+/// The ending that is added to the name of the parameters.
+const ENDING: &str = ".info";
+
+/// Gives the tensors of a joined checkpoint the structured names that stand beside their file.
+pub(super) fn join(
+    checkpoint: &mut Checkpoint,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let Some(beside) = beside else { return Ok(()) };
+    let file = match checkpoint.metadata.get(super::super::PARAMETERS_FILE) {
+        Some(Value::Text(name)) => name.clone(),
+        _ => return Ok(()),
+    };
+    // Functions of one layer share the file of the first: x.second.pdiparams, x.pdiparams.info.
+    let mut names = vec![format!("{file}{ENDING}")];
+    if let Some((first, rest)) = file.split_once('.')
+        && rest != "pdiparams"
+    {
+        names.push(format!("{first}.pdiparams{ENDING}"));
+    }
+    let Some((source, name)) = beside.first(&names)? else { return Ok(()) };
+    match state::read_info(&source, &options.limits) {
+        Ok(Some(info)) => {
+            apply(checkpoint, &info);
+            checkpoint.metadata.set(INFO_FILE, Value::Text(name));
+        }
+        Ok(None) => {
+            checkpoint.notes.push(Note::new("info-ignored", format!("{name} is no list of structured names")));
+        }
+        Err(error) => {
+            checkpoint.notes.push(Note::new("info-ignored", format!("{name} cannot be read: {}", error.message())));
+        }
+    }
+    Ok(())
+}
+
+fn apply(checkpoint: &mut Checkpoint, info: &Info) {
+    let rows: HashMap<TensorPath, &InfoRow> = info.iter().map(|row| (path_of(&row.variable), row)).collect();
+    for tensor in checkpoint.tensors.iter_mut().filter(|t| !t.guessed) {
+        let Some(row) = rows.get(&tensor.path) else { continue };
+        if let Some(name) = &row.structured_name {
+            tensor.attributes.insert(STRUCTURED_NAME.to_owned(), Value::Text(name.clone()));
+        }
+        for (key, flag) in [(STOP_GRADIENT, row.stop_gradient), (TRAINABLE, row.trainable)] {
+            if let Some(flag) = flag {
+                tensor.attributes.insert(key.to_owned(), Value::Bool(flag));
+            }
+        }
+        if row.trainable.is_none() {
+            tensor.role = Role::Buffer;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! From files and folders to an index.
+
+mod beside;
+mod folder;
+mod info;
+mod join;
+mod model;
+mod params;
+mod roles;
+
+use super::any_program::Form;
+use super::state;
+use crate::checkpoint::{Checkpoint, Origin};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::source::{FolderRef, SourceRef};
+use beside::Beside;
+use std::path::Path;
+
+/// An empty checkpoint of a kind.
+fn checkpoint(kind: &'static str, label: &str) -> Checkpoint {
+    Checkpoint::new("paddle", kind, label)
+}
+
+/// Opens a file alone.
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    open_file(source, None, options)
+}
+
+/// Opens a file and what belongs to it in its folder.
+pub(super) fn open_beside(
+    source: &SourceRef,
+    folder: &FolderRef,
+    name: &Path,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    open_file(source, Some(Beside { folder, name }), options)
+}
+
+/// Opens a folder.
+pub(super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+    Ok(with_origin(folder::open(folder, options)?))
+}
+
+/// True where the folder is a Paddle model.
+pub(super) fn recognises_folder(folder: &FolderRef) -> bool {
+    folder::recognises(folder)
+}
+
+fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptions) -> Result<Checkpoint> {
+    let head = beside::head(source)?;
+    let checkpoint = if Form::of(&head, source.len()).is_some() {
+        model::open(source, beside, options)?
+    } else if state::looks_like_pickle(&head, source) {
+        state::read(source, options)?
+    } else {
+        params::open(source, beside, options)?
+    };
+    Ok(with_origin(checkpoint))
+}
+
+fn with_origin(mut checkpoint: Checkpoint) -> Checkpoint {
+    let kind = checkpoint.kind.to_owned();
+    checkpoint.origin.get_or_insert(Origin { format: "paddle".to_owned(), kind });
+    checkpoint
+}
+
+/// Two states as one: what the first says stays where both say something.
+fn merge_states(mut whole: Checkpoint, part: Checkpoint) -> Checkpoint {
+    whole.tensors.extend(part.tensors);
+    for (key, value) in part.metadata.iter() {
+        if whole.metadata.get(key).is_none() {
+            whole.metadata.set(key, value.clone());
+        }
+    }
+    for note in part.notes {
+        if !whole.notes.contains(&note) {
+            whole.notes.push(note);
+        }
+    }
+    whole
+}

@@ -1,0 +1,168 @@
+//! Program files, with the parameters that stand beside them.
+
+use super::super::any_program::{Form, Program};
+use super::super::stream::{Stream, StreamKind, detect};
+use super::super::{FORM_PIR, PROGRAM_FILE, VOCAB, state};
+use super::beside::{Beside, Found, base_name, head, parameter_names, text};
+use super::params::{open_combined, open_separate, words_value};
+use super::{checkpoint, roles};
+use crate::checkpoint::{Checkpoint, Name, Note, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::source::SourceRef;
+use crate::topology::{Topology, Variable};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Parameters that are named in a note about missing ones.
+const SHOWN: usize = 5;
+/// Files of a folder that are looked at in search of combined parameters.
+const MOST_LOOKED_AT: usize = 64;
+
+/// Opens a program file and whatever holds its parameters.
+pub(super) fn open(
+    source: &SourceRef,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let program = Program::read(source, &options.limits)?;
+    let topology = Arc::new(program.topology());
+    let name = base_name(source.label());
+    let found = Found { topology: topology.clone(), name: name.clone(), sure: true };
+    let mut checkpoint = match beside {
+        Some(beside) => with_parameters(source, &found, beside, options)?,
+        None => alone(source, &topology),
+    };
+    checkpoint.metadata.set(PROGRAM_FILE, Value::Text(name));
+    checkpoint.notes.extend(program.notes());
+    checkpoint.topology = Some(topology);
+    source.label().clone_into(&mut checkpoint.label);
+    Ok(checkpoint)
+}
+
+/// A program without parameters.
+fn alone(source: &SourceRef, topology: &Topology) -> Checkpoint {
+    let kind = if topology.form == FORM_PIR { "pir" } else { "program" };
+    checkpoint(kind, source.label())
+}
+
+fn with_parameters(
+    source: &SourceRef,
+    found: &Found,
+    beside: Beside<'_>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let parameters = found.topology.parameters();
+    if let Some((file, name)) = beside.first(&parameter_names(beside.file_name()))? {
+        return combined(&file, &name, found, beside, options);
+    }
+    if let Some(checkpoint) = separate(&parameters, found, beside, options)? {
+        return Ok(checkpoint);
+    }
+    if let Some(checkpoint) = training(found, beside, options)? {
+        return Ok(checkpoint);
+    }
+    if !parameters.is_empty()
+        && let Some((file, name)) = lone_parameters(&beside)?
+    {
+        return combined(&file, &name, found, beside, options);
+    }
+    let mut checkpoint = alone(source, &found.topology);
+    if !parameters.is_empty() {
+        let text = format!("the program has {} parameters, and no file beside it holds them", parameters.len());
+        checkpoint.notes.push(Note::new("parameters-missing", text));
+    }
+    Ok(checkpoint)
+}
+
+/// Program and one file of all parameters.
+fn combined(
+    file: &SourceRef,
+    name: &str,
+    found: &Found,
+    beside: Beside<'_>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let beside = Beside { name: Path::new(name), ..beside };
+    let mut checkpoint = open_combined(file, Some(found.clone()), Some(beside), options)?;
+    checkpoint.kind = "inference";
+    Ok(checkpoint)
+}
+
+/// One file for each parameter, named like it. `None` where there is not one of them.
+fn separate(
+    parameters: &[&Variable],
+    found: &Found,
+    beside: Beside<'_>,
+    options: &OpenOptions,
+) -> Result<Option<Checkpoint>> {
+    let mut checkpoint = checkpoint("separate", beside.folder.label());
+    let mut words = Vec::new();
+    let mut missing = Vec::new();
+    for variable in parameters {
+        // A name that leads out of the folder names no file in it.
+        let Ok(Some(file)) = beside.open(&variable.name) else {
+            missing.push(variable.name.as_str());
+            continue;
+        };
+        match open_separate(&file, &variable.name, &variable.kind, options)? {
+            Stream::Dense(dense) => checkpoint.tensors.push(dense.entry),
+            Stream::Vocab(vocab) => {
+                words.push((Name::from(variable.name.as_str()), words_value(vocab.words)));
+            }
+        }
+    }
+    if checkpoint.tensors.is_empty() && words.is_empty() {
+        return Ok(None);
+    }
+    if !words.is_empty() {
+        checkpoint.metadata.set(VOCAB, Value::Map(words));
+    }
+    if !missing.is_empty() {
+        let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+        let text = format!("{} parameters of the program have no file: {shown}", missing.len());
+        checkpoint.notes.push(Note::omission("parameters-missing", text));
+    }
+    roles::from_program(&mut checkpoint.tensors, &found.topology);
+    Ok(Some(checkpoint))
+}
+
+/// `x.pdparams` and `x.pdopt` beside `x.pdmodel` or `x.json`, as `static.save` writes them.
+fn training(found: &Found, beside: Beside<'_>, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    let name = beside.file_name();
+    let Some(stem) = [".pdmodel", ".json"].iter().find_map(|end| name.strip_suffix(end)) else {
+        return Ok(None);
+    };
+    let mut joined: Option<Checkpoint> = None;
+    for end in [".pdparams", ".pdopt"] {
+        let Some(file) = beside.open(&format!("{stem}{end}"))? else { continue };
+        let part = state::read(&file, options)?;
+        joined = Some(match joined {
+            None => part,
+            Some(whole) => super::merge_states(whole, part),
+        });
+    }
+    if let Some(checkpoint) = &mut joined {
+        super::folder::attach_state(&mut checkpoint.tensors);
+        roles::from_program(&mut checkpoint.tensors, &found.topology);
+    }
+    Ok(joined)
+}
+
+/// The only other file of the folder that holds many streams.
+fn lone_parameters(beside: &Beside<'_>) -> Result<Option<(SourceRef, String)>> {
+    let folder = beside.folder;
+    let mut found = Vec::new();
+    for item in folder.list(1)?.into_iter().filter(|item| item.name != beside.name).take(MOST_LOOKED_AT) {
+        let Some(source) = folder.open(&item.name)? else { continue };
+        let streams = Form::of(&head(&source)?, source.len()).is_none()
+            && matches!(
+                detect(&source, &crate::limits::Limits::default()),
+                Some(StreamKind::Combined | StreamKind::Vocab | StreamKind::VocabCombined)
+            );
+        if streams {
+            found.push((source, text(&item.name).to_owned()));
+        }
+    }
+    Ok(if found.len() == 1 { found.pop() } else { None })
+}

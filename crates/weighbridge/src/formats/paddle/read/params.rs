@@ -1,0 +1,236 @@
+//! Files of tensor streams: one tensor, one file of many, words.
+
+use super::super::stream::unshipped::{design_note, size_prefixed};
+use super::super::stream::{
+    Dense, Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab,
+};
+use super::super::{PARAMETERS_FILE, PROGRAM_FILE, VOCAB};
+use super::beside::{Beside, Found, base_name, find_program};
+use super::join::{fits, name_in_order, path_of};
+use super::{checkpoint, info};
+use crate::checkpoint::{Checkpoint, Metadata, Name, Note, TensorEntry, TensorPath, Value};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::source::{Cursor, SourceRef};
+use crate::topology::{Topology, Variable, VariableKind};
+
+/// Opens a file of streams, with the program that gives the names.
+pub(super) fn open(
+    source: &SourceRef,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let limits = &options.limits;
+    let kind = detect(source, limits).ok_or_else(|| unknown(source))?;
+    let program = || find_program(beside, options, |topology| belongs(source, kind, topology, limits));
+    match kind {
+        StreamKind::SelectedRows => {
+            let mut cursor = Cursor::new(source.clone(), 0);
+            let entry = selected_rows::read(&mut cursor, &file_path(source), limits)?.entry;
+            used_up(&cursor, options)?;
+            Ok(single(source, "selected-rows", entry))
+        }
+        StreamKind::DesignNote => {
+            let entry = design_note::read_file(source, &file_path(source), limits)?.entry;
+            let mut checkpoint = single(source, "tensor", entry);
+            checkpoint.notes.push(Note::new(
+                "design-note",
+                "the form of the design note, with the LoD behind the data, which no released Paddle reads",
+            ));
+            Ok(checkpoint)
+        }
+        StreamKind::SizePrefixed => {
+            let mut checkpoint = checkpoint("combined", source.label());
+            checkpoint.tensors = size_prefixed::read_all(source, limits)?.into_iter().map(|d| d.entry).collect();
+            checkpoint.notes.push(Note::new(
+                "size-prefixed",
+                "each tensor stands behind its size, as in a design note; no released Paddle reads this",
+            ));
+            join(&mut checkpoint, program()?, beside, options)?;
+            Ok(checkpoint)
+        }
+        StreamKind::Dense => match program()? {
+            Some(found) if is_combined(source, &found) => open_combined(source, Some(found), beside, options),
+            _ => {
+                let mut cursor = Cursor::new(source.clone(), 0);
+                let entry = dense::read(&mut cursor, &file_path(source), limits)?.entry;
+                used_up(&cursor, options)?;
+                Ok(single(source, "tensor", entry))
+            }
+        },
+        StreamKind::Combined => open_combined(source, program()?, beside, options),
+        StreamKind::Vocab | StreamKind::VocabCombined => open_combined(source, program()?, beside, options),
+    }
+}
+
+/// A file of one tensor that has a program is a combined file, unless it bears the name of the
+/// variable: then it is one of many files.
+fn is_combined(source: &SourceRef, found: &Found) -> bool {
+    let name = base_name(source.label());
+    !found.topology.parameters().iter().any(|v| v.name == name)
+}
+
+/// Opens a combined file, and names its tensors after the parameters of the program.
+pub(super) fn open_combined(
+    source: &SourceRef,
+    program: Option<Found>,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let mut checkpoint = checkpoint("combined", source.label());
+    let streams = streams(source, program.as_ref().map(|found| &*found.topology), &options.limits)?;
+    let mut words = Metadata::default();
+    let vocabs = program.as_ref().map(|found| vocab_names(&found.topology)).unwrap_or_default();
+    let mut vocabs = vocabs.into_iter();
+    for stream in streams {
+        match stream {
+            Stream::Dense(dense) => checkpoint.tensors.push(dense.entry),
+            Stream::Vocab(vocab) => {
+                let name = vocabs.next().unwrap_or_else(|| format!("#{}", words.iter().count()));
+                words.set(name, words_value(vocab.words));
+            }
+        }
+    }
+    if words.iter().next().is_some() {
+        if checkpoint.tensors.is_empty() {
+            checkpoint.kind = "vocab";
+        }
+        let words = words.iter().map(|(name, value)| (Name::from(name), value.clone())).collect();
+        checkpoint.metadata.set(VOCAB, Value::Map(words));
+    }
+    checkpoint.metadata.set(PARAMETERS_FILE, Value::Text(base_name(source.label())));
+    join(&mut checkpoint, program, beside, options)?;
+    Ok(checkpoint)
+}
+
+/// The streams of a combined file. What the program says of vocabularies among them is believed
+/// where it fits; a file that does not hold what its program has is read all the same, so that it
+/// can be listed and checked.
+fn streams(source: &SourceRef, program: Option<&Topology>, limits: &Limits) -> Result<Vec<Stream>> {
+    if let Some(topology) = program
+        && topology.parameters().iter().any(|v| v.kind == VariableKind::Vocab)
+    {
+        return combined::read_with(source, &wanted(topology), limits);
+    }
+    let all = combined::read_all(source, limits);
+    match (all, combined::kinds(source, limits)) {
+        (Ok(all), _) => Ok(all.into_iter().map(Stream::Dense).collect()),
+        (Err(_), Some(kinds)) if kinds.contains(&Kind::Vocab) => {
+            let wanted: Vec<_> =
+                kinds.into_iter().map(|kind| Wanted { path: TensorPath::value(), kind }).collect();
+            combined::read_with(source, &wanted, limits)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn wanted(topology: &Topology) -> Vec<Wanted> {
+    let kind = |v: &Variable| if v.kind == VariableKind::Vocab { Kind::Vocab } else { Kind::Dense };
+    topology.parameters().iter().map(|v| Wanted { path: path_of(&v.name), kind: kind(v) }).collect()
+}
+
+fn vocab_names(topology: &Topology) -> Vec<String> {
+    let vocabs = topology.parameters().into_iter().filter(|v| v.kind == VariableKind::Vocab);
+    vocabs.map(|v| v.name.clone()).collect()
+}
+
+/// Names, program and structured names for the tensors of a combined file.
+fn join(
+    checkpoint: &mut Checkpoint,
+    program: Option<Found>,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let notes = match &program {
+        Some(found) => {
+            let parameters: Vec<_> =
+                found.topology.parameters().into_iter().filter(|v| v.kind != VariableKind::Vocab).collect();
+            let why = if found.sure { "" } else { ", the only one beside it that fits" };
+            name_in_order(&mut checkpoint.tensors, Some(&parameters), &format!("{}{why}", found.name))
+        }
+        None if checkpoint.tensors.is_empty() => Vec::new(),
+        None => name_in_order(&mut checkpoint.tensors, None, ""),
+    };
+    checkpoint.notes.extend(notes);
+    if let Some(found) = program {
+        checkpoint.metadata.set(PROGRAM_FILE, Value::Text(found.name));
+        super::roles::from_program(&mut checkpoint.tensors, &found.topology);
+        checkpoint.topology = Some(found.topology);
+    }
+    info::join(checkpoint, beside, options)
+}
+
+/// True where the program has exactly what the file holds.
+fn belongs(source: &SourceRef, kind: StreamKind, topology: &Topology, limits: &Limits) -> bool {
+    let parameters = topology.parameters();
+    match kind {
+        StreamKind::Vocab | StreamKind::VocabCombined => {
+            combined::read_with(source, &wanted(topology), limits).is_ok()
+        }
+        StreamKind::Combined | StreamKind::Dense => {
+            let entries = |all: Vec<Dense>| all.into_iter().map(|d| d.entry).collect::<Vec<TensorEntry>>();
+            combined::read_all(source, limits).is_ok_and(|all| fits(&entries(all), &parameters))
+        }
+        StreamKind::SizePrefixed => {
+            let entries = |all: Vec<Dense>| all.into_iter().map(|d| d.entry).collect::<Vec<TensorEntry>>();
+            size_prefixed::read_all(source, limits).is_ok_and(|all| fits(&entries(all), &parameters))
+        }
+        _ => false,
+    }
+}
+
+/// Reads the stream of a variable that has a file of its own.
+pub(super) fn open_separate(
+    source: &SourceRef,
+    variable: &str,
+    kind: &VariableKind,
+    options: &OpenOptions,
+) -> Result<Stream> {
+    let limits = &options.limits;
+    let path = path_of(variable);
+    let mut cursor = Cursor::new(source.clone(), 0);
+    let stream = match kind {
+        VariableKind::Vocab => Stream::Vocab(vocab::read(&mut cursor, limits)?),
+        VariableKind::SelectedRows => Stream::Dense(selected_rows::read(&mut cursor, &path, limits)?),
+        _ => Stream::Dense(dense::read(&mut cursor, &path, limits)?),
+    };
+    used_up(&cursor, options)?;
+    Ok(stream)
+}
+
+/// Words as metadata: pairs of word and number, in the order of the file.
+pub(super) fn words_value(words: Vec<(Name, i32)>) -> Value {
+    Value::Map(words.into_iter().map(|(word, number)| (word, Value::I64(number.into()))).collect())
+}
+
+/// Paddle ignores what follows the stream of a single file; here it is an error unless asked.
+fn used_up(cursor: &Cursor, options: &OpenOptions) -> Result<()> {
+    if cursor.remaining() == 0 || options.lenient {
+        return Ok(());
+    }
+    Err(Error::corrupt("trailing-bytes", "the file goes on behind its tensor")
+        .in_file(cursor.source().label())
+        .at(cursor.position())
+        .expected("the end of the file")
+        .found(format_args!("{} more bytes", cursor.remaining()))
+        .hint("Paddle ignores them; --lenient does so too"))
+}
+
+fn single(source: &SourceRef, kind: &'static str, entry: TensorEntry) -> Checkpoint {
+    let mut checkpoint = checkpoint(kind, source.label());
+    checkpoint.tensors.push(entry);
+    checkpoint
+}
+
+/// The path of a lone tensor: the name of its file.
+fn file_path(source: &SourceRef) -> TensorPath {
+    path_of(&base_name(source.label()))
+}
+
+fn unknown(source: &SourceRef) -> Error {
+    Error::unsupported("not-a-stream", "this is no tensor stream of Paddle")
+        .in_file(source.label())
+        .at(0)
+        .hint("Paddle can encrypt whole files with AES, and such a file shows no sign of it: was it encrypted?")
+}

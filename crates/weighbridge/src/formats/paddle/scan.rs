@@ -1,0 +1,69 @@
+//! What a Paddle file would run, or give away, if Paddle opened it.
+
+use super::any_program::{Form, Program};
+use super::state;
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::formats::{Format, HEAD, OpenOptions, Scan};
+use crate::pickle;
+use crate::source::SourceRef;
+
+/// Operators whose source is shown one by one; more are counted.
+const SHOWN: usize = 5;
+
+/// Looks through one file.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
+    source.read_at(0, &mut head)?;
+    if Form::of(&head, source.len()).is_some() {
+        return match Program::read(source, &options.limits) {
+            Ok(program) => Ok(Scan { findings: leaks(&program, source), imports: Vec::new() }),
+            Err(error) => Scan::of_error(error),
+        };
+    }
+    if state::looks_like_pickle(&head, source) {
+        return Ok(pickled(source, options));
+    }
+    // Streams hold numbers only: one that is read to its end hides nothing.
+    match super::Paddle.open(source.clone(), options) {
+        Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),
+        Err(error) => Scan::of_error(error),
+    }
+}
+
+/// Every import and call of a pickle.
+fn pickled(source: &SourceRef, options: &OpenOptions) -> Scan {
+    let report = pickle::inspect(source, 0, &pickle::Options::with_limits(options.limits.clone()));
+    let mut findings: Vec<Finding> =
+        report.findings.into_iter().map(|f| f.in_file(source.label())).collect();
+    if let Some(error) = &report.error {
+        let text = format!("the pickle cannot be read to its end: {}", error.message());
+        findings.push(Finding::unchecked(error.code(), text).in_file(source.label()));
+    }
+    if report.dropped > 0 {
+        let text = format!("{} more findings are not listed", report.dropped);
+        findings.push(Finding::note("more-findings", text));
+    }
+    Scan { findings, imports: report.globals }
+}
+
+/// The author's paths and lines of code in a program.
+fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
+    let leaks = program.source_leaks();
+    let mut findings = Vec::new();
+    for leak in leaks.iter().take(SHOWN) {
+        let sample = leak.sample.as_ref().map_or_else(String::new, |line| format!(": {line}"));
+        let text = format!("{} of {} holds source paths or code{sample}", leak.attribute, leak.operator);
+        findings.push(
+            Finding::error("source-code", text)
+                .in_file(source.label())
+                .hint("weighbridge program --strip source takes it out"),
+        );
+    }
+    if leaks.len() > SHOWN {
+        let bytes: u64 = leaks.iter().map(|leak| leak.bytes).sum();
+        let text = format!("{} operators in all hold {bytes} bytes of it", leaks.len());
+        findings.push(Finding::error("source-code", text).in_file(source.label()));
+    }
+    findings
+}

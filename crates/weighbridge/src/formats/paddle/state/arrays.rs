@@ -1,0 +1,87 @@
+//! Arrays in a pickle: which objects are tensors, and where their elements are.
+
+use super::structure::Form;
+use crate::error::{Error, Result};
+use crate::pickle::{
+    Graph, NdArray, Object, ObjectId, Options, PayloadSource, Place, Stored, lod_tensor, ndarray,
+};
+use crate::source::{MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Order, Shape};
+use std::sync::Arc;
+
+/// The elements of an array.
+#[derive(Debug, Clone)]
+pub(super) struct Array {
+    /// Their type, as numpy has it.
+    pub(super) dtype: DType,
+    /// The extents.
+    pub(super) shape: Shape,
+    /// What holds them.
+    pub(super) source: SourceRef,
+    /// Offset of the first byte in `source`.
+    pub(super) offset: u64,
+    /// How they lie there.
+    pub(super) encoding: Encoding,
+}
+
+/// What an object is, seen as a tensor.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A tensor.
+    Tensor(Form, Option<String>, Array),
+    /// An array of what no tensor holds; says what.
+    Inert(String),
+}
+
+/// The tensor that the object would become when Paddle loads it; `None` where it is none.
+///
+/// # Errors
+/// What [`ndarray`] says; [`crate::Kind::Corrupt`] where the elements are not in the file.
+pub(super) fn find(
+    graph: &Graph,
+    id: ObjectId,
+    source: &SourceRef,
+    options: &Options,
+) -> Result<Option<Found>> {
+    let (form, name, array) = match named(graph, id) {
+        Some((form, name, array)) => (form, Some(name), array),
+        None => match lod_tensor(graph, id) {
+            Some(array) => (Form::Lod, None, array),
+            None => (Form::Array, None, id),
+        },
+    };
+    let Some(found) = ndarray(graph, array, options)? else { return Ok(None) };
+    Ok(Some(match locate(&found, source)? {
+        Some(array) => Found::Tensor(form, name.map(str::to_owned), array),
+        None => Found::Inert(format!("numpy.ndarray of {}", found.descr)),
+    }))
+}
+
+/// A pair of a name and what may be an array.
+fn named(graph: &Graph, id: ObjectId) -> Option<(Form, &str, ObjectId)> {
+    let (form, pair) = match graph.object(id) {
+        Object::Tuple(_) => (Form::Pair, id),
+        _ => match graph.call(id)? {
+            (("builtins" | "__builtin__", "tuple"), &[pair]) => (Form::Tensor, pair),
+            _ => return None,
+        },
+    };
+    match graph.tuple(pair)? {
+        &[name, array] => Some((form, graph.text(name)?, array)),
+        _ => None,
+    }
+}
+
+/// Where the elements of an array are; `None` where no tensor can hold them.
+fn locate(array: &NdArray, source: &SourceRef) -> Result<Option<Array>> {
+    let (Some(dtype), Some(payload)) = (array.dtype, &array.payload) else { return Ok(None) };
+    let order = if array.fortran_order { Order::Column } else { Order::Row };
+    let encoding = Encoding { order, endian: array.endian };
+    let (source, offset): (SourceRef, u64) = match (payload.place, &payload.short) {
+        (Place::Source(span), _) if span.stored == Stored::Raw => (source.clone(), span.offset),
+        (_, Some(bytes)) => (Arc::new(MemorySource::new(source.label(), bytes.to_vec())), 0),
+        (Place::Source(span), None) => (Arc::new(PayloadSource::new(source.clone(), span, payload.len)?), 0),
+        _ => return Err(Error::corrupt("numpy-array", "the elements of the array are not in the file")),
+    };
+    Ok(Some(Array { dtype, shape: array.shape.clone(), source, offset, encoding }))
+}

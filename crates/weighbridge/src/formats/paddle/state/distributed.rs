@@ -1,0 +1,259 @@
+//! Distributed checkpoints: `N.metadata` says where each tensor's parts are, `N_K.distcp` hold them.
+//!
+//! The directory is a pickle of three dicts. Each tensor has a list of parts, each with the place
+//! (`global_offset`) and extents (`local_shape`) of a box of it; a second dict says for each box the
+//! file that holds it, in which it stands under the name of the tensor. The classes are not
+//! imported: what they would hold is read as data.
+
+use super::KIND;
+use super::arrays::Array;
+use super::read::arrays;
+use super::slots::Scope;
+use crate::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, Piece, Role, TensorEntry, TensorPath};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::pickle::{self, Graph, Made, ObjectId, Options};
+use crate::source::{FolderRef, check_range};
+use crate::tensor::{DType, Region, Shape};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// What a file's name ends in where it says what the others hold.
+const DIRECTORY: &str = "metadata";
+/// Comparisons of boxes with each other before it is given up to see that they do not overlap.
+const MOST_COMPARISONS: usize = 50_000_000;
+
+/// Reads the index of a folder with a distributed checkpoint; `None` where there is none.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`]: `shard-missing` where a file or box is not there, `shard-mismatch`
+/// where it is not what the directory says, `shards-incomplete` where the boxes do not fill a
+/// tensor; what reading pickles says.
+pub(in super::super) fn read_distributed(
+    folder: &FolderRef,
+    options: &OpenOptions,
+) -> Result<Option<Checkpoint>> {
+    let mut checkpoint = Checkpoint::new("paddle", KIND, folder.label());
+    let mut shards = Shards { folder, options, opened: HashMap::new() };
+    let mut found = false;
+    for item in folder.list(1)? {
+        if item.name.extension().is_none_or(|e| e != DIRECTORY) {
+            continue;
+        }
+        let Some(source) = folder.open(&item.name)? else { continue };
+        let bounds = Options::with_limits(options.limits.clone());
+        let pickle = pickle::read(&source, 0, &bounds)?;
+        let Some(directory) = Directory::of(&pickle.graph, pickle.root) else { continue };
+        found = true;
+        let mut reader = Reader { checkpoint: &mut checkpoint, shards: &mut shards, options, comparisons: 0 };
+        reader.read(&directory).map_err(|e| e.in_file(source.label()))?;
+    }
+    if !found {
+        return Ok(None);
+    }
+    checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
+    checkpoint.metadata.set(super::NAME_TABLE, crate::checkpoint::Value::Bool(false));
+    checkpoint.check_unique()?;
+    Ok(Some(checkpoint))
+}
+
+/// The dicts of a directory.
+struct Directory<'a> {
+    graph: &'a Graph,
+    tensors: &'a [(ObjectId, ObjectId)],
+    /// The file of each box of each tensor.
+    files: HashMap<(&'a str, Vec<u64>), &'a str>,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory that an object is; `None` where it is something else.
+    fn of(graph: &'a Graph, root: ObjectId) -> Option<Self> {
+        let of = |id| instance(graph, id);
+        let (class, state) = of(root)?;
+        if class != "Metadata" {
+            return None;
+        }
+        let tensors = graph.pairs(field(graph, state, "state_dict_metadata")?)?;
+        let mut files = HashMap::new();
+        for &(index, file) in graph.pairs(field(graph, state, "storage_metadata")?)? {
+            let (_, index) = of(index)?;
+            let key = graph.text(field(graph, index, "tensor_key")?)?;
+            let offset = counts(graph, field(graph, index, "global_offset")?)?;
+            files.insert((key, offset), graph.text(file)?);
+        }
+        Some(Self { graph, tensors, files })
+    }
+}
+
+/// Class and state of an object of Paddle's module of distributed checkpoints.
+fn instance(graph: &Graph, id: ObjectId) -> Option<(&str, ObjectId)> {
+    let made: &Made = graph.made(id)?;
+    let (module, class) = graph.global(made.callable)?;
+    let ours = module.starts_with("paddle.distributed.") && module.ends_with(".metadata");
+    Some((class, made.state()?)).filter(|_| ours)
+}
+
+fn field(graph: &Graph, state: ObjectId, name: &str) -> Option<ObjectId> {
+    graph.pairs(state)?.iter().find(|(key, _)| graph.text(*key) == Some(name)).map(|&(_, value)| value)
+}
+
+fn counts(graph: &Graph, id: ObjectId) -> Option<Vec<u64>> {
+    graph.sequence(id)?.iter().map(|&n| graph.int(n).and_then(|n| u64::try_from(n).ok())).collect()
+}
+
+/// The files with the parts, each opened once.
+struct Shards<'a> {
+    folder: &'a FolderRef,
+    options: &'a OpenOptions,
+    opened: HashMap<String, HashMap<String, Array>>,
+}
+
+impl Shards<'_> {
+    fn find(&mut self, file: &str, key: &str) -> Result<&Array> {
+        if !self.opened.contains_key(file) {
+            let source = self.folder.open(Path::new(file))?;
+            let source = source.ok_or_else(|| missing("a file of the checkpoint is missing").found(file))?;
+            let all = arrays(&source, self.options).map_err(|e| e.in_file(source.label()))?;
+            self.opened.insert(file.to_owned(), all);
+        }
+        let array = self.opened.get(file).and_then(|arrays| arrays.get(key));
+        array.ok_or_else(|| missing("a file does not hold the part that it should").found(file))
+    }
+}
+
+fn missing(message: &str) -> Error {
+    Error::corrupt("shard-missing", message)
+}
+
+struct Reader<'a, 'b> {
+    checkpoint: &'a mut Checkpoint,
+    shards: &'a mut Shards<'b>,
+    options: &'a OpenOptions,
+    comparisons: usize,
+}
+
+impl Reader<'_, '_> {
+    fn read(&mut self, directory: &Directory<'_>) -> Result<()> {
+        let graph = directory.graph;
+        let keys = directory.tensors.iter().filter_map(|&(key, _)| graph.text(key));
+        let scope = Scope::new(keys, std::iter::empty());
+        for &(key, parts) in directory.tensors {
+            let count = (self.checkpoint.tensors.len() as u64).saturating_add(1);
+            Limits::check("tensors", "tensors", count, self.options.limits.tensors)?;
+            let Some(key) = graph.text(key) else {
+                return Err(Error::corrupt("shard-mismatch", "the name of a tensor is no text"));
+            };
+            let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
+                let text = format!("{key}: its parts are flattened ranges, which are not put together here");
+                self.checkpoint.notes.push(Note::omission("flattened-shard", text));
+                continue;
+            };
+            if let Some((param, slot)) = scope.owner(key) {
+                entry.path = TensorPath::from_dotted(param);
+                entry.role = Role::OptimizerState { slot: Name::from(slot) };
+            }
+            self.checkpoint.tensors.push(entry);
+        }
+        Ok(())
+    }
+
+    /// A tensor of its parts; `None` where they are no boxes.
+    fn tensor(
+        &mut self,
+        directory: &Directory<'_>,
+        key: &str,
+        parts: ObjectId,
+    ) -> Result<Option<TensorEntry>> {
+        let graph = directory.graph;
+        let bad = |message: &str| Error::corrupt("shard-mismatch", message);
+        let parts = graph.sequence(parts).ok_or_else(|| bad("the parts of a tensor are no list"))?;
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut dtype: Option<DType> = None;
+        let mut whole: Option<Vec<u64>> = None;
+        for &part in parts {
+            let (_, state) = instance(graph, part).ok_or_else(|| bad("a part is not described"))?;
+            if field(graph, state, "is_flattened").and_then(|id| graph.truth(id)) == Some(true) {
+                return Ok(None);
+            }
+            let list = |name: &str| field(graph, state, name).and_then(|id| counts(graph, id));
+            let (Some(start), Some(extent)) = (list("global_offset"), list("local_shape")) else {
+                return Err(bad("a part has no place"));
+            };
+            let limit = self.options.limits.dimensions;
+            Limits::check("dimensions", "dimensions", extent.len() as u64, limit)?;
+            let ends: Option<Vec<u64>> = start.iter().zip(&extent).map(|(&a, &b)| a.checked_add(b)).collect();
+            let ends =
+                ends.filter(|_| start.len() == extent.len()).ok_or_else(|| bad("a part has no place"))?;
+            let so_far = whole.get_or_insert_with(|| list("global_shape").unwrap_or_else(|| ends.clone()));
+            if so_far.len() != ends.len() {
+                return Err(bad("parts of one tensor differ in the number of their dimensions"));
+            }
+            so_far.iter_mut().zip(&ends).for_each(|(whole, &end)| *whole = (*whole).max(end));
+            if !seen.insert(start.clone()) {
+                continue;
+            }
+            let file = directory.files.get(&(key, start.clone()));
+            let file = file.ok_or_else(|| missing("the directory does not say where a part is"))?;
+            let array = self.shards.find(file, key)?;
+            if array.shape.dims() != extent || *dtype.get_or_insert(array.dtype) != array.dtype {
+                return Err(bad("a part is not what the directory says")
+                    .expected(Shape::new(extent))
+                    .found(format_args!("{} {} in {file}", array.dtype, array.shape)));
+            }
+            let len = array.shape.bytes(array.dtype).ok_or_else(|| bad("a part has no length"))?;
+            check_range(&*array.source, array.offset, len)?;
+            let source = array.source.clone();
+            let region = Region { start, extent };
+            pieces.push(Piece {
+                source,
+                offset: array.offset,
+                len,
+                encoding: array.encoding,
+                region,
+                check: None,
+            });
+        }
+        let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
+        let shape = Shape::new(dims);
+        self.fills(&shape, &pieces)?;
+        pieces.retain(|piece| piece.len > 0 || shape.elements() == Some(0));
+        Ok(Some(TensorEntry {
+            path: TensorPath::from_dotted(key),
+            role: Role::Parameter,
+            // As in every pickle of Paddle.
+            stored: if dtype == DType::U16 { DType::BF16 } else { dtype },
+            cast: None,
+            shape,
+            pieces,
+            attributes: Attributes::new(),
+            guessed: false,
+        }))
+    }
+
+    /// Fails unless the boxes fill the shape and do not overlap.
+    fn fills(&mut self, shape: &Shape, pieces: &[Piece]) -> Result<()> {
+        let all =
+            pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.region.shape().elements()?));
+        if all.is_none() || all != shape.elements() {
+            return Err(Error::corrupt("shards-incomplete", "the parts do not fill the tensor")
+                .expected(format_args!("{shape}"))
+                .found(format_args!("{} elements in {} parts", all.unwrap_or(u64::MAX), pieces.len())));
+        }
+        for (at, piece) in pieces.iter().enumerate() {
+            self.comparisons = self.comparisons.saturating_add(at);
+            if self.comparisons > MOST_COMPARISONS {
+                return Err(Error::limit(
+                    "too-many-shards",
+                    "the tensors have too many parts to be compared",
+                ));
+            }
+            let meets = |other: &Piece| piece.region.intersect(&other.region).is_some();
+            if pieces.get(..at).unwrap_or_default().iter().any(meets) {
+                return Err(Error::corrupt("shards-incomplete", "parts of the tensor overlap"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! From the objects of a pickle to the index.
+
+use super::arrays::{Array, Found};
+use super::slots::{self, MASTER_WEIGHTS, Scope};
+use super::structure::{self, Form, marked};
+use super::walk::{Member, Spot, Walk};
+use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
+use crate::checkpoint::{Checkpoint, Name, Note, Origin, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::pickle::{self, Object, ObjectId, Options, Pickle};
+use crate::source::SourceRef;
+use std::collections::{HashMap, HashSet};
+
+/// Reads the index of a pickled state: the instructions of the pickle, never the elements.
+///
+/// # Errors
+/// What the pickle room says of a broken pickle or array; [`crate::Kind::Corrupt`],
+/// `split-parameter`; [`crate::Kind::Limit`] where `options` are passed.
+pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let bounds = Options::with_limits(options.limits.clone());
+    let pickle = pickle::read(source, 0, &bounds)?;
+    let mut walk = Walk::new(&pickle, source, options, &bounds);
+    let root = match pickle.graph.object(pickle.root) {
+        Object::Dict(pairs) => root_dict(&mut walk, pairs)?,
+        _ => walk.lone(pickle.root)?,
+    };
+    let mut checkpoint = walk.finish();
+    checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
+    facts(&mut checkpoint, &pickle);
+    if pickle.end < source.len() {
+        let text = format!("{} bytes follow the pickle; Paddle ignores them", source.len() - pickle.end);
+        checkpoint.notes.push(Note::omission("trailing-bytes", text));
+    }
+    if canonical(&checkpoint) != root {
+        checkpoint.metadata.set(STRUCTURE, root);
+    }
+    Ok(checkpoint)
+}
+
+/// The arrays of a dict under their own keys, nothing taken apart: what a shard holds.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMap<String, Array>> {
+    let bounds = Options::with_limits(options.limits.clone());
+    let pickle = pickle::read(source, 0, &bounds)?;
+    let mut all = HashMap::new();
+    for &(key, value) in pickle.graph.pairs(pickle.root).unwrap_or_default() {
+        if let Some(key) = pickle.graph.text(key)
+            && let Some(Found::Tensor(_, _, array)) =
+                super::arrays::find(&pickle.graph, value, source, &bounds)?
+        {
+            all.insert(key.to_owned(), array);
+        }
+    }
+    Ok(all)
+}
+
+/// How the pickle was written.
+fn facts(checkpoint: &mut Checkpoint, pickle: &Pickle) {
+    checkpoint.metadata.set(PROTOCOL, Value::U32(pickle.protocol.into()));
+    let era = pickle.global_names().iter().find_map(|(module, _)| {
+        let new = module.starts_with("numpy._core.");
+        (new || module.starts_with("numpy.core.")).then_some(if new { 2 } else { 1 })
+    });
+    if let Some(era) = era {
+        checkpoint.metadata.set(NUMPY, Value::U32(era));
+    }
+    if pickle.graph.iter().any(|(_, object)| matches!(object, Object::ByteString(_))) {
+        checkpoint.metadata.set(PYTHON2, Value::Bool(true));
+    }
+}
+
+/// The table of names of a state dict: keys and names as they stand.
+type Table<'a> = Vec<(&'a str, &'a str)>;
+
+/// The root, where it is a dict: the only place of a table of names and of split parameters.
+fn root_dict(walk: &mut Walk<'_>, pairs: &[(ObjectId, ObjectId)]) -> Result<Value> {
+    let graph = walk.graph();
+    let values: HashMap<&str, ObjectId> =
+        pairs.iter().filter_map(|&(key, value)| Some((graph.text(key)?, value))).collect();
+    let table: Option<Table<'_>> = values.get(TABLE).and_then(|&id| {
+        let text = |&(key, name): &(ObjectId, ObjectId)| Some((graph.text(key)?, graph.text(name)?));
+        graph.pairs(id)?.iter().map(text).collect()
+    });
+    let joined = match values.get(split::INFO) {
+        Some(&info) => split::join(graph, info, &values, walk.bounds())?,
+        None => Vec::new(),
+    };
+    let hidden: HashSet<&str> = joined.iter().flat_map(|j| &j.parts).map(String::as_str).collect();
+    let hide = |key: &str| hidden.contains(key) || (key == split::INFO && !joined.is_empty());
+    let mut members = walk.members(pairs, &hide)?;
+    let split = !joined.is_empty();
+    for one in &joined {
+        let found = Found::Tensor(Form::Array, None, one.array.clone());
+        members.push(Member::new(one.key.clone(), found));
+    }
+    if split && let Some(table) = &table {
+        in_order_of(&mut members, table);
+    }
+    let names: HashMap<&str, &str> = table.iter().flatten().copied().collect();
+    let items = dict(walk, members, &names, table.as_deref())?;
+    Ok(structure::dict(items, false))
+}
+
+/// Puts split parameters back to where the table of names has them.
+fn in_order_of(members: &mut [Member], table: &[(&str, &str)]) {
+    let places: HashMap<&str, usize> =
+        table.iter().enumerate().map(|(place, &(key, _))| (key, place)).collect();
+    let place = |member: &Member| match (&member.found, member.text()) {
+        (Some(_), Some(key)) => places.get(key).copied(),
+        _ => Some(usize::MAX),
+    };
+    if members.iter().all(|member| place(member).is_some()) {
+        members.sort_by_key(place);
+    }
+}
+
+/// The items of the root. Values without tensors go to the metadata.
+fn dict(
+    walk: &mut Walk<'_>,
+    members: Vec<Member>,
+    names: &HashMap<&str, &str>,
+    table: Option<&[(&str, &str)]>,
+) -> Result<Vec<(Value, Value)>> {
+    let keys: Vec<String> = tensor_keys(&members);
+    let mut items = walk.dict(members, names, 1)?;
+    for (key, value) in &mut items {
+        let Value::Text(key) = key else { continue };
+        if let (TABLE, Some(table)) = (key.as_str(), table) {
+            *value = table_value(table, &keys);
+            walk.checkpoint.metadata.set(NAME_TABLE, Value::Bool(true));
+        } else if structure::is_free_of_tensors(value)
+            && !key.starts_with(RESERVED)
+            && walk.checkpoint.metadata.get(key).is_none()
+        {
+            let kept = std::mem::replace(value, marked(structure::METADATA, Value::Text(key.clone())));
+            walk.checkpoint.metadata.set(key.clone(), kept);
+        }
+    }
+    if walk.checkpoint.metadata.get(NAME_TABLE).is_none() {
+        walk.checkpoint.metadata.set(NAME_TABLE, Value::Bool(false));
+    }
+    Ok(items)
+}
+
+fn tensor_keys(members: &[Member]) -> Vec<String> {
+    let tensor = |m: &&Member| matches!(m.found, Some(Found::Tensor(..)));
+    members.iter().filter(tensor).filter_map(|m| m.text().map(str::to_owned)).collect()
+}
+
+/// The table: nothing where it is that of all tensors in order, else what is in it.
+fn table_value(table: &[(&str, &str)], keys: &[String]) -> Value {
+    if table.iter().map(|(key, _)| *key).eq(keys.iter().map(String::as_str)) {
+        return marked(structure::NAMES, Value::Null);
+    }
+    let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
+    let text = |text: &str| Value::Text(text.to_owned());
+    let row = |&(key, name): &(&str, &str)| {
+        if known.contains(key) { text(key) } else { Value::List(vec![text(key), text(name)]) }
+    };
+    marked(structure::NAMES, Value::List(table.iter().map(row).collect()))
+}
+
+impl Walk<'_> {
+    /// The items of a dict whose members are known. `names` are those that a table gives.
+    pub(super) fn dict(
+        &mut self,
+        members: Vec<Member>,
+        names: &HashMap<&str, &str>,
+        depth: usize,
+    ) -> Result<Vec<(Value, Value)>> {
+        let keys: Vec<(String, bool)> = members
+            .iter()
+            .filter_map(|m| Some((m.text()?.to_owned(), matches!(m.found, Some(Found::Tensor(..))))))
+            .collect();
+        let of = |tensors: bool| keys.iter().filter(move |(_, t)| *t == tensors).map(|(key, _)| key.as_str());
+        let scope = Scope::new(of(true), of(false));
+        let mut items = Vec::with_capacity(members.len());
+        for member in members {
+            let key = member.key.clone();
+            let value = self.member(member, &scope, names, depth)?;
+            items.push((key, value));
+        }
+        Ok(items)
+    }
+
+    fn member(
+        &mut self,
+        member: Member,
+        scope: &Scope<'_>,
+        names: &HashMap<&str, &str>,
+        depth: usize,
+    ) -> Result<Value> {
+        let key = super::walk::key_text(&member.key);
+        let height = self.path.len();
+        let value = match (member.found, member.value) {
+            (Some(Found::Tensor(form, name, array)), id) => {
+                let table_name = names.get(key.as_str()).copied();
+                let name = name.or_else(|| table_name.map(str::to_owned));
+                // The state of an optimizer goes by one name only.
+                let own = name.as_deref().is_none_or(|name| name == key);
+                let owner = if own { scope.owner(&key) } else { None };
+                let slot = owner.map(|(_, slot)| Name::from(slot));
+                self.push(owner.map_or(key.as_str(), |(param, _)| param));
+                let other = slot.is_none() && scope.whole && slots::is_global(&key);
+                self.tensor(form, array, Spot { key: &key, name, slot, other, id })?
+            }
+            (Some(Found::Inert(what)), _) => self.inert(&what),
+            (None, Some(id)) if key == MASTER_WEIGHTS && self.is_dict_of_tensors(id)? => {
+                self.master_weights(id, depth)?
+            }
+            (None, Some(id)) => {
+                self.push(&key);
+                self.node(id, depth)?
+            }
+            (None, None) => Value::Null,
+        };
+        self.path.truncate(height);
+        Ok(value)
+    }
+
+    /// Copies of parameters in full precision, each under the name of its parameter.
+    fn master_weights(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        self.deeper(depth)?;
+        let pairs = self.graph().pairs(id).unwrap_or_default();
+        let mut items = Vec::new();
+        for member in self.members(pairs, &|_| false)? {
+            let Some(Found::Tensor(form, name, array)) = member.found else { continue };
+            let key = super::walk::key_text(&member.key);
+            let height = self.path.len();
+            self.push(&key);
+            let slot = Some(Name::from(MASTER_WEIGHTS));
+            let value =
+                self.tensor(form, array, Spot { key: &key, name, slot, other: false, id: member.value })?;
+            self.path.truncate(height);
+            items.push((member.key, value));
+        }
+        Ok(structure::dict(items, self.is_ordered(id)))
+    }
+}

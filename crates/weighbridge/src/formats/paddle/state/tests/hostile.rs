@@ -1,0 +1,155 @@
+//! Damage and malice: an error or a checkpoint, never a panic.
+
+use super::*;
+use crate::source::MemoryFolder;
+
+/// Reads, and where that succeeds plans and reads the tensors.
+fn survive(bytes: &[u8]) -> bool {
+    let source = memory(bytes);
+    looks_like_pickle(&bytes[..bytes.len().min(4096)], &source);
+    let _ = read_info(&source, &crate::Limits::default());
+    let Ok(checkpoint) = open(bytes) else { return false };
+    for entry in &checkpoint.tensors {
+        assert!(entry.bytes() <= bytes.len() as u64 * 2 || entry.pieces.is_empty(), "{}", entry.name());
+        let _ = read_tensor(entry, Order::Row);
+    }
+    let _ = checkpoint.to_json();
+    for protocol in ["2", "4"] {
+        let _ = plan(&checkpoint, &settings(&[("protocol", protocol)]));
+    }
+    true
+}
+
+#[test]
+fn every_prefix_is_refused() {
+    let mut cuts = 0;
+    for name in states() {
+        let bytes = golden(&name);
+        if bytes.len() > 2500 {
+            continue;
+        }
+        for len in 0..bytes.len() {
+            assert!(!survive(&bytes[..len]), "{name} cut to {len} bytes");
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 10_000, "{cuts}");
+}
+
+#[test]
+fn changed_bytes_do_no_harm() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut read = 0;
+    for name in states() {
+        let bytes = golden(&name);
+        if bytes.len() > 2500 {
+            continue;
+        }
+        for _ in 0..200 {
+            let mut bad = bytes.clone();
+            for _ in 0..=random() % 3 {
+                let at = usize::try_from(random() % bad.len() as u64).unwrap();
+                bad[at] = u8::try_from(random() & 0xff).unwrap();
+            }
+            read += usize::from(survive(&bad));
+        }
+    }
+    assert!(read > 500, "{read}");
+}
+
+#[test]
+fn shared_objects_are_not_listed_without_end() {
+    // Lists of ten times the list below, forty levels deep.
+    let bytes = pickled(
+        |b| {
+            let mut list = b.list(vec![])?;
+            for _ in 0..40 {
+                list = b.list(vec![list; 10])?;
+            }
+            Ok(list)
+        },
+        4,
+    );
+    assert_eq!(open(&bytes).unwrap_err().code(), "pickle-tangle");
+    let deep = pickled(
+        |b| {
+            let mut list = b.list(vec![])?;
+            for _ in 0..5000 {
+                list = b.list(vec![list])?;
+            }
+            Ok(list)
+        },
+        4,
+    );
+    let checkpoint = open(&deep).unwrap();
+    assert!(checkpoint.notes.iter().any(|note| note.omission));
+    assert!(survive(&deep));
+}
+
+#[test]
+fn text_is_not_copied_without_end() {
+    let bytes = pickled(
+        |b| {
+            let long = b.text(&"x ".repeat(50_000))?;
+            b.list(vec![long; 5000])
+        },
+        4,
+    );
+    assert_eq!(open(&bytes).unwrap_err().code(), "limit");
+}
+
+#[test]
+fn nothing_is_executed_and_what_is_unknown_is_said() {
+    let bytes = pickled(
+        |b| {
+            let system = b.global("os", "system")?;
+            let command = b.text("touch it")?;
+            let args = b.tuple(&[command])?;
+            let call = b.reduce(system, args)?;
+            let key = b.text("callback")?;
+            b.dict(vec![(key, call)])
+        },
+        4,
+    );
+    let checkpoint = open(&bytes).unwrap();
+    assert_eq!(checkpoint.notes[0].code, "unknown-class");
+    assert!(checkpoint.notes[0].omission && checkpoint.notes[0].text.contains("os.system"));
+    let plan = plan(&checkpoint, &PlanOptions::default()).unwrap();
+    assert_eq!(plan.losses.iter().map(|l| l.code).collect::<Vec<_>>(), ["omitted", "value-dropped"]);
+    assert!(!materialise(&plan)[0].windows(6).any(|w| w == b"system"));
+}
+
+#[test]
+fn metadata_that_points_at_itself_is_no_circle() {
+    let mut checkpoint = open(&golden("p262/nested_ckpt/empty.pdparams")).unwrap();
+    let itself = Value::List(vec![marked(structure::METADATA, Value::Text("a".into()))]);
+    checkpoint.metadata.set("a", itself);
+    let error = plan(&checkpoint, &PlanOptions::default()).unwrap_err();
+    assert_eq!(error.code(), "too-deep");
+}
+
+#[test]
+fn damaged_directories_do_no_harm() {
+    let directory = golden("p331/dist_ckpt/0.metadata");
+    let shard = golden("p331/dist_ckpt/0_0.distcp");
+    let mut opened = 0;
+    for (at, &byte) in directory.iter().enumerate() {
+        for value in [0, 1, 0xff, byte ^ 1] {
+            let mut bad = directory.clone();
+            bad[at] = value;
+            let folder = MemoryFolder::new("m").with("0.metadata", bad).with("0_0.distcp", shard.clone());
+            let folder: crate::source::FolderRef = Arc::new(folder);
+            if let Ok(Some(checkpoint)) = read_distributed(&folder, &OpenOptions::default()) {
+                checkpoint.tensors.iter().for_each(|t| assert!(read_tensor(t, Order::Row).is_ok()));
+                opened += 1;
+            }
+        }
+    }
+    assert!(opened > 10, "{opened}");
+}

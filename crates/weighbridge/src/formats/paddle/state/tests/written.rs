@@ -1,0 +1,193 @@
+//! What is written is what Paddle writes.
+
+use super::*;
+use crate::checkpoint::{Rename, Selection};
+
+#[test]
+fn golden_states_come_back_byte_for_byte() {
+    let mut compared = 0;
+    for name in states() {
+        if name.contains("py2_pickle") || name.contains("split_big_param") {
+            continue;
+        }
+        let bytes = golden(&name);
+        let checkpoint = open(&bytes).unwrap();
+        let plan = plan(&checkpoint, &PlanOptions::default()).unwrap();
+        assert_eq!(plan.losses, [], "{name}");
+        let again = materialise(&plan).remove(0);
+        let differ = again.iter().zip(&bytes).position(|(a, b)| a != b);
+        assert!(again == bytes, "{name} differs at {differ:?}, {} and {} bytes", again.len(), bytes.len());
+        compared += 1;
+    }
+    assert!(compared >= 40, "{compared}");
+}
+
+#[test]
+fn protocols_turn_into_each_other() {
+    let mut compared = 0;
+    let names = states();
+    for from in &names {
+        let Some(at) = ["_p2.", "_p3.", "_p4."].iter().find_map(|p| from.find(p)) else { continue };
+        let checkpoint = open(&golden(from)).unwrap();
+        for protocol in ["2", "3", "4"] {
+            let mut to = from.clone();
+            to.replace_range(at + 2..at + 3, protocol);
+            if names.contains(&to) {
+                assert!(rewrite(&checkpoint, &[("protocol", protocol)]) == golden(&to), "{from} to {to}");
+                compared += 1;
+            }
+        }
+    }
+    let alone = open(&golden("p331/nested_ckpt/tensor_p2.pdtensor")).unwrap();
+    assert!(rewrite(&alone, &[("protocol", "4")]) == golden("p331/nested_ckpt/tensor.pdtensor"));
+    let alone = open(&golden("p262/nested_ckpt/tensor.pdtensor")).unwrap();
+    assert!(rewrite(&alone, &[("protocol", "2")]) == golden("p262/nested_ckpt/tensor_p2.pdtensor"));
+    assert!(compared > 40, "{compared}");
+}
+
+#[test]
+fn numpy_1_and_2_differ_in_their_names_only() {
+    for (old, new) in
+        [("p262/master_weights/lin_p4.pdparams", "2"), ("p331/master_weights/lin_p4.pdparams", "1")]
+    {
+        let checkpoint = open(&golden(old)).unwrap();
+        let other = open(&rewrite(&checkpoint, &[("numpy", new)])).unwrap();
+        assert_eq!(other.metadata.get(NUMPY), Some(&Value::U32(new.parse().unwrap())));
+        assert_eq!(rewrite(&other, &[("numpy", if new == "2" { "1" } else { "2" })]), golden(old));
+    }
+}
+
+#[test]
+fn large_arrays_are_split_as_paddle_does() {
+    for era in ["p262", "p331"] {
+        let bytes = golden(&format!("{era}/split_big_param/big.pdparams"));
+        let checkpoint = open(&bytes).unwrap();
+        // The limit with which the file was made: 15 floats or 7 integers of 8 bytes.
+        let split = write::plan_split(&checkpoint, &PlanOptions::default(), 63).unwrap();
+        assert!(materialise(&split).remove(0) == bytes, "{era}");
+        let whole = open(&rewrite(&checkpoint, &[])).unwrap();
+        assert_eq!(
+            whole.tensors.iter().map(sha256).collect::<Vec<_>>(),
+            checkpoint.tensors.iter().map(sha256).collect::<Vec<_>>()
+        );
+        // Protocol 4 holds them whole.
+        let four = write::plan_split(&checkpoint, &settings(&[("protocol", "4")]), 63).unwrap();
+        let four = open(&materialise(&four).remove(0)).unwrap();
+        assert!(four.tensors.iter().all(|t| t.pieces[0].source.label() == "test"));
+        let split = write::plan_split(&four, &settings(&[("protocol", "2")]), 63).unwrap();
+        assert!(materialise(&split).remove(0) == bytes, "{era} by way of protocol 4");
+    }
+}
+
+#[test]
+fn parts_are_row_major_after_any_cast() {
+    let mut checkpoint = open(&golden("p262/nested_ckpt/numpy_dict.pd")).unwrap();
+    checkpoint.tensors.retain(|t| t.text() == "fortran");
+    let rows = read_tensor(&checkpoint.tensors[0], Order::Row).unwrap();
+    for protocol in ["2", "3"] {
+        let split = write::plan_split(&checkpoint, &settings(&[("protocol", protocol)]), 8).unwrap();
+        let again = open(&materialise(&split).remove(0)).unwrap();
+        assert_eq!(read_tensor(&again.tensors[0], Order::Row).unwrap(), rows);
+        assert_eq!(again.tensors[0].order(), Order::Row);
+    }
+    checkpoint.tensors[0].cast = Some(crate::tensor::DType::F64.into());
+    let split = write::plan_split(&checkpoint, &settings(&[("protocol", "2")]), 16).unwrap();
+    let again = open(&materialise(&split).remove(0)).unwrap();
+    let cast = read_tensor(&checkpoint.tensors[0], Order::Row).unwrap();
+    assert_eq!(read_tensor(&again.tensors[0], Order::Row).unwrap(), cast);
+}
+
+/// A checkpoint as a combined file with the names of variables gives it.
+fn of_variables(state: &Checkpoint) -> Checkpoint {
+    let mut checkpoint = Checkpoint::new("paddle", "combined", "model.pdiparams");
+    checkpoint.tensors = state.tensors.clone();
+    checkpoint
+}
+
+#[test]
+fn a_state_is_built_from_variables_alone() {
+    for (file, era) in
+        [("p262/cnn_static_train/train.pdparams", "1"), ("p331/cnn_pir_train/train.pdparams", "2")]
+    {
+        let bytes = golden(file);
+        let variables = of_variables(&open(&bytes).unwrap());
+        assert!(rewrite(&variables, &[("numpy", era)]) == bytes, "{file}");
+    }
+    // With the names of the layer as well, it is what Layer.state_dict gives.
+    let bytes = golden("p262/cnn_state_dict/m_p2.pdparams");
+    let variables = of_variables(&open(&bytes).unwrap());
+    assert!(rewrite(&variables, &[("protocol", "2")]) == bytes);
+    let bytes = golden("p331/master_weights/lin_p2.pdopt");
+    let variables = of_variables(&open(&bytes).unwrap());
+    assert!(rewrite(&variables, &[("protocol", "2"), ("numpy", "2")]) == bytes);
+}
+
+#[test]
+fn states_come_back_from_safetensors() {
+    for name in [
+        "p262/cnn_state_dict/m_p4.pdopt",
+        "p331/nested_ckpt/ckpt_p2.pdckpt",
+        "p262/master_weights/lin_p2.pdopt",
+    ] {
+        let bytes = golden(name);
+        let checkpoint = open(&bytes).unwrap();
+        let target = crate::formats::by_id("safetensors").unwrap();
+        let bridge = target.plan(&checkpoint, &PlanOptions::default()).unwrap();
+        let source = memory(&materialise(&bridge).remove(0));
+        let mut back = crate::formats::open_source(source, &OpenOptions::default()).unwrap();
+        assert_eq!(back.notes, [], "{name}");
+        assert!(is_state(&back));
+        back.label = "back".into();
+        assert!(rewrite(&back, &[]) == bytes, "{name}");
+    }
+}
+
+#[test]
+fn changes_go_where_they_belong() {
+    let mut checkpoint = open(&golden("p262/nested_ckpt/ckpt_p4.pdckpt")).unwrap();
+    checkpoint.rename(&[Rename::parse("model.conv1=model.first").unwrap()]).unwrap();
+    checkpoint.select(&Selection::new(&[], &["opt.*moment2*".into(), "hist*".into()]).unwrap()).unwrap();
+    let again = open(&rewrite(&checkpoint, &[])).unwrap();
+    let weight = again.tensor("model.first.weight").unwrap();
+    assert_eq!(weight.text_attribute(VARIABLE_NAME), Some("conv2d_0.w_0"));
+    assert!(again.tensor("model.conv1.weight").is_err());
+    assert!(again.tensor("hist.1").is_err());
+    assert!(again.tensor("opt.conv2d_0.w_0/moment1_0").is_ok());
+    assert_eq!(again.tensors.len(), checkpoint.tensors.len());
+
+    let mut flat = open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap();
+    flat.rename(&[Rename::parse("conv2d_0=first").unwrap()]).unwrap();
+    let again = open(&rewrite(&flat, &[])).unwrap();
+    assert_eq!(key_of(again.tensor("first.w_0/moment1_0").unwrap()), "first.w_0_moment1_0");
+    assert!(again.metadata.get("LR_Scheduler").is_some());
+
+    let mut alone = open(&golden("p262/nested_ckpt/tensor.pdtensor")).unwrap();
+    alone.rename(&[Rename::parse("one_tensor=other").unwrap()]).unwrap();
+    assert_eq!(open(&rewrite(&alone, &[])).unwrap().tensors[0].text(), "other");
+}
+
+#[test]
+fn what_is_lost_is_said() {
+    let mut checkpoint = open(&golden("p262/cnn_state_dict/m_p4.pdparams")).unwrap();
+    checkpoint.tensors.truncate(2);
+    checkpoint.tensors[0].attributes.insert("lod".into(), Value::List(vec![]));
+    let source = memory(&[1, 0x80]);
+    let shape = crate::tensor::Shape::from([2]);
+    let (dtype, encoding) = (crate::tensor::DType::F8E4M3, crate::tensor::Encoding::ROW);
+    checkpoint.tensors[1] =
+        TensorEntry::dense(crate::checkpoint::TensorPath::value(), dtype, shape, &source, 0, encoding)
+            .unwrap();
+    let losses = plan(&checkpoint, &PlanOptions::default()).unwrap().losses;
+    let codes: Vec<_> = losses.iter().map(|l| l.code).collect();
+    assert_eq!(codes, ["attribute-dropped", "dtype-lost"]);
+    let again = open(&rewrite(&checkpoint, &[])).unwrap();
+    assert_eq!(again.tensors[1].dtype(), crate::tensor::DType::I8);
+    assert_eq!(read_tensor(&again.tensors[1], Order::Row).unwrap(), [1, 0x80]);
+    checkpoint.tensors[1].cast = Some(crate::tensor::DType::F8E8M0.into());
+    assert_eq!(plan(&checkpoint, &PlanOptions::default()).unwrap_err().code(), "no-such-dtype");
+    checkpoint.tensors.truncate(1);
+    for (name, value) in [("protocol", "5"), ("numpy", "3")] {
+        assert_eq!(plan(&checkpoint, &settings(&[(name, value)])).unwrap_err().code(), "bad-setting");
+    }
+    assert_eq!(plan(&checkpoint, &PlanOptions::of_kind("combined")).unwrap_err().code(), "unknown-kind");
+}

@@ -1,0 +1,462 @@
+//! The way through the objects of a pickle, with bounds on all that a file can make large.
+
+use super::arrays::{Array, Found, find};
+use super::structure::{self, Form, marked};
+use super::{KIND, state_key};
+use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::pickle::{
+    Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, scalar,
+};
+use crate::source::{SourceRef, read_vec};
+use crate::tensor::{DType, Endian};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The deepest structure that is followed.
+const DEEPEST: usize = 64;
+/// How often, on average, each object may be met: what is shared counts each time.
+const VISITS: u64 = 4;
+/// Kinds of objects that are not kept are named up to this number.
+const NAMED: usize = 100;
+/// The attribute of a tensor that is one object with another.
+pub(super) const ALIAS_OF: &str = "alias_of";
+
+/// Where a walk stands, and what it has gathered.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    pickle: &'a Pickle,
+    source: &'a SourceRef,
+    options: &'a OpenOptions,
+    bounds: &'a Options,
+    pub(super) checkpoint: Checkpoint,
+    /// The parts of the name so far.
+    pub(super) path: Vec<Name>,
+    visits_left: u64,
+    text_bytes: u64,
+    /// The displayed text of the tensor that an object was met as first.
+    first: HashMap<ObjectId, String>,
+    texts: HashSet<String>,
+    unknown: BTreeMap<String, u64>,
+    bf16: bool,
+}
+
+/// One pair of a dict.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// The key.
+    pub(super) key: Value,
+    /// The value in the pickle, where it has one.
+    pub(super) value: Option<ObjectId>,
+    /// The tensor that the value is.
+    pub(super) found: Option<Found>,
+}
+
+impl Member {
+    /// A tensor that no single object is.
+    pub(super) fn new(key: String, found: Found) -> Self {
+        Self { key: Value::Text(key), value: None, found: Some(found) }
+    }
+
+    /// The key, where it is text.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.key {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// A key as a part of a name.
+pub(super) fn key_text(key: &Value) -> String {
+    match key {
+        Value::Text(text) => text.clone(),
+        Value::I64(n) => n.to_string(),
+        other => other.to_json().to_string(),
+    }
+}
+
+/// What is known of a tensor besides its elements.
+#[derive(Debug)]
+pub(super) struct Spot<'a> {
+    /// The key in its dict.
+    pub(super) key: &'a str,
+    /// The name as a variable.
+    pub(super) name: Option<String>,
+    /// The slot, where it is an optimizer's.
+    pub(super) slot: Option<Name>,
+    /// True where it is neither a parameter nor the state of one.
+    pub(super) other: bool,
+    /// The object.
+    pub(super) id: Option<ObjectId>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        pickle: &'a Pickle,
+        source: &'a SourceRef,
+        options: &'a OpenOptions,
+        bounds: &'a Options,
+    ) -> Self {
+        let edges = |object: &Object| match object {
+            Object::List(items) | Object::Set(items) => items.len(),
+            Object::Tuple(items) | Object::FrozenSet(items) => items.len(),
+            Object::Dict(pairs) => 2 * pairs.len(),
+            Object::Made(made) => 2 * made.pairs.len() + made.items.len(),
+            _ => 0,
+        };
+        let size: u64 = pickle.graph.iter().map(|(_, object)| 1 + edges(object) as u64).sum();
+        Self {
+            pickle,
+            source,
+            options,
+            bounds,
+            checkpoint: Checkpoint::new("paddle", KIND, source.label()),
+            path: Vec::new(),
+            visits_left: size.saturating_mul(VISITS),
+            text_bytes: 0,
+            first: HashMap::new(),
+            texts: HashSet::new(),
+            unknown: BTreeMap::new(),
+            bf16: false,
+        }
+    }
+
+    pub(super) fn graph(&self) -> &'a Graph {
+        &self.pickle.graph
+    }
+
+    pub(super) fn bounds(&self) -> (&'a SourceRef, &'a Options) {
+        (self.source, self.bounds)
+    }
+
+    /// The index, with notes of what is not in it.
+    pub(super) fn finish(mut self) -> Checkpoint {
+        let kinds = self.unknown.len();
+        for (name, count) in self.unknown.into_iter().take(NAMED) {
+            let text = format!("{count} times {name}: not kept");
+            self.checkpoint.notes.push(Note::omission("unknown-class", text));
+        }
+        if kinds > NAMED {
+            let text = format!("and {} more kinds of objects", kinds - NAMED);
+            self.checkpoint.notes.push(Note::omission("unknown-class", text));
+        }
+        self.checkpoint
+    }
+
+    /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
+    fn visit(&mut self) -> Result<()> {
+        self.visits_left = self.visits_left.checked_sub(1).ok_or_else(|| {
+            Error::limit(
+                "pickle-tangle",
+                "the objects share each other so that listing them would not end soon",
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Counts text that is copied out of the pickle.
+    fn spend(&mut self, bytes: u64) -> Result<()> {
+        self.text_bytes = self.text_bytes.saturating_add(bytes);
+        Limits::check("bytes of text", "header_bytes", self.text_bytes, self.options.limits.header_bytes)
+    }
+
+    /// Fails where the structure is too deep to be followed.
+    pub(super) fn deeper(&self, depth: usize) -> Result<()> {
+        Limits::check("levels of structure", "path_parts", depth as u64, self.options.limits.path_parts)
+    }
+
+    /// Adds the parts of a key to the name.
+    pub(super) fn push(&mut self, key: &str) {
+        self.path.extend(key.split('.').map(Name::from));
+    }
+
+    /// Something that no value stands for.
+    pub(super) fn inert(&mut self, what: &str) -> Value {
+        *self.unknown.entry(what.to_owned()).or_insert(0) += 1;
+        marked(structure::OBJECT, Value::Text(what.to_owned()))
+    }
+
+    /// The pairs of a dict without those under a key to `hide`. Of a key that comes twice the last
+    /// value counts, in the place of the first, as in Python.
+    pub(super) fn members(
+        &mut self,
+        pairs: &[(ObjectId, ObjectId)],
+        hide: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Member>> {
+        let graph = self.graph();
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
+        let mut members: Vec<Member> = Vec::with_capacity(pairs.len());
+        let mut doubled = 0u64;
+        for &(key, value) in pairs {
+            self.visit()?;
+            if graph.text(key).is_some_and(hide) {
+                continue;
+            }
+            let key = self.key(key)?;
+            let found = find(graph, value, self.source, self.bounds)?;
+            let member = Member { key, value: Some(value), found };
+            let text = match &member.key {
+                Value::Text(text) => text.clone(),
+                other => format!("\0{}", other.to_json()),
+            };
+            match places.get(&text) {
+                Some(&place) => {
+                    doubled += 1;
+                    if let Some(old) = members.get_mut(place) {
+                        *old = member;
+                    }
+                }
+                None => {
+                    places.insert(text, members.len());
+                    members.push(member);
+                }
+            }
+        }
+        if doubled > 0 {
+            let text = format!("{doubled} keys stand twice in a dict; the last value counts");
+            self.checkpoint.notes.push(Note::new("duplicate-key", text));
+        }
+        Ok(members)
+    }
+
+    /// A key of a dict.
+    fn key(&mut self, id: ObjectId) -> Result<Value> {
+        self.node(id, DEEPEST.saturating_sub(4))
+    }
+
+    /// True for a dict with tensors only, and at least one.
+    pub(super) fn is_dict_of_tensors(&mut self, id: ObjectId) -> Result<bool> {
+        let graph = self.graph();
+        let pairs = graph.pairs(id).unwrap_or_default();
+        for &(key, value) in pairs {
+            self.visit()?;
+            let found = find(graph, value, self.source, self.bounds)?;
+            if graph.text(key).is_none() || !matches!(found, Some(Found::Tensor(..))) {
+                return Ok(false);
+            }
+        }
+        Ok(!pairs.is_empty())
+    }
+
+    /// True for an ordered dict.
+    pub(super) fn is_ordered(&self, id: ObjectId) -> bool {
+        matches!(self.graph().object(id), Object::Made(_))
+    }
+
+    /// The root, where it is no dict: a tensor goes by its own name.
+    pub(super) fn lone(&mut self, id: ObjectId) -> Result<Value> {
+        match find(self.graph(), id, self.source, self.bounds)? {
+            Some(Found::Tensor(form, name, array)) => {
+                let path = match name.as_deref() {
+                    None | Some("") => TensorPath::value(),
+                    Some(name) => TensorPath::from_dotted(name),
+                };
+                self.path = path.parts().to_vec();
+                self.tensor(form, array, Spot { key: "", name, slot: None, other: false, id: Some(id) })
+            }
+            Some(Found::Inert(what)) => Ok(self.inert(&what)),
+            None => self.node(id, 0),
+        }
+    }
+
+    /// The value that an object stands for. Tensors in it become entries.
+    pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        self.visit()?;
+        if depth > DEEPEST {
+            return Ok(self.inert("a structure that is nested too deeply"));
+        }
+        let graph = self.graph();
+        Ok(match graph.object(id) {
+            Object::None => Value::Null,
+            Object::Bool(value) => Value::Bool(*value),
+            Object::Int(n) => Value::I64(*n),
+            Object::BigInt(bytes) => {
+                self.spend(bytes.len() as u64)?;
+                marked(structure::INTEGER, Value::Bytes(bytes.to_vec()))
+            }
+            Object::Float(x) => Value::F64(x.to_bits()),
+            Object::Text(text) | Object::ByteString(text) => match (&text.short, text.place) {
+                (Some(text), _) => {
+                    self.spend(text.len() as u64)?;
+                    Value::Text(text.to_string())
+                }
+                (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
+                    self.spend(span.len)?;
+                    let bytes = read_vec(&**self.source, span.offset, span.len)?;
+                    match String::from_utf8(bytes) {
+                        Ok(text) => Value::Text(text),
+                        Err(error) => Value::Bytes(error.into_bytes()),
+                    }
+                }
+                _ => self.inert("a text that is not well-formed"),
+            },
+            Object::Bytes(_) | Object::ByteArray(_) => self.bytes(id)?,
+            Object::List(items) => Value::List(self.items(items, depth)?),
+            Object::Tuple(items) => marked(structure::TUPLE, Value::List(self.items(items, depth)?)),
+            Object::Set(items) => marked(structure::SET, Value::List(self.items(items, depth)?)),
+            Object::FrozenSet(items) => marked(structure::FROZEN_SET, Value::List(self.items(items, depth)?)),
+            Object::Dict(pairs) => self.pairs(pairs, false, depth)?,
+            Object::Global { .. } => match graph.global(id) {
+                Some((module, name)) => marked(structure::GLOBAL, Value::Text(format!("{module} {name}"))),
+                None => self.inert("a class without a name"),
+            },
+            Object::Made(_) => self.made(id, depth)?,
+            _ => self.inert("something that is kept outside of the pickle"),
+        })
+    }
+
+    fn items(&mut self, items: &[ObjectId], depth: usize) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        for (place, &item) in items.iter().enumerate() {
+            let height = self.path.len();
+            let key = place.to_string();
+            self.push(&key);
+            let value = match find(self.graph(), item, self.source, self.bounds)? {
+                Some(Found::Tensor(form, name, array)) => {
+                    self.visit()?;
+                    self.tensor(
+                        form,
+                        array,
+                        Spot { key: &key, name, slot: None, other: false, id: Some(item) },
+                    )?
+                }
+                Some(Found::Inert(what)) => self.inert(&what),
+                None => self.node(item, depth + 1)?,
+            };
+            self.path.truncate(height);
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    fn pairs(&mut self, pairs: &[(ObjectId, ObjectId)], ordered: bool, depth: usize) -> Result<Value> {
+        let members = self.members(pairs, &|_| false)?;
+        let items = self.dict(members, &HashMap::new(), depth + 1)?;
+        Ok(structure::dict(items, ordered))
+    }
+
+    /// Bytes that are no array's.
+    fn bytes(&mut self, id: ObjectId) -> Result<Value> {
+        let Some(payload) = bytes_of(self.graph(), id, None)? else {
+            return Ok(self.inert("bytes of unknown length"));
+        };
+        self.spend(payload.len)?;
+        match (payload.short, payload.place) {
+            (Some(bytes), _) => Ok(Value::Bytes(bytes.into_vec())),
+            (None, Place::Source(span)) => {
+                let decoded = PayloadSource::new(self.source.clone(), span, payload.len)?;
+                Ok(Value::Bytes(read_vec(&decoded, 0, payload.len)?))
+            }
+            _ => Ok(self.inert("bytes outside of the pickle")),
+        }
+    }
+
+    /// What would be made by a call. It is not called.
+    fn made(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        let graph = self.graph();
+        if let Some(pairs) = graph.pairs(id) {
+            return self.pairs(pairs, true, depth);
+        }
+        if let Some(found) = scalar(graph, id)?
+            && let Some(value) = self.scalar(&found)?
+        {
+            return Ok(value);
+        }
+        match graph.call(id) {
+            Some((("_codecs", "encode") | ("builtins" | "__builtin__", "bytes" | "bytearray"), _)) => {
+                return self.bytes(id);
+            }
+            Some((("builtins" | "__builtin__", "tuple"), &[items])) => {
+                if let Some(items) = graph.sequence(items) {
+                    return Ok(marked(structure::TUPLE, Value::List(self.items(items, depth)?)));
+                }
+            }
+            _ => {}
+        }
+        let name = graph.made(id).and_then(|made| graph.global(made.callable));
+        let name = name.map_or_else(|| "a class without a name".to_owned(), |(m, n)| format!("{m}.{n}"));
+        Ok(self.inert(&name))
+    }
+
+    fn scalar(&mut self, found: &crate::pickle::NdArray) -> Result<Option<Value>> {
+        let (Some(dtype), Some(payload), Endian::Little) = (found.dtype, &found.payload, found.endian) else {
+            return Ok(None);
+        };
+        let Some(bytes) = &payload.short else { return Ok(None) };
+        Ok(Some(Value::Map(vec![
+            (Name::from(structure::SCALAR), Value::Text(dtype.name().to_owned())),
+            (Name::from(structure::SCALAR_BYTES), Value::Bytes(bytes.to_vec())),
+        ])))
+    }
+
+    /// Adds a tensor under the name so far, and gives what stands for it in the structure.
+    pub(super) fn tensor(&mut self, form: Form, array: Array, spot: Spot<'_>) -> Result<Value> {
+        let limits = &self.options.limits;
+        Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
+        Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
+        let path = TensorPath::new(self.path.clone());
+        Limits::check("bytes in a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
+        self.spend(path.byte_len() as u64)?;
+        let dtype = match array.dtype {
+            DType::U16 => {
+                if !self.bf16 {
+                    let text =
+                        "arrays of uint16 are bfloat16: numpy has no such type, and Paddle reads them so";
+                    self.checkpoint.notes.push(Note::new("uint16-is-bf16", text));
+                }
+                self.bf16 = true;
+                DType::BF16
+            }
+            dtype => dtype,
+        };
+        let mut entry =
+            TensorEntry::dense(path, dtype, array.shape, &array.source, array.offset, array.encoding)?;
+        entry.role = match spot.slot {
+            Some(slot) => Role::OptimizerState { slot },
+            None if spot.other => Role::Other,
+            None => Role::Parameter,
+        };
+        self.distinguish(&mut entry);
+        let usual = state_key(&entry, Some(spot.key));
+        if let Some(name) = spot.name.filter(|name| *name != usual) {
+            entry.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+        }
+        let text = entry.text();
+        if let Some(id) = spot.id {
+            match self.first.get(&id) {
+                Some(first) => {
+                    entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.clone()));
+                }
+                None => {
+                    self.first.insert(id, text.clone());
+                }
+            }
+        }
+        self.checkpoint.tensors.push(entry);
+        Ok(structure::tensor(form, text))
+    }
+
+    /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
+    fn distinguish(&mut self, entry: &mut TensorEntry) {
+        if self.texts.insert(entry.text()) {
+            return;
+        }
+        let parts = entry.path.parts().to_vec();
+        let last = parts.last().map(Name::to_text).unwrap_or_default();
+        let mut count = self.texts.len();
+        loop {
+            let mut parts = parts.clone();
+            parts.pop();
+            parts.push(Name::from(format!("{last}~{count}").as_str()));
+            entry.path = TensorPath::new(parts);
+            if self.texts.insert(entry.text()) {
+                break;
+            }
+            count += 1;
+        }
+        let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
+        self.checkpoint.notes.push(Note::new("name-collision", text));
+    }
+}

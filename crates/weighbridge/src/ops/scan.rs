@@ -1,0 +1,145 @@
+//! What could happen if the original framework opened this: code that would run, source code that
+//! would be given away. A part that was not looked at is never called clean.
+
+use crate::error::{Error, Kind, Result};
+use crate::finding::{Finding, Severity, Verdict, verdict};
+use crate::formats::{self, OpenOptions, Scan};
+use crate::pickle::GlobalFinding;
+use crate::source::{FileSource, Folder, LocalFolder, PathKind, SourceRef, kind_of_path};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How deep a folder is looked through.
+const DEPTH: usize = 16;
+
+/// What [`scan`] found.
+#[derive(Debug, Clone)]
+pub struct ScanReport {
+    /// The path.
+    pub label: String,
+    /// What follows from the findings in all files.
+    pub verdict: Verdict,
+    /// The files, in the order of their names.
+    pub files: Vec<ScannedFile>,
+}
+
+/// A file that was looked through, or could not be.
+#[derive(Debug, Clone)]
+pub struct ScannedFile {
+    /// The path.
+    pub label: String,
+    /// The format's id, where it is known.
+    pub format: Option<&'static str>,
+    /// What was found in it.
+    pub scan: Scan,
+}
+
+/// The word for a verdict of a scan: `clean`, `found` or `could-not-tell`.
+pub fn scan_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Sound => "clean",
+        Verdict::Unsound => "found",
+        Verdict::CouldNotTell => "could-not-tell",
+    }
+}
+
+/// Looks through a file, or through every file of a folder.
+///
+/// # Errors
+/// [`crate::Kind::Io`] and [`crate::Kind::Usage`] where the path cannot be read at all.
+pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport> {
+    let path = path.as_ref();
+    let mut files = Vec::new();
+    if kind_of_path(path)? == PathKind::Folder {
+        let folder = LocalFolder::open(path)?;
+        for item in folder.list(DEPTH)? {
+            let label = path.join(&item.name).display().to_string();
+            files.push(match folder.open(&item.name)? {
+                Some(source) => scan_source(&source, options)?,
+                None => unread(label, Finding::unchecked("file-vanished", "the file was there a moment ago")),
+            });
+        }
+    } else {
+        let source: SourceRef = Arc::new(FileSource::open(path)?);
+        files.push(scan_source(&source, options)?);
+    }
+    let label = path.display().to_string();
+    if files.is_empty() {
+        let finding = Finding::unchecked("no-files", "there is no file to look through");
+        files.push(unread(label.clone(), finding));
+    }
+    let verdict = files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
+    Ok(ScanReport { label, verdict, files })
+}
+
+/// Looks through one source.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where it cannot be read.
+pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedFile> {
+    let label = source.label().to_owned();
+    let format = match &options.format {
+        Some(id) => formats::by_id(id),
+        None => formats::detect(source),
+    };
+    let (format, scan) = match format {
+        Ok(format) => (Some(format.facts().id), format.scan(source, options)?),
+        Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
+        Err(error) => (None, unknown(error)?),
+    };
+    Ok(ScannedFile { label, format, scan })
+}
+
+/// A file of no known format may hold anything.
+fn unknown(error: Error) -> Result<Scan> {
+    Scan::of_error(error)
+}
+
+fn unread(label: String, finding: Finding) -> ScannedFile {
+    ScannedFile { label, format: None, scan: Scan { findings: vec![finding], imports: Vec::new() } }
+}
+
+impl ScanReport {
+    /// `path`, `verdict` (`clean`, `found`, `could-not-tell`), and `files`: `path`, `format`,
+    /// `verdict`, `findings`, `imports`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "path": self.label,
+            "verdict": scan_word(self.verdict),
+            "files": self.files.iter().map(ScannedFile::to_json).collect::<Json>(),
+        })
+    }
+
+    /// How many findings of that severity there are.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.files.iter().flat_map(|f| &f.scan.findings).filter(|f| f.severity == severity).count()
+    }
+}
+
+impl ScannedFile {
+    /// What follows from the findings in this file.
+    pub fn verdict(&self) -> Verdict {
+        verdict(&self.scan.findings)
+    }
+
+    fn to_json(&self) -> Json {
+        json!({
+            "path": self.label,
+            "format": self.format,
+            "verdict": scan_word(self.verdict()),
+            "findings": self.scan.findings.iter().map(Finding::to_json).collect::<Json>(),
+            "imports": self.scan.imports.iter().map(import).collect::<Json>(),
+        })
+    }
+}
+
+fn import(found: &GlobalFinding) -> Json {
+    json!({
+        "module": found.module,
+        "name": found.name,
+        "offset": found.offset,
+        "judgement": found.judgement.as_str(),
+        "text": found.judgement.text(),
+    })
+}

@@ -1,0 +1,325 @@
+#![allow(clippy::disallowed_methods)]
+
+use super::*;
+use crate::check::testing::{linear, tensor};
+use crate::error::Kind;
+use crate::source::MemorySource;
+use crate::tensor::DType;
+use std::path::PathBuf;
+
+fn codes(report: &VerifyReport) -> Vec<&'static str> {
+    report.findings.iter().map(|f| f.code).collect()
+}
+
+/// A checkpoint over `values`, of no format that is known here.
+fn over(values: &[f32], shapes: &[(&str, &[u64])]) -> Checkpoint {
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+    let mut checkpoint = Checkpoint::new("none", "none", "m");
+    let mut at = 0;
+    for (name, dims) in shapes {
+        let entry = tensor(name, DType::F32, dims, &source, at);
+        at += entry.bytes();
+        checkpoint.tensors.push(entry);
+    }
+    checkpoint
+}
+
+#[test]
+fn odd_values_are_warnings() {
+    let mut values = vec![1.0f32, -2.0, f32::NAN, f32::INFINITY];
+    values.extend([0.0; 4]);
+    values.extend([0.5; 4]);
+    values.extend([1e11, 1.0, 1e-42, 0.0]);
+    values.extend([0.0; 2]);
+    let shapes: [(&str, &[u64]); 5] =
+        [("odd", &[2, 2]), ("zero", &[2, 2]), ("same", &[4, 1]), ("range", &[4]), ("bias", &[2])];
+    let checkpoint = over(&values, &shapes);
+    let options = VerifyOptions { values: true, ..VerifyOptions::default() };
+    let report = verify_checkpoint(&checkpoint, &options).unwrap();
+    let found: Vec<_> = report
+        .findings
+        .iter()
+        .map(|f| (f.severity.as_str(), f.code, f.tensor.as_deref().unwrap_or("")))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("warning", "nan", "odd"),
+            ("warning", "infinite", "odd"),
+            ("warning", "all-zero", "zero"),
+            ("warning", "constant", "same"),
+            ("warning", "huge-values", "range"),
+            ("warning", "subnormal-values", "range"),
+            ("note", "all-zero", "bias"),
+        ]
+    );
+    assert_eq!(report.verdict, Verdict::Sound);
+    assert!(report.checked.contains(&"values"));
+    let quiet = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
+    assert_eq!(quiet.findings, []);
+    assert!(!quiet.checked.contains(&"values"));
+}
+
+#[test]
+fn the_verdict_follows_from_everything() {
+    let good = over(&[1.0; 16], &[("fc.b", &[4]), ("fc.w", &[3, 4])]);
+    let check = |checkpoint: &Checkpoint| verify_checkpoint(checkpoint, &VerifyOptions::default()).unwrap();
+    assert_eq!(check(&good).verdict, Verdict::Sound);
+
+    let mut with_program = good.clone();
+    with_program.topology = Some(Arc::new(linear()));
+    let report = check(&with_program);
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Sound, vec![]));
+    assert!(report.checked.contains(&"program"));
+    with_program.tensors.remove(0);
+    let report = check(&with_program);
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["missing-parameter"]));
+
+    let mut noted = good.clone();
+    noted.notes.push(Note::new("odd", "odd"));
+    assert_eq!(check(&noted).verdict, Verdict::Sound);
+    noted.notes.push(Note::omission("left-out", "x"));
+    assert_eq!(
+        (check(&noted).verdict, codes(&check(&noted))),
+        (Verdict::CouldNotTell, vec!["left-out", "odd"])
+    );
+
+    let mut twice = good.clone();
+    twice.tensors.push(twice.tensors[0].clone());
+    assert_eq!(codes(&check(&twice)), ["duplicate-name", "shared-bytes"]);
+
+    // A piece that leaves its source is found, and its values are not asked for.
+    let mut broken = good.clone();
+    broken.tensors[1].pieces[0].offset += 4;
+    let report =
+        verify_checkpoint(&broken, &VerifyOptions { values: true, ..VerifyOptions::default() }).unwrap();
+    assert!(codes(&report).contains(&"past-the-end"));
+    assert!(report.findings.iter().all(|f| f.code != "constant" || f.tensor.as_deref() == Some("fc.b")));
+}
+
+#[test]
+fn lod_is_checked_where_there_is_some() {
+    use crate::checkpoint::Value;
+    let mut checkpoint = over(&[1.0; 4], &[("x", &[4])]);
+    let level = Value::List(vec![Value::U64(0), Value::U64(9)]);
+    checkpoint.tensors[0].attributes.insert("lod".to_owned(), Value::List(vec![level]));
+    let report = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Sound, vec!["lod-end"]));
+}
+
+/// Files below a folder of testdata that are models by their extension, with their paths in it.
+fn files(folder: &str, extensions: &[&str]) -> Vec<(String, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(folder);
+    let mut open = vec![root.clone()];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
+                files.push((path.strip_prefix(&root).unwrap().display().to_string(), path));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+const ALL: [&str; 8] = ["safetensors", "npy", "npz", "model", "param", "tensor", "shape", "optimizer"];
+
+/// Good files of which a part cannot be checked, and why: members that are no arrays of numbers.
+const UNTOLD: [(&str, &str); 3] = [
+    ("npz/bzip2.npz", "unread-member"),
+    ("npz/object.npz", "unread-member"),
+    ("npz/other_members.npz", "unread-member"),
+];
+
+#[test]
+fn good_files_are_sound_to_the_last_byte() {
+    let mut seen = 0;
+    for format in ["primitiv", "safetensors", "npy", "npz"] {
+        for (name, path) in files(&format!("{format}/good"), &ALL) {
+            let name = format!("{format}/{name}");
+            let report = verify(&path, &VerifyOptions::default()).unwrap();
+            let untold = UNTOLD.iter().find(|(file, _)| *file == name).map(|(_, code)| *code);
+            let expected = if untold.is_some() { Verdict::CouldNotTell } else { Verdict::Sound };
+            assert_eq!(report.verdict, expected, "{name}: {:?}", report.findings);
+            assert_eq!(
+                report.findings.iter().find(|f| f.severity > Severity::Warning).map(|f| f.code),
+                untold
+            );
+
+            let file = &report.files[0];
+            assert_eq!((report.files.len(), file.bytes), (1, path.metadata().unwrap().len()), "{name}");
+            let mut at = 0;
+            for span in &file.spans {
+                assert_eq!(span.offset, at, "{name}");
+                at += span.len;
+            }
+            assert_eq!(at, file.bytes, "{name}");
+            assert_eq!(file.bytes_of(Use::Unknown) > 0, untold.is_some(), "{name}");
+
+            // Values can be odd, or of a type that has none, but not wrong.
+            let values = VerifyOptions { values: true, ..VerifyOptions::default() };
+            let report = verify(&path, &values).unwrap();
+            let heavy = report.findings.iter().filter(|f| f.severity > Severity::Warning);
+            let told = |f: &Finding| ["packed-values", "unread-member"].contains(&f.code);
+            assert!(heavy.clone().all(told), "{name}: {:?}", report.findings);
+            seen += 1;
+        }
+    }
+    assert!(seen > 150, "{seen}");
+}
+
+/// Bad files that may be good for all that is known here: of another format or a newer version, of
+/// a type that has no place here, or beyond a limit. All others are unsound.
+const COULD_BE_GOOD: [(&str, &str); 24] = [
+    ("safetensors/byte-order-mark.safetensors", "unknown-format"),
+    ("safetensors/dtype-lower-case.safetensors", "unknown-dtype"),
+    ("safetensors/dtype-unknown.safetensors", "unknown-dtype"),
+    ("safetensors/half-a-length.safetensors", "unknown-format"),
+    ("safetensors/header-length-max.safetensors", "unknown-format"),
+    ("safetensors/header-too-long.safetensors", "unknown-format"),
+    ("safetensors/json-array.safetensors", "unknown-format"),
+    ("safetensors/leading-space.safetensors", "unknown-format"),
+    ("safetensors/no-header.safetensors", "unknown-format"),
+    ("safetensors/shape-65-dimensions.safetensors", "limit"),
+    ("npy/bytes.npy", "npy-dtype"),
+    ("npy/date.npy", "npy-dtype"),
+    ("npy/header_huge.npy", "npy-header-length"),
+    ("npy/longdouble.npy", "npy-dtype"),
+    ("npy/many_items.npy", "limit"),
+    ("npy/object.npy", "npy-dtype"),
+    ("npy/record.npy", "npy-dtype"),
+    ("npy/shape_65_dims.npy", "limit"),
+    ("npy/text.npy", "npy-dtype"),
+    ("npy/version_4.npy", "npy-version"),
+    ("npy/void.npy", "npy-dtype"),
+    ("npz/encrypted.npz", "zip-encrypted"),
+    ("npz/encrypted_local.npz", "zip-encrypted"),
+    ("npz/volumes.npz", "zip-volumes"),
+];
+
+#[test]
+fn bad_files_are_never_sound() {
+    let mut could_be_good = Vec::new();
+    for format in ["safetensors", "npy", "npz"] {
+        let files = files(&format!("{format}/bad"), &ALL);
+        assert!(files.len() > 25, "{format}");
+        for (name, path) in files {
+            let report = verify(&path, &VerifyOptions::default()).unwrap();
+            let name = format!("{format}/{name}");
+            assert_ne!(report.verdict, Verdict::Sound, "{name}");
+            assert!(!report.files.is_empty() && report.format.is_none_or(|f| f == format), "{name}");
+            if report.verdict == Verdict::CouldNotTell {
+                could_be_good.push((name, report.findings[0].code));
+            }
+        }
+    }
+    let mut expected = COULD_BE_GOOD.map(|(name, code)| (name.to_owned(), code));
+    expected.sort();
+    could_be_good.sort();
+    assert_eq!(could_be_good, expected);
+}
+
+/// What is refused strictly is never sound, what is read strictly is never unsound.
+#[test]
+fn edge_cases_are_judged_as_they_are_read() {
+    let mut counts = [0; 3];
+    for (name, path) in files("primitiv/edge", &["bin"]) {
+        let report = verify(&path, &VerifyOptions::default()).unwrap();
+        let expected = match formats::open(&path).map_err(|e| e.kind()) {
+            Ok(_) => Verdict::Sound,
+            Err(Kind::Unsupported | Kind::Limit) => Verdict::CouldNotTell,
+            Err(_) => Verdict::Unsound,
+        };
+        assert_eq!(report.verdict, expected, "{name}");
+        counts[expected as usize] += 1;
+    }
+    assert!(counts.iter().all(|&n| n > 10), "{counts:?}");
+}
+
+#[test]
+fn the_rest_is_checked_where_it_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/primitiv/good/trained/trained_xor_a.model");
+    let mut bytes = std::fs::read(&golden).unwrap();
+    bytes.extend([1, 2, 3]);
+    let path = dir.path().join("longer.model");
+    std::fs::write(&path, &bytes).unwrap();
+    let report = verify(&path, &VerifyOptions { values: true, ..VerifyOptions::default() }).unwrap();
+    assert_eq!((report.verdict, codes(&report)[0]), (Verdict::Unsound, "trailing-bytes"));
+    assert_eq!(codes(&report).iter().filter(|c| **c == "trailing-bytes").count(), 1);
+    assert_eq!((report.format, report.kind), (Some("primitiv"), Some("model")));
+    assert!(report.checked.contains(&"values") && report.files[0].bytes_of(Use::Tensor) > 0);
+
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&path, &bytes).unwrap();
+    let report = verify(&path, &VerifyOptions::default()).unwrap();
+    assert_eq!((report.verdict, report.checked.as_slice()), (Verdict::Unsound, &["opening"][..]));
+    assert_eq!(report.files[0].bytes_of(Use::Unknown), bytes.len() as u64);
+    assert!(report.findings[0].offset.is_some());
+
+    let missing = verify(dir.path().join("none"), &VerifyOptions::default()).unwrap_err();
+    assert_eq!(missing.kind(), Kind::Io);
+    assert_eq!(verify(dir.path(), &VerifyOptions::default()).unwrap_err().kind(), Kind::Usage);
+}
+
+/// Damage behind the header of an array, which opening does not look at.
+#[test]
+fn checksums_are_held_against_the_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.npz");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/npz/good/stored.npz");
+    let opened = formats::open(&golden).unwrap();
+    let large = opened.tensors.iter().max_by_key(|t| t.bytes()).unwrap();
+    let mut bytes = std::fs::read(&golden).unwrap();
+    bytes[usize::try_from(large.pieces[0].offset).unwrap()] ^= 0x40;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(formats::open(&path).is_ok());
+    for values in [false, true] {
+        let options = VerifyOptions { threads: 2, values, ..VerifyOptions::default() };
+        let report = verify(&path, &options).unwrap();
+        assert!(report.checked.contains(&"checksums"));
+        let wrong: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).collect();
+        let told: Vec<_> = wrong.iter().map(|f| (f.code, f.tensor.clone())).collect();
+        assert_eq!(told, [("crc-mismatch", Some(large.name()))]);
+    }
+}
+
+/// Eight bytes that are packed into three of another source, and break at their end.
+#[derive(Debug)]
+struct Packed(SourceRef);
+
+impl Source for Packed {
+    fn len(&self) -> u64 {
+        8
+    }
+    fn label(&self) -> &str {
+        "packed"
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match offset + buffer.len() as u64 {
+            8.. => Err(Error::corrupt("bad-deflate", "broken")),
+            _ => Ok(()),
+        }
+    }
+    fn within(&self) -> Option<crate::source::Within<'_>> {
+        Some(crate::source::Within { source: &self.0, offset: 2, len: 3, encoded: true })
+    }
+}
+
+#[test]
+fn encoded_bytes_are_read_to_their_end() {
+    let outer: SourceRef = Arc::new(MemorySource::new("outer", vec![1; 10]));
+    let source: SourceRef = Arc::new(Packed(outer));
+    let mut checkpoint = Checkpoint::new("none", "none", "m");
+    checkpoint.tensors.push(tensor("x", DType::F32, &[1], &source, 0));
+    let report = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["bad-deflate"]));
+    let sums = (report.files[0].bytes, report.files[0].bytes_of(Use::Tensor));
+    assert_eq!((report.files[0].file.as_str(), sums), ("outer", (10, 3)));
+}

@@ -1,0 +1,61 @@
+//! What is odd about values: none of it is wrong for the file, most of it is for the model.
+
+use crate::checkpoint::{Role, TensorEntry};
+use crate::error::Result;
+use crate::finding::{Finding, Severity};
+use crate::ops::stats::{Number, Stats, StatsOptions, stats};
+
+/// No parameter that was trained has such a modulus.
+const HUGE: f64 = 1e10;
+/// One subnormal value in so many is odd.
+const SUBNORMAL_SHARE: u64 = 100;
+
+/// Reads all tensors: warnings `nan`, `infinite`, `huge-values`, `subnormal-values`, `all-zero` and
+/// `constant`. The last two are remarks for what often begins so: vectors, and tensors that are
+/// not parameters.
+pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
+    let options = StatsOptions { bins: 0, threads };
+    let mut findings = Vec::new();
+    for tensor in tensors {
+        match stats(tensor, &options) {
+            Ok(stats) => findings.extend(odd(tensor, &stats)),
+            // The checksum was met before, and is no news.
+            Err(error) if error.code() == "crc-mismatch" => {}
+            Err(error) => findings.push(super::finding(error.on_tensor(tensor.name()))?),
+        }
+    }
+    Ok(findings)
+}
+
+fn odd(tensor: &TensorEntry, stats: &Stats) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |severity: Severity, code: &'static str, text: String| {
+        findings.push(Finding::new(severity, code, text).on_tensor(tensor.name()));
+    };
+    let of = format!("of {} values", stats.count);
+    if stats.nan > 0 {
+        add(Severity::Warning, "nan", format!("{} {of} are not a number", stats.nan));
+    }
+    let infinite = stats.pos_inf + stats.neg_inf;
+    if infinite > 0 {
+        add(Severity::Warning, "infinite", format!("{infinite} {of} are infinite"));
+    }
+    let largest = [stats.min, stats.max].into_iter().flatten().map(|x| x.to_f64().abs()).fold(0.0, f64::max);
+    if matches!(stats.max, Some(Number::Float(_))) && largest > HUGE {
+        add(Severity::Warning, "huge-values", format!("values go up to {largest:e}"));
+    }
+    if stats.subnormal > stats.count / SUBNORMAL_SHARE {
+        let text = format!("{} {of} are so small that they lose digits", stats.subnormal);
+        add(Severity::Warning, "subnormal-values", text);
+    }
+    if stats.all_equal && stats.count > 1 {
+        let trained = matches!(tensor.role, Role::Parameter | Role::Embedding);
+        let severity = if trained && tensor.shape.rank() > 1 { Severity::Warning } else { Severity::Note };
+        if stats.zeros == stats.count {
+            add(severity, "all-zero", format!("all {} values are 0", stats.count));
+        } else if stats.finite == stats.count {
+            add(severity, "constant", format!("all {} values are the same", stats.count));
+        }
+    }
+    findings
+}

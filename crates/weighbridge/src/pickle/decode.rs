@@ -1,0 +1,304 @@
+//! The instructions of a pickle, one by one, without a machine that follows them.
+
+use super::graph::{Blob, Place, Span, Stored, Text};
+use super::lines::{self, Number};
+use super::opcode::{self as op, opcode_name};
+use crate::error::{Error, Result};
+use crate::source::{Cursor, SourceRef};
+
+/// Text up to this many bytes is read into memory; longer text stays where it is.
+const SHORT_TEXT: u64 = 256;
+/// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
+const SHORT_BYTES: u64 = 16;
+/// The most bytes of a whole number.
+const LONGEST_NUMBER: u64 = 1024;
+
+/// One instruction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Op {
+    /// Offset in the source.
+    pub offset: u64,
+    /// The byte that stands for it.
+    pub code: u8,
+    /// What follows that byte.
+    pub arg: Arg,
+}
+
+impl Op {
+    /// The name that Python's `pickletools` has for it.
+    pub fn name(&self) -> &'static str {
+        opcode_name(self.code).unwrap_or("?")
+    }
+}
+
+/// The argument of an instruction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arg {
+    /// None: the machine takes what it needs from its stack.
+    None,
+    /// `True` or `False`, as protocols 0 and 1 wrote them.
+    Bool(bool),
+    /// A number to push.
+    Int(i64),
+    /// A larger number: little-endian two's complement.
+    BigInt(Box<[u8]>),
+    /// A real number.
+    Float(f64),
+    /// Text.
+    Text(Text),
+    /// A string of Python 2.
+    ByteString(Text),
+    /// Bytes.
+    Bytes(Blob),
+    /// A line: the module and the name of something to import.
+    Global(Box<str>, Box<str>),
+    /// A place in the memo, a protocol, the length of a frame, the code of an extension.
+    Number(u64),
+}
+
+/// Decodes the instructions from a place in a source on. Ends behind `STOP`.
+///
+/// Bytes and long text are hopped over: only their place is given.
+#[derive(Debug)]
+pub struct Opcodes {
+    cursor: Cursor,
+    stopped: bool,
+}
+
+impl Opcodes {
+    /// The instructions of `source` from `offset` on.
+    pub fn new(source: &SourceRef, offset: u64) -> Self {
+        Self { cursor: Cursor::new(source.clone(), offset), stopped: false }
+    }
+
+    /// Offset just behind the last instruction.
+    pub fn position(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// The bytes left in the source.
+    pub(super) fn remaining(&self) -> u64 {
+        self.cursor.remaining()
+    }
+
+    /// Reads the next instruction, whatever came before.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`] for what is no instruction, `truncated` at the end of the source,
+    /// [`crate::Kind::Limit`] for numbers and names of absurd length, and what the source says.
+    pub fn next_op(&mut self) -> Result<Op> {
+        let offset = self.cursor.position();
+        let [code] = self.cursor.array::<1>("a pickle")?;
+        let arg = self.arg(code).map_err(|e| e.at(offset))?;
+        self.stopped = code == op::STOP;
+        Ok(Op { offset, code, arg })
+    }
+
+    fn arg(&mut self, code: u8) -> Result<Arg> {
+        let cursor = &mut self.cursor;
+        let what = opcode_name(code).ok_or_else(|| {
+            Error::corrupt("pickle-opcode", "this is no instruction of a pickle")
+                .found(format_args!("byte {code:#04x}"))
+        })?;
+        Ok(match code {
+            op::PROTO | op::BINGET | op::BINPUT | op::EXT1 => Arg::Number(u64::from(self.u8(what)?)),
+            op::EXT2 => Arg::Number(u64::from(u16::from_le_bytes(cursor.array(what)?))),
+            op::EXT4 | op::LONG_BINGET | op::LONG_BINPUT => Arg::Number(self.u32(what)?),
+            op::FRAME => Arg::Number(self.u64(what)?),
+            op::GET | op::PUT => Arg::Number(lines::index(&lines::line(cursor, what)?)?),
+            op::BININT => Arg::Int(i64::from(i32::from_le_bytes(cursor.array(what)?))),
+            op::BININT1 => Arg::Int(i64::from(self.u8(what)?)),
+            op::BININT2 => Arg::Int(i64::from(u16::from_le_bytes(cursor.array(what)?))),
+            op::INT => number(lines::int(&lines::line(cursor, what)?)?),
+            op::LONG => number(lines::long(&lines::line(cursor, what)?)?),
+            op::LONG1 => {
+                let len = u64::from(self.u8(what)?);
+                self.long(len, what)?
+            }
+            op::LONG4 => {
+                let len = self.i32_len(what)?;
+                self.long(len, what)?
+            }
+            op::FLOAT => Arg::Float(lines::float(&lines::line(cursor, what)?)?),
+            op::BINFLOAT => Arg::Float(f64::from_be_bytes(cursor.array(what)?)),
+            op::SHORT_BINUNICODE => {
+                let len = u64::from(self.u8(what)?);
+                self.text(len, what)?
+            }
+            op::BINUNICODE => {
+                let len = self.u32(what)?;
+                self.text(len, what)?
+            }
+            op::BINUNICODE8 => {
+                let len = self.u64(what)?;
+                self.text(len, what)?
+            }
+            op::SHORT_BINSTRING => {
+                let len = u64::from(self.u8(what)?);
+                self.byte_string(len, what)?
+            }
+            op::BINSTRING => {
+                let len = self.i32_len(what)?;
+                self.byte_string(len, what)?
+            }
+            op::SHORT_BINBYTES => {
+                let len = u64::from(self.u8(what)?);
+                self.bytes(len, what)?
+            }
+            op::BINBYTES => {
+                let len = self.u32(what)?;
+                self.bytes(len, what)?
+            }
+            op::BINBYTES8 | op::BYTEARRAY8 => {
+                let len = self.u64(what)?;
+                self.bytes(len, what)?
+            }
+            op::STRING => self.quoted(what)?,
+            op::UNICODE => self.unicode(what)?,
+            op::GLOBAL | op::INST => Arg::Global(lines::line(cursor, what)?, lines::line(cursor, what)?),
+            op::PERSID => Arg::Text(Text { short: Some(lines::line(cursor, what)?), place: Place::Memory }),
+            _ => Arg::None,
+        })
+    }
+
+    fn u8(&mut self, what: &str) -> Result<u8> {
+        let [byte] = self.cursor.array(what)?;
+        Ok(byte)
+    }
+
+    fn u32(&mut self, what: &str) -> Result<u64> {
+        Ok(u64::from(u32::from_le_bytes(self.cursor.array(what)?)))
+    }
+
+    fn u64(&mut self, what: &str) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.cursor.array(what)?))
+    }
+
+    /// A length that is signed, though it counts.
+    fn i32_len(&mut self, what: &str) -> Result<u64> {
+        let len = i32::from_le_bytes(self.cursor.array(what)?);
+        u64::try_from(len).map_err(|_| {
+            Error::corrupt("pickle-length", format!("the length of {what} is negative")).found(len)
+        })
+    }
+
+    fn long(&mut self, len: u64, what: &str) -> Result<Arg> {
+        if len > LONGEST_NUMBER {
+            return Err(Error::limit("pickle-number", "the number has too many bytes")
+                .expected(format_args!("at most {LONGEST_NUMBER}"))
+                .found(len));
+        }
+        Ok(number(lines::two_complement(&self.cursor.bytes(len, what)?)))
+    }
+
+    fn text(&mut self, len: u64, what: &str) -> Result<Arg> {
+        let place = Place::Source(Span { offset: self.cursor.position(), len, stored: Stored::Utf8 });
+        let short = if len <= SHORT_TEXT {
+            // Python also writes halves of surrogate pairs. Such text is kept as it is, unread.
+            String::from_utf8(self.cursor.bytes(len, what)?).ok().map(String::into_boxed_str)
+        } else {
+            self.cursor.skip(len, what)?;
+            None
+        };
+        Ok(Arg::Text(Text { short, place }))
+    }
+
+    fn byte_string(&mut self, len: u64, what: &str) -> Result<Arg> {
+        let place = Place::Source(Span { offset: self.cursor.position(), len, stored: Stored::Raw });
+        let short = if len <= SHORT_TEXT {
+            let bytes = self.cursor.bytes(len, what)?;
+            Some(bytes.into_iter().map(char::from).collect::<String>().into_boxed_str())
+        } else {
+            self.cursor.skip(len, what)?;
+            None
+        };
+        Ok(Arg::ByteString(Text { short, place }))
+    }
+
+    fn bytes(&mut self, len: u64, what: &str) -> Result<Arg> {
+        let place = Place::Source(Span { offset: self.cursor.position(), len, stored: Stored::Raw });
+        let short = if len <= SHORT_BYTES {
+            Some(self.cursor.bytes(len, what)?.into_boxed_slice())
+        } else {
+            self.cursor.skip(len, what)?;
+            None
+        };
+        Ok(Arg::Bytes(Blob { short, place }))
+    }
+
+    /// Goes behind the end of a line. Gives the first bytes of it, and its length.
+    fn long_line(&mut self, what: &str) -> Result<(Vec<u8>, u64)> {
+        let mut first = Vec::new();
+        let mut len = 0u64;
+        loop {
+            let [byte] = self.cursor.array::<1>(what)?;
+            if byte == b'\n' {
+                return Ok((first, len));
+            }
+            if len <= SHORT_TEXT {
+                first.push(byte);
+            }
+            len += 1;
+        }
+    }
+
+    /// A string in quotes, as Python 2 shows it.
+    fn quoted(&mut self, what: &str) -> Result<Arg> {
+        let offset = self.cursor.position();
+        let (line, len) = self.long_line(what)?;
+        // The quotes are the first and the last byte of the line; the last one may not be in `line`.
+        let quote = line.first().copied().filter(|q| matches!(q, b'\'' | b'"'));
+        let Some(quote) = quote.filter(|_| len >= 2) else {
+            return Err(Error::corrupt("pickle-string", "the string has no quotes"));
+        };
+        let mut last = [0];
+        self.cursor.source().read_at(offset + len - 1, &mut last)?;
+        if last != [quote] {
+            return Err(Error::corrupt("pickle-string", "the string has no quote at its end"));
+        }
+        let span = Span { offset: offset + 1, len: len - 2, stored: Stored::StringEscape };
+        let inner = if len <= SHORT_TEXT { line.get(1..line.len() - 1) } else { None };
+        let short = match inner {
+            Some(inner) => Some(super::payload::unescape(inner, Stored::StringEscape)?),
+            None => None,
+        };
+        let short = short.map(|bytes| bytes.into_iter().collect::<String>().into_boxed_str());
+        Ok(Arg::ByteString(Text { short, place: Place::Source(span) }))
+    }
+
+    /// Text with escapes for what is not Latin-1.
+    fn unicode(&mut self, what: &str) -> Result<Arg> {
+        let offset = self.cursor.position();
+        let (line, len) = self.long_line(what)?;
+        let span = Span { offset, len, stored: Stored::UnicodeEscape };
+        let short = if len <= SHORT_TEXT {
+            let text = super::payload::unescape(&line, Stored::UnicodeEscape)?;
+            Some(text.into_iter().collect::<String>().into_boxed_str())
+        } else {
+            None
+        };
+        Ok(Arg::Text(Text { short, place: Place::Source(span) }))
+    }
+}
+
+impl Iterator for Opcodes {
+    type Item = Result<Op>;
+
+    /// The next instruction; `None` behind `STOP` and behind an error.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.stopped {
+            return None;
+        }
+        let op = self.next_op();
+        self.stopped |= op.is_err();
+        Some(op)
+    }
+}
+
+fn number(number: Number) -> Arg {
+    match number {
+        Number::Bool(b) => Arg::Bool(b),
+        Number::Int(n) => Arg::Int(n),
+        Number::Big(bytes) => Arg::BigInt(bytes),
+    }
+}

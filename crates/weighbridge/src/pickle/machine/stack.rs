@@ -1,0 +1,184 @@
+//! The stack, the memo and the objects of the machine.
+
+use super::{Machine, SMALL_INTS, underflow, wrong_target};
+use crate::error::{Error, Result};
+use crate::finding::Severity;
+use crate::limits::Limits;
+use crate::pickle::graph::{Blob, How, Made, Object, ObjectId, Place, Text};
+use crate::pickle::opened::GlobalUse;
+
+impl Machine<'_> {
+    pub(super) fn make(&mut self, object: Object) -> Result<ObjectId> {
+        let count = self.graph.objects.len();
+        Limits::check("objects", "objects", count as u64 + 1, self.options.objects)?;
+        let id = u32::try_from(count).map(ObjectId).map_err(|_| {
+            Error::limit("pickle-objects", "the pickle has more objects than can be numbered")
+        })?;
+        self.graph.objects.push(object);
+        Ok(id)
+    }
+
+    pub(super) fn push(&mut self, object: Object) -> Result<()> {
+        let id = self.make(object)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub(super) fn push_int(&mut self, n: i64) -> Result<()> {
+        let Some(slot) = usize::try_from(n).ok().filter(|&n| n < SMALL_INTS) else {
+            return self.push(Object::Int(n));
+        };
+        let id = match self.small_ints.get(slot).copied().flatten() {
+            Some(id) => id,
+            None => self.make(Object::Int(n))?,
+        };
+        if let Some(known) = self.small_ints.get_mut(slot) {
+            *known = Some(id);
+        }
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub(super) fn push_blob(&mut self, blob: Blob, object: fn(Box<Blob>) -> Object) -> Result<()> {
+        self.count_text(blob.short.as_ref().map_or(0, |b| b.len()))?;
+        self.push(object(Box::new(blob)))
+    }
+
+    pub(super) fn text(&mut self, text: Text) -> Result<ObjectId> {
+        self.count_text(text.short.as_ref().map_or(0, |t| t.len()))?;
+        self.make(Object::Text(Box::new(text)))
+    }
+
+    pub(super) fn count_text(&mut self, len: usize) -> Result<()> {
+        self.text_bytes += len as u64;
+        Limits::check("bytes of text", "header_bytes", self.text_bytes, self.options.limits.header_bytes)
+    }
+
+    /// The text of a module or name: one object for all that are equal.
+    pub(super) fn name(&mut self, name: Box<str>) -> Result<ObjectId> {
+        if let Some(&id) = self.names.get(&name) {
+            return Ok(id);
+        }
+        let id = self.text(Text { short: Some(name.clone()), place: Place::Memory })?;
+        self.names.insert(name, id);
+        Ok(id)
+    }
+
+    pub(super) fn global(
+        &mut self,
+        module: Box<str>,
+        name: Box<str>,
+        at: u64,
+        opcode: &'static str,
+    ) -> Result<ObjectId> {
+        let (module, name) = (self.name(module)?, self.name(name)?);
+        let object = self.make(Object::Global { module, name })?;
+        self.globals.push(GlobalUse { object, offset: at, opcode });
+        Ok(object)
+    }
+
+    pub(super) fn stack_global(&mut self, offset: u64) -> Result<()> {
+        let (name, module) = (self.pop()?, self.pop()?);
+        for part in [module, name] {
+            if !matches!(self.graph.object(part), Object::Text(_)) {
+                return Err(Error::corrupt("pickle-global", "a module or name to import is no text"));
+            }
+        }
+        let object = self.make(Object::Global { module, name })?;
+        self.globals.push(GlobalUse { object, offset, opcode: "STACK_GLOBAL" });
+        self.stack.push(object);
+        Ok(())
+    }
+
+    pub(super) fn instance(&mut self, class: ObjectId, args: Vec<ObjectId>, offset: u64) -> Result<()> {
+        let args = self.make_tuple(args)?;
+        self.push(Object::Made(Box::new(Made::new(How::Instance, class, args, offset))))
+    }
+
+    pub(super) fn make_tuple(&mut self, items: Vec<ObjectId>) -> Result<ObjectId> {
+        if items.is_empty() {
+            return Ok(ObjectId::EMPTY_TUPLE);
+        }
+        self.make(Object::Tuple(items.into()))
+    }
+
+    pub(super) fn push_tuple(&mut self, items: Vec<ObjectId>) -> Result<()> {
+        let id = self.make_tuple(items)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub(super) fn tuple_of(&mut self, count: usize) -> Result<()> {
+        let height =
+            self.stack.len().checked_sub(count).filter(|&h| h >= self.fence()).ok_or_else(underflow)?;
+        let items = self.stack.split_off(height);
+        self.push_tuple(items)
+    }
+
+    /// The height below which only a mark's instruction may reach.
+    pub(super) fn fence(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    pub(super) fn top(&self) -> Result<ObjectId> {
+        let top = self.stack.last().copied().filter(|_| self.stack.len() > self.fence());
+        top.ok_or_else(underflow)
+    }
+
+    pub(super) fn pop(&mut self) -> Result<ObjectId> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    pub(super) fn pop_mark(&mut self) -> Result<Vec<ObjectId>> {
+        let height = self.marks.pop().ok_or_else(|| {
+            Error::corrupt("pickle-mark", "the instruction looks for a mark, and there is none")
+        })?;
+        Ok(self.stack.split_off(height))
+    }
+
+    pub(super) fn top_object(&mut self) -> Result<&mut Object> {
+        let top = self.top()?;
+        self.graph.objects.get_mut(top.index()).ok_or_else(underflow)
+    }
+
+    pub(super) fn append(&mut self, items: &[ObjectId]) -> Result<()> {
+        match self.top_object()? {
+            Object::List(list) => list.extend_from_slice(items),
+            Object::Made(made) => made.items.extend_from_slice(items),
+            _ => return Err(wrong_target("a list")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_items(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<()> {
+        match self.top_object()? {
+            Object::Dict(dict) => dict.extend_from_slice(pairs),
+            Object::Made(made) => made.pairs.extend_from_slice(pairs),
+            _ => return Err(wrong_target("a dict")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn recall(&self, place: u64) -> Option<ObjectId> {
+        let near = usize::try_from(place).ok().and_then(|place| self.memo.get(place));
+        near.or_else(|| self.far.get(&place)).copied()
+    }
+
+    /// Puts the top of the stack into the memo. No memory is taken for places that are left out.
+    pub(super) fn memorise(&mut self, place: u64, offset: u64) -> Result<()> {
+        let top = self.top()?;
+        if self.recall(place).is_some_and(|before| before != top) {
+            self.note(Severity::Note, "memo-again", offset, "a place of the memo is used for two objects");
+        }
+        match usize::try_from(place) {
+            Ok(near) if near < self.memo.len() => self.memo[near] = top,
+            Ok(near) if near == self.memo.len() && !self.far.contains_key(&place) => self.memo.push(top),
+            _ => {
+                self.far.insert(place, top);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Pickles: read without running them, judged, shown, and written as Python writes them.
+//!
+//! A pickle is a program for a small stack machine. Python's machine imports and calls whatever
+//! the program names; this one cannot. It notes what *would* be imported or called and goes on, so
+//! unknown classes become inert data:
+//!
+//! ```text
+//! 80 04 95 .. 7d 94 28 8c 06 "weight" 94 ... 42 60 03 00 00 <864 bytes> 94 ... 62 75 2e
+//! PROTO FRAME {} memo ( text         memo     bytes: only their place is kept  BUILD SETITEMS STOP
+//! ```
+//!
+//! | what | where |
+//! | --- | --- |
+//! | [`read`] | a [`Pickle`]: the [`Graph`] of objects, what would be imported, where it ends |
+//! | [`ndarray`], [`scalar`], [`bytes_of`] | recognise numpy's arrays and where their bytes are |
+//! | [`PayloadSource`] | those bytes as a source, where they are stored as text |
+//! | [`allowed`], [`inspect`] | is anything in it that honest writers do not write? |
+//! | [`Opcodes`], [`disassemble`] | the instructions one by one |
+//! | [`to_json`] | a look at the values, bounded in depth and size |
+//! | [`Builder`], [`write()`] | the bytes that CPython's pickler would write, as a plan |
+//!
+//! Bytes and long text are never read while the graph is: a file of a gigabyte is hopped through.
+//! Nothing is recursive that a file can make deep, and memory grows at most with what was read.
+
+mod allowed;
+mod build;
+mod decode;
+mod disassemble;
+mod graph;
+mod inspect;
+mod json;
+mod lines;
+mod machine;
+mod numpy;
+mod opcode;
+mod opened;
+mod payload;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use allowed::{Judgement, allowed};
+pub use build::{Builder, Content, Descr, NumpyModules};
+pub use decode::{Arg, Op, Opcodes};
+pub use disassemble::disassemble;
+pub use graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Span, Stored, Text};
+pub use inspect::{GlobalFinding, Report, inspect};
+pub use json::{JsonBounds, to_json};
+pub use machine::read;
+pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, scalar};
+pub use opcode::opcode_name;
+pub use opened::{GlobalUse, Options, Pickle};
+pub use payload::{PayloadSource, latin1_len};
+pub use write::{ModuleNames, Part, write};

@@ -1,0 +1,74 @@
+//! A pickle that was read, and how far reading may go.
+
+use super::graph::{Graph, ObjectId};
+use super::opcode::opcode_name;
+use crate::limits::Limits;
+
+/// Bounds on what reading a pickle may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The bounds that hold for all files. `header_bytes` bounds the short text that is kept in
+    /// memory, all of it together.
+    pub limits: Limits,
+    /// Largest number of objects (default 16,000,000: a million arrays).
+    pub objects: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { limits: Limits::default(), objects: 16_000_000 }
+    }
+}
+
+impl Options {
+    /// The default number of objects, within these limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+}
+
+/// One instruction that would import something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GlobalUse {
+    /// The [`Object::Global`](super::Object::Global) that came of it.
+    pub object: ObjectId,
+    /// Offset of the instruction in the source.
+    pub offset: u64,
+    /// The instruction: `GLOBAL`, `STACK_GLOBAL` or `INST`.
+    pub opcode: &'static str,
+}
+
+/// A pickle that was read to its end.
+#[derive(Debug, Clone)]
+pub struct Pickle {
+    /// The objects.
+    pub graph: Graph,
+    /// The object that loading the pickle would return.
+    pub root: ObjectId,
+    /// The protocol that it declares; 0 where it declares none.
+    pub protocol: u8,
+    /// Offset in the source just behind the pickle, where another one may begin.
+    pub end: u64,
+    /// What would be imported, in order.
+    pub globals: Vec<GlobalUse>,
+    /// True where there are frames, as protocol 4 has them.
+    pub uses_frames: bool,
+    pub(super) counts: Box<[u64; 256]>,
+}
+
+impl Pickle {
+    /// How often each instruction occurs, by name; those that do not occur are left out.
+    pub fn opcode_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        (0u8..=255)
+            .zip(self.counts.iter())
+            .filter(|&(_, &count)| count > 0)
+            .filter_map(|(code, &count)| Some((opcode_name(code)?, count)))
+    }
+
+    /// Module and name of each import, once, in order of first use. Names that are not short text
+    /// are left out.
+    pub fn global_names(&self) -> Vec<(&str, &str)> {
+        let mut seen = std::collections::HashSet::new();
+        self.globals.iter().filter_map(|g| self.graph.global(g.object)).filter(|g| seen.insert(*g)).collect()
+    }
+}

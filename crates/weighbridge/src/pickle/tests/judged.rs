@@ -1,0 +1,136 @@
+//! What is thought of honest and of evil pickles.
+
+use super::*;
+use crate::finding::Verdict;
+use serde_json::Value as Json;
+
+fn look(bytes: &[u8]) -> Report {
+    inspect(&memory(bytes), 0, &Options::default())
+}
+
+fn codes(report: &Report) -> Vec<&'static str> {
+    report.findings.iter().map(|f| f.code).collect()
+}
+
+#[test]
+fn golden_files_are_sound() {
+    let mut checked = 0;
+    for (name, bytes) in golden_files() {
+        if name.starts_with("python/types") {
+            continue;
+        }
+        let report = look(&bytes);
+        assert_eq!(report.verdict, Verdict::Sound, "{name}: {:?}", report.findings);
+        assert_eq!(report.end, Some(bytes.len() as u64), "{name}");
+        checked += 1;
+    }
+    assert!(checked > 100);
+}
+
+#[test]
+fn crafted_files_give_what_they_must() {
+    let folder = good().join("../bad");
+    let table = std::fs::read_to_string(folder.join("expected.json")).unwrap();
+    let table: Json = serde_json::from_str(&table).unwrap();
+    let table = table.as_object().unwrap();
+    assert!(table.len() > 40);
+    for (name, expected) in table {
+        let bytes = std::fs::read(folder.join(format!("{name}.pkl"))).unwrap();
+        let error = read_bytes(&bytes).err();
+        assert_eq!(error.as_ref().map(crate::Error::code), expected["error"].as_str(), "{name}");
+        if let Some(error) = error {
+            assert!(error.offset().is_some() && error.file().is_some(), "{name}: {error}");
+        }
+        let report = look(&bytes);
+        let verdict = expected["verdict"].as_str().unwrap();
+        assert_eq!(report.verdict.as_str(), verdict, "{name}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn every_import_is_listed_with_its_place() {
+    let bytes = b"\x80\x02cnumpy\ndtype\n0cos\nsystem\n.";
+    let report = look(bytes);
+    let listed: Vec<_> = report
+        .globals
+        .iter()
+        .map(|g| (&*g.module, &*g.name, g.offset, g.opcode, g.judgement.as_str()))
+        .collect();
+    assert_eq!(
+        listed,
+        [("numpy", "dtype", 2, "GLOBAL", "allowed"), ("os", "system", 16, "GLOBAL", "dangerous")]
+    );
+    let danger = report.findings.iter().find(|f| f.code == "dangerous-import").unwrap();
+    assert_eq!(danger.offset, Some(16));
+}
+
+#[test]
+fn oddities_are_noted() {
+    assert!(codes(&look(b"N.")).contains(&"no-protocol"));
+    assert!(codes(&look(b"\x80\x02N.x")).contains(&"trailing-bytes"));
+    assert!(codes(&look(b"\x80\x02N.\x80\x02N.")).contains(&"another-pickle"));
+    assert!(codes(&look(b"\x80\x02NN.")).contains(&"stack-left"));
+    assert!(codes(&look(b"\x80\x02N2\x86.")).contains(&"dup"));
+    assert!(codes(&look(b"\x80\x02NN0.")).contains(&"pop"));
+    assert!(codes(&look(b"\x80\x02]q\x00]q\x00.")).contains(&"memo-again"));
+    assert!(codes(&look(b"\x80\x02]\x80\x02.")).contains(&"protocol-inside"));
+    assert!(codes(&look(b"\x80\x02K\x01Q.")).contains(&"persistent-id"));
+    assert!(codes(&look(b"\x80\x02N.")).is_empty());
+}
+
+#[test]
+fn too_many_findings_are_counted() {
+    let mut bytes = b"\x80\x02".to_vec();
+    for _ in 0..12_000 {
+        bytes.extend(b"cevil\nname\n0");
+    }
+    bytes.extend(b"N.");
+    let report = look(&bytes);
+    assert_eq!(report.verdict, Verdict::Unsound);
+    assert_eq!((report.globals.len(), report.findings.len()), (10_000, 10_000));
+    assert_eq!(report.dropped, 2_000 + 14_000);
+}
+
+#[test]
+fn producers_are_known() {
+    for (module, name) in [
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch._utils", "_rebuild_parameter"),
+        ("torch", "FloatStorage"),
+        ("torch", "bfloat16"),
+        ("torch", "Size"),
+        ("torch.storage", "UntypedStorage"),
+        ("collections", "OrderedDict"),
+        ("paddle.distributed.checkpoint.metadata", "LocalTensorIndex"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("__builtin__", "tuple"),
+    ] {
+        assert_eq!(allowed(module, name).as_str(), "allowed", "{module} {name}");
+    }
+    for (module, name) in
+        [("os", "x"), ("os.path", "join"), ("builtins", "exec"), ("__builtin__", "getattr.x")]
+    {
+        assert_eq!(allowed(module, name).as_str(), "dangerous", "{module} {name}");
+    }
+    for (module, name) in [("osx", "y"), ("numpy", "load"), ("torch", "nn.Module"), ("", "")] {
+        assert_eq!(allowed(module, name), Judgement::Unknown, "{module} {name}");
+    }
+    assert_eq!(allowed("builtins", "eval").as_str(), "pattern");
+}
+
+#[test]
+fn instructions_are_listed() {
+    let mut lines = Vec::new();
+    let source = memory(b"\x80\x04\x8c\x03a\nbC\x02\x00\xffcos\nsystem\nX\x2c\x01\x00\x00".as_slice());
+    let error = disassemble(&source, 0, &mut |op, line| {
+        lines.push((op.offset, line.trim().to_owned()));
+        Ok(())
+    })
+    .unwrap_err();
+    assert_eq!(error.code(), "truncated");
+    let lines: Vec<_> = lines.iter().map(|(_, line)| line.as_str()).collect();
+    assert_eq!(
+        lines,
+        ["0: PROTO 4", "2: SHORT_BINUNICODE \"a\\nb\"", "7: SHORT_BINBYTES 00ff", "11: GLOBAL os system"]
+    );
+}

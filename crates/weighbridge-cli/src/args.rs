@@ -90,9 +90,11 @@ pub(crate) enum Verb {
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
-    #[command(after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
+    #[command(
+        after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
                             weighbridge scan model/                     every file of a folder\n\n\
-                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at.")]
+                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
+    )]
     Scan(Scan),
     /// The program that a model brings along: shown, stripped, its variables renamed
     #[command(after_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
@@ -103,6 +105,16 @@ pub(crate) enum Verb {
                             weighbridge program model/ --rename linear_0.w_0=head.w --output renamed/\n  \
                             weighbridge program inference.pdmodel --text > net.txt; weighbridge convert net.txt net.pdmodel")]
     Program(Program),
+    /// Run a Paddle program that saves and loads, below one folder
+    #[command(
+        after_help = "Examples:\n  weighbridge run save.pdmodel --plan              which files it would read and write\n  \
+                            weighbridge run save.pdmodel --folder model/\n  \
+                            weighbridge run load.pdmodel --fetch weights.npz\n  \
+                            weighbridge run scale.pdmodel --feed x=input.npy --feed y=net.npz:fc1.w\n\n\
+                            Only feed, fetch, save, load, save_combine, load_combine, fill_constant, assign, cast\n\
+                            and scale are known; a program with any other operator is refused as a whole."
+    )]
+    Run(Box<Run>),
     /// Do the main job on a small model that primitiv trained
     Demo(Demo),
     /// Print shell completions
@@ -353,6 +365,36 @@ pub(crate) enum StripPart {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    /// The program, or the folder in which it stands
+    #[arg(value_name = "PROGRAM")]
+    pub path: PathBuf,
+    /// The folder below which it reads and writes; the program's own if left out
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// Give a variable the tensor of a file, or that of this name in a file; may be repeated
+    #[arg(long, value_name = "NAME=FILE[:TENSOR]", value_parser = fed)]
+    pub feed: Vec<(String, String)>,
+    /// Write what the program fetches to this file; the extension names the format
+    #[arg(long, value_name = "FILE")]
+    pub fetch: Option<PathBuf>,
+    /// Print what it would do, and do nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// Replace no file, whatever the program says
+    #[arg(long)]
+    pub no_replace: bool,
+    /// Round to f16 and bf16 as that version of Paddle does: nearest, paddle-2.6 or paddle-3.3
+    #[arg(long, value_name = "HOW", default_value = "paddle-2.6", value_parser = rounding)]
+    pub rounding: Rounding,
+    /// Memory for the tensors that it computes, all together
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    pub memory: u64,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct Demo {
     /// The folder to write mlp.model, mlp.optimizer, mlp.safetensors and mlp.npz into
     #[arg(default_value = "weighbridge-demo")]
@@ -378,6 +420,13 @@ fn dtype(text: &str) -> Result<DType, String> {
 
 fn rounding(text: &str) -> Result<Rounding, String> {
     Rounding::from_name(text).ok_or_else(|| "rounding is nearest, paddle-2.6 or paddle-3.3".to_owned())
+}
+
+/// A variable and the file that gives its value.
+fn fed(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
+    pair.map(|(name, file)| (name.to_owned(), file.to_owned()))
+        .ok_or_else(|| "a feed is written NAME=FILE or NAME=FILE:TENSOR".to_owned())
 }
 
 /// A setting of a format.

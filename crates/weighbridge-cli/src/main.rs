@@ -82,6 +82,7 @@ fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Scan(a) => verbs::scan::run(a, common, output),
         Verb::Verify(a) => verbs::verify::run(a, common, output),
         Verb::Program(a) => verbs::program::run(a, common, output),
+        Verb::Run(a) => verbs::run::run(a, common, output),
         Verb::Demo(a) => verbs::demo::run(a, common, output),
         Verb::Completions(a) => verbs::generate::completions(a, output),
         Verb::Man(a) => verbs::generate::man(a, output),

@@ -123,12 +123,38 @@ def fills():
                 yield {"dtype": name, "value": value, "text": text, "out": out.tobytes().hex()}
 
 
+def program():
+    """Feeds x, scales it to y, makes w; saves w, then w and y together; fetches y."""
+    made = paddle.static.Program()
+    block = made.global_block()
+    block.create_var(name="feed", type=TYPES.FEED_MINIBATCH, persistable=True)
+    block.create_var(name="fetch", type=TYPES.FETCH_LIST, persistable=True)
+    block.create_var(name="raw", type=TYPES.RAW, persistable=True)
+    for name in "xyw":
+        block.create_var(name=name, shape=[2], dtype=TYPES.FP32)
+    steps = [
+        ("feed", {"X": ["feed"]}, {"Out": ["x"]}, {"col": 0}),
+        ("scale", {"X": ["x"]}, {"Out": ["y"]}, {"scale": 2.0, "bias": 1.0}),
+        ("fill_constant", {}, {"Out": ["w"]}, {"shape": [2], "dtype": int(TYPES.FP32), "value": 0.5}),
+        ("save", {"X": ["w"]}, {}, {"file_path": "deep/w"}),
+        ("save_combine", {"X": ["w", "y"]}, {"Y": ["raw"]}, {"file_path": "all.pdiparams"}),
+        ("fetch", {"X": ["y"]}, {"Out": ["fetch"]}, {"col": 0}),
+    ]
+    for kind, inputs, outputs, attributes in steps:
+        block.append_op(type=kind, inputs=inputs, outputs=outputs, attrs=attributes)
+    for op in block.ops:
+        op.desc.remove_attr("op_callstack")
+    made.desc.flush()
+    return made.desc.serialize_to_string()
+
+
 def main():
     assert paddle.__version__ == "2.6.2", "the tables are those of 2.6.2"
     paddle.enable_static()
     for name, rows in [("cast", casts), ("scale", scales), ("fill", fills)]:
         lines = ",\n".join(json.dumps(row) for row in rows())
         (HERE / f"{name}.json").write_text(f"[\n{lines}\n]\n")
+    (HERE / "save.pdmodel").write_bytes(program())
 
 
 main()

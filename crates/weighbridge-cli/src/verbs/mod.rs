@@ -6,6 +6,7 @@ pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod program;
+pub(crate) mod run;
 pub(crate) mod scan;
 pub(crate) mod show;
 pub(crate) mod stats;

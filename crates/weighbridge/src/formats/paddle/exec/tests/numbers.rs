@@ -129,7 +129,7 @@ fn results_keep_shape_and_lod_and_are_made_in_blocks() {
     let lod = Fact::List(vec![Fact::List(vec![Fact::U64(0), Fact::U64(count)])]);
     x.attributes.insert("lod".into(), lod.clone());
     x.attributes.insert("desc".into(), Fact::Bytes(vec![1]));
-    let expected: Vec<u8> = (0..count).flat_map(|i| (i as i32).to_le_bytes()).collect();
+    let expected: Vec<u8> = (0..count).flat_map(|i| i32::try_from(i).unwrap().to_le_bytes()).collect();
     let out = made(cast(DType::I32), &x).unwrap();
     assert!(bytes_of(&out) == expected && out.shape == x.shape);
     assert_eq!(out.attributes.len(), 1);

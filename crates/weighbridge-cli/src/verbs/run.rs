@@ -1,0 +1,153 @@
+//! `run`: a Paddle program that saves and loads.
+
+use crate::args::{Common, Run};
+use crate::output::{DIM, Output, human_bytes};
+use crate::progress::Progress;
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge::checkpoint::{Checkpoint, TensorEntry, TensorPath};
+use weighbridge::engine::{LocalSink, RunOptions};
+use weighbridge::formats::by_extension;
+use weighbridge::formats::paddle::Program;
+use weighbridge::formats::paddle::exec::{Done, Executor, Scope, Step};
+use weighbridge::ops::{ConvertOptions, plan_checkpoint, save};
+use weighbridge::source::{FileSource, PathKind, SourceRef, kind_of_path};
+use weighbridge::text::escape;
+use weighbridge::topology::Topology;
+use weighbridge::{Error, OpenOptions, Result};
+
+pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let open = args.input.options()?;
+    let (topology, own_folder) = program(&args.path, &open)?;
+    let mut executor = Executor::new(args.folder.clone().unwrap_or(own_folder));
+    executor.replace = !args.no_replace;
+    executor.limits = open.limits.clone();
+    executor.rounding = args.rounding;
+    executor.memory = args.memory;
+    if args.plan {
+        return planned(&executor, &topology, output);
+    }
+    if let Some(target) = &args.fetch {
+        // Known before anything runs.
+        LocalSink::check(target, executor.replace)?;
+        by_extension(target)?;
+    }
+    let feeds = args.feed.iter().map(|(name, from)| Ok((name.clone(), given(from, &open)?)));
+    let feeds = feeds.collect::<Result<Vec<_>>>()?;
+    executor.run = RunOptions { watch: Arc::new(Progress::new(common)), ..RunOptions::default() };
+
+    let mut steps = Vec::new();
+    let mut written = Ok(());
+    let fetched = executor.run_and_tell(&topology, &mut Scope::new(), &feeds, &mut |step, done| {
+        if output.json {
+            steps.push(step_json(step, done));
+        } else if written.is_ok() {
+            written = line(step, done, output);
+        }
+    });
+    // Steps that were done are told of, also where a later one fails.
+    written?;
+    let fetched = fetched?;
+    if let Some(target) = &args.fetch {
+        store(&fetched, target, &executor)?;
+    }
+    if output.json {
+        output.document(&json!({
+            "path": args.path.display().to_string(),
+            "folder": executor.folder.display().to_string(),
+            "steps": steps,
+            "fetched": fetched.iter().map(tensor_json).collect::<Json>(),
+            "wrote": args.fetch.as_ref().map(|target| target.display().to_string()),
+        }))?;
+        return Ok(Outcome::Done);
+    }
+    for (name, entry) in &fetched {
+        writeln!(output, "fetched {} {} {}", escape(name), entry.dtype(), entry.shape)?;
+    }
+    if let Some(target) = &args.fetch {
+        writeln!(output, "wrote {}", escape(&target.display().to_string()))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The program, and the folder in which it stands. Of a file, the program alone is read: what stands
+/// beside it is the program's own affair.
+fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
+    if kind_of_path(path)? == PathKind::Folder {
+        let checkpoint = weighbridge::open_with(path, open)?;
+        let topology = weighbridge::ops::program::of(&checkpoint)?;
+        return Ok((Topology::clone(topology), path.to_owned()));
+    }
+    let source: SourceRef = Arc::new(FileSource::open(path)?);
+    let topology = Program::read(&source, &open.limits)?.topology();
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((topology, folder.unwrap_or(Path::new(".")).to_owned()))
+}
+
+fn planned(executor: &Executor, topology: &Topology, output: &mut Output) -> Result<Outcome, Failure> {
+    let steps = executor.plan(topology)?;
+    if output.json {
+        output.document(&json!({
+            "folder": executor.folder.display().to_string(),
+            "steps": steps.iter().map(Step::to_json).collect::<Json>(),
+        }))?;
+    } else {
+        for step in &steps {
+            writeln!(output, "{step}")?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// The tensor that `FILE`, or `FILE:NAME`, means.
+fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
+    let (file, name) = match from.rsplit_once(':') {
+        Some((file, name)) if kind_of_path(Path::new(from)).is_err() => (file, Some(name)),
+        _ => (from, None),
+    };
+    let checkpoint = weighbridge::open_with(file, open)?;
+    match (name, checkpoint.tensors.as_slice()) {
+        (Some(name), _) => checkpoint.tensor(name).cloned(),
+        (None, [one]) => Ok(one.clone()),
+        (None, all) => Err(Error::usage("which-tensor", "the file does not hold just one tensor")
+            .in_file(file)
+            .found(format_args!("{} tensors", all.len()))
+            .hint("name the one to feed: --feed NAME=FILE:TENSOR")),
+    }
+}
+
+/// Writes what was fetched.
+fn store(fetched: &[(String, TensorEntry)], target: &Path, executor: &Executor) -> Result<()> {
+    let (format, kind) = by_extension(target)?;
+    let mut checkpoint = Checkpoint::new("paddle", "combined", target.display().to_string());
+    // A variable's name is written as it is, so its parts need not be kept apart.
+    let plain = |(name, entry): &(String, TensorEntry)| TensorEntry {
+        path: TensorPath::from_dotted(name),
+        ..entry.clone()
+    };
+    checkpoint.tensors = fetched.iter().map(plain).collect();
+    let plan = plan_checkpoint(checkpoint, format, Some(kind.to_owned()), &ConvertOptions::default())?;
+    save(&plan, target, executor.replace, &executor.run).map(|_| ())
+}
+
+fn line(step: &Step, done: Done, output: &mut Output) -> std::io::Result<()> {
+    if step.reads.is_none() && step.writes.is_none() {
+        return writeln!(output, "{step}");
+    }
+    writeln!(output, "{step} {DIM}{}{DIM:#}", human_bytes(done.bytes))
+}
+
+fn step_json(step: &Step, done: Done) -> Json {
+    let mut json = step.to_json();
+    if step.reads.is_some() || step.writes.is_some() {
+        json["bytes"] = json!(done.bytes);
+    }
+    json
+}
+
+fn tensor_json((name, entry): &(String, TensorEntry)) -> Json {
+    json!({ "name": name, "dtype": entry.dtype().name(), "shape": entry.shape.dims() })
+}

@@ -90,9 +90,11 @@ pub(crate) enum Verb {
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
-    #[command(after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
+    #[command(
+        after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
                             weighbridge scan model/                     every file of a folder\n\n\
-                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at.")]
+                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
+    )]
     Scan(Scan),
     /// The program that a model brings along: shown, stripped, its variables renamed
     #[command(after_help = "Examples:\n  weighbridge program inference.pdmodel\n  \

@@ -62,7 +62,8 @@ fn rewrite(
     let report = if what.is_nothing() { StripReport::default() } else { paddle::strip(checkpoint, &what)? };
     let removed = tensors - checkpoint.tensors.len();
     // The name says whether the program alone is wanted.
-    let kind = by_extension(target).ok().map(|(_, kind)| kind.to_owned()).or_else(|| alone(checkpoint, target));
+    let kind =
+        by_extension(target).ok().map(|(_, kind)| kind.to_owned()).or_else(|| alone(checkpoint, target));
     let options = ConvertOptions {
         settings: args.set.clone(),
         force: args.force,

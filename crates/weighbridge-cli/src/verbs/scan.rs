@@ -25,7 +25,12 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
 fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
     for file in &report.files {
         let format = file.format.unwrap_or("not known");
-        writeln!(output, "{HEADING}{}{HEADING:#}  {format}  {}", escape(&file.label), scan_verdict(file.verdict()))?;
+        writeln!(
+            output,
+            "{HEADING}{}{HEADING:#}  {format}  {}",
+            escape(&file.label),
+            scan_verdict(file.verdict())
+        )?;
         imports(file, output)?;
         for finding in &file.scan.findings {
             output.finding(finding)?;

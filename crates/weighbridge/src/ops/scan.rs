@@ -69,7 +69,8 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         let finding = Finding::unchecked("no-files", "there is no file to look through");
         files.push(unread(label.clone(), finding));
     }
-    let verdict = files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
+    let verdict =
+        files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
     Ok(ScanReport { label, verdict, files })
 }
 

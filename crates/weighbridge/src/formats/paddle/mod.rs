@@ -81,11 +81,31 @@ static FACTS: Facts = Facts {
     dtypes: dtype::ALL,
     order: Some(Order::Row),
     settings: &[
-        Setting { name: "era", values: "1, 2 or 3", what: "names of the files of a model: __model__ and __params__; x.pdmodel and x.pdiparams; x.json and x.pdiparams (default: as they were)" },
-        Setting { name: "prefix", values: "TEXT", what: "the x in these names (default: as it was, else model)" },
-        Setting { name: "protocol", values: "2, 3 or 4", what: "protocol of a state's pickle (default: as it was, else 4)" },
-        Setting { name: "numpy", values: "1 or 2", what: "which numpy shall read a state: 2 needs version 2 (default: as it was, else 1)" },
-        Setting { name: "stream", values: "paddle, design-note or size-prefixed", what: "form of tensor streams; Paddle reads its own only (default: paddle)" },
+        Setting {
+            name: "era",
+            values: "1, 2 or 3",
+            what: "names of the files of a model: __model__ and __params__; x.pdmodel and x.pdiparams; x.json and x.pdiparams (default: as they were)",
+        },
+        Setting {
+            name: "prefix",
+            values: "TEXT",
+            what: "the x in these names (default: as it was, else model)",
+        },
+        Setting {
+            name: "protocol",
+            values: "2, 3 or 4",
+            what: "protocol of a state's pickle (default: as it was, else 4)",
+        },
+        Setting {
+            name: "numpy",
+            values: "1 or 2",
+            what: "which numpy shall read a state: 2 needs version 2 (default: as it was, else 1)",
+        },
+        Setting {
+            name: "stream",
+            values: "paddle, design-note or size-prefixed",
+            what: "form of tensor streams; Paddle reads its own only (default: paddle)",
+        },
     ],
 };
 

@@ -34,8 +34,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
 /// Every import and call of a pickle.
 fn pickled(source: &SourceRef, options: &OpenOptions) -> Scan {
     let report = pickle::inspect(source, 0, &pickle::Options::with_limits(options.limits.clone()));
-    let mut findings: Vec<Finding> =
-        report.findings.into_iter().map(|f| f.in_file(source.label())).collect();
+    let mut findings: Vec<Finding> = report.findings.into_iter().map(|f| f.in_file(source.label())).collect();
     if let Some(error) = &report.error {
         let text = format!("the pickle cannot be read to its end: {}", error.message());
         findings.push(Finding::unchecked(error.code(), text).in_file(source.label()));

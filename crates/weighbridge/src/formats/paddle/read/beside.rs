@@ -87,9 +87,8 @@ impl Beside<'_> {
 
     /// Other files that are worth a look: those with telling names first.
     fn others(&self) -> Result<Vec<FolderItem>> {
-        let telling = |name: &str| {
-            [".pdmodel", ".json", ".pb", "__model__"].iter().any(|end| name.ends_with(end))
-        };
+        let telling =
+            |name: &str| [".pdmodel", ".json", ".pb", "__model__"].iter().any(|end| name.ends_with(end));
         let mut items = self.folder.list(1)?;
         items.retain(|item| item.name != self.name);
         items.sort_by_key(|item| !telling(text(&item.name)));

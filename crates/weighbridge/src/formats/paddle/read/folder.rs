@@ -128,12 +128,18 @@ fn source(folder: &FolderRef, name: &str) -> Result<SourceRef> {
 fn main_program<'a>(programs: &'a [String], folder: &FolderRef) -> Result<Option<&'a str>> {
     let stem = |name: &'a str| name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let leads = |name: &&'a String| {
-        programs.iter().all(|other| other == *name || stem(other).strip_prefix(stem(name)).is_some_and(|r| r.starts_with('.')))
+        programs.iter().all(|other| {
+            other == *name || stem(other).strip_prefix(stem(name)).is_some_and(|r| r.starts_with('.'))
+        })
     };
     match programs {
         [] => Ok(None),
         [only] => Ok(Some(only)),
-        _ => programs.iter().find(leads).map(|name| Some(name.as_str())).ok_or_else(|| several(folder, programs)),
+        _ => programs
+            .iter()
+            .find(leads)
+            .map(|name| Some(name.as_str()))
+            .ok_or_else(|| several(folder, programs)),
     }
 }
 
@@ -174,7 +180,10 @@ pub(super) fn attach_state(tensors: &mut [TensorEntry]) {
         let variable = tensor.path.to_text();
         if let Some(path) = structured.get(&variable) {
             tensor.path = path.clone();
-            tensor.attributes.entry(VARIABLE_NAME.to_owned()).or_insert(crate::checkpoint::Value::Text(variable));
+            tensor
+                .attributes
+                .entry(VARIABLE_NAME.to_owned())
+                .or_insert(crate::checkpoint::Value::Text(variable));
         }
     }
 }
@@ -201,7 +210,8 @@ fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint>
         }
     }
     if !others.is_empty() {
-        let shown = others.iter().take(5).map(|n| Name::from(n.as_str()).to_string()).collect::<Vec<_>>().join(", ");
+        let shown =
+            others.iter().take(5).map(|n| Name::from(n.as_str()).to_string()).collect::<Vec<_>>().join(", ");
         let text = format!("{} files are no tensors and were passed over: {shown}", others.len());
         found.notes.push(Note::new("other-files", text));
     }

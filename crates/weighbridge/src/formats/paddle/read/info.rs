@@ -37,10 +37,14 @@ pub(super) fn join(
             checkpoint.metadata.set(INFO_FILE, Value::Text(name));
         }
         Ok(None) => {
-            checkpoint.notes.push(Note::new("info-ignored", format!("{name} is no list of structured names")));
+            checkpoint
+                .notes
+                .push(Note::new("info-ignored", format!("{name} is no list of structured names")));
         }
         Err(error) => {
-            checkpoint.notes.push(Note::new("info-ignored", format!("{name} cannot be read: {}", error.message())));
+            checkpoint
+                .notes
+                .push(Note::new("info-ignored", format!("{name} cannot be read: {}", error.message())));
         }
     }
     Ok(())

@@ -74,8 +74,9 @@ mod tests {
 
     fn entries(count: usize) -> Vec<TensorEntry> {
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 64]));
-        let entry =
-            || TensorEntry::dense(TensorPath::value(), DType::F32, Shape::new([2]), &source, 0, Encoding::ROW);
+        let entry = || {
+            TensorEntry::dense(TensorPath::value(), DType::F32, Shape::new([2]), &source, 0, Encoding::ROW)
+        };
         (0..count).map(|_| entry().unwrap()).collect()
     }
 
@@ -99,10 +100,16 @@ mod tests {
         let mut two = entries(2);
         assert!(fits(&two, &[&a, &b]));
         let notes = name_in_order(&mut two, Some(&[&a, &b]), "p");
-        assert_eq!((notes[0].code, two[1].text(), two[1].guessed), ("names-joined", "fc_2.w_0".into(), false));
+        assert_eq!(
+            (notes[0].code, two[1].text(), two[1].guessed),
+            ("names-joined", "fc_2.w_0".into(), false)
+        );
         let mut three = entries(3);
         let notes = name_in_order(&mut three, Some(&[&a, &b]), "p");
-        assert_eq!((notes[0].code, three[2].text(), three[0].guessed), ("parameter-count", "#2".into(), true));
+        assert_eq!(
+            (notes[0].code, three[2].text(), three[0].guessed),
+            ("parameter-count", "#2".into(), true)
+        );
         let notes = name_in_order(&mut three, None, "");
         assert_eq!((notes[0].code, three[0].text()), ("no-names", "#0".into()));
         assert!(!fits(&entries(1), &[&variable("x", &[3])]));

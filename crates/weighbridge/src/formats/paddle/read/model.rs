@@ -69,7 +69,8 @@ fn with_parameters(
     }
     let mut checkpoint = alone(source, &found.topology);
     if !parameters.is_empty() {
-        let text = format!("the program has {} parameters, and no file beside it holds them", parameters.len());
+        let text =
+            format!("the program has {} parameters, and no file beside it holds them", parameters.len());
         checkpoint.notes.push(Note::new("parameters-missing", text));
     }
     Ok(checkpoint)

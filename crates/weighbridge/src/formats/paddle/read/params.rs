@@ -42,7 +42,8 @@ pub(super) fn open(
         }
         StreamKind::SizePrefixed => {
             let mut checkpoint = checkpoint("combined", source.label());
-            checkpoint.tensors = size_prefixed::read_all(source, limits)?.into_iter().map(|d| d.entry).collect();
+            checkpoint.tensors =
+                size_prefixed::read_all(source, limits)?.into_iter().map(|d| d.entry).collect();
             checkpoint.notes.push(Note::new(
                 "size-prefixed",
                 "each tensor stands behind its size, as in a design note; no released Paddle reads this",
@@ -232,5 +233,7 @@ fn unknown(source: &SourceRef) -> Error {
     Error::unsupported("not-a-stream", "this is no tensor stream of Paddle")
         .in_file(source.label())
         .at(0)
-        .hint("Paddle can encrypt whole files with AES, and such a file shows no sign of it: was it encrypted?")
+        .hint(
+            "Paddle can encrypt whole files with AES, and such a file shows no sign of it: was it encrypted?",
+        )
 }

@@ -43,7 +43,9 @@ pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> 
             let stem = had.and_then(|names| names.parameters.strip_suffix(".pdiparams").map(str::to_owned));
             Ok(stemmed(prefix.or(stem.as_deref()).unwrap_or("model")))
         }
-        Some(other) => Err(Error::usage("unknown-era", "there is no such era").expected("1, 2 or 3").found(other)),
+        Some(other) => {
+            Err(Error::usage("unknown-era", "there is no such era").expected("1, 2 or 3").found(other))
+        }
     }
 }
 
@@ -61,8 +63,11 @@ fn had(checkpoint: &Checkpoint, pir: bool) -> Option<FileNames> {
 }
 
 fn era_of_other_form(era: &str, form: &str) -> Error {
-    Error::usage("era-of-other-form", format!("models of era {era} have programs as {form}, and this one has not"))
-        .hint("the form of a program cannot be changed")
+    Error::usage(
+        "era-of-other-form",
+        format!("models of era {era} have programs as {form}, and this one has not"),
+    )
+    .hint("the form of a program cannot be changed")
 }
 
 #[cfg(test)]
@@ -86,7 +91,10 @@ mod tests {
         c.metadata.set(PARAMETERS_FILE, Value::Text("inference.pdiparams".into()));
         assert_eq!(names(&c, "program-desc", &[]).unwrap(), "inference.pdmodel inference.pdiparams");
         assert_eq!(names(&c, "program-desc", &[("era", "1")]).unwrap(), "__model__ __params__");
-        assert_eq!(names(&c, "program-desc", &[("era", "2")]).unwrap(), "inference.pdmodel inference.pdiparams");
+        assert_eq!(
+            names(&c, "program-desc", &[("era", "2")]).unwrap(),
+            "inference.pdmodel inference.pdiparams"
+        );
         assert_eq!(names(&c, FORM_PIR, &[]).unwrap(), "model.json model.pdiparams");
         for (pairs, code) in [
             (&[("era", "4")], "unknown-era"),

@@ -30,7 +30,11 @@ impl Form {
                     .found(other));
             }
         };
-        losses.push(Loss::new("paddle-cannot-read", "the file", "no released Paddle reads the forms of the design notes"));
+        losses.push(Loss::new(
+            "paddle-cannot-read",
+            "the file",
+            "no released Paddle reads the forms of the design notes",
+        ));
         Ok(form)
     }
 }
@@ -98,7 +102,11 @@ pub(super) fn combined(
 ) -> Result<PlannedFile> {
     let stored = variables::in_file_order(checkpoint, topology, losses)?;
     if topology.is_none() && !stored.iter().all(|s| s.entry.guessed) && name.is_empty() {
-        losses.push(Loss::new("names", "all tensors", "a combined file holds no names: they stand in its program"));
+        losses.push(Loss::new(
+            "names",
+            "all tensors",
+            "a combined file holds no names: they stand in its program",
+        ));
     }
     for Stored { entry, .. } in &stored {
         rows_are_lost(entry, losses);
@@ -125,9 +133,8 @@ type Words = Vec<(Name, i32)>;
 
 /// The vocabularies of a checkpoint, by name.
 pub(super) fn vocabularies(checkpoint: &Checkpoint) -> Result<Vec<(String, Words)>> {
-    let bad = || {
-        Error::mismatch("not-words", "the vocabularies in the metadata are not words with 32-bit numbers")
-    };
+    let bad =
+        || Error::mismatch("not-words", "the vocabularies in the metadata are not words with 32-bit numbers");
     let Some(value) = checkpoint.metadata.get(VOCAB) else { return Ok(Vec::new()) };
     let Value::Map(all) = value else { return Err(bad()) };
     let words = |value: &Value| {
@@ -157,7 +164,8 @@ fn interleaved<'a>(
     topology: Option<&Topology>,
 ) -> Vec<Item<'a>> {
     let known = |name: &str| {
-        topology.is_none_or(|t| t.parameters().iter().any(|v| v.name == name && v.kind == VariableKind::Vocab))
+        topology
+            .is_none_or(|t| t.parameters().iter().any(|v| v.name == name && v.kind == VariableKind::Vocab))
     };
     let mut items: Vec<(&str, Item<'_>)> =
         stored.iter().map(|s| (s.name.as_str(), Item::Dense(s.entry))).collect();

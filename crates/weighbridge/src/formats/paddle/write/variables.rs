@@ -55,7 +55,8 @@ pub(super) fn in_file_order<'a>(
     for entry in &checkpoint.tensors {
         let name = variable_name(entry);
         if places.contains_key(&name) {
-            let detail = format!("it is the variable {name}, which another tensor is too; one of them is written");
+            let detail =
+                format!("it is the variable {name}, which another tensor is too; one of them is written");
             losses.push(Loss::new("one-variable", entry.name(), detail));
             continue;
         }
@@ -81,10 +82,13 @@ pub(super) fn in_file_order<'a>(
     }
     if !missing.is_empty() {
         let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-        return Err(Error::mismatch("parameters-missing", "the program has parameters that the tensors lack")
-            .expected(format_args!("{} more: {shown}", missing.len()))
-            .found(format_args!("{} tensors", checkpoint.tensors.len()))
-            .hint("are these the names of its variables? --names variable, or --rename, makes them so"));
+        return Err(Error::mismatch(
+            "parameters-missing",
+            "the program has parameters that the tensors lack",
+        )
+        .expected(format_args!("{} more: {shown}", missing.len()))
+        .found(format_args!("{} tensors", checkpoint.tensors.len()))
+        .hint("are these the names of its variables? --names variable, or --rename, makes them so"));
     }
     let mut left: Vec<usize> = places.into_values().collect();
     left.sort_unstable();

@@ -67,7 +67,7 @@ fn a_changed_tensor_gets_a_new_desc() {
     let read = read_all(&stream(&desc, &[0; 8])).unwrap().remove(0).entry;
     assert_eq!(read.attributes["desc"], Value::Bytes(desc.to_vec()));
     let mut cast = read.clone();
-    cast.cast = Some(DType::F16);
+    cast.cast = Some(DType::F16.into());
     let bytes = written(|file| dense::write(file, &cast));
     assert_eq!(bytes, stream(&[0x08, 0x04, 0x10, 0x02, 0x7a, 0x02, b'h', b'i'], &[0; 4]));
     assert_eq!(dense::stream_bytes(&cast).unwrap(), bytes.len() as u64);

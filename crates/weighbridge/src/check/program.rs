@@ -1,7 +1,7 @@
 //! A program against the parameters that it shall run with.
 
 use super::{listed, lod::LOD, structure};
-use crate::checkpoint::{RENAMED_FROM, TensorEntry, VARIABLE_NAME, Value};
+use crate::checkpoint::{PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME, Value};
 use crate::finding::Finding;
 use crate::tensor::{DType, Shape};
 use crate::text::escape;
@@ -57,7 +57,10 @@ pub fn variable_names(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Strin
     let declared: HashSet<&str> = topology.parameters().iter().map(|v| v.name.as_str()).collect();
     let own = |tensor: &TensorEntry| {
         let attribute = |key| tensor.text_attribute(key).map(str::to_owned);
-        attribute(VARIABLE_NAME).or_else(|| attribute(RENAMED_FROM)).unwrap_or_else(|| tensor.path.to_text())
+        attribute(VARIABLE_NAME)
+            .or_else(|| attribute(PARAMETER_VARIABLE))
+            .or_else(|| attribute(RENAMED_FROM))
+            .unwrap_or_else(|| tensor.path.to_text())
     };
     let plain: HashSet<String> = tensors.iter().filter(|t| t.role.slot().is_none()).map(own).collect();
     let name = |tensor: &TensorEntry| {

@@ -17,7 +17,7 @@ pub use change::{Rename, Selection};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
-pub use naming::{RENAMED_FROM, STRUCTURED_NAME, VARIABLE_NAME};
+pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STRUCTURED_NAME, VARIABLE_NAME};
 
 use crate::error::{Error, Result};
 use crate::topology::Topology;

@@ -10,6 +10,9 @@ pub const STRUCTURED_NAME: &str = "structured_name";
 /// The attribute that holds the name of a tensor as a variable of its program, such as
 /// `conv2d_0.w_0`, where its path is another.
 pub const VARIABLE_NAME: &str = "variable_name";
+/// The attribute of an optimizer's tensor that holds the name of its parameter as a variable, where
+/// the path is another.
+pub const PARAMETER_VARIABLE: &str = "parameter_variable";
 /// The attribute that holds the name that a tensor had in its program before it was renamed.
 pub const RENAMED_FROM: &str = "renamed_from";
 
@@ -39,8 +42,19 @@ impl Checkpoint {
         }
         let mut without = 0u64;
         for tensor in &mut self.tensors {
-            let own = tensor.text_attribute(wanted).map(TensorPath::from_dotted);
-            match own.or_else(|| map.get(&tensor.path).cloned()) {
+            // State goes by its parameter; a name of its own is another matter.
+            if tensor.role.slot().is_some() {
+                if let Some(path) = map.get(&tensor.path) {
+                    let old = std::mem::replace(&mut tensor.path, path.clone());
+                    if kept == VARIABLE_NAME {
+                        tensor.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(old.to_text()));
+                    } else {
+                        tensor.attributes.remove(PARAMETER_VARIABLE);
+                    }
+                }
+                continue;
+            }
+            match tensor.text_attribute(wanted).map(TensorPath::from_dotted) {
                 Some(path) => {
                     let old = std::mem::replace(&mut tensor.path, path);
                     tensor.attributes.remove(wanted);

@@ -6,7 +6,9 @@ use super::super::stream::{Stream, StreamKind, detect};
 use super::beside::{Beside, head, text};
 use super::params::open_separate;
 use super::{checkpoint, merge_states, model, params};
-use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath};
+use crate::checkpoint::{
+    Checkpoint, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -169,7 +171,6 @@ fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions)
 /// Hangs optimizer state on the parameters that stand beside it: the state names the variable of
 /// its parameter, the parameter may go by its structured name.
 pub(super) fn attach_state(tensors: &mut [TensorEntry]) {
-    use crate::checkpoint::VARIABLE_NAME;
     let mut structured: BTreeMap<String, TensorPath> = BTreeMap::new();
     for tensor in tensors.iter().filter(|t| t.role.slot().is_none()) {
         if let Some(variable) = tensor.text_attribute(VARIABLE_NAME) {
@@ -180,10 +181,9 @@ pub(super) fn attach_state(tensors: &mut [TensorEntry]) {
         let variable = tensor.path.to_text();
         if let Some(path) = structured.get(&variable) {
             tensor.path = path.clone();
-            tensor
-                .attributes
-                .entry(VARIABLE_NAME.to_owned())
-                .or_insert(crate::checkpoint::Value::Text(variable));
+            if tensor.path.to_text() != variable {
+                tensor.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(variable));
+            }
         }
     }
 }
@@ -205,7 +205,9 @@ fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint>
             }
         };
         Limits::check("tensors", "tensors", found.tensors.len() as u64 + 1, options.limits.tensors)?;
-        if let Stream::Dense(dense) = open_separate(&source, &name, &kind, options)? {
+        let (stream, note) = open_separate(&source, &name, &kind, options)?;
+        found.notes.extend(note);
+        if let Stream::Dense(dense) = stream {
             found.tensors.push(dense.entry);
         }
     }

@@ -106,7 +106,9 @@ fn separate(
             missing.push(variable.name.as_str());
             continue;
         };
-        match open_separate(&file, &variable.name, &variable.kind, options)? {
+        let (stream, note) = open_separate(&file, &variable.name, &variable.kind, options)?;
+        checkpoint.notes.extend(note);
+        match stream {
             Stream::Dense(dense) => checkpoint.tensors.push(dense.entry),
             Stream::Vocab(vocab) => {
                 words.push((Name::from(variable.name.as_str()), words_value(vocab.words)));

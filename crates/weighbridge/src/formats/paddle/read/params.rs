@@ -28,8 +28,9 @@ pub(super) fn open(
         StreamKind::SelectedRows => {
             let mut cursor = Cursor::new(source.clone(), 0);
             let entry = selected_rows::read(&mut cursor, &file_path(source), limits)?.entry;
-            used_up(&cursor, options)?;
-            Ok(single(source, "selected-rows", entry))
+            let mut checkpoint = single(source, "selected-rows", entry);
+            checkpoint.notes.extend(behind(&cursor, options)?);
+            Ok(checkpoint)
         }
         StreamKind::DesignNote => {
             let entry = design_note::read_file(source, &file_path(source), limits)?.entry;
@@ -56,8 +57,9 @@ pub(super) fn open(
             _ => {
                 let mut cursor = Cursor::new(source.clone(), 0);
                 let entry = dense::read(&mut cursor, &file_path(source), limits)?.entry;
-                used_up(&cursor, options)?;
-                Ok(single(source, "tensor", entry))
+                let mut checkpoint = single(source, "tensor", entry);
+                checkpoint.notes.extend(behind(&cursor, options)?);
+                Ok(checkpoint)
             }
         },
         StreamKind::Combined => open_combined(source, program()?, beside, options),
@@ -181,13 +183,13 @@ fn belongs(source: &SourceRef, kind: StreamKind, topology: &Topology, limits: &L
     }
 }
 
-/// Reads the stream of a variable that has a file of its own.
+/// Reads the stream of a variable that has a file of its own, and what is odd about that file.
 pub(super) fn open_separate(
     source: &SourceRef,
     variable: &str,
     kind: &VariableKind,
     options: &OpenOptions,
-) -> Result<Stream> {
+) -> Result<(Stream, Option<Note>)> {
     let limits = &options.limits;
     let path = path_of(variable);
     let mut cursor = Cursor::new(source.clone(), 0);
@@ -196,8 +198,8 @@ pub(super) fn open_separate(
         VariableKind::SelectedRows => Stream::Dense(selected_rows::read(&mut cursor, &path, limits)?),
         _ => Stream::Dense(dense::read(&mut cursor, &path, limits)?),
     };
-    used_up(&cursor, options)?;
-    Ok(stream)
+    let note = behind(&cursor, options)?;
+    Ok((stream, note))
 }
 
 /// Words as metadata: pairs of word and number, in the order of the file.
@@ -205,16 +207,22 @@ pub(super) fn words_value(words: Vec<(Name, i32)>) -> Value {
     Value::Map(words.into_iter().map(|(word, number)| (word, Value::I64(number.into()))).collect())
 }
 
-/// Paddle ignores what follows the stream of a single file; here it is an error unless asked.
-fn used_up(cursor: &Cursor, options: &OpenOptions) -> Result<()> {
-    if cursor.remaining() == 0 || options.lenient {
-        return Ok(());
+/// Paddle ignores what follows the stream of a single file; here it is an error, or a note where
+/// that is asked for.
+fn behind(cursor: &Cursor, options: &OpenOptions) -> Result<Option<Note>> {
+    let rest = cursor.remaining();
+    if rest == 0 {
+        return Ok(None);
+    }
+    if options.lenient {
+        let text = format!("{rest} bytes behind the tensor were passed over, as Paddle does");
+        return Ok(Some(Note::omission("trailing-bytes", text)));
     }
     Err(Error::corrupt("trailing-bytes", "the file goes on behind its tensor")
         .in_file(cursor.source().label())
         .at(cursor.position())
         .expected("the end of the file")
-        .found(format_args!("{} more bytes", cursor.remaining()))
+        .found(format_args!("{rest} more bytes"))
         .hint("Paddle ignores them; --lenient does so too"))
 }
 

@@ -44,7 +44,7 @@ pub(super) use info::{Info, InfoRow, info_bytes, read_info};
 pub(super) use read::read;
 pub(super) use write::plan;
 
-use crate::checkpoint::{Checkpoint, Name, TensorEntry, VARIABLE_NAME, Value};
+use crate::checkpoint::{Checkpoint, Name, PARAMETER_VARIABLE, TensorEntry, VARIABLE_NAME, Value};
 use structure::{Form, marked};
 
 /// The kind of such a file.
@@ -64,11 +64,14 @@ const STRUCTURE: &str = "paddle.structure";
 /// The key of the table of names.
 const TABLE: &str = "StructuredToParameterName@@";
 
-/// The key of a tensor in a state dict: its name, and an optimizer's slot behind it.
+/// The key of a tensor in a state dict: its name; for an optimizer's tensor that of its parameter as
+/// a variable, and the slot behind it.
 fn key_of(entry: &TensorEntry) -> String {
+    let parameter =
+        || entry.text_attribute(PARAMETER_VARIABLE).map_or_else(|| entry.path.to_text(), str::to_owned);
     match entry.role.slot() {
-        Some(slot) if *slot == Name::from(slots::MASTER_WEIGHTS) => entry.path.to_text(),
-        Some(slot) => format!("{}_{}", entry.path.to_text(), slot.to_text()),
+        Some(slot) if *slot == Name::from(slots::MASTER_WEIGHTS) => parameter(),
+        Some(slot) => format!("{}_{}", parameter(), slot.to_text()),
         None => entry.path.to_text(),
     }
 }

@@ -1,10 +1,11 @@
 //! From an index to a plan.
 
+use super::super::{STOP_GRADIENT, TRAINABLE};
 use super::split::MOST_BYTES;
 use super::walk::ALIAS_OF;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
-use crate::checkpoint::{Checkpoint, Loss, VARIABLE_NAME, Value, escape_text};
+use crate::checkpoint::{Checkpoint, Loss, PARAMETER_VARIABLE, VARIABLE_NAME, Value, escape_text};
 use crate::engine::latin1_lengths;
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -12,6 +13,8 @@ use crate::pickle::{NumpyModules, Part, Place, write};
 use crate::plan::{FileBuilder, WritePlan};
 use crate::tensor::DType;
 
+/// Attributes that a state holds in its own way, or that go without saying once it is loaded.
+const HELD: [&str; 5] = [VARIABLE_NAME, PARAMETER_VARIABLE, ALIAS_OF, STOP_GRADIENT, TRAINABLE];
 /// The protocol that Paddle writes unless it is told otherwise.
 const DEFAULT_PROTOCOL: u8 = 4;
 
@@ -110,7 +113,7 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     }
     for entry in &checkpoint.tensors {
         let name = entry.name();
-        for key in entry.attributes.keys().filter(|key| !matches!(key.as_str(), VARIABLE_NAME | ALIAS_OF)) {
+        for key in entry.attributes.keys().filter(|key| !HELD.contains(&key.as_str())) {
             let detail = match key.as_str() {
                 "lod" => "a pickle holds the elements without their levels of detail".to_owned(),
                 key => format!("a pickle has no place for `{}`", escape_text(key)),

@@ -1,6 +1,6 @@
 //! Which tensor is which variable: names, renames, and the order of files.
 
-use crate::checkpoint::{Checkpoint, Loss, RENAMED_FROM, TensorEntry, VARIABLE_NAME};
+use crate::checkpoint::{Checkpoint, Loss, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME};
 use crate::error::{Error, Result};
 use crate::topology::{Topology, VariableKind};
 use std::collections::{BTreeMap, HashMap};
@@ -15,10 +15,16 @@ pub(super) struct Stored<'a> {
 /// The name that a tensor has as a variable: the one it keeps beside its structured name, else its
 /// path; for state `PARAMETER_SLOT`, as Paddle's optimizers name it.
 pub(super) fn variable_name(entry: &TensorEntry) -> String {
-    let parameter = entry.text_attribute(VARIABLE_NAME).map_or_else(|| entry.path.to_text(), str::to_owned);
+    if let Some(own) = entry.text_attribute(VARIABLE_NAME) {
+        return own.to_owned();
+    }
     match entry.role.slot() {
-        Some(slot) => format!("{parameter}_{}", slot.to_text()),
-        None => parameter,
+        Some(slot) => {
+            let parameter = entry.text_attribute(PARAMETER_VARIABLE);
+            let parameter = parameter.map_or_else(|| entry.path.to_text(), str::to_owned);
+            format!("{parameter}_{}", slot.to_text())
+        }
+        None => entry.path.to_text(),
     }
 }
 

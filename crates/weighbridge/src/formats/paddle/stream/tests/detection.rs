@@ -26,7 +26,7 @@ fn every_file_that_paddle_wrote() {
             let name = path.file_name().unwrap().to_str().unwrap();
             let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
             let separate = ["p262/separate_mixed", "p262/cnn_legacy_separate"].contains(&folder);
-            let other = ["json", "pb", "pdmodel", "info", "pdparams", "pdopt"].contains(&extension)
+            let other = ["json", "pb", "pdmodel", "info", "pdparams", "pdopt", "npy"].contains(&extension)
                 || name == "__model__";
             let (place, expected) = if other {
                 (0, None)

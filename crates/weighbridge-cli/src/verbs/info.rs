@@ -11,6 +11,9 @@ use weighbridge::text::escape;
 /// Metadata values are cut to this many characters; JSON has them whole.
 const SHOWN_TEXT: usize = 200;
 
+/// Pairs of a map that are shown; JSON has them all.
+const SHOWN_PAIRS: usize = 20;
+
 pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
     let info = info::info(&checkpoint);
@@ -55,8 +58,12 @@ fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::
     let label = format!("{}{}", "  ".repeat(depth), escape(key));
     if let Value::Map(pairs) = value {
         writeln!(output, "{HEADING}{label}{HEADING:#}")?;
-        for (key, value) in pairs {
+        for (key, value) in pairs.iter().take(SHOWN_PAIRS) {
             metadata(&key.to_text(), value, depth + 1, output)?;
+        }
+        if pairs.len() > SHOWN_PAIRS {
+            let more = human_count((pairs.len() - SHOWN_PAIRS) as u64);
+            writeln!(output, "{DIM}{}... and {more} more{DIM:#}", "  ".repeat(depth + 1))?;
         }
         return Ok(());
     }

@@ -20,8 +20,8 @@ pub const RESERVED_PREFIX: &str = "weighbridge.";
 pub const INDEX_KEY: &str = "weighbridge.index";
 /// The longest typed metadata that is read, in bytes of its text.
 const MOST_METADATA: usize = 2 << 20;
-/// The longest attributes of one tensor that are read, in bytes of their text.
-const MOST_ATTRIBUTES: usize = 4 << 10;
+/// The longest attributes of all tensors together that are read, in bytes of their text.
+const MOST_ATTRIBUTES: usize = 2 << 20;
 /// The version of the carried index that is written and read.
 const VERSION: u64 = 1;
 
@@ -167,10 +167,11 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     }
     let mut found: HashMap<&str, TensorEntry> =
         names.iter().map(String::as_str).zip(std::mem::take(&mut checkpoint.tensors)).collect();
+    let mut left = MOST_ATTRIBUTES;
     for row in index.tensors {
         match found.remove(row.name.as_str()) {
             Some(mut tensor) => {
-                unknown += u64::from(apply(row, &mut tensor).is_none());
+                unknown += u64::from(apply(row, &mut tensor, &mut left).is_none());
                 checkpoint.tensors.push(tensor);
             }
             None => unknown += 1,
@@ -199,8 +200,9 @@ fn restore_metadata(checkpoint: &mut Checkpoint, pairs: &[Json]) {
     checkpoint.metadata = pairs.iter().filter_map(pair).chain(own).collect::<Metadata>();
 }
 
-/// Writes what `row` says into `tensor`; `None`, and nothing, where the row does not fit it.
-fn apply(row: Row, tensor: &mut TensorEntry) -> Option<()> {
+/// Writes what `row` says into `tensor`; `None`, and nothing, where the row does not fit it. Of the
+/// `left` bytes that attributes may have it takes its part.
+fn apply(row: Row, tensor: &mut TensorEntry, left: &mut usize) -> Option<()> {
     if row.shape != tensor.shape.dims() {
         return None;
     }
@@ -215,9 +217,10 @@ fn apply(row: Row, tensor: &mut TensorEntry) -> Option<()> {
     let role = Role::from_parts(row.role.as_deref().unwrap_or("parameter"), slot)?;
     let mut attributes = super::Attributes::new();
     if let Some(raw) = row.attributes {
-        for (key, value) in free(&raw, MOST_ATTRIBUTES)?.as_object()? {
+        for (key, value) in free(&raw, *left)?.as_object()? {
             attributes.insert(key.clone(), Value::from_tagged(value)?);
         }
+        *left -= raw.get().len();
     }
     tensor.path = path;
     tensor.role = role;

@@ -68,6 +68,8 @@ impl Value {
             Self::F64(bits) => json!({ "f64": format!("{bits:016x}") }),
             Self::Bytes(bytes) => json!({ "hex": hex(bytes) }),
             Self::Text(text) => json!({ "text": text }),
+            Self::List(values) if all_u64(values) => json!({ "u64s": self.to_json() }),
+            Self::List(values) if all_i64(values) => json!({ "i64s": self.to_json() }),
             Self::List(values) => json!({ "list": values.iter().map(Self::to_tagged).collect::<Json>() }),
             Self::Map(pairs) => {
                 json!({ "map": pairs.iter().map(|(k, v)| json!([k.to_json(), v.to_tagged()])).collect::<Json>() })
@@ -93,6 +95,8 @@ impl Value {
             "hex" => Self::Bytes(unhex(value.as_str()?)?),
             "text" => Self::Text(value.as_str()?.to_owned()),
             "list" => Self::List(value.as_array()?.iter().map(Self::from_tagged).collect::<Option<_>>()?),
+            "u64s" => numbers(value, |n| n.as_u64().map(Self::U64))?,
+            "i64s" => numbers(value, |n| n.as_i64().map(Self::I64))?,
             "map" => {
                 let pair = |pair: &Json| {
                     let [name, value] = pair.as_array()?.as_slice() else { return None };
@@ -103,6 +107,19 @@ impl Value {
             _ => return None,
         })
     }
+}
+
+/// Long lists of numbers, such as the offsets of a LoD, are tagged once.
+fn all_u64(values: &[Value]) -> bool {
+    !values.is_empty() && values.iter().all(|v| matches!(v, Value::U64(_)))
+}
+
+fn all_i64(values: &[Value]) -> bool {
+    !values.is_empty() && values.iter().all(|v| matches!(v, Value::I64(_)))
+}
+
+fn numbers(json: &Json, number: impl Fn(&Json) -> Option<Value>) -> Option<Value> {
+    json.as_array()?.iter().map(number).collect::<Option<_>>().map(Value::List)
 }
 
 /// The shortest decimal of an `f32` as a JSON number; a string for NaN and infinities.
@@ -184,6 +201,12 @@ mod tests {
             (Name::from("less"), Value::I64(i64::MIN)),
             (Name::from("wide"), Value::F64(0xfff8_0000_0000_0001)),
             (Name::from("bytes"), Value::Bytes(vec![0, 255])),
+            (
+                Name::from("offsets"),
+                Value::List(vec![Value::List(vec![Value::U64(0), Value::U64(u64::MAX)])]),
+            ),
+            (Name::from("rows"), Value::List(vec![Value::I64(-1), Value::I64(7)])),
+            (Name::from("none"), Value::List(Vec::new())),
         ]);
         assert_eq!(Value::from_tagged(&value.to_tagged()), Some(value));
         assert_eq!(Value::from_tagged(&json!({"f32": 1})), None);

@@ -116,15 +116,17 @@ fn streams(source: &SourceRef, program: Option<&Topology>, limits: &Limits) -> R
     {
         return combined::read_with(source, &wanted(topology), limits);
     }
-    let all = combined::read_all(source, limits);
-    match (all, combined::kinds(source, limits)) {
-        (Ok(all), _) => Ok(all.into_iter().map(Stream::Dense).collect()),
-        (Err(_), Some(kinds)) if kinds.contains(&Kind::Vocab) => {
-            let wanted: Vec<_> =
-                kinds.into_iter().map(|kind| Wanted { path: TensorPath::value(), kind }).collect();
-            combined::read_with(source, &wanted, limits)
+    let error = match combined::read_all(source, limits) {
+        Ok(all) => return Ok(all.into_iter().map(Stream::Dense).collect()),
+        Err(error) => error,
+    };
+    // Words among the tensors, and no program that says where.
+    match combined::kinds(source, limits) {
+        Some(kinds) if kinds.contains(&Kind::Vocab) => {
+            let wanted = |kind| Wanted { path: TensorPath::value(), kind };
+            combined::read_with(source, &kinds.into_iter().map(wanted).collect::<Vec<_>>(), limits)
         }
-        (Err(error), _) => Err(error),
+        _ => Err(error),
     }
 }
 

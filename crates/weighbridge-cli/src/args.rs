@@ -80,7 +80,13 @@ pub(crate) enum Verb {
                             weighbridge convert net.model net.npz --no-state\n  \
                             weighbridge convert hf.safetensors net.model --cast f32\n  \
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
-                            weighbridge convert net.model net.safetensors --plan      show what would be written")]
+                            weighbridge convert net.model net.safetensors --plan      show what would be written\n\n\
+                            Paddle:\n  \
+                            weighbridge convert model/ net.safetensors                 parameters with names, for PyTorch and others\n  \
+                            weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \
+                            weighbridge convert model/ one/ --to paddle --kind separate          .pdiparams to a file each\n  \
+                            weighbridge convert one/ old/ --to paddle --kind inference --set era=1   to __model__, __params__\n  \
+                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams")]
     Convert(Box<Convert>),
     /// Is a file whole and consistent, and what is each of its bytes for?
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \

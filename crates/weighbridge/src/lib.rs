@@ -46,6 +46,7 @@
 //! | format | read | written | what it is |
 //! | --- | --- | --- | --- |
 //! | [`primitiv`](formats::primitiv) | yes | yes | Shape, Tensor, Parameter, Model and Optimizer files of the primitiv toolkit |
+//! | [`paddle`](formats::paddle) | yes | yes | PaddlePaddle: programs, tensor streams, pickled states, of all eras |
 //! | [`safetensors`](formats::safetensors) | yes | yes | one file |
 //! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3 |
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
@@ -54,8 +55,8 @@
 //!
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
-//! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`], [`checkpoint`],
-//! [`check`], [`plan`], [`engine`], [`formats`], [`ops`].
+//! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`],
+//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`formats`], [`ops`].
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.

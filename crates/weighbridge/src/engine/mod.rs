@@ -4,6 +4,7 @@
 //! Writing: [`run`] carries out a [`crate::plan::WritePlan`] into a [`Sink`], in parallel and in
 //! bounded memory, and makes the result visible all at once.
 
+mod buffer;
 pub mod fault;
 mod files;
 mod folders;
@@ -19,6 +20,7 @@ mod verify;
 
 pub use folders::make_folders;
 pub use latin1::latin1_lengths;
+pub use buffer::Buffer;
 pub use load::load;
 pub use local::LocalSink;
 pub(crate) use read::{Scratch, read_into};

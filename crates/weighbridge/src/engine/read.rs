@@ -90,8 +90,13 @@ fn gather(
     }
     let base = out.len();
     let len = to_usize(len)?;
-    out.reserve_exact(len);
-    out.resize(base + len, 0);
+    if out.capacity() == 0 {
+        // Fresh pages are zero without being written.
+        *out = vec![0; len];
+    } else {
+        out.reserve_exact(len);
+        out.resize(base + len, 0);
+    }
     let target = &mut out[base..];
     let Some(size) = entry.stored.size() else {
         return whole_packed(entry, region, order, target).map_err(named);

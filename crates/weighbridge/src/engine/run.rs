@@ -241,6 +241,11 @@ impl Job<'_> {
     fn run(&self, task: &Task, buffers: &mut Buffers) -> Result<()> {
         match &task.work {
             Work::Assemble(parts) => {
+                if let [part] = parts.as_slice()
+                    && let Some(bytes) = self.in_memory(part)?
+                {
+                    return self.write(task.offset, bytes);
+                }
                 buffers.out.clear();
                 buffers.out.reserve_exact(to_usize(task.len)?);
                 for part in parts {
@@ -329,6 +334,15 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The bytes of a part, where they are in memory anyway.
+    fn in_memory(&self, part: &Part) -> Result<Option<&[u8]>> {
+        let Part::Bytes { segment, skip, len } = part else { return Ok(None) };
+        let Content::Copy { source, offset, .. } = &self.file.segments[*segment].content else { return Ok(None) };
+        let Some(all) = source.as_slice() else { return Ok(None) };
+        let start = to_usize(offset + skip)?;
+        Ok(all.get(start..start + to_usize(*len)?))
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Effects, Style};
 use serde_json::Value as Json;
 use std::io::{self, BufWriter, Write};
 use weighbridge::Error;
-use weighbridge::checkpoint::Note;
+use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::text::escape;
 
@@ -14,6 +14,10 @@ use weighbridge::text::escape;
 pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);
 /// What is less important.
 pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
+/// Kinds of losses that are told apart in text.
+const MOST_GROUPS: usize = 20;
+/// Subjects of one kind of loss that are named in text.
+const SHOWN_SUBJECTS: usize = 3;
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
 const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
@@ -52,6 +56,43 @@ impl Output {
     pub(crate) fn notes(&mut self, notes: &[Note]) -> io::Result<()> {
         for note in notes {
             writeln!(self.out, "{ODD}note{ODD:#} {}: {}", note.code, escape(&note.text))?;
+        }
+        Ok(())
+    }
+
+    /// Prints what a reader should know before the result is used. What goes without saying, or is
+    /// told as a loss, is left out.
+    pub(crate) fn warn_of(&mut self, notes: &[Note]) -> io::Result<()> {
+        for note in notes.iter().filter(|note| !note.omission && note.code != "names-joined") {
+            self.warning("note", &format!("{}: {}", note.code, note.text))?;
+        }
+        Ok(())
+    }
+
+    /// Prints losses, those of one kind together. JSON lists each.
+    pub(crate) fn losses(&mut self, losses: &[Loss]) -> io::Result<()> {
+        let mut groups: Vec<(&Loss, Vec<&str>)> = Vec::new();
+        for loss in losses {
+            let full = groups.len() >= MOST_GROUPS;
+            match groups.iter_mut().find(|(first, _)| first.code == loss.code && first.detail == loss.detail)
+            {
+                Some((_, subjects)) => subjects.push(&loss.subject),
+                None if !full => groups.push((loss, vec![&loss.subject])),
+                None => {}
+            }
+        }
+        let shown: usize = groups.iter().map(|(_, subjects)| subjects.len()).sum();
+        for (loss, subjects) in groups {
+            let mut names = subjects.iter().take(SHOWN_SUBJECTS).copied().collect::<Vec<_>>().join(", ");
+            if subjects.len() > SHOWN_SUBJECTS {
+                let more = human_count((subjects.len() - SHOWN_SUBJECTS) as u64);
+                names.push_str(&format!(" and {more} more"));
+            }
+            self.warning("loss", &format!("{}: {names}: {}", loss.code, loss.detail))?;
+        }
+        if shown < losses.len() {
+            let more = human_count((losses.len() - shown) as u64);
+            self.warning("loss", &format!("and {more} more; --json lists them all"))?;
         }
         Ok(())
     }

@@ -8,13 +8,11 @@ use serde_json::{Value as Json, json};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
+use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
 use weighbridge::ops::{self, Changes, ConvertOptions};
 use weighbridge::plan::WritePlan;
 use weighbridge::text::escape;
-
-/// Losses are listed up to this many; JSON has them all.
-const SHOWN_LOSSES: usize = 10;
 
 pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = ConvertOptions {
@@ -41,27 +39,30 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         },
     };
     if args.plan {
-        let plan = ops::plan(&args.source, &args.target, &options)?;
+        let (plan, notes) = ops::prepare(&args.source, &args.target, &options)?;
         if output.json {
             output.document(&plan.to_json())?;
         } else {
+            output.warn_of(&notes)?;
             write!(output, "{plan}")?;
         }
         return Ok(Outcome::Done);
     }
     let begun = Instant::now();
-    let (plan, report) = ops::convert(&args.source, &args.target, &options)?;
+    let (plan, notes) = ops::prepare(&args.source, &args.target, &options)?;
+    let report = ops::save(&plan, &args.target, args.force, &options.run)?;
     drop(options);
     let target = args.target.display().to_string();
     if output.json {
-        output.document(&document(&target, &plan, &report))?;
+        output.document(&document(&target, &plan, &notes, &report))?;
     } else {
+        output.warn_of(&notes)?;
         text(&target, &plan, &report, begun, output)?;
     }
     Ok(Outcome::Done)
 }
 
-fn document(target: &str, plan: &WritePlan, report: &RunReport) -> Json {
+fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {
     let mut casts = serde_json::Map::new();
     for (name, cast) in &report.casts {
         casts.insert(
@@ -83,6 +84,7 @@ fn document(target: &str, plan: &WritePlan, report: &RunReport) -> Json {
         "files": plan.files.iter().map(|f| json!({ "name": f.name, "bytes": f.len })).collect::<Json>(),
         "losses": plan.losses.iter().map(weighbridge::checkpoint::Loss::to_json).collect::<Json>(),
         "casts": casts,
+        "notes": notes.iter().map(Note::to_json).collect::<Json>(),
     })
 }
 
@@ -93,13 +95,7 @@ fn text(
     begun: Instant,
     output: &mut Output,
 ) -> std::io::Result<()> {
-    for loss in plan.losses.iter().take(SHOWN_LOSSES) {
-        output.warning("loss", &format!("{}: {}: {}", loss.code, loss.subject, loss.detail))?;
-    }
-    if plan.losses.len() > SHOWN_LOSSES {
-        let more = plan.losses.len() - SHOWN_LOSSES;
-        output.warning("loss", &format!("and {more} more; --json lists them all"))?;
-    }
+    output.losses(&plan.losses)?;
     for (name, cast) in report.casts.iter().filter(|(_, cast)| cast.overflowed + cast.underflowed > 0) {
         let text = format!(
             "{name}: of {} values, {} became infinite and {} became zero",

@@ -43,8 +43,12 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }
     }
-    for (key, value) in checkpoint.metadata.iter() {
+    for (key, value) in checkpoint.metadata.iter().take(SHOWN_PAIRS) {
         metadata(key, value, 0, output)?;
+    }
+    let more = checkpoint.metadata.iter().count().saturating_sub(SHOWN_PAIRS);
+    if more > 0 {
+        writeln!(output, "{DIM}... and {} more{DIM:#}", human_count(more as u64))?;
     }
     output.notes(&checkpoint.notes)
 }

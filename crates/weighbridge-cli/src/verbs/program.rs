@@ -15,13 +15,16 @@ use weighbridge::formats::paddle::{self, Strip, StripReport};
 use weighbridge::formats::{by_extension, by_id};
 use weighbridge::ops::program::{self, listing, summary, to_dot};
 use weighbridge::ops::{ConvertOptions, plan_checkpoint, save};
+use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::text::escape;
+use weighbridge::topology::Topology;
 
 pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let mut checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
     if let Some(target) = &args.output {
         return rewrite(&mut checkpoint, target, args, common, output);
     }
+    let form = written_form(args);
     let topology = program::of(&checkpoint)?;
     if output.json {
         output.document(&json!({
@@ -31,16 +34,27 @@ pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Resul
             "summary": summary(topology).to_json(),
             "program": program::to_json(topology),
         }))?;
-    } else if args.list {
-        write!(output, "{}", listing(topology))?;
-    } else if args.dot {
-        write!(output, "{}", to_dot(topology))?;
-    } else if args.text {
-        write!(output, "{}", paddle::Program::of(topology)?.to_text()?)?;
     } else {
-        write!(output, "{}", summary(topology))?;
+        let text = match form {
+            Some(form) => form(topology)?,
+            None => summary(topology).to_string(),
+        };
+        write!(output, "{text}")?;
     }
     Ok(Outcome::Done)
+}
+
+/// How the program is to be shown, where more than its summary is asked for.
+fn written_form(args: &Program) -> Option<fn(&Topology) -> weighbridge::Result<String>> {
+    if args.list {
+        Some(|topology| Ok(listing(topology).to_string()))
+    } else if args.dot {
+        Some(|topology| Ok(to_dot(topology).to_string()))
+    } else if args.text {
+        Some(|topology| paddle::Program::of(topology)?.to_text())
+    } else {
+        None
+    }
 }
 
 /// Changes the program and writes it with its parameters.
@@ -61,6 +75,23 @@ fn rewrite(
     let what = parts(&args.strip);
     let report = if what.is_nothing() { StripReport::default() } else { paddle::strip(checkpoint, &what)? };
     let removed = tensors - checkpoint.tensors.len();
+    if let Some(form) = written_form(args) {
+        // The changed program as text, not the model.
+        let mut file = FileBuilder::new("");
+        file.literal(form(program::of(checkpoint)?)?);
+        let plan =
+            WritePlan { format: "text", kind: "program", files: vec![file.finish()], losses: Vec::new() };
+        let written = save(&plan, target, args.force, &RunOptions::default())?;
+        let shown = escape(&target.display().to_string());
+        if output.json {
+            output.document(
+                &json!({ "path": shown, "format": "text", "kind": "program", "bytes": written.bytes }),
+            )?;
+        } else {
+            writeln!(output, "wrote {shown} ({})", human_bytes(written.bytes))?;
+        }
+        return Ok(Outcome::Done);
+    }
     // The name says whether the program alone is wanted.
     let kind =
         by_extension(target).ok().map(|(_, kind)| kind.to_owned()).or_else(|| alone(checkpoint, target));
@@ -91,9 +122,8 @@ fn rewrite(
         }))?;
         return Ok(Outcome::Done);
     }
-    for loss in &plan.losses {
-        output.warning("loss", &format!("{}: {}: {}", loss.code, loss.subject, loss.detail))?;
-    }
+    output.warn_of(&checkpoint.notes)?;
+    output.losses(&plan.losses)?;
     if !what.is_nothing() {
         writeln!(
             output,

@@ -1,6 +1,8 @@
 //! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
 
-use super::{Checkpoint, Loss, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
+use super::{
+    Checkpoint, Loss, RENAMED_FROM, Role, STRUCTURED_NAME, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -80,8 +82,12 @@ impl Checkpoint {
     /// # Errors
     /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
     pub fn select(&mut self, selection: &Selection) -> Result<()> {
-        let matches =
-            |set: &GlobSet, t: &TensorEntry| set.is_match(t.path.to_text()) || set.is_match(t.text());
+        let matches = |set: &GlobSet, t: &TensorEntry| {
+            let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| t.text_attribute(key));
+            set.is_match(t.path.to_text())
+                || set.is_match(t.text())
+                || also.into_iter().any(|n| set.is_match(n))
+        };
         for (pattern, set) in selection.select.iter().chain(&selection.drop) {
             if !self.tensors.iter().any(|t| matches(set, t)) {
                 return Err(Error::mismatch("no-match", "this pattern matches no tensor")

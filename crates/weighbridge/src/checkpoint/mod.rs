@@ -108,7 +108,11 @@ impl Checkpoint {
     /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or
     /// `ambiguous-name` where two paths are displayed alike.
     pub fn tensor(&self, name: &str) -> Result<&TensorEntry> {
-        let mut found = self.tensors.iter().filter(|t| t.answers_to(name));
+        let mut own = self.tensors.iter().filter(|t| t.answers_to(name)).take(2).collect::<Vec<_>>();
+        if own.is_empty() {
+            own = self.tensors.iter().filter(|t| t.goes_by(name)).take(2).collect();
+        }
+        let mut found = own.into_iter();
         match (found.next(), found.next()) {
             (Some(entry), None) => Ok(entry),
             (Some(first), Some(second)) => {

@@ -1,7 +1,7 @@
 //! Tensors that go by several names: which one is their path.
 
 use super::{Checkpoint, Note, TensorEntry, TensorPath, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::collections::HashMap;
 
 /// The attribute that holds the name of a tensor in the structure of the source code, such as
@@ -17,6 +17,11 @@ pub const PARAMETER_VARIABLE: &str = "parameter_variable";
 pub const RENAMED_FROM: &str = "renamed_from";
 
 impl TensorEntry {
+    /// True where `name` is another name that the tensor has.
+    pub(super) fn goes_by(&self, name: &str) -> bool {
+        [STRUCTURED_NAME, VARIABLE_NAME].iter().any(|key| self.text_attribute(key) == Some(name))
+    }
+
     /// The text of an attribute.
     pub fn text_attribute(&self, key: &str) -> Option<&str> {
         match self.attributes.get(key) {
@@ -32,13 +37,24 @@ impl Checkpoint {
     /// attribute stay as they are, with a note.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `name-collision` where two tensors would have one name.
+    /// [`crate::Kind::Mismatch`]: `no-such-names` where no tensor has such a name; `name-collision`
+    /// where two tensors would have one name.
     pub fn use_names(&mut self, wanted: &str, kept: &'static str) -> Result<()> {
         let mut map = HashMap::<TensorPath, TensorPath>::new();
         for tensor in self.tensors.iter().filter(|t| t.role.slot().is_none()) {
             if let Some(name) = tensor.text_attribute(wanted) {
                 map.insert(tensor.path.clone(), TensorPath::from_dotted(name));
             }
+        }
+        let plain = || self.tensors.iter().filter(|t| t.role.slot().is_none());
+        let knows = |t: &TensorEntry| t.attributes.contains_key(wanted) || t.attributes.contains_key(kept);
+        if plain().next().is_some() && !plain().any(knows) {
+            let what = wanted.replace('_', " ");
+            return Err(Error::mismatch("no-such-names", format!("no tensor has a {what}"))
+                .in_file(&self.label)
+                .hint(
+                    "structured names stand in x.pdiparams.info or in a .pdparams; variables have them in their program",
+                ));
         }
         let mut without = 0u64;
         for tensor in &mut self.tensors {

@@ -29,8 +29,9 @@ impl Buffer {
         if len < LARGE {
             return Ok(Self(Inner::Heap(vec![0; size])));
         }
-        let pages = MmapMut::map_anon(size)
-            .map_err(|e| Error::limit("no-memory", format!("{len} bytes of memory are not to be had: {e}")))?;
+        let pages = MmapMut::map_anon(size).map_err(|e| {
+            Error::limit("no-memory", format!("{len} bytes of memory are not to be had: {e}"))
+        })?;
         // Only advice: a system without large pages gives small ones.
         #[cfg(target_os = "linux")]
         let _ = pages.advise(memmap2::Advice::HugePage);

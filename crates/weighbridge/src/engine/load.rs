@@ -35,7 +35,10 @@ pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Re
         }
         work();
     });
-    slots.into_iter().map(|slot| slot.into_inner().ok().flatten().unwrap_or_else(|| Ok(Vec::new().into()))).collect()
+    slots
+        .into_iter()
+        .map(|slot| slot.into_inner().ok().flatten().unwrap_or_else(|| Ok(Vec::new().into())))
+        .collect()
 }
 
 /// The elements of a tensor. Where they lie in the source as they are wanted, they are read straight
@@ -47,7 +50,8 @@ fn whole(tensor: &TensorEntry, order: Order) -> Result<Buffer> {
         same_order && little && tensor.cast.is_none() && Some(piece.len) == tensor.shape.bytes(tensor.stored)
     });
     let Some(piece) = as_it_lies else { return read_tensor(tensor, order).map(Buffer::from) };
-    crate::source::check_range(&*piece.source, piece.offset, piece.len).map_err(|e| e.on_tensor(tensor.name()))?;
+    crate::source::check_range(&*piece.source, piece.offset, piece.len)
+        .map_err(|e| e.on_tensor(tensor.name()))?;
     let mut buffer = Buffer::zeroed(piece.len)?;
     piece.source.read_at(piece.offset, &mut buffer).map_err(|e| e.on_tensor(tensor.name()))?;
     Ok(buffer)

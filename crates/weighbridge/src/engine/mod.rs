@@ -18,9 +18,9 @@ mod staging;
 mod tasks;
 mod verify;
 
+pub use buffer::Buffer;
 pub use folders::make_folders;
 pub use latin1::latin1_lengths;
-pub use buffer::Buffer;
 pub use load::load;
 pub use local::LocalSink;
 pub(crate) use read::{Scratch, read_into};

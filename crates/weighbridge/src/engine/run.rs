@@ -339,7 +339,9 @@ impl Job<'_> {
     /// The bytes of a part, where they are in memory anyway.
     fn in_memory(&self, part: &Part) -> Result<Option<&[u8]>> {
         let Part::Bytes { segment, skip, len } = part else { return Ok(None) };
-        let Content::Copy { source, offset, .. } = &self.file.segments[*segment].content else { return Ok(None) };
+        let Content::Copy { source, offset, .. } = &self.file.segments[*segment].content else {
+            return Ok(None);
+        };
         let Some(all) = source.as_slice() else { return Ok(None) };
         let start = to_usize(offset + skip)?;
         Ok(all.get(start..start + to_usize(*len)?))

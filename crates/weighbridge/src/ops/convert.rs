@@ -1,6 +1,6 @@
 //! Moving a checkpoint from one form to another.
 
-use crate::checkpoint::{Checkpoint, Loss, Rename, Selection};
+use crate::checkpoint::{Checkpoint, Loss, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions, PlanOptions};
@@ -86,14 +86,27 @@ pub fn plan(
     target: impl AsRef<Path>,
     options: &ConvertOptions,
 ) -> Result<WritePlan> {
+    prepare(source, target, options).map(|(plan, _)| plan)
+}
+
+/// As [`plan`], with what was odd about the source when it was opened.
+///
+/// # Errors
+/// As [`plan`].
+pub fn prepare(
+    source: impl AsRef<Path>,
+    target: impl AsRef<Path>,
+    options: &ConvertOptions,
+) -> Result<(WritePlan, Vec<Note>)> {
     let target = target.as_ref();
     // First of all, so that a target which cannot be written is known before work begins.
     LocalSink::check(target, options.force)?;
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
+    let notes = checkpoint.notes.clone();
     let plan = plan_checkpoint(checkpoint, format, kind, options)?;
     LocalSink::check_plan(&plan, target, options.force)?;
-    Ok(plan)
+    Ok((plan, notes))
 }
 
 /// Opens `source` and writes it to `target` in the format that is asked for: to a file, or to a
@@ -154,6 +167,7 @@ pub fn plan_checkpoint(
         }
         let mut plan = format.plan(&checkpoint, &settings)?;
         plan.losses.extend(losses);
+        plan.losses.extend(guesses(&checkpoint, &plan));
         Ok(plan)
     };
     let plan: WritePlan = build().map_err(|e: Error| e.in_file(label))?;
@@ -161,6 +175,16 @@ pub fn plan_checkpoint(
         return Err(denied(&plan.losses));
     }
     Ok(plan)
+}
+
+/// Names that were guessed become names like any other in a form that keeps names.
+fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
+    let guessed = checkpoint.tensors.iter().filter(|t| t.guessed).count();
+    let same_form = plan.format == checkpoint.format && plan.kind == checkpoint.kind;
+    (guessed > 0 && !same_form).then(|| {
+        let subject = if guessed == 1 { "1 tensor".to_owned() } else { format!("{guessed} tensors") };
+        Loss::new("guessed-names", subject, "the names are guesses, and the target does not say so")
+    })
 }
 
 /// Format and kind of the target.

@@ -25,9 +25,10 @@ pub fn program(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
 /// are no tensors at all, the parameters are not checked: `no-parameters`.
 ///
 /// A tensor is known to the program by its attribute `variable_name` or `renamed_from`, else by its
-/// path. An extent of -1 matches every extent.
+/// path. An extent of -1 matches every extent. Vocabularies are no tensors, and left to the format.
 pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
-    let declared = topology.parameters();
+    let mut declared = topology.parameters();
+    declared.retain(|v| v.kind != VariableKind::Vocab);
     if tensors.is_empty() {
         return no_tensors(&declared);
     }

@@ -8,7 +8,7 @@
 //! The document comes from a file and is not believed: whatever does not fit the tensors is
 //! ignored, with a note.
 
-use super::{Checkpoint, Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
+use super::{Checkpoint, Loss, Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json, json};
@@ -43,6 +43,19 @@ pub fn bridge_names(checkpoint: &Checkpoint, tidy: impl Fn(String) -> String) ->
         name
     };
     checkpoint.tensors.iter().map(unique).collect()
+}
+
+/// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
+/// that never came into the index (`omitted`), and the program (`program`).
+pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
+    let omitted = checkpoint.notes.iter().filter(|note| note.omission);
+    let mut losses: Vec<Loss> =
+        omitted.map(|note| Loss::new("omitted", note.code, note.text.as_str())).collect();
+    if checkpoint.topology.is_some() {
+        let detail = "there is no place for it: keep its file, --program joins it with the tensors again";
+        losses.push(Loss::new("program", "the program", detail));
+    }
+    losses
 }
 
 /// The index to carry beside tensors that are written under `names`, or `None` where the names

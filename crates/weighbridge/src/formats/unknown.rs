@@ -30,6 +30,26 @@ const KNOWN: &[(&[u8], &str)] = &[
     (b"{", "this is JSON or a text that begins with a brace"),
 ];
 
+/// The fewest bytes that tell random ones from others.
+const ENOUGH: usize = 256;
+
+/// True where all values of a byte are about as frequent as chance makes them: encrypted or
+/// compressed data. The chi-squared statistic of such bytes is about 255, give or take 23; that of
+/// text, code, numbers and base64 is more than twice as large from [`ENOUGH`] bytes on, and grows
+/// with their number.
+fn looks_random(bytes: &[u8]) -> bool {
+    if bytes.len() < ENOUGH {
+        return false;
+    }
+    let mut counts = [0u64; 256];
+    for &byte in bytes {
+        counts[usize::from(byte)] += 1;
+    }
+    let len = bytes.len() as u64;
+    let squares: u64 = counts.iter().map(|count| count * count).sum();
+    (squares * 256 / len).saturating_sub(len) < 400 + len / 2
+}
+
 /// The error for a file that no format recognises.
 pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
     let error = Error::unsupported("unknown-format", "this file is of no format that is known here")
@@ -45,8 +65,57 @@ pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
     if let Some((_, hint)) = KNOWN.iter().find(|(magic, _)| head.starts_with(magic)) {
         return error.hint(hint);
     }
+    if looks_random(head) {
+        return error.hint(
+            "its bytes look random: it may be encrypted, since Paddle's AES encryption leaves no mark and such a \
+             file must be decrypted first; compressed data looks the same",
+        );
+    }
     if head.iter().all(|&b| b == 0) {
         return error.hint("the file begins with zeros only: it may be damaged or was never filled");
     }
     error.hint("if you know the format, name it with --from FORMAT to learn what is wrong")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+    use std::sync::Arc;
+
+    fn hint(bytes: Vec<u8>) -> String {
+        let head = bytes.clone();
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        explain(&head, &source).hint_text().unwrap().to_owned()
+    }
+
+    /// Bytes of a small generator, whose upper bits are as good as random.
+    fn random(count: usize) -> Vec<u8> {
+        let mut state = 1u64;
+        let step = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        };
+        (0..count).map(step).collect()
+    }
+
+    #[test]
+    fn random_bytes_may_be_encrypted() {
+        for count in [256, 300, 1000, 4096] {
+            assert!(hint(random(count)).contains("AES"), "{count}");
+        }
+        assert!(!hint(random(255)).contains("AES"), "too few bytes to tell");
+    }
+
+    #[test]
+    fn other_bytes_do_not_look_random() {
+        let text = include_bytes!("unknown.rs");
+        let base64 = random(4096).iter().map(|b| b'0' + (b & 63)).collect::<Vec<_>>();
+        let floats = (0u16..1024).flat_map(|i| (f32::from(i).sin() * 0.1).to_le_bytes()).collect::<Vec<_>>();
+        for bytes in [&text[..], &base64, &floats] {
+            for count in [256, 300, 1000, 4096] {
+                assert!(!hint(bytes[..count.min(bytes.len())].to_vec()).contains("AES"), "{count}");
+            }
+        }
+    }
 }

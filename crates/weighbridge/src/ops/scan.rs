@@ -4,7 +4,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions, Scan};
-use crate::pickle::GlobalFinding;
+use crate::pickle::{self, GlobalFinding};
 use crate::source::{FileSource, Folder, LocalFolder, PathKind, SourceRef, kind_of_path};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -87,14 +87,21 @@ pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedF
     let (format, scan) = match format {
         Ok(format) => (Some(format.facts().id), format.scan(source, options)?),
         Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
-        Err(error) => (None, unknown(error)?),
+        Err(error) => (None, unknown(error, source, options)?),
     };
     Ok(ScannedFile { label, format, scan })
 }
 
-/// A file of no known format may hold anything.
-fn unknown(error: Error) -> Result<Scan> {
-    Scan::of_error(error)
+/// A file of no known format may hold anything. Where it is a whole pickle, though none that a
+/// format would write, whoever loads it as one would run what it calls.
+fn unknown(error: Error, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::of_error(error)?;
+    let report = pickle::inspect(source, 0, &pickle::Options::with_limits(options.limits.clone()));
+    if report.error.is_none() {
+        scan.findings.extend(report.findings.into_iter().map(|f| f.in_file(source.label())));
+        scan.imports = report.globals;
+    }
+    Ok(scan)
 }
 
 fn unread(label: String, finding: Finding) -> ScannedFile {

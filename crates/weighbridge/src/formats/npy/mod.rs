@@ -20,7 +20,7 @@ mod write;
 
 pub use header::Header;
 pub(super) use read::entry;
-pub(super) use write::{array_header, omissions};
+pub(super) use write::array_header;
 
 use super::{Facts, Format, OpenOptions, PlanOptions};
 use crate::checkpoint::Checkpoint;

@@ -1,7 +1,7 @@
 //! From the index to a plan.
 
 use super::header;
-use crate::checkpoint::{Checkpoint, Loss, Metadata, TensorEntry, TensorPath, bridge_index};
+use crate::checkpoint::{Checkpoint, Loss, Metadata, TensorEntry, TensorPath, bridge_index, left_behind};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, WritePlan};
@@ -74,12 +74,6 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
         let detail = "an npy file holds the values alone: not that they came from another format, nor their role or batch";
         losses.push(Loss::new("index-dropped", tensor.name(), detail));
     }
-    losses.extend(omissions(checkpoint));
+    losses.extend(left_behind(checkpoint));
     losses
-}
-
-/// Parts of the source file that never came into the index.
-pub(in crate::formats) fn omissions(checkpoint: &Checkpoint) -> impl Iterator<Item = Loss> {
-    let omitted = checkpoint.notes.iter().filter(|note| note.omission);
-    omitted.map(|note| Loss::new("omitted", note.code, note.text.clone()))
 }

@@ -2,12 +2,12 @@
 
 use super::{METADATA, SUFFIX};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, RESERVED_PREFIX, Value, bridge_index, bridge_names, escape_text,
+    Checkpoint, INDEX_KEY, Loss, RESERVED_PREFIX, Value, bridge_index, bridge_names, escape_text, left_behind,
 };
 use crate::containers::zip::ZipBuilder;
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
-use crate::formats::npy::{array_header, header, omissions};
+use crate::formats::npy::{array_header, header};
 use crate::plan::{FileBuilder, WritePlan};
 use crate::tensor::{DType, Order, Shape};
 use serde_json::{Map, Value as Json};
@@ -43,7 +43,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             Ok(())
         })?;
     }
-    losses.extend(omissions(checkpoint));
+    losses.extend(left_behind(checkpoint));
     Ok(WritePlan { format: "npz", kind: "archive", files: vec![zip.finish()], losses })
 }
 

@@ -3,22 +3,43 @@
 use super::{Kind, VOCAB};
 use crate::checkpoint::{Checkpoint, Value};
 use crate::error::Result;
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::topology::VariableKind;
 
 /// Checks an opened checkpoint beyond what holds for every format.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+    let mut findings = unreadable(checkpoint);
     match Kind::from_word(checkpoint.kind) {
         Some(Kind::Combined | Kind::Inference) => findings.extend(combined(checkpoint)),
         Some(Kind::Separate) if checkpoint.topology.is_none() => findings.push(Finding::unchecked(
             "no-program",
             "there is no program to hold the tensors against: some may be missing",
         )),
-        Some(Kind::Vocab) => findings.extend(words(checkpoint)),
+        Some(Kind::Separate | Kind::Vocab) => findings.extend(words(checkpoint)),
+        // A program alone: that its words are elsewhere is no fault of it.
+        Some(Kind::Program | Kind::Pir) => {
+            findings.extend(
+                words(checkpoint).into_iter().map(|f| Finding { severity: Severity::Unchecked, ..f }),
+            );
+        }
         _ => {}
     }
     Ok(findings)
+}
+
+/// Forms of stream that are read here, and by no Paddle.
+fn unreadable(checkpoint: &Checkpoint) -> Vec<Finding> {
+    let unshipped =
+        checkpoint.notes.iter().filter(|note| matches!(note.code, "size-prefixed" | "design-note"));
+    unshipped
+        .map(|note| {
+            Finding::error(
+                note.code,
+                "Paddle cannot read this file: it has a form that was only ever planned",
+            )
+            .hint("converted to its own kind, it becomes what Paddle reads")
+        })
+        .collect()
 }
 
 /// A combined file against its program: Paddle wants exactly as many streams.

@@ -3,7 +3,9 @@
 use super::any_program::Program;
 use super::{Strip, StripReport};
 use crate::check::variable_names;
-use crate::checkpoint::{Checkpoint, TensorPath, VARIABLE_NAME, Value};
+use crate::checkpoint::{
+    Checkpoint, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+};
 use crate::error::{Error, Result};
 use crate::text::escape;
 use crate::topology::Topology;
@@ -42,8 +44,9 @@ pub fn strip(checkpoint: &mut Checkpoint, what: &Strip) -> Result<StripReport> {
     Ok(report)
 }
 
-/// Renames variables of the program of `checkpoint` and the tensors that they are. In a combined
-/// file the order of the tensors changes with the names.
+/// Renames variables of the program of `checkpoint` and the tensors that they are. The state of a
+/// renamed parameter goes with it. In a combined file the order of the tensors changes with the
+/// names.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-program`; `no-such-variable` for a name that the program does not
@@ -57,16 +60,57 @@ pub fn rename(checkpoint: &mut Checkpoint, names: &BTreeMap<String, String>) -> 
             .in_file(&checkpoint.label)
             .found(escape(name)));
     }
-    program.rename(names)?;
     let own = variable_names(&before, &checkpoint.tensors);
-    for (tensor, old) in checkpoint.tensors.iter_mut().zip(own) {
-        let Some(new) = names.get(&old) else { continue };
-        if tensor.attributes.contains_key(VARIABLE_NAME) {
-            tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
-        } else if tensor.role.slot().is_none() {
-            tensor.path = TensorPath::from_dotted(new);
+    let mut all = names.clone();
+    for (tensor, old) in checkpoint.tensors.iter().zip(&own) {
+        if let (Some(slot), Some(parameter)) = (tensor.role.slot(), names.get(&parameter_of(tensor)))
+            && known.contains(old.as_str())
+        {
+            all.entry(old.clone()).or_insert_with(|| format!("{parameter}_{}", slot.to_text()));
         }
+    }
+    program.rename(&all)?;
+    for (tensor, old) in checkpoint.tensors.iter_mut().zip(own) {
+        rename_tensor(tensor, &old, names, &all);
     }
     checkpoint.topology = Some(Arc::new(program.topology()));
     Ok(())
+}
+
+/// The variable of the parameter that a state tensor belongs to.
+fn parameter_of(tensor: &TensorEntry) -> String {
+    tensor.text_attribute(PARAMETER_VARIABLE).map_or_else(|| tensor.path.to_text(), str::to_owned)
+}
+
+/// Gives the tensor that is the variable `old` its new name: `all` has those of all variables,
+/// `names` those that were asked for.
+fn rename_tensor(
+    tensor: &mut TensorEntry,
+    old: &str,
+    names: &BTreeMap<String, String>,
+    all: &BTreeMap<String, String>,
+) {
+    let named = tensor.attributes.contains_key(VARIABLE_NAME);
+    if tensor.role.slot().is_some() {
+        let parameter = names.get(&parameter_of(tensor));
+        if let Some(new) = parameter {
+            match tensor.attributes.get_mut(PARAMETER_VARIABLE) {
+                Some(name) => *name = Value::Text(new.clone()),
+                None => tensor.path = TensorPath::from_dotted(new),
+            }
+        }
+        // A name that does not follow from the parameter's must be kept.
+        if let Some(new) = all.get(old).filter(|_| named || names.contains_key(old)) {
+            tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
+        }
+        return;
+    }
+    let Some(new) = names.get(old) else { return };
+    if named {
+        tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(new.clone()));
+    } else {
+        tensor.path = TensorPath::from_dotted(new);
+        // The program has the new name from now on.
+        tensor.attributes.remove(RENAMED_FROM);
+    }
 }

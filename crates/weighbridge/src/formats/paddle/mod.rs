@@ -64,6 +64,8 @@ const INFO_FILE: &str = "paddle.info";
 const STOP_GRADIENT: &str = "stop_gradient";
 /// The attribute that says that training changes a parameter, as a layer knew it.
 const TRAINABLE: &str = "trainable";
+/// The code of the note that parameters of a program have no file.
+const PARAMETERS_MISSING: &str = "parameters-missing";
 /// The metadata key of vocabularies: a map of names to maps of words to numbers.
 const VOCAB: &str = "paddle.vocab";
 

@@ -2,7 +2,7 @@
 
 use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text,
+    Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
 };
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -32,10 +32,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     checkpoint.check_unique()?;
     let names = bridge_names(checkpoint, |name| name);
-    let mut losses = Vec::new();
-    for note in checkpoint.notes.iter().filter(|note| note.omission) {
-        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
-    }
+    let mut losses = left_behind(checkpoint);
 
     let mut rows = Vec::with_capacity(names.len());
     for (entry, name) in checkpoint.tensors.iter().zip(&names) {

@@ -2,7 +2,7 @@
 
 use super::super::any_program::{Form, Program};
 use super::super::stream::{Stream, StreamKind, detect};
-use super::super::{FORM_PIR, PROGRAM_FILE, VOCAB, state};
+use super::super::{FORM_PIR, PARAMETERS_MISSING, PROGRAM_FILE, VOCAB, state};
 use super::beside::{Beside, Found, base_name, head, parameter_names, text};
 use super::params::{open_combined, open_separate, words_value};
 use super::{checkpoint, roles};
@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
 use crate::topology::{Topology, Variable};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ fn with_parameters(
     if !parameters.is_empty() {
         let text =
             format!("the program has {} parameters, and no file beside it holds them", parameters.len());
-        checkpoint.notes.push(Note::new("parameters-missing", text));
+        checkpoint.notes.push(Note::new(PARAMETERS_MISSING, text));
     }
     Ok(checkpoint)
 }
@@ -121,13 +122,37 @@ fn separate(
     if !words.is_empty() {
         checkpoint.metadata.set(VOCAB, Value::Map(words));
     }
+    checkpoint.notes.extend(strangers(parameters, &beside)?);
     if !missing.is_empty() {
         let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
         let text = format!("{} parameters of the program have no file: {shown}", missing.len());
-        checkpoint.notes.push(Note::omission("parameters-missing", text));
+        checkpoint.notes.push(Note::omission(PARAMETERS_MISSING, text));
     }
     roles::from_program(&mut checkpoint.tensors, &found.topology);
     Ok(Some(checkpoint))
+}
+
+/// Files of tensors beside the parameters that the program does not have.
+fn strangers(parameters: &[&Variable], beside: &Beside<'_>) -> Result<Option<Note>> {
+    let own: HashSet<&str> = parameters.iter().map(|v| v.name.as_str()).collect();
+    let at = beside.name.parent().unwrap_or(Path::new(""));
+    let mut found = Vec::new();
+    for item in beside.folder.list(1)?.into_iter().take(MOST_LOOKED_AT.saturating_add(own.len())) {
+        let Ok(name) = item.name.strip_prefix(at) else { continue };
+        if own.contains(text(name)) || item.name == beside.name {
+            continue;
+        }
+        let Some(source) = beside.folder.open(&item.name)? else { continue };
+        let kind = detect(&source, &crate::limits::Limits::default());
+        if matches!(kind, Some(StreamKind::Dense | StreamKind::SelectedRows)) {
+            found.push(crate::text::escape(&name.to_string_lossy()));
+        }
+    }
+    Ok((!found.is_empty()).then(|| {
+        let shown = found.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        let text = format!("{} files of tensors are not in the program, and not read: {shown}", found.len());
+        Note::new("files-not-in-program", text)
+    }))
 }
 
 /// `x.pdparams` and `x.pdopt` beside `x.pdmodel` or `x.json`, as `static.save` writes them.

@@ -41,17 +41,6 @@ pub(super) fn open(
             ));
             Ok(checkpoint)
         }
-        StreamKind::SizePrefixed => {
-            let mut checkpoint = checkpoint("combined", source.label());
-            checkpoint.tensors =
-                size_prefixed::read_all(source, limits)?.into_iter().map(|d| d.entry).collect();
-            checkpoint.notes.push(Note::new(
-                "size-prefixed",
-                "each tensor stands behind its size, as in a design note; no released Paddle reads this",
-            ));
-            join(&mut checkpoint, program()?, beside, options)?;
-            Ok(checkpoint)
-        }
         StreamKind::Dense => match program()? {
             Some(found) if is_combined(source, &found) => open_combined(source, Some(found), beside, options),
             _ => {
@@ -62,8 +51,9 @@ pub(super) fn open(
                 Ok(checkpoint)
             }
         },
-        StreamKind::Combined => open_combined(source, program()?, beside, options),
-        StreamKind::Vocab | StreamKind::VocabCombined => open_combined(source, program()?, beside, options),
+        StreamKind::Combined | StreamKind::Vocab | StreamKind::VocabCombined | StreamKind::SizePrefixed => {
+            open_combined(source, program()?, beside, options)
+        }
     }
 }
 
@@ -82,7 +72,15 @@ pub(super) fn open_combined(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     let mut checkpoint = checkpoint("combined", source.label());
-    let streams = streams(source, program.as_ref().map(|found| &*found.topology), &options.limits)?;
+    let streams = if detect(source, &options.limits) == Some(StreamKind::SizePrefixed) {
+        checkpoint.notes.push(Note::new(
+            "size-prefixed",
+            "each tensor stands behind its size, as in a design note; no released Paddle reads this",
+        ));
+        size_prefixed::read_all(source, &options.limits)?.into_iter().map(Stream::Dense).collect()
+    } else {
+        streams(source, program.as_ref().map(|found| &*found.topology), &options.limits)?
+    };
     let mut words = Metadata::default();
     let vocabs = program.as_ref().map(|found| vocab_names(&found.topology)).unwrap_or_default();
     let mut vocabs = vocabs.into_iter();
@@ -126,7 +124,19 @@ fn streams(source: &SourceRef, program: Option<&Topology>, limits: &Limits) -> R
             let wanted = |kind| Wanted { path: TensorPath::value(), kind };
             combined::read_with(source, &kinds.into_iter().map(wanted).collect::<Vec<_>>(), limits)
         }
-        _ => Err(error),
+        _ => Err(match program {
+            Some(topology) => as_the_program_has_it(error, source, topology, limits),
+            None => error,
+        }),
+    }
+}
+
+/// The same error, told with what the program knows: the name of the tensor, and whether others
+/// should follow. Where a program that does not fit makes it another error, it stays as it is.
+fn as_the_program_has_it(error: Error, source: &SourceRef, topology: &Topology, limits: &Limits) -> Error {
+    match combined::read_with(source, &wanted(topology), limits) {
+        Err(told) if (told.code(), told.offset()) == (error.code(), error.offset()) => told,
+        _ => error,
     }
 }
 

@@ -5,7 +5,9 @@ use super::split::MOST_BYTES;
 use super::walk::ALIAS_OF;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
-use crate::checkpoint::{Checkpoint, Loss, PARAMETER_VARIABLE, VARIABLE_NAME, Value, escape_text};
+use crate::checkpoint::{
+    Checkpoint, Loss, PARAMETER_VARIABLE, VARIABLE_NAME, Value, escape_text, left_behind,
+};
 use crate::engine::latin1_lengths;
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -107,10 +109,7 @@ fn bad_setting(name: &str, values: &str, found: &str) -> Error {
 
 /// What a pickled state cannot hold.
 fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
-    let mut losses = Vec::new();
-    for note in checkpoint.notes.iter().filter(|note| note.omission) {
-        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
-    }
+    let mut losses = left_behind(checkpoint);
     for entry in &checkpoint.tensors {
         let name = entry.name();
         for key in entry.attributes.keys().filter(|key| !HELD.contains(&key.as_str())) {

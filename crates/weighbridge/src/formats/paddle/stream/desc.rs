@@ -219,7 +219,7 @@ fn unparsable(fault: Fault, bytes: &[u8], at: u64) -> Error {
 
 fn no_type(unknown: Option<i32>, at: u64) -> Error {
     match unknown {
-        Some(number) => Error::unsupported("unknown-dtype", "the tensor has an unknown element type")
+        Some(number) => Error::corrupt("unknown-dtype", "the tensor has an unknown element type")
             .at(at)
             .expected("an element type such as 5 (FP32)")
             .found(number)

@@ -75,7 +75,7 @@ pub(super) fn stream_version(cursor: &mut Cursor) -> Result<()> {
     if version == 0 {
         return Ok(());
     }
-    Err(Error::unsupported("stream-version", "the stream of a tensor has an unknown version")
+    Err(Error::corrupt("stream-version", "the stream of a tensor has an unknown version")
         .at(at)
         .expected(0)
         .found(version)
@@ -87,7 +87,7 @@ pub(super) fn tensor_version_and_desc(cursor: &mut Cursor, limits: &Limits) -> R
     let at = cursor.position();
     let version = u32::from_le_bytes(array(cursor, "the version of a tensor")?);
     if version != 0 {
-        return Err(Error::unsupported("tensor-version", "a tensor has an unknown version")
+        return Err(Error::corrupt("tensor-version", "a tensor has an unknown version")
             .at(at)
             .expected(0)
             .found(version)

@@ -1,7 +1,7 @@
 //! Folders: a program and its parameters.
 
 use super::super::stream::{dense, selected_rows, vocab};
-use super::super::{FORM_PIR, STOP_GRADIENT, TRAINABLE, state};
+use super::super::{FORM_PIR, PARAMETERS_MISSING, STOP_GRADIENT, TRAINABLE, state};
 use super::variables::{self, Stored};
 use super::{Edited, literal, names, streams};
 use crate::checkpoint::{Checkpoint, Loss, Role, STRUCTURED_NAME, VARIABLE_NAME, Value};
@@ -69,7 +69,9 @@ pub(super) fn separate(
         let name = if topology.form == FORM_PIR { "__model__.json" } else { "__model__" };
         files.push(literal(name, program.to_bytes()));
     }
-    for Stored { name, entry } in variables::in_file_order(checkpoint, topology, losses)? {
+    // A folder that lacked files is written as it was; that they are missing is a loss already.
+    let gaps = checkpoint.notes.iter().any(|note| note.code == PARAMETERS_MISSING && note.omission);
+    for Stored { name, entry } in variables::in_file_order(checkpoint, topology, gaps, losses)? {
         let mut file = FileBuilder::new(&name);
         if entry.attributes.contains_key(selected_rows::ROWS) {
             selected_rows::write(&mut file, entry)?;

@@ -100,7 +100,7 @@ pub(super) fn combined(
     options: &PlanOptions,
     losses: &mut Vec<Loss>,
 ) -> Result<PlannedFile> {
-    let stored = variables::in_file_order(checkpoint, topology, losses)?;
+    let stored = variables::in_file_order(checkpoint, topology, false, losses)?;
     if topology.is_none() && !stored.iter().all(|s| s.entry.guessed) && name.is_empty() {
         losses.push(Loss::new(
             "names",

@@ -50,10 +50,11 @@ pub(super) fn renames(checkpoint: &Checkpoint) -> BTreeMap<String, String> {
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `parameters-missing` where the program has parameters that the
-/// checkpoint lacks.
+/// checkpoint lacks, unless `gaps` are fine.
 pub(super) fn in_file_order<'a>(
     checkpoint: &'a Checkpoint,
     topology: Option<&Topology>,
+    gaps: bool,
     losses: &mut Vec<Loss>,
 ) -> Result<Vec<Stored<'a>>> {
     let mut all = Vec::with_capacity(checkpoint.tensors.len());
@@ -86,7 +87,7 @@ pub(super) fn in_file_order<'a>(
             None => missing.push(variable.name.as_str()),
         }
     }
-    if !missing.is_empty() {
+    if !missing.is_empty() && !gaps {
         let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
         return Err(Error::mismatch(
             "parameters-missing",

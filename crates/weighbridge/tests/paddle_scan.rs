@@ -1,0 +1,156 @@
+//! Scanning files of Paddle: what would run, or give away source code, is found; what was not
+//! looked through is not called clean.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+#[path = "common/paddle.rs"]
+mod paddle;
+
+use paddle::{copy_folder, files_below, good, is_data, open, source};
+use std::fs;
+use std::path::{Path, PathBuf};
+use weighbridge::OpenOptions;
+use weighbridge::finding::{Severity, Verdict};
+use weighbridge::formats::paddle::{Program, Strip};
+use weighbridge::ops::scan::{ScanReport, scan, scan_word};
+
+fn look(path: impl AsRef<Path>) -> ScanReport {
+    scan(path, &OpenOptions::default()).unwrap()
+}
+
+fn word(report: &ScanReport) -> &'static str {
+    scan_word(report.verdict)
+}
+
+/// Pickles that do what no state does, or that end where none may end.
+fn bad_pickles() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pickle/bad");
+    files_below(&folder).into_iter().filter(|f| is_data(f)).map(|f| folder.join(f)).collect()
+}
+
+#[test]
+fn no_bad_pickle_is_clean() {
+    let found: Vec<(String, &str)> = bad_pickles()
+        .iter()
+        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), word(&look(path))))
+        .collect();
+    assert_eq!(found.len(), 42);
+    assert!(found.iter().all(|(_, word)| *word != "clean"), "{found:?}");
+    // Those that call for code are found, however they hide it.
+    for name in [
+        "computed_call",
+        "damage_then_import",
+        "dotted_name",
+        "eval_code",
+        "import_only",
+        "import_thrown_away",
+        "inst_import",
+        "obj_import",
+        "os_system_p0",
+        "os_system_p4",
+        "system_through_memo",
+    ] {
+        assert!(found.contains(&(name.to_owned(), "found")), "{name}: {found:?}");
+    }
+}
+
+/// A state of Paddle into which a call was put.
+#[test]
+fn a_call_within_a_state_is_found() {
+    let temp = tempfile::tempdir().unwrap();
+    let state = fs::read(good("p262/cnn_state_dict/m_p2.pdparams")).unwrap();
+    let call = b"cos\nsystem\nX\x02\x00\x00\x00id\x85R0";
+    let bytes = [&state[..2], call, &state[2..]].concat();
+    fs::write(temp.path().join("m.pdparams"), &bytes).unwrap();
+    fs::write(temp.path().join("m.pdiparams.info"), &bytes).unwrap();
+    for name in ["m.pdparams", "m.pdiparams.info"] {
+        let report = look(temp.path().join(name));
+        assert_eq!(word(&report), "found", "{report:?}");
+        let imports = &report.files[0].scan.imports;
+        assert!(imports.iter().any(|i| i.module.contains("os") && i.name.contains("system")), "{imports:?}");
+    }
+    // One bad file is enough for a folder.
+    copy_folder(&good("p262/cnn_legacy_separate"), temp.path());
+    assert_eq!(word(&look(temp.path())), "found");
+}
+
+/// Programs with the author's source in them; all other golden files are clean.
+#[test]
+fn golden_files_are_clean_but_for_source_code() {
+    let (mut leaking, mut clean) = (0, 0);
+    for name in files_below(&good("")).iter().filter(|f| is_data(f)) {
+        let path = good("").join(name);
+        let report = look(&path);
+        let program = name.extension().is_some_and(|e| e == "pdmodel" || e == "pb" || e == "json")
+            || name.ends_with("__model__");
+        let leaks =
+            program && !Program::read(&source(&path), &Default::default()).unwrap().source_leaks().is_empty();
+        if leaks {
+            assert_eq!(word(&report), "found", "{name:?}");
+            let findings = &report.files[0].scan.findings;
+            let error = |f: &&weighbridge::finding::Finding| f.severity == Severity::Error;
+            assert!(findings.iter().filter(error).all(|f| f.code == "source-code"), "{findings:?}");
+            leaking += 1;
+        } else if name.extension().is_some_and(|e| e == "metadata") {
+            // An index of shards holds classes that no state has.
+            println!("{name:?} {report:?}");
+        } else {
+            assert_eq!(word(&report), "clean", "{name:?}: {report:?}");
+            clean += 1;
+        }
+    }
+    assert!(leaking >= 8 && clean >= 300, "{leaking} {clean}");
+}
+
+#[test]
+fn a_stripped_program_is_clean() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for name in files_below(&good("")) {
+        let path = good("").join(&name);
+        if !is_data(&name) || word(&look(&path)) != "found" {
+            continue;
+        }
+        let mut program = Program::read(&source(&path), &Default::default()).unwrap();
+        let report = program.strip(&Strip { source: true, ..Strip::default() }).unwrap();
+        assert!(report.attributes > 0, "{name:?}");
+        let stripped = temp.path().join("program");
+        fs::write(&stripped, program.to_bytes()).unwrap();
+        assert_eq!(word(&look(&stripped)), "clean", "{name:?}");
+        assert_eq!(open(&stripped).topology.unwrap().histogram(), open(&path).topology.unwrap().histogram());
+        count += 1;
+    }
+    assert!(count >= 8, "{count}");
+}
+
+#[test]
+fn what_is_unknown_or_damaged_is_not_called_clean() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = temp.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let whole = fs::read(good("p262/cnn_static_infer/model.pdiparams")).unwrap();
+    let state = fs::read(good("p262/cnn_state_dict/m_p4.pdparams")).unwrap();
+    let program = fs::read(good("p331/cnn_pir/model.json")).unwrap();
+    for path in [
+        file("noise", b"no format has this beginning"),
+        file("empty", b""),
+        file("cut.pdiparams", &whole[..whole.len() - 1]),
+        file("more.pdiparams", &[&whole[..], b"c"].concat()),
+        file("cut.pdparams", &state[..state.len() - 1]),
+        file("cut.json", &program[..program.len() - 1]),
+    ] {
+        let report = look(&path);
+        assert_eq!(report.verdict, Verdict::CouldNotTell, "{path:?}: {report:?}");
+    }
+    // A second pickle behind the first is not looked at by Paddle, and may be anything.
+    let system = fs::read(bad_pickles().iter().find(|p| p.ends_with("os_system_p4.pkl")).unwrap()).unwrap();
+    assert_ne!(word(&look(file("two.pdparams", &[&state[..], &system].concat()))), "clean");
+
+    let folder = tempfile::tempdir().unwrap();
+    copy_folder(&good("p262/cnn_state_dict"), folder.path());
+    assert_eq!(word(&look(folder.path())), "clean");
+    fs::write(folder.path().join("run.sh"), b"#!/bin/sh\n").unwrap();
+    assert_eq!(word(&look(folder.path())), "could-not-tell");
+}

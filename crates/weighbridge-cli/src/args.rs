@@ -2,9 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::sync::Arc;
 use weighbridge::formats::Names;
-use weighbridge::source::FileSource;
 use weighbridge::tensor::{DType, Rounding};
 use weighbridge::{OpenOptions, Result};
 
@@ -168,7 +166,7 @@ impl Input {
         options.format.clone_from(&self.from);
         options.lenient = self.lenient;
         if let Some(path) = &self.program {
-            options.program = Some(Arc::new(FileSource::open(path)?));
+            options.set_program(path)?;
         }
         options.names = match self.names {
             NameStyle::AsStored => Names::AsStored,

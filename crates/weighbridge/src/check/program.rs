@@ -38,7 +38,10 @@ pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> 
     for (name, tensor) in names.iter().zip(tensors) {
         if by_name.insert(name, tensor).is_some() {
             let text = format!("two tensors are the variable {}", escape(name));
-            findings.push(Finding::error("duplicate-parameter", text).on_tensor(tensor.name()));
+            // A state dict lists a layer's tensor under each of its structured names.
+            let listed = tensor.text_attribute(VARIABLE_NAME).is_some();
+            let finding = if listed { Finding::note } else { Finding::error };
+            findings.push(finding("duplicate-parameter", text).on_tensor(tensor.name()));
         }
     }
     findings.extend(missing(&declared, &by_name));
@@ -242,7 +245,8 @@ fn dtypes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {
             wrong.len(),
             pairs.len()
         );
-        let hint = "the framework casts them when it loads such a file, if it is told to";
+        let hint = "Paddle refuses it when an operator runs, unless it loads with load_as_fp16 or the program is cast too; \
+                    --cast f32 makes it fit again";
         return vec![Finding::warning("saved-as-half", text).hint(hint)];
     }
     let one = |(variable, tensor): &&(&Variable, &TensorEntry)| {

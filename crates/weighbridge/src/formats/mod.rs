@@ -12,11 +12,12 @@ pub mod safetensors;
 mod unknown;
 
 use crate::checkpoint::{Checkpoint, STRUCTURED_NAME, VARIABLE_NAME};
+use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
+use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
 use std::path::Path;
 use std::sync::Arc;
@@ -176,8 +177,24 @@ pub struct OpenOptions {
     pub limits: Limits,
     /// The program that the parameters belong to, where it does not stand beside them.
     pub program: Option<SourceRef>,
+    /// The list of structured names that belongs to that program.
+    pub program_info: Option<SourceRef>,
     /// Which names the tensors get, where the file or those beside it know several.
     pub names: Names,
+}
+
+impl OpenOptions {
+    /// Names the program at `path`; the list of structured names beside it is found.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] and [`crate::Kind::Usage`] where it is no file that can be read.
+    pub fn set_program(&mut self, path: &Path) -> Result<()> {
+        self.program = Some(Arc::new(FileSource::open(path)?));
+        if let Some((folder, name)) = LocalFolder::around(path) {
+            self.program_info = Folder::open(&folder, &name.with_extension("pdiparams.info"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Which of its names a tensor goes by.
@@ -336,14 +353,44 @@ fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Res
         && let Some(program) = &options.program
     {
         // Tensors that come back from a bridge to the program that they belong to.
-        checkpoint.topology = Some(Arc::new(paddle::Program::read(program, &options.limits)?.topology()));
+        paddle::attach(&mut checkpoint, program, options)?;
     }
     match options.names {
         Names::AsStored => {}
         Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME)?,
-        Names::Variable => checkpoint.use_names(VARIABLE_NAME, STRUCTURED_NAME)?,
+        Names::Variable => {
+            one_of_each(&mut checkpoint)?;
+            checkpoint.use_names(VARIABLE_NAME, STRUCTURED_NAME)?;
+        }
     }
     Ok(checkpoint)
+}
+
+/// Several structured names may be one variable: a tensor that is the same as another one under the
+/// name that is asked for goes by that one.
+fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
+    let mut first = std::collections::HashMap::<String, usize>::new();
+    let mut twice = Vec::new();
+    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none()) {
+        let Some(name) = tensor.text_attribute(VARIABLE_NAME) else { continue };
+        let Some(&other) = first.get(name) else {
+            first.insert(name.to_owned(), place);
+            continue;
+        };
+        let other = &checkpoint.tensors[other];
+        let alike = (tensor.dtype(), &tensor.shape) == (other.dtype(), &other.shape);
+        if alike && read_tensor(tensor, Order::Row)? == read_tensor(other, Order::Row)? {
+            twice.push((place, format!("{} is {}", tensor.name(), other.name())));
+        }
+    }
+    for (place, text) in twice.into_iter().rev() {
+        checkpoint.tensors.remove(place);
+        checkpoint.notes.push(crate::checkpoint::Note::new(
+            "one-variable",
+            format!("{text}: one variable, the same elements"),
+        ));
+    }
+    Ok(())
 }
 
 /// The format of a folder, by what stands in it.

@@ -65,7 +65,16 @@ impl Program {
     pub fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
         let read = || {
             Limits::check("bytes of a program", "header_bytes", source.len(), limits.header_bytes)?;
-            Self::parse(&read_vec(&**source, 0, source.len())?, limits)
+            let bytes = read_vec(&**source, 0, source.len())?;
+            Self::parse(&bytes, limits).map_err(|error| {
+                let head = &bytes[..bytes.len().min(crate::formats::HEAD)];
+                let meant = [".pdmodel", "__model__", ".pb"].iter().any(|end| source.label().ends_with(end));
+                if meant || Form::of(head, source.len()).is_some() {
+                    return error;
+                }
+                Error::unsupported("not-a-program", "this is no program of Paddle")
+                    .expected("a __model__, a .pdmodel, its text form, or a .json of PIR")
+            })
         };
         read().map_err(|e| e.in_file(source.label()))
     }

@@ -38,6 +38,7 @@ mod write;
 
 pub use any_program::{Program, SourceLeak};
 pub use edit::{rename, strip};
+pub(in crate::formats) use read::attach;
 pub use strip_options::{Strip, StripReport};
 
 use super::{Facts, Format, OpenOptions, PlanOptions, Scan, Setting};
@@ -121,6 +122,7 @@ enum Kind {
     Combined,
     Separate,
     Inference,
+    Training,
     Program,
     State,
     Pir,
@@ -128,12 +130,13 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Tensor,
         Self::SelectedRows,
         Self::Combined,
         Self::Separate,
         Self::Inference,
+        Self::Training,
         Self::Program,
         Self::State,
         Self::Pir,
@@ -148,6 +151,7 @@ impl Kind {
             Self::Combined => "combined",
             Self::Separate => "separate",
             Self::Inference => "inference",
+            Self::Training => "training",
             Self::Program => "program",
             Self::State => "state",
             Self::Pir => "pir",

@@ -2,11 +2,12 @@
 
 use super::super::state::{self, Info, InfoRow};
 use super::super::{INFO_FILE, STOP_GRADIENT, TRAINABLE};
-use super::beside::Beside;
+use super::beside::{Beside, base_name};
 use super::join::path_of;
-use crate::checkpoint::{Checkpoint, Note, Role, STRUCTURED_NAME, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Note, Role, STRUCTURED_NAME, TensorPath, VARIABLE_NAME, Value};
 use crate::error::Result;
 use crate::formats::OpenOptions;
+use crate::source::SourceRef;
 use std::collections::HashMap;
 
 /// The ending that is added to the name of the parameters.
@@ -18,19 +19,7 @@ pub(super) fn join(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
 ) -> Result<()> {
-    let Some(beside) = beside else { return Ok(()) };
-    let file = match checkpoint.metadata.get(super::super::PARAMETERS_FILE) {
-        Some(Value::Text(name)) => name.clone(),
-        _ => return Ok(()),
-    };
-    // Functions of one layer share the file of the first: x.second.pdiparams, x.pdiparams.info.
-    let mut names = vec![format!("{file}{ENDING}")];
-    if let Some((first, rest)) = file.split_once('.')
-        && rest != "pdiparams"
-    {
-        names.push(format!("{first}.pdiparams{ENDING}"));
-    }
-    let Some((source, name)) = beside.first(&names)? else { return Ok(()) };
+    let Some((source, name)) = find(checkpoint, beside, options)? else { return Ok(()) };
     match state::read_info(&source, &options.limits) {
         Ok(Some(info)) => {
             apply(checkpoint, &info);
@@ -48,6 +37,45 @@ pub(super) fn join(
         }
     }
     Ok(())
+}
+
+/// Gives tensors that come from elsewhere under their structured names the variables that they are.
+pub(super) fn attach(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+    let Some(source) = &options.program_info else { return Ok(()) };
+    let Ok(Some(info)) = state::read_info(source, &options.limits) else { return Ok(()) };
+    let name = |row: &InfoRow| Some((path_of(row.structured_name.as_ref()?), row.variable.clone()));
+    let variables: HashMap<TensorPath, String> = info.iter().filter_map(name).collect();
+    for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role.slot().is_none()) {
+        if let Some(variable) = variables.get(&tensor.path) {
+            tensor
+                .attributes
+                .entry(VARIABLE_NAME.to_owned())
+                .or_insert_with(|| Value::Text(variable.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// The list beside the parameters, else the one beside the program that the caller names.
+fn find(
+    checkpoint: &Checkpoint,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<Option<(SourceRef, String)>> {
+    let named = || options.program_info.clone().map(|source| (source.clone(), base_name(source.label())));
+    let Some(beside) = beside else { return Ok(named()) };
+    let file = match checkpoint.metadata.get(super::super::PARAMETERS_FILE) {
+        Some(Value::Text(name)) => name.clone(),
+        _ => return Ok(None),
+    };
+    // Functions of one layer share the file of the first: x.second.pdiparams, x.pdiparams.info.
+    let mut names = vec![format!("{file}{ENDING}")];
+    if let Some((first, rest)) = file.split_once('.')
+        && rest != "pdiparams"
+    {
+        names.push(format!("{first}.pdiparams{ENDING}"));
+    }
+    Ok(beside.first(&names)?.or_else(named))
 }
 
 fn apply(checkpoint: &mut Checkpoint, info: &Info) {

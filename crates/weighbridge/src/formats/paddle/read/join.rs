@@ -15,11 +15,16 @@ fn numbered(k: usize) -> TensorPath {
 
 /// True where a tensor is what the program declares: -1 stands for any extent.
 pub(super) fn agrees(entry: &TensorEntry, variable: &Variable) -> bool {
+    variable.dtype.is_none_or(|d| d == entry.stored) && same_shape(entry, variable)
+}
+
+/// True where a tensor has the shape that the program declares.
+fn same_shape(entry: &TensorEntry, variable: &Variable) -> bool {
     let same = |declared: &Vec<i64>| {
         declared.len() == entry.shape.rank()
             && declared.iter().zip(entry.shape.dims()).all(|(&d, &e)| d < 0 || d.unsigned_abs() == e)
     };
-    variable.dtype.is_none_or(|d| d == entry.stored) && variable.shape.as_ref().is_none_or(same)
+    variable.shape.as_ref().is_none_or(same)
 }
 
 /// True where every tensor is what the program declares at its place.
@@ -28,7 +33,8 @@ pub(super) fn fits(entries: &[TensorEntry], parameters: &[&Variable]) -> bool {
 }
 
 /// Names the tensors of a combined file. With a program that has as many parameters the k-th one
-/// gives the k-th name; where there are more or fewer of them, the names are guesses.
+/// gives the k-th name; where there are more or fewer of them, or of other shapes, the names are
+/// guesses.
 pub(super) fn name_in_order(
     entries: &mut [TensorEntry],
     parameters: Option<&[&Variable]>,
@@ -46,7 +52,9 @@ pub(super) fn name_in_order(
              --program FILE names the program",
         )];
     };
-    let whole = parameters.len() == count;
+    let same_count = parameters.len() == count;
+    let same_shapes = entries.iter().zip(parameters).all(|(entry, variable)| same_shape(entry, variable));
+    let whole = same_count && same_shapes;
     for (k, entry) in entries.iter_mut().enumerate() {
         match parameters.get(k) {
             Some(variable) => entry.path = path_of(&variable.name),
@@ -56,6 +64,12 @@ pub(super) fn name_in_order(
     }
     if whole {
         return vec![Note::new("names-joined", format!("the names are those of the program {program}"))];
+    }
+    if same_count {
+        let text = format!(
+            "the program {program} declares other shapes: is it of another model? The names are guesses"
+        );
+        return vec![Note::new("program-differs", text)];
     }
     let text = format!(
         "the program {program} has {} parameters, the file {count} tensors: the names are guesses",

@@ -8,7 +8,7 @@ mod model;
 mod params;
 mod roles;
 
-use super::any_program::Form;
+use super::any_program::{Form, Program};
 use super::state;
 use crate::checkpoint::{Checkpoint, Origin};
 use crate::error::Result;
@@ -16,6 +16,7 @@ use crate::formats::OpenOptions;
 use crate::source::{FolderRef, SourceRef};
 use beside::Beside;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An empty checkpoint of a kind.
 fn checkpoint(kind: &'static str, label: &str) -> Checkpoint {
@@ -57,6 +58,16 @@ fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptio
         params::open(source, beside, options)?
     };
     Ok(with_origin(checkpoint))
+}
+
+/// Puts the program that the caller names beside tensors that come from elsewhere.
+pub(in crate::formats) fn attach(
+    checkpoint: &mut Checkpoint,
+    program: &SourceRef,
+    options: &OpenOptions,
+) -> Result<()> {
+    checkpoint.topology = Some(Arc::new(Program::read(program, &options.limits)?.topology()));
+    info::attach(checkpoint, options)
 }
 
 fn with_origin(mut checkpoint: Checkpoint) -> Checkpoint {

@@ -7,7 +7,7 @@ use super::beside::{Beside, Found, base_name, head, parameter_names, text};
 use super::params::{open_combined, open_separate, words_value};
 use super::{checkpoint, roles};
 use crate::checkpoint::{Checkpoint, Name, Note, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
 use crate::topology::{Topology, Variable};
@@ -26,6 +26,14 @@ pub(super) fn open(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
+    if options.program.is_some() {
+        return Err(Error::usage(
+            "two-programs",
+            "this path leads to a program of its own, and another one is named",
+        )
+        .in_file(source.label())
+        .hint("give the path of the parameter file, or leave --program out"));
+    }
     let program = Program::read(source, &options.limits)?;
     let topology = Arc::new(program.topology());
     let name = base_name(source.label());
@@ -171,6 +179,8 @@ fn training(found: &Found, beside: Beside<'_>, options: &OpenOptions) -> Result<
         });
     }
     if let Some(checkpoint) = &mut joined {
+        checkpoint.kind = "training";
+        checkpoint.origin = None;
         super::folder::attach_state(&mut checkpoint.tensors);
         roles::from_program(&mut checkpoint.tensors, &found.topology);
     }

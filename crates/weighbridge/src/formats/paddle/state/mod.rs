@@ -64,6 +64,11 @@ const STRUCTURE: &str = "paddle.structure";
 /// The key of the table of names.
 const TABLE: &str = "StructuredToParameterName@@";
 
+/// True for metadata that says how parameters are pickled; all else is the optimizer's.
+pub(super) fn is_of_parameters(key: &str) -> bool {
+    [PROTOCOL, NUMPY, NAME_TABLE, PYTHON2].contains(&key)
+}
+
 /// The key of a tensor in a state dict: its name; for an optimizer's tensor that of its parameter as
 /// a variable, and the slot behind it.
 fn key_of(entry: &TensorEntry) -> String {
@@ -87,7 +92,10 @@ fn state_key(entry: &TensorEntry, key: Option<&str>) -> String {
 
 /// True where the checkpoint is, or was, a pickled state.
 fn is_state(checkpoint: &Checkpoint) -> bool {
-    checkpoint.origin.as_ref().is_some_and(|origin| origin.format == "paddle" && origin.kind == KIND)
+    checkpoint
+        .origin
+        .as_ref()
+        .is_some_and(|origin| origin.format == "paddle" && [KIND, "training"].contains(&origin.kind.as_str()))
 }
 
 /// True where a table of names is to be written.

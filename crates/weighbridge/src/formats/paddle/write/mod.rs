@@ -49,6 +49,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             let program = needed(program.as_ref(), checkpoint)?;
             model::inference(checkpoint, program, options, &mut losses)?
         }
+        Kind::Training => {
+            let program = needed(program.as_ref(), checkpoint)?;
+            model::training(checkpoint, program, options, &mut losses)?
+        }
         Kind::State => Vec::new(),
     };
     Ok(WritePlan { format: "paddle", kind: kind.word(), files, losses })
@@ -66,7 +70,8 @@ fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Kind> {
     }
     let origin = checkpoint.origin.as_ref().filter(|o| o.format == "paddle");
     let had = origin.and_then(|o| Kind::from_word(&o.kind));
-    let needs_program = |kind: Kind| matches!(kind, Kind::Inference | Kind::Program | Kind::Pir);
+    let needs_program =
+        |kind: Kind| matches!(kind, Kind::Inference | Kind::Training | Kind::Program | Kind::Pir);
     match had {
         Some(kind) if !needs_program(kind) || checkpoint.topology.is_some() => Ok(kind),
         _ if checkpoint.topology.is_some() => Ok(Kind::Inference),

@@ -4,7 +4,7 @@ use super::super::stream::{dense, selected_rows, vocab};
 use super::super::{FORM_PIR, PARAMETERS_MISSING, STOP_GRADIENT, TRAINABLE, state};
 use super::variables::{self, Stored};
 use super::{Edited, literal, names, streams};
-use crate::checkpoint::{Checkpoint, Loss, Role, STRUCTURED_NAME, VARIABLE_NAME, Value};
+use crate::checkpoint::{Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile};
@@ -84,6 +84,41 @@ pub(super) fn separate(
         let mut file = FileBuilder::new(&name);
         vocab::write(&mut file, &words);
         files.push(file.finish());
+    }
+    Ok(files)
+}
+
+/// A program with pickled states: parameters, and what the optimizer keeps, as `static.save` writes
+/// them.
+pub(super) fn training(
+    checkpoint: &Checkpoint,
+    (program, topology): &Edited,
+    options: &PlanOptions,
+    losses: &mut Vec<Loss>,
+) -> Result<Vec<PlannedFile>> {
+    let stem = names::stem(checkpoint, options)?;
+    let ending = if topology.form == FORM_PIR { "json" } else { "pdmodel" };
+    let mut files = vec![literal(&format!("{stem}.{ending}"), program.to_bytes())];
+    // What belongs to no parameter, such as the learning rate, is the optimizer's.
+    let of_optimizer = |entry: &TensorEntry| matches!(entry.role, Role::OptimizerState { .. } | Role::Other);
+    for (ending, wanted) in [("pdparams", false), ("pdopt", true)] {
+        let mut part = checkpoint.clone();
+        part.topology = None;
+        part.tensors.retain(|entry| of_optimizer(entry) == wanted);
+        if !wanted {
+            let kept = part.metadata.iter().filter(|(key, _)| state::is_of_parameters(key));
+            part.metadata = kept.map(|(key, value)| (key.to_owned(), value.clone())).collect();
+        }
+        if wanted && part.tensors.is_empty() {
+            continue;
+        }
+        let settings = PlanOptions { kind: None, settings: options.settings.clone() };
+        let plan = state::plan(&part, &settings)?;
+        losses.extend(plan.losses.into_iter().filter(|loss| !losses.contains(loss)).collect::<Vec<_>>());
+        for mut file in plan.files {
+            file.name = format!("{stem}.{ending}");
+            files.push(file);
+        }
     }
     Ok(files)
 }

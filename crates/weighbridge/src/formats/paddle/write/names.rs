@@ -19,12 +19,7 @@ pub(super) struct FileNames {
 /// [`crate::Kind::Usage`] for an era that there is not, or that the form of the program had not.
 pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> Result<FileNames> {
     let pir = form == FORM_PIR;
-    let prefix = options.setting("prefix");
-    if let Some(prefix) = prefix
-        && (prefix.is_empty() || prefix.contains(['/', '\\', '\0']) || prefix == "." || prefix == "..")
-    {
-        return Err(Error::usage("bad-prefix", "a prefix is the beginning of a file name").found(prefix));
-    }
+    let prefix = options.setting("prefix").map(plain).transpose()?;
     let stemmed = |prefix: &str| FileNames {
         program: format!("{prefix}{}", if pir { ".json" } else { ".pdmodel" }),
         parameters: format!("{prefix}.pdiparams"),
@@ -47,6 +42,29 @@ pub(super) fn of(checkpoint: &Checkpoint, form: &str, options: &PlanOptions) -> 
             Err(Error::usage("unknown-era", "there is no such era").expected("1, 2 or 3").found(other))
         }
     }
+}
+
+/// The part of the names that the files of a training share.
+///
+/// # Errors
+/// [`crate::Kind::Usage`] for a prefix that is no part of a file name.
+pub(super) fn stem(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<String> {
+    if let Some(prefix) = options.setting("prefix") {
+        return plain(prefix).map(str::to_owned);
+    }
+    let had = match checkpoint.metadata.get(PROGRAM_FILE) {
+        Some(Value::Text(name)) => [".pdmodel", ".json"].iter().find_map(|end| name.strip_suffix(end)),
+        _ => None,
+    };
+    Ok(had.and_then(|stem| plain(stem).ok()).unwrap_or("model").to_owned())
+}
+
+/// Fails unless `prefix` can begin a file name.
+fn plain(prefix: &str) -> Result<&str> {
+    if prefix.is_empty() || prefix.contains(['/', '\\', '\0']) || prefix == "." || prefix == ".." {
+        return Err(Error::usage("bad-prefix", "a prefix is the beginning of a file name").found(prefix));
+    }
+    Ok(prefix)
 }
 
 /// The names that the model had, where both are plain file names of the same form.

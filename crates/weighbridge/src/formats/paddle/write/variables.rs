@@ -1,9 +1,11 @@
 //! Which tensor is which variable: names, renames, and the order of files.
 
 use crate::checkpoint::{Checkpoint, Loss, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME};
+use crate::engine::read_tensor;
 use crate::error::{Error, Result};
-use crate::topology::{Topology, VariableKind};
-use std::collections::{BTreeMap, HashMap};
+use crate::tensor::Order;
+use crate::topology::{Topology, Variable, VariableKind};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A tensor under the name that it has as a variable.
 #[derive(Debug, Clone)]
@@ -50,7 +52,8 @@ pub(super) fn renames(checkpoint: &Checkpoint) -> BTreeMap<String, String> {
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `parameters-missing` where the program has parameters that the
-/// checkpoint lacks, unless `gaps` are fine.
+/// checkpoint lacks, unless `gaps` are fine; `shape-differs` where a tensor is not what the program
+/// declares; `one-variable` where two tensors that differ are one variable.
 pub(super) fn in_file_order<'a>(
     checkpoint: &'a Checkpoint,
     topology: Option<&Topology>,
@@ -59,12 +62,29 @@ pub(super) fn in_file_order<'a>(
 ) -> Result<Vec<Stored<'a>>> {
     let mut all = Vec::with_capacity(checkpoint.tensors.len());
     let mut places = HashMap::with_capacity(checkpoint.tensors.len());
+    let declared: HashSet<&str> =
+        topology.map(|t| t.parameters().into_iter().map(|v| v.name.as_str()).collect()).unwrap_or_default();
     for entry in &checkpoint.tensors {
-        let name = variable_name(entry);
-        if places.contains_key(&name) {
-            let detail =
-                format!("it is the variable {name}, which another tensor is too; one of them is written");
-            losses.push(Loss::new("one-variable", entry.name(), detail));
+        let mut name = variable_name(entry);
+        let path = entry.path.to_text();
+        // Who renames a tensor to a parameter of the program means that parameter.
+        if entry.role.slot().is_none()
+            && !declared.contains(name.as_str())
+            && declared.contains(path.as_str())
+        {
+            name = path;
+        }
+        if let Some(&place) = places.get(&name) {
+            let first: &Stored<'_> = &all[place];
+            if !same_elements(first.entry, entry)? {
+                return Err(Error::mismatch(
+                    "one-variable",
+                    "two tensors of different values are one variable",
+                )
+                .on_tensor(entry.name())
+                .found(format_args!("{} is {name} too", first.entry.name()))
+                .hint("--drop leaves one of them out"));
+            }
             continue;
         }
         places.insert(name.clone(), all.len());
@@ -89,14 +109,21 @@ pub(super) fn in_file_order<'a>(
     }
     if !missing.is_empty() && !gaps {
         let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+        let hint = if ordered.is_empty() && !all.is_empty() {
+            "are these the names of its variables? --names variable makes them so, --rename any"
+        } else {
+            "a program needs all of its parameters: were some left out, or is it of another model?"
+        };
         return Err(Error::mismatch(
             "parameters-missing",
             "the program has parameters that the tensors lack",
         )
         .expected(format_args!("{} more: {shown}", missing.len()))
         .found(format_args!("{} tensors", checkpoint.tensors.len()))
-        .hint("are these the names of its variables? --names variable, or --rename, makes them so"));
+        .hint(hint));
     }
+    let pairs = ordered.iter().map(|s| (s.name.as_str(), s.entry));
+    against_program(topology, pairs, losses)?;
     let mut left: Vec<usize> = places.into_values().collect();
     left.sort_unstable();
     for place in left {
@@ -104,4 +131,45 @@ pub(super) fn in_file_order<'a>(
         losses.push(Loss::new("not-in-program", all[place].entry.name(), detail));
     }
     Ok(ordered)
+}
+
+/// Holds tensors against what the program declares. Another shape is an error: Paddle does not look
+/// when it loads, and fails when an operator runs. Another type is a loss, for the same reason.
+fn against_program<'a>(
+    topology: &Topology,
+    tensors: impl Iterator<Item = (&'a str, &'a TensorEntry)>,
+    losses: &mut Vec<Loss>,
+) -> Result<()> {
+    let declared: HashMap<&str, &Variable> =
+        topology.parameters().into_iter().map(|v| (v.name.as_str(), v)).collect();
+    for (name, entry) in tensors {
+        let Some(variable) = declared.get(name) else { continue };
+        let same = |shape: &Vec<i64>| {
+            shape.len() == entry.shape.rank()
+                && shape.iter().zip(entry.shape.dims()).all(|(&d, &e)| d < 0 || d.unsigned_abs() == e)
+        };
+        if let Some(shape) = variable.shape.as_ref().filter(|shape| !same(shape)) {
+            return Err(Error::mismatch("shape-differs", "the tensor is not what the program declares")
+                .on_tensor(entry.name())
+                .expected(format_args!("{shape:?}"))
+                .found(&entry.shape)
+                .hint("is it the program of another model? --kind state or combined writes the tensors without it"));
+        }
+        if let Some(dtype) = variable.dtype.filter(|&dtype| dtype != entry.dtype()) {
+            let detail = format!(
+                "the program declares {dtype} and the file has {}: Paddle loads it, and refuses when an operator runs",
+                entry.dtype()
+            );
+            losses.push(Loss::new("dtype-differs", entry.name(), detail));
+        }
+    }
+    Ok(())
+}
+
+/// True where two tensors have the same elements.
+fn same_elements(a: &TensorEntry, b: &TensorEntry) -> Result<bool> {
+    if a.dtype() != b.dtype() || a.shape != b.shape {
+        return Ok(false);
+    }
+    Ok(read_tensor(a, Order::Row)? == read_tensor(b, Order::Row)?)
 }

@@ -64,7 +64,7 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
         let others: Vec<_> = inventory.programs.iter().filter(|n| *n != name).map(String::as_str).collect();
         if !others.is_empty() {
             let text = format!("other functions of the model stand beside it: {}", others.join(", "));
-            checkpoint.notes.push(Note::new("more-programs", text));
+            checkpoint.notes.push(Note::omission("more-programs", text));
         }
         checkpoint
     } else if let [name] = inventory.parameters.as_slice() {

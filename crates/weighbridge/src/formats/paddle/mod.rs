@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A combined file (`__params__`, `x.pdiparams`) is [streams](stream) end to end without names: the
-//! k-th belongs to the k-th of the [program](program)'s sorted parameters. Reading joins what
+//! k-th belongs to the k-th of the [program]'s sorted parameters. Reading joins what
 //! belongs together, wherever the path leads; writing takes it apart again.
 //!
 //! | room | what it knows |

@@ -118,7 +118,9 @@ fn combined_models_are_found_from_each_of_their_files() {
                 assert_eq!(topology.feeds.len(), json["io"]["inputs"].as_object().unwrap().len(), "{at}");
                 assert_eq!(topology.fetches.len(), list(&json["io"]["outputs"]).len(), "{at}");
             }
-            assert!(checkpoint.notes.iter().all(|n| !n.omission), "{at}: {:?}", checkpoint.notes);
+            // Other functions of a layer are not in the index of its folder.
+            let omitted = |n: &&weighbridge::checkpoint::Note| n.omission && n.code != "more-programs";
+            assert_eq!(checkpoint.notes.iter().filter(omitted).count(), 0, "{at}: {:?}", checkpoint.notes);
         }
     }
 }

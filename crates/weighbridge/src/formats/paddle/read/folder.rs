@@ -63,10 +63,7 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
         let mut checkpoint = model::open(&source(folder, name)?, Some(beside), options)?;
         let others: Vec<_> = inventory.programs.iter().filter(|n| *n != name).map(String::as_str).collect();
         if !others.is_empty() {
-            let text = format!(
-                "other functions of the model stand beside it and are not part of this: {}",
-                others.join(", ")
-            );
+            let text = format!("other functions of the model stand beside it: {}", others.join(", "));
             checkpoint.notes.push(Note::omission("more-programs", text));
         }
         checkpoint

@@ -247,7 +247,7 @@ fn dtypes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {
         );
         let hint = "Paddle refuses it when an operator runs, unless it loads with load_as_fp16 or the program is cast too; \
                     --cast f32 makes it fit again";
-        return vec![Finding::warning("saved-as-half", text).hint(hint)];
+        return vec![Finding::unchecked("saved-as-half", text).hint(hint)];
     }
     let one = |(variable, tensor): &&(&Variable, &TensorEntry)| {
         let declared = variable.dtype.map_or("another type", DType::name);

@@ -20,6 +20,7 @@ pub use name::{Name, TensorPath};
 pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STRUCTURED_NAME, VARIABLE_NAME};
 
 use crate::error::{Error, Result};
+use crate::source::SourceRef;
 use crate::topology::Topology;
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +43,9 @@ pub struct Checkpoint {
     pub origin: Option<Origin>,
     /// The program that belongs to the tensors, where the file or folder has one.
     pub topology: Option<Arc<Topology>>,
+    /// Files that belong to it and hold no tensors, under their names: they go along where the
+    /// checkpoint is written in its own form.
+    pub companions: Vec<(String, SourceRef)>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::{FileSource, MemorySource, PathKind, SourceRef, kind_of_path};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Component, Path, PathBuf};
@@ -137,7 +137,7 @@ impl Folder for LocalFolder {
         match kind_of_path(&path) {
             Ok(PathKind::File) => Ok(Some(Arc::new(FileSource::open(path)?))),
             Ok(_) => Ok(None),
-            Err(error) if error.kind() == Kind::Io => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -184,6 +184,16 @@ impl Folder for MemoryFolder {
         check_relative(name).map_err(|e| e.in_file(&self.label))?;
         Ok(self.files.get(name).cloned())
     }
+}
+
+/// True where there is nothing at a path. What is there and cannot be read is another matter.
+fn is_absent(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
+    // A name that is longer than the file system allows names nothing either.
+    cause.is_some_and(|e| {
+        use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+        matches!(e.kind(), NotFound | NotADirectory | InvalidFilename)
+    })
 }
 
 fn sort(items: &mut [FolderItem]) {

@@ -110,6 +110,15 @@ impl Program {
         }
     }
 
+    /// True where names of variables are not UTF-8. A topology shows such a name escaped, so its order
+    /// among the others is not that of the file.
+    pub fn has_odd_names(&self) -> bool {
+        match self {
+            Self::Desc(program) => program.has_odd_names(),
+            Self::Pir(_) => false,
+        }
+    }
+
     /// What was understood of it.
     pub fn topology(&self) -> Topology {
         match self {

@@ -5,6 +5,7 @@ use crate::checkpoint::{Checkpoint, Value};
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::topology::VariableKind;
+use std::collections::HashSet;
 
 /// Checks an opened checkpoint beyond what holds for every format.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
@@ -79,12 +80,12 @@ fn words(checkpoint: &Checkpoint) -> Vec<Finding> {
     let Some(topology) = &checkpoint.topology else { return Vec::new() };
     let parameters = topology.parameters();
     let wanted = parameters.iter().filter(|v| v.kind == VariableKind::Vocab);
-    let have = |name: &str| match checkpoint.metadata.get(VOCAB) {
-        Some(Value::Map(all)) => all.iter().any(|(own, _)| own.as_bytes() == name.as_bytes()),
-        _ => false,
+    let have: HashSet<&[u8]> = match checkpoint.metadata.get(VOCAB) {
+        Some(Value::Map(all)) => all.iter().map(|(own, _)| own.as_bytes()).collect(),
+        _ => HashSet::new(),
     };
     wanted
-        .filter(|v| !have(&v.name))
+        .filter(|v| !have.contains(v.name.as_bytes()))
         .map(|v| {
             Finding::error("missing-parameter", "the program needs these words, and they are not there")
                 .on_tensor(crate::text::escape(&v.name))

@@ -109,6 +109,12 @@ impl ProgramDesc {
         self.message.version.as_option().map(|v| v.version.unwrap_or(0))
     }
 
+    /// True where the name of a variable is not UTF-8.
+    pub fn has_odd_names(&self) -> bool {
+        let variables = self.message.blocks.iter().flat_map(|block| &block.vars);
+        variables.map(|var| access::bytes(&var.name)).any(|name| std::str::from_utf8(name).is_err())
+    }
+
     /// Names another version of Paddle, as a number such as 2006002. Paddle itself never checks it.
     ///
     /// # Errors

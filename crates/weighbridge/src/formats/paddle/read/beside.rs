@@ -1,7 +1,7 @@
 //! Files of one model that do not know each other: who belongs to whom, by names and by content.
 
 use super::super::any_program::{Form, Program};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::formats::{HEAD, OpenOptions};
 use crate::source::{FolderItem, FolderRef, SourceRef};
 use crate::topology::Topology;
@@ -86,14 +86,26 @@ impl Beside<'_> {
     }
 
     /// Other files that are worth a look: those with telling names first.
-    fn others(&self) -> Result<Vec<FolderItem>> {
-        let telling =
-            |name: &str| [".pdmodel", ".json", ".pb", "__model__"].iter().any(|end| name.ends_with(end));
+    pub(super) fn others(&self) -> Result<Vec<FolderItem>> {
         let mut items = self.folder.list(1)?;
         items.retain(|item| item.name != self.name);
-        items.sort_by_key(|item| !telling(text(&item.name)));
+        items.sort_by_key(|item| promise(text(&item.name)));
         items.truncate(MOST_LOOKED_AT);
         Ok(items)
+    }
+}
+
+/// How likely a file is part of a model, by its name: 0 is likeliest.
+pub(super) fn promise(name: &str) -> u8 {
+    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+    if ends(&[".pdmodel", ".pb", ".json", ".pdiparams", "__model__", "__params__"]) {
+        0
+    } else if ends(&[
+        ".txt", ".md", ".py", ".pyc", ".npy", ".jpg", ".png", ".log", ".yml", ".yaml", ".sh", ".csv",
+    ]) {
+        2
+    } else {
+        1
     }
 }
 
@@ -138,24 +150,41 @@ pub(super) fn find_program(
     fits: impl Fn(&Topology) -> bool,
 ) -> Result<Option<Found>> {
     if let Some(source) = &options.program {
-        let topology = Arc::new(Program::read(source, &options.limits)?.topology());
+        let topology = joinable(source, options)?;
         return Ok(Some(Found { topology, name: base_name(source.label()), sure: true }));
     }
     let Some(beside) = beside else { return Ok(None) };
     if let Some((source, name)) = beside.first(&program_names(beside.file_name()))? {
-        let topology = Arc::new(Program::read(&source, &options.limits)?.topology());
+        let topology = joinable(&source, options)?;
         return Ok(Some(Found { topology, name, sure: true }));
     }
     let mut fitting = Vec::new();
     for (source, name) in beside.lookalikes()? {
         // What only looks like a program, or belongs to another model, is none of our business.
         let Ok(program) = Program::read(&source, &options.limits) else { continue };
+        if program.has_odd_names() {
+            continue;
+        }
         let topology = program.topology();
         if fits(&topology) {
             fitting.push(Found { topology: Arc::new(topology), name, sure: false });
         }
     }
     Ok(if fitting.len() == 1 { fitting.pop() } else { None })
+}
+
+/// The program in a file, whose variables can be names of tensors.
+fn joinable(source: &SourceRef, options: &OpenOptions) -> Result<Arc<Topology>> {
+    let program = Program::read(source, &options.limits)?;
+    if program.has_odd_names() {
+        return Err(Error::unsupported(
+            "names-not-utf8",
+            "the program has variables whose names are not UTF-8",
+        )
+        .in_file(source.label())
+        .hint("a copy of the parameters in a folder of its own opens without names"));
+    }
+    Ok(Arc::new(program.topology()))
 }
 
 #[cfg(test)]

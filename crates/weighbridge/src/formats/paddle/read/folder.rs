@@ -3,7 +3,7 @@
 use super::super::any_program::Form;
 use super::super::state;
 use super::super::stream::{Stream, StreamKind, detect};
-use super::beside::{Beside, head, text};
+use super::beside::{Beside, head, promise, text};
 use super::params::open_separate;
 use super::{checkpoint, merge_states, model, params};
 use crate::checkpoint::{
@@ -42,6 +42,8 @@ pub(super) fn recognises(folder: &FolderRef) -> bool {
         || !inventory.parameters.is_empty()
         || !inventory.states.is_empty()
         || inventory.distributed;
+    let mut items = items;
+    items.sort_by_key(|item| promise(text(&item.name)));
     named || items.iter().take(MOST_LOOKED_AT).any(|item| holds_a_tensor(folder, item))
 }
 

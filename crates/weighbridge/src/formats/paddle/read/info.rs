@@ -23,7 +23,8 @@ pub(super) fn join(
     match state::read_info(&source, &options.limits) {
         Ok(Some(info)) => {
             apply(checkpoint, &info);
-            checkpoint.metadata.set(INFO_FILE, Value::Text(name));
+            checkpoint.metadata.set(INFO_FILE, Value::Text(name.clone()));
+            checkpoint.companions.push((name, source));
         }
         Ok(None) => {
             checkpoint

@@ -15,10 +15,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Files of a folder that are looked at in search of what belongs to no program.
+const MOST_LOOKED_AT: usize = 64;
 /// Parameters that are named in a note about missing ones.
 const SHOWN: usize = 5;
-/// Files of a folder that are looked at in search of combined parameters.
-const MOST_LOOKED_AT: usize = 64;
 
 /// Opens a program file and whatever holds its parameters.
 pub(super) fn open(
@@ -37,6 +37,15 @@ pub(super) fn open(
     let program = Program::read(source, &options.limits)?;
     let topology = Arc::new(program.topology());
     let name = base_name(source.label());
+    if program.has_odd_names() {
+        let mut checkpoint = alone(source, &topology);
+        checkpoint.notes.push(Note::omission(
+            "names-not-utf8",
+            "variables have names that are not UTF-8: no parameters are joined with this program",
+        ));
+        checkpoint.topology = Some(topology);
+        return Ok(checkpoint);
+    }
     let found = Found { topology: topology.clone(), name: name.clone(), sure: true };
     let mut checkpoint = match beside {
         Some(beside) => with_parameters(source, &found, beside, options)?,
@@ -110,10 +119,18 @@ fn separate(
     let mut words = Vec::new();
     let mut missing = Vec::new();
     for variable in parameters {
-        // A name that leads out of the folder names no file in it.
-        let Ok(Some(file)) = beside.open(&variable.name) else {
-            missing.push(variable.name.as_str());
-            continue;
+        let file = match beside.open(&variable.name) {
+            Ok(Some(file)) => file,
+            Ok(None) => {
+                missing.push(variable.name.as_str());
+                continue;
+            }
+            // A name that leads out of the folder names no file in it.
+            Err(error) if error.code() == "unsafe-name" => {
+                missing.push(variable.name.as_str());
+                continue;
+            }
+            Err(error) => return Err(error),
         };
         let (stream, note) = open_separate(&file, &variable.name, &variable.kind, options)?;
         checkpoint.notes.extend(note);
@@ -191,7 +208,7 @@ fn training(found: &Found, beside: Beside<'_>, options: &OpenOptions) -> Result<
 fn lone_parameters(beside: &Beside<'_>) -> Result<Option<(SourceRef, String)>> {
     let folder = beside.folder;
     let mut found = Vec::new();
-    for item in folder.list(1)?.into_iter().filter(|item| item.name != beside.name).take(MOST_LOOKED_AT) {
+    for item in beside.others()? {
         let Some(source) = folder.open(&item.name)? else { continue };
         let streams = Form::of(&head(&source)?, source.len()).is_none()
             && matches!(

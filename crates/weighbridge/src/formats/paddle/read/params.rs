@@ -43,6 +43,7 @@ pub(super) fn open(
         }
         StreamKind::Dense => match program()? {
             Some(found) if is_combined(source, &found) => open_combined(source, Some(found), beside, options),
+            None if named_combined(source) => open_combined(source, None, beside, options),
             _ => {
                 let mut cursor = Cursor::new(source.clone(), 0);
                 let entry = dense::read(&mut cursor, &file_path(source), limits)?.entry;
@@ -62,6 +63,12 @@ pub(super) fn open(
 fn is_combined(source: &SourceRef, found: &Found) -> bool {
     let name = base_name(source.label());
     !found.topology.parameters().iter().any(|v| v.name == name)
+}
+
+/// True for the names that combined files have: one tensor in such a file may be what is left of many.
+fn named_combined(source: &SourceRef) -> bool {
+    let name = base_name(source.label());
+    name.ends_with(".pdiparams") || matches!(name.as_str(), "__params__" | "params")
 }
 
 /// Opens a combined file, and names its tensors after the parameters of the program.

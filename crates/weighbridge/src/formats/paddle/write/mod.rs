@@ -31,7 +31,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         Kind::Tensor => vec![streams::one(checkpoint, options, &mut losses)?],
         Kind::SelectedRows => vec![streams::rows(checkpoint, &mut losses)?],
         Kind::Vocab => vec![streams::words(checkpoint, topology)?],
-        Kind::Combined => vec![streams::combined("", checkpoint, topology, options, &mut losses)?],
+        Kind::Combined => {
+            model::names_are_lost(checkpoint, &mut losses);
+            vec![streams::combined("", checkpoint, topology, options, &mut losses)?]
+        }
         Kind::Program | Kind::Pir => {
             let (program, topology) = needed(program.as_ref(), checkpoint)?;
             let wanted = if kind == Kind::Pir { FORM_PIR } else { super::FORM_DESC };

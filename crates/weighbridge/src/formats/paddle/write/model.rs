@@ -1,13 +1,16 @@
 //! Folders: a program and its parameters.
 
 use super::super::stream::{dense, selected_rows, vocab};
-use super::super::{FORM_PIR, PARAMETERS_MISSING, STOP_GRADIENT, TRAINABLE, state};
+use super::super::{FORM_PIR, PARAMETERS_FILE, PARAMETERS_MISSING, STOP_GRADIENT, TRAINABLE, state};
 use super::variables::{self, Stored};
 use super::{Edited, literal, names, streams};
 use crate::checkpoint::{Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
+use crate::limits::Limits;
 use crate::plan::{FileBuilder, PlannedFile};
+use crate::source::read_vec;
+use std::collections::HashMap;
 
 /// The program and all parameters in one file.
 pub(super) fn inference(
@@ -25,23 +28,43 @@ pub(super) fn inference(
         && names.parameters.ends_with(".pdiparams")
         && let Some(bytes) = structured_names(checkpoint)?
     {
-        files.push(literal(&format!("{}.info", names.parameters), bytes));
+        files.push(literal(&list_name(checkpoint, &names.parameters), bytes));
+    } else {
+        names_are_lost(checkpoint, losses);
     }
     Ok(files)
 }
 
-/// The list of structured names, where any tensor has one.
+/// The list of structured names, where any tensor has one: the list that was read, with the names
+/// that the variables have now; else one that is made of what the tensors say.
 fn structured_names(checkpoint: &Checkpoint) -> Result<Option<Vec<u8>>> {
+    let list = checkpoint.companions.iter().find(|(name, _)| name.ends_with(".info"));
+    if let Some((_, source)) = list
+        && let Some(mut rows) = state::read_info(source, &Limits::default())?
+    {
+        let mut changed = false;
+        let now: HashMap<String, String> = checkpoint
+            .tensors
+            .iter()
+            .filter_map(|entry| Some((structured_name(entry)?, variables::variable_name(entry))))
+            .collect();
+        for row in &mut rows {
+            let new = row.structured_name.as_ref().and_then(|name| now.get(name));
+            if let Some(new) = new.filter(|new| **new != row.variable) {
+                row.variable.clone_from(new);
+                changed = true;
+            }
+        }
+        let bytes = if changed { state::info_bytes(&rows)? } else { read_vec(&**source, 0, source.len())? };
+        return Ok(Some(bytes));
+    }
     let mut info = Vec::new();
     for entry in checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()) {
-        let kept = entry.text_attribute(STRUCTURED_NAME).map(str::to_owned);
-        // Where the variable's name is kept beside it, the path is the structured one.
-        let own = entry.attributes.contains_key(VARIABLE_NAME).then(|| entry.path.to_text());
         let flag = |key: &str| match entry.attributes.get(key) {
             Some(Value::Bool(flag)) => Some(*flag),
             _ => None,
         };
-        if let Some(name) = kept.or(own) {
+        if let Some(name) = structured_name(entry) {
             info.push(state::InfoRow {
                 variable: variables::variable_name(entry),
                 structured_name: Some(name),
@@ -51,6 +74,34 @@ fn structured_names(checkpoint: &Checkpoint) -> Result<Option<Vec<u8>>> {
         }
     }
     if info.is_empty() { Ok(None) } else { Ok(Some(state::info_bytes(&info)?)) }
+}
+
+/// The name of the list of structured names. Functions of one layer share that of the first, so it
+/// keeps its name where the parameters keep theirs.
+fn list_name(checkpoint: &Checkpoint, parameters: &str) -> String {
+    let same = checkpoint.metadata.get(PARAMETERS_FILE) == Some(&Value::Text(parameters.to_owned()));
+    let had = checkpoint.companions.iter().map(|(name, _)| name).find(|name| name.ends_with(".info"));
+    match had {
+        Some(name) if same && !name.contains(['/', '\\']) => name.clone(),
+        _ => format!("{parameters}.info"),
+    }
+}
+
+/// The name of a tensor in the structure of the source, where it has one: kept beside the variable's,
+/// or, where the variable's name is kept, its path.
+fn structured_name(entry: &TensorEntry) -> Option<String> {
+    let kept = entry.text_attribute(STRUCTURED_NAME).map(str::to_owned);
+    kept.or_else(|| entry.attributes.contains_key(VARIABLE_NAME).then(|| entry.path.to_text()))
+}
+
+/// Structured names stand in a list beside `x.pdiparams`, and nowhere else in a program's files.
+pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
+    let count =
+        checkpoint.tensors.iter().filter(|t| t.role.slot().is_none() && structured_name(t).is_some()).count();
+    if count > 0 {
+        let detail = "no list of structured names goes with this form; --kind inference with era 2 has one";
+        losses.push(Loss::new("structured-names", format!("{count} tensors"), detail));
+    }
 }
 
 /// The program, and one file for each parameter.
@@ -64,6 +115,7 @@ pub(super) fn separate(
         return Err(Error::usage("unknown-stream", "separate files are streams as Paddle writes them"));
     }
     let topology = program.map(|(_, topology)| &**topology);
+    names_are_lost(checkpoint, losses);
     let mut files = Vec::new();
     if let Some((program, topology)) = program {
         let name = if topology.form == FORM_PIR { "__model__.json" } else { "__model__" };

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile};
 use crate::topology::{Topology, VariableKind};
+use std::collections::HashSet;
 
 /// Which form streams are written in.
 enum Form {
@@ -163,10 +164,11 @@ fn interleaved<'a>(
     vocabularies: &'a [(String, Words)],
     topology: Option<&Topology>,
 ) -> Vec<Item<'a>> {
-    let known = |name: &str| {
-        topology
-            .is_none_or(|t| t.parameters().iter().any(|v| v.name == name && v.kind == VariableKind::Vocab))
-    };
+    let declared: Option<HashSet<&str>> = topology.map(|t| {
+        let vocabs = t.parameters().into_iter().filter(|v| v.kind == VariableKind::Vocab);
+        vocabs.map(|v| v.name.as_str()).collect()
+    });
+    let known = |name: &str| declared.as_ref().is_none_or(|all| all.contains(name));
     let mut items: Vec<(&str, Item<'_>)> =
         stored.iter().map(|s| (s.name.as_str(), Item::Dense(s.entry))).collect();
     let words = vocabularies.iter().filter(|(name, _)| known(name));

@@ -241,10 +241,11 @@ pub(crate) struct Convert {
     pub source: PathBuf,
     /// The file to write, or the folder where the format has several files
     pub target: PathBuf,
-    /// The format to write; told from the target's extension if left out
+    /// The format to write: primitiv, paddle, safetensors, npz, npy; told from the target's extension if left out
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<String>,
-    /// The kind of file within the format, such as primitiv's parameter
+    /// The kind of file within the format, such as primitiv's parameter or paddle's inference, separate,
+    /// combined, state, training
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
     /// Choose how the format is written, such as protocol=2 for a Paddle state; may be repeated

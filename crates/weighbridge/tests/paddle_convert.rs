@@ -131,7 +131,7 @@ fn layers_keep_their_structured_names() {
     let rename = vec!["linear_0.w_0=head.weights".to_owned()];
     let changes = weighbridge::ops::Changes { rename, ..Default::default() };
     run(good("p262/seq_jit"), dir.join("renamed"), &ConvertOptions { changes, ..to("", &[]) });
-    let renamed = open(&dir.join("renamed"));
+    let renamed = open(dir.join("renamed"));
     let head = renamed.tensor("head.weights").unwrap();
     assert_eq!(head.text_attribute("structured_name"), Some("enc.layers.0.self_attn.q_proj.weight"));
 }

@@ -37,10 +37,16 @@ fn text(report: &VerifyReport, account: bool, output: &mut Output) -> io::Result
     let parts = [report.format, report.kind].into_iter().flatten().collect::<Vec<_>>();
     line("format", if parts.is_empty() { "not known".to_owned() } else { parts.join(" ") })?;
     line("checked", report.checked.join(", "))?;
-    for file in &report.files {
+    // A line a file, unless there are many and nobody asked.
+    const MANY: usize = 8;
+    let shown = if account { report.files.len() } else { MANY };
+    for file in report.files.iter().take(shown) {
         // Where there is one file, its name stands above already.
         let name = if report.files.len() > 1 { format!("{}: ", escape(&file.file)) } else { String::new() };
         line("bytes", format!("{name}{}", sums(file)))?;
+    }
+    if report.files.len() > shown {
+        line("", format!("and {} more files; --account lists them all", report.files.len() - shown))?;
     }
     line("verdict", verdict(report.verdict))
 }

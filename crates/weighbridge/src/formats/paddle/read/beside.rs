@@ -140,13 +140,14 @@ pub(super) fn parameter_names(program: &str) -> Vec<String> {
 }
 
 /// The program that a parameter file belongs to: the one that the caller names, one whose name
-/// says so, or the only one beside it that `fits`.
+/// says so, or, where a `search` is worth while, the only one beside it that `fits`.
 ///
 /// # Errors
 /// What reading a program says, where that program was named.
 pub(super) fn find_program(
     beside: Option<Beside<'_>>,
     options: &OpenOptions,
+    search: impl Fn() -> bool,
     fits: impl Fn(&Topology) -> bool,
 ) -> Result<Option<Found>> {
     if let Some(source) = &options.program {
@@ -157,6 +158,9 @@ pub(super) fn find_program(
     if let Some((source, name)) = beside.first(&program_names(beside.file_name()))? {
         let topology = joinable(&source, options)?;
         return Ok(Some(Found { topology, name, sure: true }));
+    }
+    if !search() {
+        return Ok(None);
     }
     let mut fitting = Vec::new();
     for (source, name) in beside.lookalikes()? {

@@ -23,7 +23,10 @@ pub(super) fn open(
 ) -> Result<Checkpoint> {
     let limits = &options.limits;
     let kind = detect(source, limits).ok_or_else(|| unknown(source))?;
-    let program = || find_program(beside, options, |topology| belongs(source, kind, topology, limits));
+    // A file that cannot be read fits no program: none is searched for.
+    let readable = || kind != StreamKind::Combined || combined::read_all(source, limits).is_ok();
+    let fits = |topology: &Topology| belongs(source, kind, topology, limits);
+    let program = || find_program(beside, options, readable, fits);
     match kind {
         StreamKind::SelectedRows => {
             let mut cursor = Cursor::new(source.clone(), 0);

@@ -3,7 +3,7 @@
 use super::structure::{self, Form, Pairs, View, view};
 use super::{canonical, key_of, slots};
 use crate::checkpoint::{Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The deepest dict that is looked into.
 const DEEPEST: usize = 128;
@@ -31,9 +31,8 @@ pub(super) fn with_extras(checkpoint: &Checkpoint, structure: &Value, losses: &m
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
         return canonical(checkpoint);
     };
-    for entry in extras {
-        insert(root, entry, &entry.path, form, 0);
-    }
+    let extras = extras.into_iter().map(|entry| (entry, entry.path.parts())).collect();
+    insert(root, extras, form, 0);
     changed
 }
 
@@ -76,27 +75,83 @@ fn pairs_mut(value: &mut Value) -> Option<&mut Vec<(Name, Value)>> {
     }
 }
 
-/// Puts a tensor whose path within this dict is `path` where it leads to.
-fn insert(pairs: &mut Vec<(Name, Value)>, entry: &TensorEntry, path: &TensorPath, form: Form, depth: usize) {
-    let master = entry.role.slot().and_then(Name::as_str) == Some(slots::MASTER_WEIGHTS);
-    for (key, value) in pairs.iter_mut() {
-        let prefix = TensorPath::from_dotted(&key.to_text());
-        let deeper =
-            path.starts_with(&prefix) && path.parts().len() > prefix.parts().len() && depth < DEEPEST;
-        if deeper && let Some(inner) = pairs_mut(value) {
-            let rest = TensorPath::new(&path.parts()[prefix.parts().len()..]);
-            return insert(inner, entry, &rest, form, depth + 1);
-        }
-        if master
-            && *key == Name::from(slots::MASTER_WEIGHTS)
-            && let Some(inner) = pairs_mut(value)
-        {
-            inner.push((Name::from(path.to_text().as_str()), structure::tensor(form, entry.text())));
-            return;
+/// A tensor, and its path within the dict that it is to be put into.
+type Extra<'a> = (&'a TensorEntry, &'a [Name]);
+
+/// Puts each tensor where its path within this dict leads to. The keys of the dict are looked
+/// through once, whatever the number of tensors.
+fn insert(pairs: &mut Vec<(Name, Value)>, extras: Vec<Extra<'_>>, form: Form, depth: usize) {
+    let inner = Inner::of(pairs);
+    let mut below: BTreeMap<usize, Vec<Extra<'_>>> = BTreeMap::new();
+    let mut masters = Vec::new();
+    let mut here = Vec::new();
+    for (entry, path) in extras {
+        let is_master = entry.role.slot().and_then(Name::as_str) == Some(slots::MASTER_WEIGHTS);
+        let master = inner.master.filter(|_| is_master);
+        let deeper = if depth < DEEPEST { inner.leading_to(path) } else { None };
+        // Of several dicts that fit, the first.
+        match (deeper, master) {
+            (Some((place, rest)), master) if master.is_none_or(|master| place <= master) => {
+                below.entry(place).or_default().push((entry, rest));
+            }
+            (_, Some(_)) => masters.push(item(TensorPath::new(path).to_text(), entry, form)),
+            _ => {
+                let within = TensorEntry { path: TensorPath::new(path), ..entry.clone() };
+                here.push(item(key_of(&within), entry, form));
+            }
         }
     }
-    let within = TensorEntry { path: path.clone(), ..entry.clone() };
-    let item = (Name::from(key_of(&within).as_str()), structure::tensor(form, entry.text()));
+    if let Some(dict) = inner.master.and_then(|place| pairs.get_mut(place)).and_then(|(_, v)| pairs_mut(v)) {
+        dict.extend(masters);
+    }
+    for (place, extras) in below {
+        if let Some(dict) = pairs.get_mut(place).and_then(|(_, value)| pairs_mut(value)) {
+            insert(dict, extras, form, depth + 1);
+        }
+    }
     let last = pairs.iter().rposition(|(_, value)| matches!(view(value), View::Tensor(..)));
-    pairs.insert(last.map_or(pairs.len(), |at| at + 1), item);
+    let at = last.map_or(pairs.len(), |at| at + 1);
+    pairs.splice(at..at, here);
+}
+
+fn item(key: String, entry: &TensorEntry, form: Form) -> (Name, Value) {
+    (Name::from(key.as_str()), structure::tensor(form, entry.text()))
+}
+
+/// The dicts in a dict.
+struct Inner {
+    /// The place of each by the parts of its key; of several the first.
+    places: HashMap<Vec<Name>, usize>,
+    /// The most parts of such a key.
+    longest: usize,
+    /// The place of that with the copies in full precision.
+    master: Option<usize>,
+}
+
+impl Inner {
+    fn of(pairs: &mut [(Name, Value)]) -> Self {
+        let mut inner = Self { places: HashMap::new(), longest: 0, master: None };
+        for (place, (key, value)) in pairs.iter_mut().enumerate() {
+            if pairs_mut(value).is_none() {
+                continue;
+            }
+            if inner.master.is_none() && *key == Name::from(slots::MASTER_WEIGHTS) {
+                inner.master = Some(place);
+            }
+            let parts = TensorPath::from_dotted(&key.to_text()).parts().to_vec();
+            inner.longest = inner.longest.max(parts.len());
+            inner.places.entry(parts).or_insert(place);
+        }
+        inner
+    }
+
+    /// The place of the first dict whose key `path` begins with, and the path within it.
+    fn leading_to<'p>(&self, path: &'p [Name]) -> Option<(usize, &'p [Name])> {
+        let most = self.longest.min(path.len().saturating_sub(1));
+        let fitting = (1..=most).filter_map(|count| {
+            let (key, rest) = path.split_at(count);
+            Some((*self.places.get(key)?, rest))
+        });
+        fitting.min_by_key(|(place, _)| *place)
+    }
 }

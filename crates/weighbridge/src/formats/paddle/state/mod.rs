@@ -27,6 +27,7 @@ mod distributed;
 mod extras;
 mod flat;
 mod info;
+mod mistaken;
 mod read;
 mod slots;
 mod split;

@@ -1,6 +1,6 @@
 //! The names that Paddle's optimizers give their tensors: `PARAM_moment1_0`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What 2.6.2 and 3.3.1 call what an optimizer remembers, longer names before those they end in.
 const ACCUMULATORS: &[&str] = &[
@@ -43,13 +43,32 @@ pub(super) const MASTER_WEIGHTS: &str = "master_weights";
 /// The dict of the schedule of the learning rate.
 pub(super) const LR_SCHEDULER: &str = "LR_Scheduler";
 
-/// Parameter and slot of a key, by its form alone: `w_0_moment1_0` is `w_0` and `moment1_0`.
-pub(super) fn take_apart(key: &str) -> Option<(&str, &str)> {
-    let counted = without_count(key)?;
-    let accumulator = ACCUMULATORS.iter().find_map(|name| counted.strip_suffix(name)?.strip_suffix('_'))?;
-    let param = without_count(accumulator).and_then(|rest| rest.strip_suffix(MASTER)).unwrap_or(accumulator);
-    let slot = key.get(param.len() + 1..)?;
-    (!param.is_empty()).then_some((param, slot))
+/// Accumulators whose names are just as well those of layers: `fc_linear_0` may be a parameter.
+const COMMON: &[&str] = &["linear", "slow", "d", "m", "y"];
+
+/// A key that has the form of an optimizer's, taken apart.
+#[derive(Debug, Clone, Copy)]
+struct Apart<'a> {
+    param: &'a str,
+    slot: &'a str,
+    accumulator: &'a str,
+}
+
+impl<'a> Apart<'a> {
+    fn of(key: &'a str) -> Option<Self> {
+        let counted = without_count(key)?;
+        let (before, accumulator) = ACCUMULATORS
+            .iter()
+            .find_map(|&name| Some((counted.strip_suffix(name)?.strip_suffix('_')?, name)))?;
+        let param = without_count(before).and_then(|rest| rest.strip_suffix(MASTER)).unwrap_or(before);
+        let slot = key.get(param.len() + 1..)?;
+        (!param.is_empty()).then_some(Self { param, slot, accumulator })
+    }
+
+    /// True where the key can hardly be that of a parameter.
+    fn is_well_known(&self) -> bool {
+        !COMMON.contains(&self.accumulator) || self.slot.starts_with(MASTER.trim_start_matches('_'))
+    }
 }
 
 /// `key` without the number that makes it unique.
@@ -71,6 +90,8 @@ pub(super) fn is_global(key: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     keys: HashSet<&'a str>,
+    /// Parameters that an optimizer surely has tensors of.
+    evident: HashSet<&'a str>,
     /// True where the whole dict is the state of an optimizer.
     pub(super) whole: bool,
 }
@@ -79,17 +100,41 @@ impl<'a> Scope<'a> {
     /// The scope of a dict with these keys of tensors, and these keys of all else.
     pub(super) fn new(tensors: impl Iterator<Item = &'a str>, others: impl Iterator<Item = &'a str>) -> Self {
         let keys: HashSet<&str> = tensors.collect();
-        let known = |key: &&str| take_apart(key).is_some();
-        let all = keys.iter().any(known) && keys.iter().all(|key| known(key) || is_global(key));
+        let apart: Vec<Apart<'_>> = keys.iter().filter_map(|key| Apart::of(key)).collect();
+        let evident = evident(&apart);
+        // LookAhead's state is `slow` and nothing else; all other names come in company.
+        let sure = apart.iter().any(|key| key.accumulator == "slow") || !evident.is_empty();
+        let all = sure && keys.iter().all(|key| Apart::of(key).is_some() || is_global(key));
         let mut others = others;
         let whole = all || others.any(|key| key == LR_SCHEDULER || key == MASTER_WEIGHTS);
-        Self { keys, whole }
+        Self { keys, evident, whole }
     }
 
-    /// Parameter and slot of the tensor under `key`, where it is an optimizer's.
+    /// Parameter and slot of the tensor under `key`, where it is an optimizer's: `w_0_moment1_0` is
+    /// `w_0` and `moment1_0`.
     pub(super) fn owner(&self, key: &'a str) -> Option<(&'a str, &'a str)> {
-        take_apart(key).filter(|(param, _)| self.whole || self.keys.contains(param))
+        let apart = Apart::of(key)?;
+        let beside = || self.keys.contains(apart.param) && self.evident.contains(apart.param);
+        (self.whole || beside()).then_some((apart.param, apart.slot))
     }
+}
+
+/// The parameters with a tensor of a well-known name, or with all three of ASGD.
+fn evident<'a>(apart: &[Apart<'a>]) -> HashSet<&'a str> {
+    let mut of_asgd: HashMap<&str, HashSet<&str>> = HashMap::new();
+    let mut evident = HashSet::new();
+    for key in apart {
+        if key.is_well_known() {
+            evident.insert(key.param);
+        } else if key.accumulator.len() == 1 {
+            let found = of_asgd.entry(key.param).or_default();
+            found.insert(key.accumulator);
+            if found.len() == 3 {
+                evident.insert(key.param);
+            }
+        }
+    }
+    evident
 }
 
 #[cfg(test)]
@@ -106,13 +151,14 @@ mod tests {
             ("w_velocity_0", "w", "velocity_0"),
             ("w_moment2_max_0", "w", "moment2_max_0"),
         ] {
-            assert_eq!(take_apart(key), Some((param, slot)));
+            let apart = Apart::of(key).unwrap();
+            assert_eq!((apart.param, apart.slot), (param, slot));
             assert_eq!(format!("{param}_{slot}"), key);
         }
         for key in
             ["linear_0.w_0", "moment1_0", "_moment1_0", "w_moment1", "w_moment1_x", "", "w_fp32_master_0"]
         {
-            assert_eq!(take_apart(key), None, "{key}");
+            assert!(Apart::of(key).is_none(), "{key}");
         }
     }
 
@@ -126,5 +172,28 @@ mod tests {
         assert!(scope(&["a", "b", "a_moment1_0"], &[]).owner("a_moment1_0").is_some());
         assert!(scope(&["a_moment1_0", "learning_rate_0"], &[]).owner("a_moment1_0").is_some());
         assert!(!scope(&["learning_rate_0"], &[]).whole);
+    }
+    #[test]
+    fn common_names_need_more_than_the_name() {
+        let state = |tensors: &[&'static str], others: &[&'static str]| {
+            let scope = Scope::new(tensors.iter().copied(), others.iter().copied());
+            let mut found: Vec<_> =
+                tensors.iter().filter(|key| scope.owner(key).is_some()).copied().collect();
+            found.sort_unstable();
+            found
+        };
+        for key in ["fc_linear_0", "fc_slow_0", "fc_d_0", "fc_m_0", "fc_y_0"] {
+            assert!(state(&["fc", key], &[]).is_empty(), "{key}");
+            assert!(state(&["fc", key, "a", "a_moment1_0"], &[]) == ["a_moment1_0"], "{key}");
+            assert_eq!(state(&["fc", key, "fc_squared_0"], &[]).len(), 2, "{key}");
+            assert_eq!(state(&[key], &[LR_SCHEDULER]), [key]);
+            assert_eq!(state(&["fc", key], &[MASTER_WEIGHTS]), [key]);
+            assert_eq!(state(&[key, "a_moment1_0"], &[]).len(), 2, "{key}");
+        }
+        assert!(state(&["a_linear_0", "b_linear_0", "c_d_0"], &[]).is_empty());
+        assert_eq!(state(&["a_slow_0", "b_slow_0"], &[]).len(), 2);
+        assert_eq!(state(&["a", "b", "a_d_0", "a_m_0", "a_y_0"], &[]), ["a_d_0", "a_m_0", "a_y_0"]);
+        assert!(state(&["a", "b", "a_d_0", "a_m_0", "a_m_1"], &[]).is_empty());
+        assert_eq!(state(&["a", "b", "a_fp32_master_0_linear_0"], &[]), ["a_fp32_master_0_linear_0"]);
     }
 }

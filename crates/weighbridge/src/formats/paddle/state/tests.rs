@@ -4,6 +4,7 @@
 mod distributed;
 mod golden;
 mod hostile;
+mod losses;
 mod odd;
 mod written;
 

@@ -42,6 +42,7 @@ pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u
         Some(structure) => super::extras::with_extras(checkpoint, structure, &mut losses),
         None => canonical(checkpoint),
     };
+    losses.extend(super::mistaken::losses(checkpoint, &structure));
     let mut writer = Writer::new(checkpoint, protocol, modules, most, losses);
     let (graph, root) = writer.run(&structure)?;
     let (payloads, losses) = writer.finish();

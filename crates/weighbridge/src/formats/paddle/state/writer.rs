@@ -33,6 +33,8 @@ pub(super) struct Writer<'a> {
     letters: HashMap<u8, ObjectId>,
     payloads: Vec<Payload>,
     losses: Vec<Loss>,
+    /// The keys that lead to what is being built.
+    path: Vec<String>,
 }
 
 /// The pairs of the root so far, for the table of names and for what is split.
@@ -57,8 +59,8 @@ impl<'a> Writer<'a> {
             by_text.entry(entry.text()).or_insert(at);
         }
         let builder = Builder::new();
-        let (built, letters, payloads) = (HashMap::new(), HashMap::new(), Vec::new());
-        Self { checkpoint, protocol, modules, most, builder, by_text, built, letters, payloads, losses }
+        let (built, letters, payloads, path) = (HashMap::new(), HashMap::new(), Vec::new(), Vec::new());
+        Self { checkpoint, protocol, modules, most, builder, by_text, built, letters, payloads, losses, path }
     }
 
     /// What the arrays are filled with, by the keys of the payloads; and what is lost.
@@ -111,7 +113,7 @@ impl<'a> Writer<'a> {
             }
             _ => {
                 let id = self.text(&key)?;
-                if let Some(value) = self.value(value, 1, Some(&key))? {
+                if let Some(value) = self.below(value, 1, &key)? {
                     root.pairs.push((id, value));
                 }
             }
@@ -249,6 +251,21 @@ impl<'a> Writer<'a> {
         }))
     }
 
+    /// [`value`](Self::value) of what stands under `key` in what is being built.
+    fn below(&mut self, value: &Value, depth: usize, key: &str) -> Result<Option<ObjectId>> {
+        self.path.push(key.to_owned());
+        let id = self.value(value, depth, Some(key));
+        self.path.pop();
+        id
+    }
+
+    /// Says that a list or tuple is written without one of its elements.
+    fn hole(&mut self, place: usize) {
+        let list = if self.path.is_empty() { "the outermost list".to_owned() } else { self.path.join(".") };
+        let detail = format!("nothing is left for position {place}, so what stands behind it moves up");
+        self.losses.push(Loss::new("list-hole", escape_text(&list), detail));
+    }
+
     fn lose(&mut self, key: Option<&str>, what: &str) -> Option<ObjectId> {
         let detail = format!("{} cannot be written", escape_text(what));
         self.losses.push(Loss::new("value-dropped", escape_text(key.unwrap_or("a value")), detail));
@@ -276,7 +293,10 @@ impl<'a> Writer<'a> {
     fn items(&mut self, items: &[Value], depth: usize) -> Result<Vec<ObjectId>> {
         let mut ids = Vec::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
-            ids.extend(self.value(item, depth + 1, Some(&place.to_string()))?);
+            match self.below(item, depth + 1, &place.to_string())? {
+                Some(id) => ids.push(id),
+                None => self.hole(place),
+            }
         }
         Ok(ids)
     }
@@ -289,7 +309,7 @@ impl<'a> Writer<'a> {
                     let key = key.to_text();
                     // Objects are made in the order in which they are written.
                     let id = self.text(&key)?;
-                    if let Some(value) = self.value(value, depth + 1, Some(&key))? {
+                    if let Some(value) = self.below(value, depth + 1, &key)? {
                         all.push((id, value));
                     }
                 }
@@ -300,7 +320,7 @@ impl<'a> Writer<'a> {
                     let [key, value] = pair.as_slice() else { continue };
                     let text = super::walk::key_text(key);
                     let key = self.value(key, depth + 1, None)?;
-                    let value = self.value(value, depth + 1, Some(&text))?;
+                    let value = self.below(value, depth + 1, &text)?;
                     all.extend(key.zip(value));
                 }
             }
@@ -409,7 +429,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The name of a tensor as a variable.
-fn name_of(entry: &TensorEntry, key: &str) -> String {
+pub(super) fn name_of(entry: &TensorEntry, key: &str) -> String {
     match entry.text_attribute(VARIABLE_NAME) {
         Some(name) => name.to_owned(),
         None => state_key(entry, Some(key)),

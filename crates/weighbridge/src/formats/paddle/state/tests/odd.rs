@@ -15,7 +15,7 @@ fn array(
     b.ndarray((dtype, endian), &Shape::new(dims), false, content, NumpyModules::Core)
 }
 
-fn floats(b: &mut Builder, n: u8) -> crate::Result<ObjectId> {
+pub(super) fn floats(b: &mut Builder, n: u8) -> crate::Result<ObjectId> {
     array(b, DType::F32, Endian::Little, &[1], &[0, 0, n, 0x40])
 }
 

@@ -1,0 +1,162 @@
+//! Tensors that would be taken for an optimizer's when what is written is read again.
+//!
+//! A pickle does not say what a tensor is for: its key must do. See `slots.rs`.
+
+use super::TABLE;
+use super::slots::{MASTER_WEIGHTS, Scope};
+use super::structure::{Form, Pairs, View, view};
+use super::writer::name_of;
+use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
+use std::collections::{HashMap, HashSet};
+
+/// The losses of tensors that are no optimizer's, but would be read as such.
+pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Vec<Loss> {
+    let mut by_text = HashMap::with_capacity(checkpoint.tensors.len());
+    for entry in &checkpoint.tensors {
+        by_text.entry(entry.text()).or_insert(entry);
+    }
+    let mut check = Check { checkpoint, by_text, losses: Vec::new() };
+    check.value(structure, true);
+    check.losses
+}
+
+struct Check<'a> {
+    checkpoint: &'a Checkpoint,
+    by_text: HashMap<String, &'a TensorEntry>,
+    losses: Vec<Loss>,
+}
+
+/// A tensor in a dict, under its key.
+struct Item<'a, 'b> {
+    key: &'b str,
+    form: Form,
+    entry: &'a TensorEntry,
+}
+
+impl<'a> Check<'a> {
+    fn value(&mut self, value: &Value, is_root: bool) {
+        match view(value) {
+            View::List(items) | View::Tuple(items) => items.iter().for_each(|item| self.value(item, false)),
+            View::Dict { pairs: Pairs::Named(pairs), .. } => {
+                let texts: Vec<String> = pairs.iter().map(|(key, _)| key.to_text()).collect();
+                let pairs: Vec<_> =
+                    texts.iter().map(String::as_str).zip(pairs.iter().map(|(_, v)| v)).collect();
+                self.dict(&pairs, is_root);
+            }
+            View::Dict { pairs: Pairs::Listed(pairs), .. } => {
+                let mut named = Vec::new();
+                for pair in pairs {
+                    let Value::List(pair) = pair else { continue };
+                    match pair.as_slice() {
+                        [Value::Text(key), value] => named.push((key.as_str(), value)),
+                        // A key that is no text says nothing of a tensor.
+                        [_, value] => self.value(value, false),
+                        _ => {}
+                    }
+                }
+                self.dict(&named, false);
+            }
+            _ => {}
+        }
+    }
+
+    fn dict(&mut self, pairs: &[(&str, &Value)], is_root: bool) {
+        let (mut tensors, mut others) = (Vec::new(), Vec::new());
+        for &(key, value) in pairs {
+            match view(value) {
+                View::Tensor(form, text) => {
+                    let entry = self.by_text.get(text).copied();
+                    tensors.extend(entry.map(|entry| Item { key, form, entry }));
+                }
+                View::Metadata(name) if self.checkpoint.metadata.get(name).is_none() => {}
+                _ => others.push((key, value)),
+            }
+        }
+        let scope = Scope::new(tensors.iter().map(|item| item.key), others.iter().map(|(key, _)| *key));
+        let table = pairs.iter().find(|(key, _)| is_root && *key == TABLE).map(|(_, value)| *value);
+        let table = Table::of(table);
+        for item in &tensors {
+            if item.entry.role.slot().is_none()
+                && let Some((param, slot)) = scope.owner(item.key)
+                // The state of an optimizer goes by one name only.
+                && table.name_of(item).is_none_or(|name| name == item.key)
+            {
+                self.mistaken(item.entry, slot, param);
+            }
+        }
+        for (key, value) in others {
+            if key == MASTER_WEIGHTS
+                && let Some(copies) = self.copies(value)
+            {
+                let parameters = copies.into_iter().filter(|(_, entry)| entry.role.slot().is_none());
+                parameters.for_each(|(param, entry)| self.mistaken(entry, MASTER_WEIGHTS, &param));
+            } else {
+                self.value(value, false);
+            }
+        }
+    }
+
+    /// The tensors of a dict that holds nothing else, with their keys.
+    fn copies(&self, value: &Value) -> Option<Vec<(String, &'a TensorEntry)>> {
+        let View::Dict { pairs: Pairs::Named(pairs), .. } = view(value) else { return None };
+        let mut copies = Vec::new();
+        for (key, value) in pairs {
+            let View::Tensor(_, text) = view(value) else { return None };
+            copies.extend(self.by_text.get(text).map(|&entry| (key.to_text(), entry)));
+        }
+        Some(copies)
+    }
+
+    fn mistaken(&mut self, entry: &TensorEntry, slot: &str, param: &str) {
+        let detail = format!(
+            "its key looks like an optimizer's `{}` of `{}`, and is read so",
+            escape_text(slot),
+            escape_text(param)
+        );
+        self.losses.push(Loss::new("read-as-state", entry.name(), detail));
+    }
+}
+
+/// Where the names of tensors without one of their own stand.
+enum Table<'a> {
+    None,
+    /// All tensors.
+    All,
+    /// Tensors that go by their name, and names that the table has of its own.
+    Some(HashSet<&'a str>, HashMap<&'a str, &'a str>),
+}
+
+impl<'a> Table<'a> {
+    fn of(value: Option<&'a Value>) -> Self {
+        let Some(View::Names(names)) = value.map(view) else { return Self::None };
+        let Some(rows) = names else { return Self::All };
+        let (mut known, mut own) = (HashSet::new(), HashMap::new());
+        for row in rows {
+            match row {
+                Value::Text(key) => {
+                    known.insert(key.as_str());
+                }
+                Value::List(row) => {
+                    if let [Value::Text(key), Value::Text(name)] = row.as_slice() {
+                        own.insert(key.as_str(), name.as_str());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self::Some(known, own)
+    }
+
+    /// The name that a tensor is written with.
+    fn name_of(&self, item: &Item<'_, '_>) -> Option<String> {
+        let name = || name_of(item.entry, item.key);
+        match (item.form, self) {
+            (Form::Tensor | Form::Pair, _) | (_, Self::All) => Some(name()),
+            (_, Self::None) => None,
+            (_, Self::Some(known, own)) => match own.get(item.key) {
+                Some(own) => Some((*own).to_owned()),
+                None => known.contains(item.key).then(name),
+            },
+        }
+    }
+}

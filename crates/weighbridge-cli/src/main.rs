@@ -44,7 +44,20 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// A model of thousands of separate files keeps a handle of each, and shells allow 1024 or fewer by
+/// default. Where more cannot be had, the first file that is too many says so.
+#[cfg(unix)]
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+#[cfg(not(unix))]
+fn allow_many_files() {}
+
 fn main() -> ExitCode {
+    allow_many_files();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return usage(&error),

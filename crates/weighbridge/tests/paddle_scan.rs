@@ -73,53 +73,108 @@ fn a_call_within_a_state_is_found() {
     assert_eq!(word(&look(temp.path())), "found");
 }
 
-/// Programs with the author's source in them; all other golden files are clean.
+/// The program in a golden file, where it is one.
+fn program_in(name: &Path) -> Option<Program> {
+    let program = name.extension().is_some_and(|e| e == "pdmodel" || e == "pb" || e == "json")
+        || name.ends_with("__model__");
+    program.then(|| Program::read(&source(good("").join(name)), &Default::default()).unwrap())
+}
+
+/// Programs that hold the author's source or that save files; all other golden files are clean.
 #[test]
-fn golden_files_are_clean_but_for_source_code() {
-    let (mut leaking, mut clean) = (0, 0);
+fn golden_files_are_clean_but_for_source_code_and_saving() {
+    let (mut leaking, mut naming, mut clean) = (0, 0, 0);
     for name in files_below(&good("")).iter().filter(|f| is_data(f)) {
-        let path = good("").join(name);
-        let report = look(&path);
-        let program = name.extension().is_some_and(|e| e == "pdmodel" || e == "pb" || e == "json")
-            || name.ends_with("__model__");
-        let leaks =
-            program && !Program::read(&source(&path), &Default::default()).unwrap().source_leaks().is_empty();
-        if leaks {
+        let report = look(good("").join(name));
+        let program = program_in(name);
+        let saves = program.as_ref().is_some_and(|p| {
+            p.topology().operators().any(|op| op.kind == "save" || op.kind.ends_with("save_combine"))
+        });
+        let (names, leaks): (Vec<_>, Vec<_>) =
+            program.iter().flat_map(Program::source_leaks).partition(|leak| leak.attribute == "struct_name");
+        let findings = &report.files[0].scan.findings;
+        let has = |severity, code: &str| findings.iter().any(|f| f.severity == severity && f.code == code);
+        assert_eq!(has(Severity::Error, "source-code"), !leaks.is_empty(), "{name:?}: {report:?}");
+        assert_eq!(has(Severity::Error, "writes-files"), saves, "{name:?}: {report:?}");
+        assert_eq!(has(Severity::Warning, "class-names"), !names.is_empty(), "{name:?}: {report:?}");
+        if saves || !leaks.is_empty() {
             assert_eq!(word(&report), "found", "{name:?}");
-            let findings = &report.files[0].scan.findings;
             let error = |f: &&weighbridge::finding::Finding| f.severity == Severity::Error;
-            assert!(findings.iter().filter(error).all(|f| f.code == "source-code"), "{findings:?}");
+            let known = ["source-code", "writes-files"];
+            assert!(findings.iter().filter(error).all(|f| known.contains(&f.code)), "{findings:?}");
             leaking += 1;
         } else if name.extension().is_some_and(|e| e == "metadata") {
             // An index of shards holds classes that no state has.
             println!("{name:?} {report:?}");
         } else {
             assert_eq!(word(&report), "clean", "{name:?}: {report:?}");
+            naming += usize::from(!names.is_empty());
             clean += 1;
         }
     }
-    assert!(leaking >= 8 && clean >= 300, "{leaking} {clean}");
+    assert!(leaking >= 4 && naming >= 3 && clean >= 300, "{leaking} {naming} {clean}");
+}
+
+/// A program of Paddle 2.6.2 that saves to files, and one that loads.
+#[test]
+fn programs_that_reach_out_are_found() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/exec");
+    let report = look(folder.join("save.pdmodel"));
+    assert_eq!(word(&report), "found");
+    let told: Vec<_> = report.files[0].scan.findings.iter().filter(|f| f.code == "writes-files").collect();
+    assert!(told.iter().all(|f| f.severity == Severity::Error), "{told:?}");
+    for (operator, path) in [("save ", "deep/w\""), ("save_combine ", "all.pdiparams\"")] {
+        let shown =
+            |f: &&&weighbridge::finding::Finding| f.text.starts_with(operator) && f.text.ends_with(path);
+        assert_eq!(told.iter().filter(shown).count(), 1, "{told:?}");
+    }
 }
 
 #[test]
-fn a_stripped_program_is_clean() {
+fn a_stripped_program_tells_nothing_of_its_author() {
     let temp = tempfile::tempdir().unwrap();
     let mut count = 0;
-    for name in files_below(&good("")) {
+    for name in files_below(&good("")).into_iter().filter(|f| is_data(f)) {
         let path = good("").join(&name);
-        if !is_data(&name) || word(&look(&path)) != "found" {
-            continue;
-        }
-        let mut program = Program::read(&source(&path), &Default::default()).unwrap();
+        let Some(mut program) = program_in(&name).filter(|p| !p.source_leaks().is_empty()) else { continue };
         let report = program.strip(&Strip { source: true, ..Strip::default() }).unwrap();
         assert!(report.attributes > 0, "{name:?}");
         let stripped = temp.path().join("program");
         fs::write(&stripped, program.to_bytes()).unwrap();
-        assert_eq!(word(&look(&stripped)), "clean", "{name:?}");
+        let report = look(&stripped);
+        let findings = &report.files[0].scan.findings;
+        assert!(findings.iter().all(|f| f.code == "writes-files" || f.code == "reads-files"), "{findings:?}");
         assert_eq!(open(&stripped).topology.unwrap().histogram(), open(&path).topology.unwrap().histogram());
         count += 1;
     }
     assert!(count >= 8, "{count}");
+}
+
+/// What a folder holds and the scan does not look at keeps it from being clean.
+#[cfg(unix)]
+#[test]
+fn what_a_folder_hides_is_not_called_clean() {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+    let elsewhere = tempfile::tempdir().unwrap();
+    type Hide<'a> = &'a dyn Fn(&Path);
+    let hide: [(&str, Hide); 4] = [
+        ("too-deep", &|f| fs::create_dir_all(f.join("a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a")).unwrap()),
+        ("link-to-folder", &|f| symlink(elsewhere.path(), f.join("link")).unwrap()),
+        ("dead-link", &|f| symlink("nowhere", f.join("link")).unwrap()),
+        ("not-a-file", &|f| drop(UnixListener::bind(f.join("socket")).unwrap())),
+    ];
+    for (code, hide) in hide {
+        let folder = tempfile::tempdir().unwrap();
+        copy_folder(&good("p262/cnn_state_dict"), folder.path());
+        assert_eq!(word(&look(folder.path())), "clean");
+        hide(folder.path());
+        let report = look(folder.path());
+        assert_eq!(word(&report), "could-not-tell", "{code}");
+        let labels: Vec<_> = report.files.iter().map(|f| f.label.clone()).collect();
+        assert!(labels.is_sorted(), "{labels:?}");
+        let told: Vec<_> = report.files.iter().flat_map(|f| &f.scan.findings).map(|f| f.code).collect();
+        assert_eq!(told.iter().filter(|c| **c == code).count(), 1, "{told:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions, Scan};
 use crate::pickle::{self, GlobalFinding};
-use crate::source::{FileSource, Folder, LocalFolder, PathKind, SourceRef, kind_of_path};
+use crate::source::{FileSource, Folder, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,13 +53,22 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
     let mut files = Vec::new();
     if kind_of_path(path)? == PathKind::Folder {
         let folder = LocalFolder::open(path)?;
+        let mut found = Vec::new();
         for item in folder.list(DEPTH)? {
             let label = path.join(&item.name).display().to_string();
-            files.push(match folder.open(&item.name)? {
+            let file = match folder.open(&item.name)? {
                 Some(source) => scan_source(&source, options)?,
                 None => unread(label, Finding::unchecked("file-vanished", "the file was there a moment ago")),
-            });
+            };
+            found.push((item.name, file));
         }
+        for item in folder.skipped(DEPTH)? {
+            let label = path.join(&item.name).display().to_string();
+            found.push((item.name, unread(label, skipped(item.reason))));
+        }
+        found
+            .sort_by(|(a, _), (b, _)| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
+        files.extend(found.into_iter().map(|(_, file)| file));
     } else {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
         files.push(scan_source(&source, options)?);
@@ -102,6 +111,22 @@ fn unknown(error: Error, source: &SourceRef, options: &OpenOptions) -> Result<Sc
         scan.imports = report.globals;
     }
     Ok(scan)
+}
+
+/// What stands in a folder and is not looked at.
+fn skipped(reason: SkipReason) -> Finding {
+    let code = match reason {
+        SkipReason::TooDeep => "too-deep",
+        SkipReason::LinkToFolder => "link-to-folder",
+        SkipReason::DeadLink => "dead-link",
+        SkipReason::NotAFile => "not-a-file",
+    };
+    let finding = Finding::unchecked(code, format!("{} was not looked at", reason.as_str()));
+    match reason {
+        SkipReason::TooDeep => finding.hint(format_args!("folders are looked through {DEPTH} levels deep")),
+        SkipReason::LinkToFolder => finding.hint("scan the folder that it leads to"),
+        SkipReason::DeadLink | SkipReason::NotAFile => finding,
+    }
 }
 
 fn unread(label: String, finding: Finding) -> ScannedFile {

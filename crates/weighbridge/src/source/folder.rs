@@ -5,6 +5,7 @@ use super::{FileSource, MemorySource, PathKind, SourceRef, kind_of_path};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,13 @@ pub trait Folder: Debug + Send + Sync {
     /// [`crate::Kind::Io`]; [`crate::Kind::Limit`] where there is more than anybody looks through.
     fn list(&self, depth: usize) -> Result<Vec<FolderItem>>;
 
+    /// What [`list`](Self::list) passes over at that depth, in the order of the names' bytes. Whoever
+    /// vouches for the whole folder must say that these were not looked at.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>>;
+
     /// Opens the regular file of that name; `None` where there is none.
     ///
     /// # Errors
@@ -44,6 +52,40 @@ pub struct FolderItem {
     pub len: u64,
 }
 
+/// Something in a folder that a listing passes over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedItem {
+    /// Its name, relative to the folder.
+    pub name: PathBuf,
+    /// Why it is not listed.
+    pub reason: SkipReason,
+}
+
+/// Why something in a folder is not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkipReason {
+    /// A folder below the depth that was asked for.
+    TooDeep,
+    /// A link to a folder, which could lead anywhere, also in a ring.
+    LinkToFolder,
+    /// A link to nothing, or to what cannot be looked at.
+    DeadLink,
+    /// A pipe, a socket, a device.
+    NotAFile,
+}
+
+impl SkipReason {
+    /// What it is, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TooDeep => "a folder that lies too deep",
+            Self::LinkToFolder => "a link to a folder",
+            Self::DeadLink => "a link that leads to nothing that can be read",
+            Self::NotAFile => "a pipe, a socket or a device",
+        }
+    }
+}
+
 /// Fails unless `name` stays within the folder that it is relative to.
 ///
 /// # Errors
@@ -57,6 +99,31 @@ pub fn check_relative(name: &Path) -> Result<()> {
     Err(Error::corrupt("unsafe-name", "this name cannot be the name of a file in a folder")
         .found(name.display())
         .hint("names with .., a leading / or a NUL could lead anywhere; rename it first"))
+}
+
+/// Fails where a part of `name`, below `folder`, is a symbolic link: it could lead out of the folder.
+/// Parts that do not exist are no links. The folder itself may be one.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `unsafe-name`; [`crate::Kind::Io`] where a part cannot be looked at.
+pub(crate) fn check_no_links(folder: &Path, name: &Path) -> Result<()> {
+    let mut path = folder.to_owned();
+    for part in name.components() {
+        path.push(part);
+        match std::fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.file_type().is_symlink() => {
+                return Err(Error::corrupt("unsafe-name", "the path leads through a symbolic link")
+                    .expected(format_args!("a file below {}", folder.display()))
+                    .found(path.display())
+                    .hint("links are not followed here: put the file or folder itself in their place"));
+            }
+            Ok(_) => {}
+            // What comes after this does not exist either.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => break,
+            Err(error) => return Err(Error::io("cannot look at the file", error).in_file(path.display())),
+        }
+    }
+    Ok(())
 }
 
 /// A folder of the file system.
@@ -90,31 +157,57 @@ impl LocalFolder {
         Some((Self { path: folder.to_owned(), label: folder.display().to_string() }, name))
     }
 
-    fn walk(&self, below: &Path, depth: usize, items: &mut Vec<FolderItem>) -> Result<()> {
+    fn walk(&self, below: &Path, depth: usize, found: &mut Walked) -> Result<()> {
         let fail = |e| Error::io("cannot list the folder", e).in_file(self.path.join(below).display());
         for entry in std::fs::read_dir(self.path.join(below)).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let name = below.join(entry.file_name());
             let kind = entry.file_type().map_err(fail)?;
-            if kind.is_dir() {
-                if depth > 1 {
-                    self.walk(&name, depth - 1, items)?;
-                }
+            if kind.is_dir() && depth > 1 {
+                self.walk(&name, depth - 1, found)?;
                 continue;
             }
             // What a link leads to counts, if it is a file; what has vanished meanwhile does not.
-            if let Ok(metadata) = std::fs::metadata(entry.path())
-                && metadata.is_file()
-            {
-                items.push(FolderItem { name, len: metadata.len() });
-            }
-            if items.len() > MOST_ITEMS {
-                return Err(Error::limit("too-many-files", "the folder holds more files than a model would")
-                    .in_file(&self.label)
-                    .expected(format_args!("at most {MOST_ITEMS}")));
-            }
+            let reason = match std::fs::metadata(entry.path()) {
+                _ if kind.is_dir() => SkipReason::TooDeep,
+                Ok(metadata) if metadata.is_file() => {
+                    found.items.push(FolderItem { name, len: metadata.len() });
+                    found.check(&self.label)?;
+                    continue;
+                }
+                Ok(metadata) if metadata.is_dir() => SkipReason::LinkToFolder,
+                Ok(_) => SkipReason::NotAFile,
+                Err(_) if kind.is_symlink() => SkipReason::DeadLink,
+                Err(_) => continue,
+            };
+            found.skipped.push(SkippedItem { name, reason });
+            found.check(&self.label)?;
         }
         Ok(())
+    }
+
+    fn walked(&self, depth: usize) -> Result<Walked> {
+        let mut found = Walked::default();
+        self.walk(Path::new(""), depth, &mut found)?;
+        Ok(found)
+    }
+}
+
+/// What one walk through a folder of the file system brought.
+#[derive(Debug, Default)]
+struct Walked {
+    items: Vec<FolderItem>,
+    skipped: Vec<SkippedItem>,
+}
+
+impl Walked {
+    fn check(&self, label: &str) -> Result<()> {
+        if self.items.len().max(self.skipped.len()) <= MOST_ITEMS {
+            return Ok(());
+        }
+        Err(Error::limit("too-many-files", "the folder holds more files than a model would")
+            .in_file(label)
+            .expected(format_args!("at most {MOST_ITEMS}")))
     }
 }
 
@@ -124,10 +217,15 @@ impl Folder for LocalFolder {
     }
 
     fn list(&self, depth: usize) -> Result<Vec<FolderItem>> {
-        let mut items = Vec::new();
-        self.walk(Path::new(""), depth, &mut items)?;
-        sort(&mut items);
+        let mut items = self.walked(depth)?.items;
+        sort(&mut items, |item| &item.name);
         Ok(items)
+    }
+
+    fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>> {
+        let mut skipped = self.walked(depth)?.skipped;
+        sort(&mut skipped, |item| &item.name);
+        Ok(skipped)
     }
 
     fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
@@ -176,8 +274,19 @@ impl Folder for MemoryFolder {
         let item =
             |(name, source): (&PathBuf, &SourceRef)| FolderItem { name: name.clone(), len: source.len() };
         let mut items: Vec<_> = self.files.iter().filter(|(name, _)| near(name)).map(item).collect();
-        sort(&mut items);
+        sort(&mut items, |item| &item.name);
         Ok(items)
+    }
+
+    fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>> {
+        // The names are in the order of their parts, so those below one folder stand together.
+        let deep = self.files.keys().filter(|name| name.components().count() > depth);
+        let mut folders: Vec<PathBuf> = deep.map(|name| name.components().take(depth).collect()).collect();
+        folders.dedup();
+        let item = |name| SkippedItem { name, reason: SkipReason::TooDeep };
+        let mut skipped: Vec<_> = folders.into_iter().map(item).collect();
+        sort(&mut skipped, |item| &item.name);
+        Ok(skipped)
     }
 
     fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
@@ -186,6 +295,7 @@ impl Folder for MemoryFolder {
     }
 }
 
+<<<<<<< HEAD
 /// True where there is nothing at a path. What is there and cannot be read is another matter.
 fn is_absent(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
@@ -198,6 +308,13 @@ fn is_absent(error: &Error) -> bool {
 
 fn sort(items: &mut [FolderItem]) {
     items.sort_by(|a, b| a.name.as_os_str().as_encoded_bytes().cmp(b.name.as_os_str().as_encoded_bytes()));
+=======
+fn sort<T>(items: &mut [T], name: impl Fn(&T) -> &Path) {
+    items.sort_by(|a, b| {
+        let (a, b) = (name(a).as_os_str(), name(b).as_os_str());
+        a.as_encoded_bytes().cmp(b.as_encoded_bytes())
+    });
+>>>>>>> fixb
 }
 
 #[cfg(test)]
@@ -226,6 +343,7 @@ mod tests {
         let local = LocalFolder::open(dir.path()).unwrap();
         for depth in 1..4 {
             assert_eq!(local.list(depth).unwrap(), memory.list(depth).unwrap());
+            assert_eq!(local.skipped(depth).unwrap(), memory.skipped(depth).unwrap());
         }
         let names: Vec<_> = local.list(9).unwrap().into_iter().map(|i| i.name).collect();
         assert_eq!(names, ["Z", "a/b", "a/deep/c", "b"].map(PathBuf::from));
@@ -235,6 +353,42 @@ mod tests {
             assert!(folder.open(Path::new("nope")).unwrap().is_none());
             assert_eq!(folder.open(Path::new("../x")).unwrap_err().code(), "unsafe-name");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_listing_passes_over_is_told() {
+        use std::os::unix::{fs::symlink, net::UnixListener};
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
+        std::fs::write(dir.path().join("w"), "1").unwrap();
+        symlink("w", dir.path().join("link")).unwrap();
+        symlink("nowhere", dir.path().join("a/dead")).unwrap();
+        symlink(outside.path(), dir.path().join("a/out")).unwrap();
+        symlink(dir.path(), dir.path().join("a/ring")).unwrap();
+        let _socket = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let folder = LocalFolder::open(dir.path()).unwrap();
+        let skipped = |depth| -> Vec<(String, SkipReason)> {
+            let items = folder.skipped(depth).unwrap().into_iter();
+            items.map(|item| (item.name.display().to_string(), item.reason)).collect()
+        };
+        let told = |name: &str, reason| (name.to_owned(), reason);
+        let socket = told("socket", SkipReason::NotAFile);
+        assert_eq!(skipped(1), [told("a", SkipReason::TooDeep), socket.clone()]);
+        let links = [
+            told("a/dead", SkipReason::DeadLink),
+            told("a/out", SkipReason::LinkToFolder),
+            told("a/ring", SkipReason::LinkToFolder),
+            socket,
+        ];
+        assert_eq!(skipped(3), links);
+        assert_eq!(
+            skipped(2),
+            [&[links[0].clone(), told("a/deep", SkipReason::TooDeep)], &links[1..]].concat()
+        );
+        let names: Vec<_> = folder.list(9).unwrap().into_iter().map(|i| i.name).collect();
+        assert_eq!(names, ["link", "w"].map(PathBuf::from));
     }
 
     #[test]

@@ -16,7 +16,10 @@ pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub use file::{FileSource, PathKind, kind_of_path};
-pub use folder::{Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, check_relative};
+pub(crate) use folder::check_no_links;
+pub use folder::{
+    Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, check_relative,
+};
 pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;

@@ -1,6 +1,9 @@
 //! What a Paddle file would run, or give away, if Paddle opened it.
 
-use super::any_program::{Form, Program};
+mod effects;
+
+use super::any_program::{Form, Program, SourceLeak};
+use super::program::is_source;
 use super::state;
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
@@ -17,7 +20,11 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     source.read_at(0, &mut head)?;
     if Form::of(&head, source.len()).is_some() {
         return match Program::read(source, &options.limits) {
-            Ok(program) => Ok(Scan { findings: leaks(&program, source), imports: Vec::new() }),
+            Ok(program) => {
+                let mut findings = effects::effects(&program.topology(), source.label());
+                findings.extend(leaks(&program, source));
+                Ok(Scan { findings, imports: Vec::new() })
+            }
             Err(error) => Scan::of_error(error),
         };
     }
@@ -54,8 +61,17 @@ fn pickled(source: &SourceRef, options: &OpenOptions) -> Scan {
 
 /// The author's paths and lines of code in a program.
 fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
-    let leaks = program.source_leaks();
+    let (names, leaks): (Vec<_>, Vec<_>) = program.source_leaks().into_iter().partition(is_class_name);
     let mut findings = Vec::new();
+    if let Some(first) = names.first() {
+        let sample = first.sample.as_deref().unwrap_or_default();
+        let text = format!("{} operators tell the names of the author's classes: {sample}", names.len());
+        findings.push(
+            Finding::warning("class-names", text)
+                .in_file(source.label())
+                .hint("weighbridge program --strip source takes them out"),
+        );
+    }
     for leak in leaks.iter().take(SHOWN) {
         let sample = leak.sample.as_ref().map_or_else(String::new, |line| format!(": {line}"));
         let text = format!("{} of {} holds source paths or code{sample}", leak.attribute, leak.operator);
@@ -71,4 +87,10 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
         findings.push(Finding::error("source-code", text).in_file(source.label()));
     }
     findings
+}
+
+/// True for the place of a layer among its classes, such as `/Net/Conv2D/`, and nothing more.
+fn is_class_name(leak: &SourceLeak) -> bool {
+    let whole = |sample: &String| sample.len() as u64 == leak.bytes && !is_source(sample.as_bytes());
+    leak.attribute == "struct_name" && leak.sample.as_ref().is_some_and(whole)
 }

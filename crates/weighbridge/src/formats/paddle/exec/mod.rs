@@ -28,8 +28,8 @@
 //!   a variable must have a value before it is read.
 //! - A program may come from a stranger: files are read and written below one folder only. Parts of
 //!   a path that are `.` are dropped; one with `..`, or an absolute one that does not lie below the
-//!   folder, is refused. Symbolic links inside the folder are followed as the system follows
-//!   them, wherever they lead: whoever can make them there could write there anyway.
+//!   folder, is refused. So is a path of which a part below the folder is a symbolic link, wherever it
+//!   leads: a model from a stranger may bring links along. The folder itself may be one.
 //! - A saved file is there whole or not at all. A file that is cut short is not loaded, nor are
 //!   elements behind the end (`seek`).
 //! - A float that becomes an integer is cut towards zero. One that does not fit becomes the nearest

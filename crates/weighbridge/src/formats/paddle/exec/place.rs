@@ -1,16 +1,18 @@
 //! Where a program's `file_path` leads: below one folder, or nowhere.
 
 use crate::error::{Error, Result};
+use crate::source::check_no_links;
 use std::path::{Component, Path, PathBuf};
 
 /// The file of that `file_path`, relative to `folder`.
 ///
 /// # Errors
-/// [`crate::Kind::Corrupt`], `unsafe-name`, where it is empty, names a folder, or could lead out.
+/// [`crate::Kind::Corrupt`], `unsafe-name`, where it is empty, names a folder, or could lead out, be it
+/// by a symbolic link. [`crate::Kind::Io`] where a part of the path cannot be looked at.
 pub(super) fn below(folder: &Path, file_path: &str) -> Result<PathBuf> {
     let path = Path::new(file_path);
     let inside = if path.has_root() || path.is_absolute() {
-        // As they are written: a link that leads to the folder by another name is not looked for.
+        // As they are written: another name of the folder, by a link outside of it, is not looked for.
         let absolute = std::path::absolute(folder).ok();
         let below = absolute.iter().map(PathBuf::as_path).chain([folder]);
         below.filter(|root| root.has_root()).find_map(|root| path.strip_prefix(root).ok())
@@ -41,6 +43,7 @@ pub(super) fn below(folder: &Path, file_path: &str) -> Result<PathBuf> {
     {
         return Err(bad("the program names no file"));
     }
+    check_no_links(folder, &name)?;
     Ok(name)
 }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::formats::paddle::stream::combined::{self, Item};
 use crate::formats::paddle::stream::{Kind as StreamKind, Stream, Wanted, dense, lod, selected_rows};
 use crate::plan::{FileBuilder, WritePlan};
-use crate::source::{Cursor, FileSource, SourceRef, kind_of_path};
+use crate::source::{Cursor, FileSource, SourceRef, check_no_links, kind_of_path};
 use crate::tensor::{DType, Encoding};
 use crate::topology::VariableKind;
 use std::path::Path;
@@ -63,6 +63,8 @@ impl Executor {
     }
 
     fn write(&self, plan: &WritePlan, name: &Path, overwrite: bool) -> Result<()> {
+        // Looked at before the first step too; a link may have been put there since.
+        check_no_links(&self.folder, name)?;
         let path = self.folder.join(name);
         let replace = overwrite && self.replace;
         if !replace && there_is(&path)? {
@@ -157,6 +159,7 @@ impl Executor {
     }
 
     fn open(&self, name: &Path) -> Result<SourceRef> {
+        check_no_links(&self.folder, name)?;
         Ok(Arc::new(FileSource::open(self.folder.join(name))?))
     }
 }

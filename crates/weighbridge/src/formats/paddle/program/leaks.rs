@@ -66,7 +66,7 @@ fn line(text: &[u8]) -> String {
 }
 
 /// True for a line that names a source file or a home: `File "…", line 3`, `/home/…`, `C:\Users\…`.
-fn is_source(line: &[u8]) -> bool {
+pub(in crate::formats::paddle) fn is_source(line: &[u8]) -> bool {
     const SIGNS: [&[u8]; 8] =
         [b"File \"", b".py\"", b".py:", b"/home/", b"/Users/", b"/root/", b":\\Users\\", b"-packages/"];
     line.ends_with(b".py") || SIGNS.iter().any(|sign| line.windows(sign.len()).any(|part| part == *sign))

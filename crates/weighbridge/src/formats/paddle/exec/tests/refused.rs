@@ -121,15 +121,33 @@ fn absolute_paths_below_the_folder_are_its_own() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed_as_the_system_follows_them() {
+fn links_below_the_folder_are_not_followed() {
+    use std::os::unix::fs::symlink;
     let dir = tempfile::tempdir().unwrap();
     let (inner, outer) = (dir.path().join("inner"), dir.path().join("outer"));
-    std::fs::create_dir(&inner).unwrap();
+    std::fs::create_dir_all(inner.join("deep")).unwrap();
     std::fs::create_dir(&outer).unwrap();
-    std::os::unix::fs::symlink(&outer, inner.join("link")).unwrap();
-    let steps = program(vec![save("a", "link/w"), load("link/w", "b")]);
-    run(&inner, &steps, &mut scope(&[("a", f32s(&[4.0]))])).unwrap();
-    assert!(outer.join("w").is_file());
+    std::fs::write(outer.join("w"), b"old").unwrap();
+    symlink(&outer, inner.join("folder")).unwrap();
+    symlink(outer.join("w"), inner.join("deep/file")).unwrap();
+    symlink("nowhere", inner.join("dead")).unwrap();
+    let mut scope = scope(&[("a", f32s(&[4.0]))]);
+    for path in ["folder/w", "folder/new/w", "folder", "deep/file", "dead"] {
+        for operator in
+            [save("a", path), load(path, "b"), save_combine(&["a"], path), load_combine(path, &["b"])]
+        {
+            let steps = program(vec![save("a", "first"), operator]);
+            assert_eq!(Executor::new(&inner).plan(&steps).unwrap_err().code(), "unsafe-name", "{path}");
+            assert_eq!(run(&inner, &steps, &mut scope).unwrap_err().code(), "unsafe-name", "{path}");
+        }
+    }
+    assert!(!inner.join("first").exists());
+    assert_eq!(files(&outer), [("w".to_owned(), b"old".to_vec())]);
+    // The folder itself is the caller's own choice.
+    symlink(&inner, dir.path().join("way")).unwrap();
+    let steps = program(vec![save("a", "deep/w"), load("deep/w", "b")]);
+    run(&dir.path().join("way"), &steps, &mut scope).unwrap();
+    assert!(inner.join("deep/w").is_file());
 }
 
 #[test]

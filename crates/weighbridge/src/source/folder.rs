@@ -295,7 +295,6 @@ impl Folder for MemoryFolder {
     }
 }
 
-<<<<<<< HEAD
 /// True where there is nothing at a path. What is there and cannot be read is another matter.
 fn is_absent(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
@@ -306,15 +305,11 @@ fn is_absent(error: &Error) -> bool {
     })
 }
 
-fn sort(items: &mut [FolderItem]) {
-    items.sort_by(|a, b| a.name.as_os_str().as_encoded_bytes().cmp(b.name.as_os_str().as_encoded_bytes()));
-=======
 fn sort<T>(items: &mut [T], name: impl Fn(&T) -> &Path) {
     items.sort_by(|a, b| {
         let (a, b) = (name(a).as_os_str(), name(b).as_os_str());
         a.as_encoded_bytes().cmp(b.as_encoded_bytes())
     });
->>>>>>> fixb
 }
 
 #[cfg(test)]

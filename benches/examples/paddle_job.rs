@@ -20,7 +20,7 @@ fn main() {
         return;
     }
     for (entry, bytes) in checkpoint.tensors.iter_mut().zip(tensors) {
-        let source: SourceRef = Arc::new(MemorySource::new("memory", bytes.to_vec()));
+        let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
         entry.pieces[0].source = source;
         entry.pieces[0].offset = 0;
     }

@@ -1,8 +1,9 @@
 //! Loading whole checkpoints into memory.
 
-use super::{Buffer, default_threads, read_tensor};
+use super::{default_threads, read_tensor};
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
+use crate::source::to_usize;
 use crate::tensor::{Endian, Order};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// # Errors
 /// As [`read_tensor`]; the first failure by position.
-pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Result<Vec<Buffer>> {
+pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Result<Vec<Vec<u8>>> {
     let threads = if threads == 0 { default_threads() } else { threads };
     let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<Result<Buffer>>>> = tensors.iter().map(|_| Mutex::new(None)).collect();
+    let slots: Vec<Mutex<Option<Result<Vec<u8>>>>> = tensors.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         while let Some((tensor, slot)) = {
             let i = next.fetch_add(1, Ordering::Relaxed);
@@ -35,24 +36,22 @@ pub fn load(tensors: &[TensorEntry], order: Option<Order>, threads: usize) -> Re
         }
         work();
     });
-    slots
-        .into_iter()
-        .map(|slot| slot.into_inner().ok().flatten().unwrap_or_else(|| Ok(Vec::new().into())))
-        .collect()
+    slots.into_iter().map(|slot| slot.into_inner().ok().flatten().unwrap_or_else(|| Ok(Vec::new()))).collect()
 }
 
 /// The elements of a tensor. Where they lie in the source as they are wanted, they are read straight
 /// into their place.
-fn whole(tensor: &TensorEntry, order: Order) -> Result<Buffer> {
+fn whole(tensor: &TensorEntry, order: Order) -> Result<Vec<u8>> {
     let as_it_lies = tensor.single_piece().filter(|piece| {
         let same_order = piece.encoding.order == order || tensor.shape.is_order_free();
         let little = piece.encoding.endian == Endian::Little || tensor.stored.swap_unit() == 1;
         same_order && little && tensor.cast.is_none() && Some(piece.len) == tensor.shape.bytes(tensor.stored)
     });
-    let Some(piece) = as_it_lies else { return read_tensor(tensor, order).map(Buffer::from) };
+    let Some(piece) = as_it_lies else { return read_tensor(tensor, order) };
     crate::source::check_range(&*piece.source, piece.offset, piece.len)
         .map_err(|e| e.on_tensor(tensor.name()))?;
-    let mut buffer = Buffer::zeroed(piece.len)?;
+    // Fresh pages are zero without being written; huge ones would take longer to be had.
+    let mut buffer = vec![0; to_usize(piece.len)?];
     piece.source.read_at(piece.offset, &mut buffer).map_err(|e| e.on_tensor(tensor.name()))?;
     Ok(buffer)
 }

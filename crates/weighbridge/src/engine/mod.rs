@@ -4,7 +4,6 @@
 //! Writing: [`run`] carries out a [`crate::plan::WritePlan`] into a [`Sink`], in parallel and in
 //! bounded memory, and makes the result visible all at once.
 
-mod buffer;
 pub mod fault;
 mod files;
 mod folders;
@@ -18,7 +17,6 @@ mod staging;
 mod tasks;
 mod verify;
 
-pub use buffer::Buffer;
 pub use folders::make_folders;
 pub use latin1::latin1_lengths;
 pub use load::load;

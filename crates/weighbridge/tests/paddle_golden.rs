@@ -135,6 +135,10 @@ fn functions_of_one_layer_have_their_own_parameters() {
         check_program(topology(&checkpoint), &json["programs"]["model.second.pdmodel"], file);
         check_info(&checkpoint, &json["info"]);
     }
+    // The list of structured names leads to the parameters that it is of.
+    let checkpoint = open(folder.join("model.pdiparams.info"));
+    compare_all(&checkpoint, list(&json["tensors"]["model.pdiparams"]), "model.pdiparams.info");
+    check_info(&checkpoint, &json["info"]);
     let notes = open(&folder).notes;
     assert!(notes.iter().any(|n| n.code == "more-programs" && n.text.contains("model.second.pdmodel")));
 }

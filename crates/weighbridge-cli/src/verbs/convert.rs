@@ -12,7 +12,11 @@ use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
 use weighbridge::ops::{self, Changes, ConvertOptions};
 use weighbridge::plan::WritePlan;
+use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
+
+/// Tensors that lost values in a cast and are named in text.
+const SHOWN_CASTS: usize = 10;
 
 pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = ConvertOptions {
@@ -96,17 +100,35 @@ fn text(
     output: &mut Output,
 ) -> std::io::Result<()> {
     output.losses(&plan.losses)?;
-    for (name, cast) in report.casts.iter().filter(|(_, cast)| cast.overflowed + cast.underflowed > 0) {
-        let text = format!(
-            "{name}: of {} values, {} became infinite and {} became zero",
-            human_count(cast.elements),
-            human_count(cast.overflowed),
-            human_count(cast.underflowed)
-        );
-        output.warning("cast", &text)?;
-    }
+    casts(report, output)?;
     let seconds = begun.elapsed().as_secs_f64();
     writeln!(output, "{} in {seconds:.2} s", wrote(target, plan, report.bytes))
+}
+
+/// What casts did: the sum, and the tensors that lost a value altogether.
+fn casts(report: &RunReport, output: &mut Output) -> std::io::Result<()> {
+    let mut all = CastReport::default();
+    report.casts.values().for_each(|cast| all.add(cast));
+    let lost = |cast: &CastReport| {
+        let (over, under) = (human_count(cast.overflowed), human_count(cast.underflowed));
+        format!("{over} became infinite and {under} became zero")
+    };
+    if all.changed > 0 {
+        let (changed, elements) = (human_count(all.changed), human_count(all.elements));
+        let error = format!("the largest difference is {:e}", all.worst_error);
+        output
+            .warning("cast", &format!("{changed} of {elements} values changed; {}; {error}", lost(&all)))?;
+    }
+    let worst = report.casts.iter().filter(|(_, cast)| cast.overflowed + cast.underflowed > 0);
+    for (name, cast) in worst.clone().take(SHOWN_CASTS) {
+        output
+            .warning("cast", &format!("{name}: of {} values, {}", human_count(cast.elements), lost(cast)))?;
+    }
+    let more = worst.count().saturating_sub(SHOWN_CASTS);
+    if more > 0 {
+        output.warning("cast", &format!("and {more} more tensors; --json lists them all"))?;
+    }
+    Ok(())
 }
 
 /// What was written: a file by its name, a folder with a slash and the number of its files.

@@ -11,7 +11,7 @@ use crate::source::SourceRef;
 use std::collections::HashMap;
 
 /// The ending that is added to the name of the parameters.
-const ENDING: &str = ".info";
+pub(super) const ENDING: &str = ".info";
 
 /// Gives the tensors of a joined checkpoint the structured names that stand beside their file.
 pub(super) fn join(

@@ -49,6 +49,15 @@ pub(super) fn recognises_folder(folder: &FolderRef) -> bool {
 }
 
 fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptions) -> Result<Checkpoint> {
+    // A list of structured names leads to the parameters that it is of.
+    if let Some(beside) = beside
+        && let Some(parameters) = beside.file_name().strip_suffix(info::ENDING)
+        && let Some((file, name)) = beside.first(&[parameters.to_owned()])?
+    {
+        let mut checkpoint = open_file(&file, Some(Beside { name: Path::new(&name), ..beside }), options)?;
+        source.label().clone_into(&mut checkpoint.label);
+        return Ok(checkpoint);
+    }
     let head = beside::head(source)?;
     let checkpoint = if Form::of(&head, source.len()).is_some() {
         model::open(source, beside, options)?

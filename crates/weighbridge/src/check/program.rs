@@ -20,9 +20,9 @@ pub fn program(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
 ///
 /// Errors: `missing-parameter`, `shape-differs`, `dtype-differs`, `duplicate-parameter`. Warnings:
 /// `extra-tensors`, `missing-state` (variables that are no parameters, where the program marks
-/// those), `saved-as-half` (all tensors are f16 and the program says otherwise, as Paddle's
-/// `save_as_fp16` leaves it), `swapped-tensors`, `names-in-other-order`, `lod-differs`. Where there
-/// are no tensors at all, the parameters are not checked: `no-parameters`.
+/// those), `swapped-tensors`, `names-in-other-order`, `lod-differs`. Unchecked: `saved-as-half` (all
+/// tensors are f16 and the program says otherwise, as Paddle's `save_as_fp16` leaves it: whether
+/// it runs depends on how it is loaded), and `no-parameters` where there are no tensors at all.
 ///
 /// A tensor is known to the program by its attribute `variable_name` or `renamed_from`, else by its
 /// path. An extent of -1 matches every extent. Vocabularies are no tensors, and left to the format.

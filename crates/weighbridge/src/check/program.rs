@@ -139,10 +139,7 @@ fn extra(declared: &[&Variable], names: &[String], tensors: &[TensorEntry]) -> O
 /// True where a tensor of that shape can be that variable. Only dense tensors are declared with the
 /// shape of their data.
 fn fits(variable: &Variable, shape: &Shape) -> bool {
-    let (VariableKind::Tensor, Some(declared)) = (&variable.kind, &variable.shape) else { return true };
-    let open_or_equal =
-        |(&declared, &found): (&i64, &u64)| u64::try_from(declared).map_or(true, |d| d == found);
-    declared.len() == shape.rank() && declared.iter().zip(shape.dims()).all(open_or_equal)
+    variable.kind != VariableKind::Tensor || variable.admits(shape.dims())
 }
 
 fn shapes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {

@@ -175,6 +175,17 @@ impl Topology {
     }
 }
 
+impl Variable {
+    /// True where a tensor of these extents is what is declared: an open extent matches any, and so
+    /// does a variable without a shape.
+    pub fn admits(&self, dims: &[u64]) -> bool {
+        let open_or_equal =
+            |(&declared, &found): (&i64, &u64)| u64::try_from(declared).map_or(true, |d| d == found);
+        let same = |shape: &Vec<i64>| shape.len() == dims.len() && shape.iter().zip(dims).all(open_or_equal);
+        self.shape.as_ref().is_none_or(same)
+    }
+}
+
 impl VariableKind {
     /// The word in JSON.
     pub fn as_str(&self) -> &str {
@@ -254,6 +265,15 @@ mod tests {
         let program = topology(vec![Block { variables, ..Block::default() }, inner]);
         let found: Vec<_> = program.parameters().iter().map(|v| v.name.as_str()).collect();
         assert_eq!(found, ["Zeta", "_under", "alpha", "fc_10.w_0", "fc_2.b_0", "权重"]);
+    }
+
+    #[test]
+    fn open_extents_admit_any() {
+        let mut declared = variable("x", VariableKind::Tensor, true);
+        assert!(declared.admits(&[7, 2]) && declared.admits(&[0, 2]));
+        assert!(!declared.admits(&[7, 3]) && !declared.admits(&[2]) && !declared.admits(&[7, 2, 1]));
+        declared.shape = None;
+        assert!(declared.admits(&[1]));
     }
 
     #[test]

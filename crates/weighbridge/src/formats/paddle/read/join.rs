@@ -20,11 +20,7 @@ pub(super) fn agrees(entry: &TensorEntry, variable: &Variable) -> bool {
 
 /// True where a tensor has the shape that the program declares.
 fn same_shape(entry: &TensorEntry, variable: &Variable) -> bool {
-    let same = |declared: &Vec<i64>| {
-        declared.len() == entry.shape.rank()
-            && declared.iter().zip(entry.shape.dims()).all(|(&d, &e)| d < 0 || d.unsigned_abs() == e)
-    };
-    variable.shape.as_ref().is_none_or(same)
+    variable.admits(entry.shape.dims())
 }
 
 /// True where every tensor is what the program declares at its place.

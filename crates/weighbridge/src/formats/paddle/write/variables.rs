@@ -144,11 +144,7 @@ fn against_program<'a>(
         topology.parameters().into_iter().map(|v| (v.name.as_str(), v)).collect();
     for (name, entry) in tensors {
         let Some(variable) = declared.get(name) else { continue };
-        let same = |shape: &Vec<i64>| {
-            shape.len() == entry.shape.rank()
-                && shape.iter().zip(entry.shape.dims()).all(|(&d, &e)| d < 0 || d.unsigned_abs() == e)
-        };
-        if let Some(shape) = variable.shape.as_ref().filter(|shape| !same(shape)) {
+        if let Some(shape) = variable.shape.as_ref().filter(|_| !variable.admits(entry.shape.dims())) {
             return Err(Error::mismatch("shape-differs", "the tensor is not what the program declares")
                 .on_tensor(entry.name())
                 .expected(format_args!("{shape:?}"))

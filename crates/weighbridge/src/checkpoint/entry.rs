@@ -1,10 +1,11 @@
 //! One tensor of the index.
 
-use super::{Name, TensorPath, Value};
+use super::{LabelsRef, Name, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::{Cast, DType, Encoding, Order, Region, Shape};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Facts that only some formats have, such as `batch`. JSON shows them beside the fixed ones.
 pub type Attributes = BTreeMap<String, Value>;
@@ -26,6 +27,8 @@ pub struct TensorEntry {
     pub pieces: Vec<Piece>,
     /// What only this format knows of it.
     pub attributes: Attributes,
+    /// The names of its rows (the first index), where it is a table that has them.
+    pub labels: Option<LabelsRef>,
     /// True where name, dtype or layout was guessed.
     pub guessed: bool,
 }
@@ -149,8 +152,70 @@ impl TensorEntry {
             shape,
             pieces: vec![piece],
             attributes: Attributes::new(),
+            labels: None,
             guessed: false,
         })
+    }
+
+    /// The rows `rows` (indices along the first dimension) as a tensor of their own, without its
+    /// names. Nothing is read: the pieces are cut.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], code `rows`, where there are no such rows; [`crate::Kind::Unsupported`],
+    /// `packed-rows`, where a cut would fall inside of a byte.
+    pub fn rows(&self, rows: Range<u64>) -> Result<Self> {
+        let Some((&all, rest)) = self.shape.dims().split_first().filter(|(all, _)| rows.end <= **all) else {
+            return Err(Error::usage("rows", "the tensor has no such rows")
+                .on_tensor(self.name())
+                .expected(format_args!("rows of {}", self.shape))
+                .found(format_args!("{} to {}", rows.start, rows.end)));
+        };
+        let rows = rows.start.min(rows.end)..rows.end;
+        let count = rows.end - rows.start;
+        let shape = Shape::new(std::iter::once(count).chain(rest.iter().copied()).collect::<Vec<_>>());
+        let mut entry = Self { shape, pieces: Vec::new(), labels: None, ..self.clone() };
+        if count == all {
+            entry.pieces = self.pieces.clone();
+            return Ok(entry);
+        }
+        for piece in &self.pieces {
+            entry.pieces.extend(self.cut(piece, &rows)?);
+        }
+        Ok(entry)
+    }
+
+    /// The part of `piece` that lies in these rows, seen from the first of them.
+    fn cut(&self, piece: &Piece, rows: &Range<u64>) -> Result<Option<Piece>> {
+        let (first, extent) = (piece.region.start[0], piece.region.extent[0]);
+        let (start, end) = (rows.start.max(first), rows.end.min(first + extent));
+        if start >= end {
+            return Ok(None);
+        }
+        let mut cut = piece.clone();
+        cut.region.start[0] = start - rows.start;
+        cut.region.extent[0] = end - start;
+        if end - start == extent {
+            return Ok(Some(cut));
+        }
+        let packed = || {
+            Error::unsupported("packed-rows", "rows of elements that share bytes cannot be told apart")
+                .on_tensor(self.name())
+        };
+        let size = self.stored.size().ok_or_else(packed)? as u64;
+        if piece.encoding.order == Order::Row || piece.region.shape().is_order_free() {
+            // A checksum of bytes around stays: whoever reads these reads and checks it all.
+            let row = piece.region.extent[1..].iter().product::<u64>() * size;
+            cut.offset += (start - first) * row;
+            cut.len = (end - start) * row;
+            return Ok(Some(cut));
+        }
+        // Rows of a column-major piece lie apart: they are read as one source.
+        let view = crate::source::RowsSource::new(piece, size, start - first..end - first)?;
+        (cut.offset, cut.len) = (0, crate::source::Source::len(&view));
+        // The checksum is one of the whole, which is not read here.
+        cut.check = None;
+        cut.source = std::sync::Arc::new(view);
+        Ok(Some(cut))
     }
 
     /// The type of the elements as a reader or writer will see them: after a cast, if one is asked.

@@ -1,4 +1,6 @@
-//! Containers that several formats put their parts into. They know bytes and members, not tensors'
-//! meaning; a format decides what a member is.
+//! Containers that formats are made of: they hold members, blobs and tensors, and mean nothing by
+//! themselves.
 
+pub mod hdf5;
+pub mod torch;
 pub mod zip;

@@ -4,6 +4,7 @@
 //! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
+pub mod biggraph;
 pub mod npy;
 pub mod npz;
 pub mod paddle;
@@ -181,6 +182,13 @@ pub struct OpenOptions {
     pub program_info: Option<SourceRef>,
     /// Which names the tensors get, where the file or those beside it know several.
     pub names: Names,
+    /// The folder of entity counts and names that belongs to tables, where it is not found by
+    /// itself.
+    pub entities: Option<FolderRef>,
+    /// The configuration that says what edges and entities mean, where none stands beside them.
+    pub config: Option<SourceRef>,
+    /// Which version of a folder that holds several; the newest one where `None`.
+    pub version: Option<u64>,
 }
 
 impl OpenOptions {

@@ -39,6 +39,20 @@ impl FileBuilder {
         }
     }
 
+    /// Appends a whole planned file, as it would be on its own: a file within this one. Its checksums
+    /// are of itself, wherever it stands.
+    pub fn embed(&mut self, file: PlannedFile) {
+        let start = self.position;
+        for segment in file.segments {
+            let content = match segment.content {
+                Content::Crc32(range) => Content::Crc32(range.start + start..range.end + start),
+                content => content,
+            };
+            self.push(segment.len, content);
+        }
+        self.checks.extend(file.checks);
+    }
+
     /// Appends `count` times `byte`.
     pub fn padding(&mut self, byte: u8, count: u64) {
         self.push(count, Content::Padding(byte));

@@ -41,6 +41,25 @@ pub trait Folder: Debug + Send + Sync {
     /// [`crate::Kind::Io`] where it cannot be read; [`crate::Kind::Corrupt`], `unsafe-name`, for a
     /// name that leads out of the folder.
     fn open(&self, name: &Path) -> Result<Option<SourceRef>>;
+
+    /// The folder that `path` means from here: relative, where `..` is the folder around this one.
+    /// `None` where there is none, or where this kind of folder stands alone.
+    ///
+    /// Only for paths that lead to a folder whose files are known by their names anyway; nothing
+    /// else of it is opened.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] where it cannot be looked at.
+    fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
+        let _ = path;
+        Ok(None)
+    }
+
+    /// True where `name` is a symbolic link.
+    fn is_link(&self, name: &Path) -> bool {
+        let _ = name;
+        false
+    }
 }
 
 /// A file in a folder.
@@ -226,6 +245,20 @@ impl Folder for LocalFolder {
         let mut skipped = self.walked(depth)?.skipped;
         sort(&mut skipped, |item| &item.name);
         Ok(skipped)
+    }
+
+    fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
+        let path = self.path.join(path);
+        match kind_of_path(&path) {
+            Ok(PathKind::Folder) => Ok(Some(Arc::new(Self::open(path)?))),
+            Ok(_) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_link(&self, name: &Path) -> bool {
+        std::fs::symlink_metadata(self.path.join(name)).is_ok_and(|m| m.file_type().is_symlink())
     }
 
     fn open(&self, name: &Path) -> Result<Option<SourceRef>> {

@@ -11,6 +11,7 @@ mod folder;
 mod map;
 mod memory;
 mod range;
+mod rows;
 
 pub use concat::ConcatSource;
 pub use counting::CountingSource;
@@ -23,6 +24,7 @@ pub use folder::{
 pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;
+pub use rows::RowsSource;
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;

@@ -228,6 +228,7 @@ impl Reader<'_, '_> {
             shape,
             pieces,
             attributes: Attributes::new(),
+            labels: None,
             guessed: false,
         }))
     }

@@ -1,0 +1,156 @@
+//! Names of the rows of a table.
+//!
+//! A table of embeddings is one tensor; who its rows are stands elsewhere: in lists of names, in a
+//! column of its own. They are read when somebody asks, not when the table is opened.
+
+use crate::error::{Error, Result};
+use crate::source::SourceRef;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Shared names of rows. Cheap to clone.
+pub type LabelsRef = Arc<dyn Labels>;
+
+/// The names of the rows of a table, in their order, wherever they are kept.
+pub trait Labels: Debug + Send + Sync {
+    /// What people call the place that they come from.
+    fn label(&self) -> &str;
+
+    /// Reads all names. Implementations keep what they read, so that this is cheap the second time.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no list of names;
+    /// [`crate::Kind::Mismatch`] where the names are not as many as the rows.
+    fn read(&self) -> Result<Arc<LabelList>>;
+
+    /// The sources that they are read from, so that an output is not one of them.
+    fn sources(&self) -> Vec<SourceRef>;
+}
+
+/// Names in memory: one text and where each name ends in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelList {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl LabelList {
+    /// No names.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a name.
+    pub fn push(&mut self, name: &str) {
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+    }
+
+    /// The number of names.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True where there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The name of a row; `None` past the end.
+    pub fn get(&self, row: usize) -> Option<&str> {
+        let end = *self.ends.get(row)?;
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.text.get(start..end)
+    }
+
+    /// All names in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).filter_map(|row| self.get(row))
+    }
+
+    /// The names of some rows; those past the end are left out.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        rows.filter_map(|row| self.get(row)).collect()
+    }
+
+    /// The first row of each name.
+    pub fn index(&self) -> HashMap<&str, usize> {
+        let mut index = HashMap::with_capacity(self.len());
+        for (row, name) in self.iter().enumerate() {
+            index.entry(name).or_insert(row);
+        }
+        index
+    }
+
+    /// The first row of that name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.iter().position(|own| own == name)
+    }
+}
+
+impl<'a> FromIterator<&'a str> for LabelList {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+        let mut list = Self::new();
+        names.into_iter().for_each(|name| list.push(name));
+        list
+    }
+}
+
+/// Names that are in memory anyway.
+#[derive(Debug)]
+pub struct MemoryLabels {
+    label: String,
+    list: Arc<LabelList>,
+}
+
+impl MemoryLabels {
+    /// These names, from a place that people call `label`.
+    pub fn shared(label: impl Into<String>, list: LabelList) -> LabelsRef {
+        Arc::new(Self { label: label.into(), list: Arc::new(list) })
+    }
+}
+
+impl Labels for MemoryLabels {
+    fn label(&self) -> &str {
+        &self.label
+    }
+    fn read(&self) -> Result<Arc<LabelList>> {
+        Ok(self.list.clone())
+    }
+    fn sources(&self) -> Vec<SourceRef> {
+        Vec::new()
+    }
+}
+
+/// Fails unless there are as many names as rows.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`], code `names-differ`.
+pub fn check_count(labels: &dyn Labels, names: u64, rows: u64) -> Result<()> {
+    if names == rows {
+        return Ok(());
+    }
+    Err(Error::mismatch("names-differ", "there are not as many names as rows")
+        .in_file(labels.label())
+        .expected(format_args!("{rows} names"))
+        .found(format_args!("{names}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_by_row_and_rows_by_name() {
+        let list: LabelList = ["a", "", "süß", "a"].into_iter().collect();
+        assert_eq!(list.len(), 4);
+        assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß", "a"]);
+        assert_eq!((list.get(2), list.get(4)), (Some("süß"), None));
+        assert_eq!((list.find("a"), list.find("süß"), list.find("b")), (Some(0), Some(2), None));
+        assert_eq!(list.index()["a"], 0);
+        assert_eq!(list.slice(1..3).iter().collect::<Vec<_>>(), ["", "süß"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! HDF5: groups, datasets and attributes in one file.
+//!
+//! Reading gives a flat list of what is in a file ([`Contents`]), with the places of the bytes;
+//! writing lays a file out as a plan.
+
+use crate::checkpoint::Value;
+use crate::error::Error;
+use crate::tensor::{DType, Endian, Shape};
+
+/// Attributes in the order of the file. Integers are [`Value::I64`] or [`Value::U64`], reals
+/// [`Value::F64`], text of either kind [`Value::Text`], opaque bytes [`Value::Bytes`], arrays
+/// [`Value::List`]; what has no such value is left out and is a problem of the file.
+pub type Attributes = Vec<(String, Value)>;
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The attributes of the root group.
+    pub attributes: Attributes,
+    /// Groups and datasets, each group before what is in it.
+    pub items: Vec<Item>,
+    /// What could not be read, with the path it stands at; the rest is whole.
+    pub problems: Vec<Problem>,
+}
+
+/// A part of a file that could not be read.
+#[derive(Debug)]
+pub struct Problem {
+    /// Where it stands, from the root.
+    pub path: Vec<String>,
+    /// Why it could not be read.
+    pub error: Error,
+}
+
+/// A group or a dataset.
+#[derive(Debug)]
+pub struct Item {
+    /// Where it stands, from the root.
+    pub path: Vec<String>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// The dataset; `None` for a group.
+    pub dataset: Option<Dataset>,
+}
+
+/// The elements of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Numbers that are tensors here.
+    Numbers(DType, Endian),
+    /// Bytes without meaning, `size` for each element, with a tag.
+    Opaque {
+        /// Bytes of an element.
+        size: u64,
+        /// What the writer says about them; mostly empty.
+        tag: String,
+    },
+    /// Text, of fixed or variable length.
+    Text,
+    /// Anything else, in words.
+    Other(String),
+}
+
+/// A dataset: its type, its shape and where its bytes are.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    /// The type of its elements.
+    pub kind: Kind,
+    /// Its extents; none for a scalar.
+    pub shape: Shape,
+}

@@ -1,4 +1,6 @@
 //! The quantiles of the normal distribution, with the same bits on every machine.
+// The digits are those of the paper.
+#![allow(clippy::excessive_precision)]
 
 /// Numerator and denominator of each region of AS 241 (Wichura 1988), constant term last.
 type Ratio = ([f64; 8], [f64; 8]);

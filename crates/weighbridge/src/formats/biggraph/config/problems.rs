@@ -105,7 +105,7 @@ impl Config {
             let text = "num_batch_negs and num_uniform_negs are both 0: there is nothing to learn from";
             found.push(Finding::error("no-negatives", text));
         }
-        if self.num_batch_negs > 0 && self.batch_size % self.num_batch_negs != 0 {
+        if self.num_batch_negs > 0 && !self.batch_size.is_multiple_of(self.num_batch_negs) {
             let text = format!(
                 "batch_size ({}) is no multiple of num_batch_negs ({}): the model is refused",
                 self.batch_size, self.num_batch_negs
@@ -135,7 +135,7 @@ impl Config {
     }
 
     fn of_evaluation(&self, found: &mut Vec<Finding>) {
-        if !self.eval_num_batch_negs.is_some_and(|negatives| negatives > 0) {
+        if self.eval_num_batch_negs.unwrap_or(0) == 0 {
             let text = "eval_num_batch_negs is null or 0: training fails, also without evaluation";
             found.push(Finding::error("eval-negatives", text));
         }

@@ -10,3 +10,8 @@
 //! | `state` | the optimizer's blobs: what they say about which tensor |
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
+
+pub mod config;
+pub mod layout;
+pub mod rows;
+pub mod text;

@@ -3,6 +3,8 @@
 //! Reading gives a flat list of what is in a file ([`Contents`]), with the places of the bytes;
 //! writing lays a file out as a plan.
 
+pub mod write;
+
 use crate::checkpoint::Value;
 use crate::error::Error;
 use crate::tensor::{DType, Endian, Shape};

@@ -5,6 +5,7 @@
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
 pub mod biggraph;
+pub mod hdf5;
 mod labels;
 pub mod npy;
 pub mod npz;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
 pub static ALL: &[&dyn Format] =
-    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &paddle::Paddle];
+    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &paddle::Paddle, &hdf5::Hdf5];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

@@ -10,3 +10,7 @@
 //! | `state` | the optimizer's blobs: what they say about which tensor |
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
+
+mod detect;
+
+pub(in crate::formats) use detect::looks_like_biggraph;

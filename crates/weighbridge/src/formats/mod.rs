@@ -6,6 +6,7 @@
 
 pub mod arrow;
 pub mod biggraph;
+pub mod hdf5;
 mod labels;
 pub mod npy;
 pub mod npz;
@@ -45,6 +46,7 @@ pub static ALL: &[&dyn Format] = &[
     &word2vec::Word2Vec,
     &arrow::Arrow,
     &parquet::Parquet,
+    &hdf5::Hdf5,
 ];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.

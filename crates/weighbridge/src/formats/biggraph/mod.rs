@@ -12,6 +12,9 @@
 //! | `check` | what upstream finds late or never |
 
 pub mod config;
+mod detect;
 pub mod layout;
 pub mod rows;
 pub mod text;
+
+pub(in crate::formats) use detect::looks_like_biggraph;

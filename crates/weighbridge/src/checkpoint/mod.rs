@@ -13,13 +13,16 @@ mod name;
 mod naming;
 
 pub use crate::text::escape as escape_text;
-pub use carry::{INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_names, left_behind, restore_bridge_index};
+pub use carry::{
+    INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
+    restore_bridge_index,
+};
 pub use change::{Rename, Selection};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
-pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STRUCTURED_NAME, VARIABLE_NAME};
+pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
 
 use crate::error::{Error, Result};
 use crate::source::SourceRef;

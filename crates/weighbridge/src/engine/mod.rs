@@ -14,6 +14,7 @@ mod read;
 mod run;
 mod sink;
 mod staging;
+mod stream;
 mod tasks;
 mod verify;
 
@@ -27,6 +28,8 @@ pub(crate) use read::{Scratch, read_into};
 pub use read::{read_region, read_tensor};
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};
+#[cfg(test)]
+pub(crate) use stream::encoded;
 pub use verify::verify_tensor;
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by

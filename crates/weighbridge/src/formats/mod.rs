@@ -4,13 +4,23 @@
 //! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
+pub mod arrow;
 pub mod biggraph;
+mod labels;
 pub mod npy;
 pub mod npz;
 pub mod paddle;
+pub mod parquet;
 pub mod primitiv;
 pub mod safetensors;
+mod table;
+pub mod torch;
+pub mod tsv;
 mod unknown;
+pub mod word2vec;
+
+pub use labels::LabelsIn;
+pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 
 use crate::checkpoint::{Checkpoint, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
@@ -24,8 +34,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] =
-    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &paddle::Paddle];
+pub static ALL: &[&dyn Format] = &[
+    &primitiv::Primitiv,
+    &safetensors::Safetensors,
+    &npy::Npy,
+    &npz::Npz,
+    &torch::Torch,
+    &paddle::Paddle,
+    &tsv::Tsv,
+    &word2vec::Word2Vec,
+    &arrow::Arrow,
+    &parquet::Parquet,
+];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;
@@ -102,6 +122,11 @@ pub trait Format: Sync {
             Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),
             Err(error) => Scan::of_error(error),
         }
+    }
+
+    /// Where it keeps the names of the rows of tables.
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Nowhere
     }
 
     /// Lays out a file that holds `checkpoint`; pure.
@@ -357,6 +382,7 @@ fn format_of(source: &SourceRef, options: &OpenOptions) -> Result<&'static dyn F
 fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint =
         opened.map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })?;
+    labels::gather(&mut checkpoint);
     if checkpoint.topology.is_none()
         && let Some(program) = &options.program
     {

@@ -164,7 +164,7 @@ struct One<'a> {
 impl Sink for One<'_> {
     fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
         let target = self.gathering.folder.join(&file.name);
-        self.gathering.disk.create(&self.path, file.len, &target)
+        self.gathering.disk.create(&self.path, file.staged_len(), &target)
     }
     fn sync(&self) -> Result<()> {
         Ok(())

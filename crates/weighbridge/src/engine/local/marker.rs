@@ -94,7 +94,7 @@ impl Sink for MarkerTarget {
 
     fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
         let path = staging::loose_name(&self.folder, &file.name);
-        let staged = self.disk.create(&path, file.len, &self.folder.join(&file.name))?;
+        let staged = self.disk.create(&path, file.staged_len(), &self.folder.join(&file.name))?;
         self.state().staged.insert(file.name.clone(), path);
         Ok(staged)
     }

@@ -62,7 +62,7 @@ def types(f):
     f["record"] = np.zeros(2, [("a", "i4"), ("b", "f8")])
     f["refs"] = np.array([f.ref], h5py.ref_dtype)
     f["lists"] = np.array([np.arange(2), np.arange(3)], dtype=h5py.vlen_dtype("i4"))
-    f["arrays"] = np.zeros(2, np.dtype("(3,)f4"))
+    f.create_dataset("arrays", (2,), np.dtype("(3,)f4"))
     f["fixed"] = np.array([b"abc", b"", b"defgh"], "S5")
     f.create_dataset("long", data=["süß", "", "a" * 300], dtype=h5py.string_dtype())
     f["committed"] = np.dtype("<f4")

@@ -5,7 +5,7 @@ use crate::checkpoint::TensorPath;
 use crate::containers::hdf5::{Attributes, Item, Kind, read};
 use crate::engine::read_tensor;
 use crate::limits::Limits;
-use crate::source::{CountingSource, FileSource, MemorySource, Source, SourceRef};
+use crate::source::{CountingSource, FileSource, MemorySource, SourceRef};
 use crate::tensor::Order;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};

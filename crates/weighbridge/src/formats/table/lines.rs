@@ -200,10 +200,8 @@ impl Decoder for LineDecoder {
         let text = read_vec(&*self.lines.source, first.offset, next.offset - first.offset)?;
         // Every element is at least one byte of text and what separates it.
         let most = (text.len() as u64).saturating_add(2).saturating_mul(2);
-        let mut out = Vec::new();
-        out.reserve(to_usize(
-            most.min((next.row - first.row).saturating_mul(self.columns).saturating_mul(4)),
-        )?);
+        let bytes = (next.row - first.row).saturating_mul(self.columns).saturating_mul(4);
+        let mut out = Vec::with_capacity(to_usize(most.min(bytes))?);
         let mut offset = first.offset;
         let body = text.strip_suffix(b"\n").unwrap_or(&text);
         for (row, line) in (first.row..next.row).zip(body.split(|&b| b == b'\n')) {

@@ -39,9 +39,9 @@ pub(super) struct Table {
 impl Table {
     /// The tensor as a table, if it is one: of two dimensions, or of one, which is one column.
     pub(super) fn new(entry: &TensorEntry) -> Option<Self> {
-        let (rows, columns) = match entry.shape.dims() {
-            &[rows] => (rows, 1),
-            &[rows, columns] => (rows, columns),
+        let (rows, columns) = match *entry.shape.dims() {
+            [rows] => (rows, 1),
+            [rows, columns] => (rows, columns),
             _ => return None,
         };
         Some(Self { entry: entry.clone(), rows, columns })

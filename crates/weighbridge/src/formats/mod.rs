@@ -11,6 +11,7 @@ pub mod npz;
 pub mod paddle;
 pub mod primitiv;
 pub mod safetensors;
+pub mod torch;
 mod unknown;
 
 pub use labels::LabelsIn;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
 pub static ALL: &[&dyn Format] =
-    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &paddle::Paddle];
+    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &torch::Torch, &paddle::Paddle];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

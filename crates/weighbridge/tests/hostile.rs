@@ -194,7 +194,9 @@ fn seeds() -> Vec<Vec<Seed>> {
     let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "testdata"].iter().collect();
     let mut families = BTreeMap::new();
     for family in std::fs::read_dir(&root).unwrap() {
-        let good = family.unwrap().path().join("good");
+        let family = family.unwrap().path();
+        // The odd files of BigGraph are small; what it writes itself is larger than a seed may be.
+        let good = family.join(if family.ends_with("biggraph") { "alt" } else { "good" });
         if !good.is_dir() {
             continue;
         }

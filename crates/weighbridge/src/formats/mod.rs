@@ -29,8 +29,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] =
-    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &torch::Torch, &paddle::Paddle];
+pub static ALL: &[&dyn Format] = &[
+    &primitiv::Primitiv,
+    &safetensors::Safetensors,
+    &npy::Npy,
+    &npz::Npz,
+    &torch::Torch,
+    &biggraph::BigGraph,
+    &paddle::Paddle,
+];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

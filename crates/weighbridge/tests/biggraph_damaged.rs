@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weighbridge::engine::read_tensor;
 use weighbridge::finding::Verdict;
 use weighbridge::formats::open_source;
-use weighbridge::ops::{VerifyOptions, VerifyReport, verify};
+use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::source::MemorySource;
 use weighbridge::tensor::{DType, Element, Order, element_at};
 use weighbridge::{OpenOptions, TensorEntry};
@@ -200,7 +200,9 @@ fn every_prefix_of_a_file() {
 /// A copy of the whole of set1, in which a checkpoint finds its entities.
 fn tree() -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
-    for folder in ["ckpt_crash_before", "ckpt_crash_after", "ckpt_crash_resumed", "dyn", "ckpt_weighted", "weighted"] {
+    for folder in
+        ["ckpt_crash_before", "ckpt_crash_after", "ckpt_crash_resumed", "dyn", "ckpt_weighted", "weighted"]
+    {
         copy(&golden("set1").join(folder), &tree.path().join(folder));
     }
     tree
@@ -215,7 +217,8 @@ fn golden_checkpoints_are_sound() {
                 continue;
             }
             let report = check(&path);
-            let text: Vec<String> = report.findings.iter().map(|f| format!("{} {}", f.code, f.text)).collect();
+            let text: Vec<String> =
+                report.findings.iter().map(|f| format!("{} {}", f.code, f.text)).collect();
             assert_eq!(report.verdict, Verdict::Sound, "{path:?}: {text:#?}");
         }
     }
@@ -365,9 +368,11 @@ fn set(path: &Path, column: &str, element: u64, value: i64) {
 
 #[test]
 fn edges_are_held_against_configuration_and_counts() {
-    for (set1, graph, checkpoint) in
-        [("set1", "std", "ckpt_std_zip"), ("set1", "feat", "ckpt_feat"), ("set2", "weighted", "ckpt_weighted")]
-    {
+    for (set1, graph, checkpoint) in [
+        ("set1", "std", "ckpt_std_zip"),
+        ("set1", "feat", "ckpt_feat"),
+        ("set2", "weighted", "ckpt_weighted"),
+    ] {
         let options = knowing(Some(golden(set1).join(checkpoint).join("config.json")), None);
         let report = check_with(&golden(set1).join(graph).join("edges"), options);
         assert_eq!(report.verdict, Verdict::Sound, "{graph}: {:?}", report.findings);
@@ -418,7 +423,7 @@ fn lists_of_features_are_looked_at() {
 
 #[test]
 fn the_state_is_scanned_as_the_pickle_that_it_is() {
-    use weighbridge::ops::scan;
+    use weighbridge::ops::scan::scan;
     for name in ["set1/ckpt_std_zip/model.v6.h5", "set1/ckpt_std_legacy/embeddings_tag_0.v2.h5"] {
         let report = scan(golden(name), &OpenOptions::default()).unwrap();
         assert_eq!(report.verdict, Verdict::Sound, "{name}: {:?}", report.files[0].scan.findings);

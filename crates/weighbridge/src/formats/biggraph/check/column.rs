@@ -58,13 +58,15 @@ mod tests {
     fn column(dtype: DType, bytes: Vec<u8>) -> TensorEntry {
         let count = bytes.len() as u64 / dtype.size().unwrap() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
-        TensorEntry::dense(TensorPath::value(), dtype, Shape::from([count]), &source, 0, Encoding::ROW).unwrap()
+        TensorEntry::dense(TensorPath::value(), dtype, Shape::from([count]), &source, 0, Encoding::ROW)
+            .unwrap()
     }
 
     #[test]
     fn every_type_of_number_is_an_id() {
         let mut out = Vec::new();
-        let floats: Vec<u8> = [3.0f64, -1.0, 0.5, f64::NAN, 1e300].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let floats: Vec<u8> =
+            [3.0f64, -1.0, 0.5, f64::NAN, 1e300].iter().flat_map(|x| x.to_le_bytes()).collect();
         ids(&column(DType::F64, floats), 0, 5, &mut out).unwrap();
         assert_eq!(out, [Id::Whole(3), Id::Whole(-1), Id::Broken, Id::Broken, Id::Broken]);
         let words: Vec<u8> = [7i64, i64::MIN].iter().flat_map(|x| x.to_le_bytes()).collect();

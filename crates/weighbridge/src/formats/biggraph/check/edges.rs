@@ -100,14 +100,21 @@ fn missing_buckets(buckets: &[Bucket], config: &Config) -> Vec<Finding> {
     let wanted = (0..lhs).flat_map(|l| (0..rhs).map(move |r| (l, r)));
     let missing: Vec<(u64, u64)> = wanted.filter(|bucket| !have.contains(bucket)).take(6).collect();
     if !missing.is_empty() {
-        let count = lhs.saturating_mul(rhs).saturating_sub(have.iter().filter(|b| b.0 < lhs && b.1 < rhs).count() as u64);
-        let names = missing.iter().take(5).map(|(l, r)| format!("edges_{l}_{r}.h5")).collect::<Vec<_>>().join(", ");
-        let text = format!("{count} of {lhs} x {rhs} buckets have no file, such as {names}: training stops there");
+        let count = lhs
+            .saturating_mul(rhs)
+            .saturating_sub(have.iter().filter(|b| b.0 < lhs && b.1 < rhs).count() as u64);
+        let names =
+            missing.iter().take(5).map(|(l, r)| format!("edges_{l}_{r}.h5")).collect::<Vec<_>>().join(", ");
+        let text =
+            format!("{count} of {lhs} x {rhs} buckets have no file, such as {names}: training stops there");
         findings.push(Finding::error("bucket-missing", text).hint("a bucket without edges needs a file too"));
     }
     let more: Vec<_> = have.iter().filter(|(l, r)| *l >= lhs || *r >= rhs).collect();
     if let Some((l, r)) = more.first() {
-        let text = format!("{} buckets are not among {lhs} x {rhs}, such as edges_{l}_{r}.h5: nobody trains on them", more.len());
+        let text = format!(
+            "{} buckets are not among {lhs} x {rhs}, such as edges_{l}_{r}.h5: nobody trains on them",
+            more.len()
+        );
         findings.push(Finding::warning("bucket-unknown", text));
     }
     findings
@@ -152,7 +159,6 @@ impl Meaning {
         self.relations.get(usize::try_from(number).ok()?)
     }
 }
-
 
 impl Side {
     /// The number of entities that an id of this side can mean, where it is known; `part` is the

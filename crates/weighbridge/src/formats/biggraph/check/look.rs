@@ -26,7 +26,14 @@ pub(super) fn look_at(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<
     let mut look = Look { bucket, meaning, faults: BTreeMap::new() };
     let mut lists = LISTS.map(|(offsets, data)| {
         let both = bucket.columns.get(offsets).zip(bucket.columns.get(data));
-        both.map(|(&offsets, &data)| Lists { offsets, data, starts: Vec::new(), block: Vec::new(), block_at: 0, looked: 0 })
+        both.map(|(&offsets, &data)| Lists {
+            offsets,
+            data,
+            starts: Vec::new(),
+            block: Vec::new(),
+            block_at: 0,
+            looked: 0,
+        })
     });
     let (mut left, mut right, mut relations) = (Vec::new(), Vec::new(), Vec::new());
     let mut start = 0;
@@ -124,7 +131,9 @@ impl Look<'_> {
         // Which entities a relation that does not exist means, nobody knows.
         if !sound && !no_features {
             let what = || match (means, bound) {
-                (Some(means), Some(bound)) => format!("{}, where {} has {bound} rows", shown(id), means.entity),
+                (Some(means), Some(bound)) => {
+                    format!("{}, where {} has {bound} rows", shown(id), means.entity)
+                }
                 _ => shown(id),
             };
             self.fault("id-out-of-range", column).add(edge, what);

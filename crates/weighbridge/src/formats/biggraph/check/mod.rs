@@ -17,7 +17,8 @@ use crate::finding::{Finding, Severity};
 
 /// Checks an opened checkpoint beyond what holds for every format.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-    let mut findings: Vec<Finding> = checkpoint.notes.iter().filter_map(|note| weigh(note, checkpoint.kind)).collect();
+    let mut findings: Vec<Finding> =
+        checkpoint.notes.iter().filter_map(|note| weigh(note, checkpoint.kind)).collect();
     let config = config_of(checkpoint);
     match checkpoint.kind {
         read::EDGES => findings.extend(edges::check(checkpoint, config.as_ref())?),
@@ -65,13 +66,17 @@ fn weigh(note: &Note, kind: &str) -> Option<Finding> {
         "edges-unfinished" => (Severity::Warning, "write the edges again"),
         "attributes-differ" => (Severity::Warning, "are all files of one run?"),
         "unknown-type" => (Severity::Warning, "is the configuration that of these files?"),
-        "edge-columns" => (Severity::Warning, "the column belongs to other edges, or another one was cut short"),
+        "edge-columns" => {
+            (Severity::Warning, "the column belongs to other edges, or another one was cut short")
+        }
         "edge-lists" => (Severity::Warning, "offsets say which features are whose"),
         "model-missing" => (Severity::Error, "resuming would start the parameters anew; exporting fails"),
         "embeddings-shape" => (Severity::Error, "training and exporting stop there"),
         "snapshot-version" => (Severity::Error, "the snapshot cannot be used as a checkpoint"),
         "dead-link" => (Severity::Error, "links of snapshots are absolute: make them again"),
-        "counts-differ" => (Severity::Error, "the tables belong to other entities, or to another import of them"),
+        "counts-differ" => {
+            (Severity::Error, "the tables belong to other entities, or to another import of them")
+        }
         "count-broken" | "count-missing" => (Severity::Error, "training stops there"),
         "state-broken" | "state-form" => (Severity::Error, "resuming training stops there"),
         "state-shape" | "state-parameters" | "state-incomplete" => {

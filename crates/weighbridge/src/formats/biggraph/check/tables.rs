@@ -56,9 +56,12 @@ fn parameters(own: &HashMap<&TensorPath, &TensorEntry>, config: &Config) -> Vec<
     for (path, shape) in &wanted {
         let Some(found) = own.get(path) else {
             findings.push(
-                Finding::error("parameter-missing", "the configuration wants this parameter, and it is not there")
-                    .on_tensor(path)
-                    .hint("BigGraph would go on with its initial value, without a word"),
+                Finding::error(
+                    "parameter-missing",
+                    "the configuration wants this parameter, and it is not there",
+                )
+                .on_tensor(path)
+                .hint("BigGraph would go on with its initial value, without a word"),
             );
             continue;
         };
@@ -114,7 +117,9 @@ pub(super) fn names(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
                 }
                 None => format!("{twice} names come twice"),
             };
-            findings.push(Finding::warning("duplicate-name", text).in_file(labels.label()).on_tensor(tensor.name()));
+            findings.push(
+                Finding::warning("duplicate-name", text).in_file(labels.label()).on_tensor(tensor.name()),
+            );
         }
     }
     Ok(findings)

@@ -2,6 +2,7 @@
 
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, VersionFiles};
+use super::config::Known;
 use super::model::{self, Model};
 use super::part::{self, Part};
 use super::{config, names, notes, parallel, table, version};
@@ -29,22 +30,28 @@ type Parts = BTreeMap<String, BTreeMap<u64, (SourceRef, Part)>>;
 pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
     let given = config::given(options)?;
     let beside = config::beside(folder)?;
+    // That of the folder is of the last run, which need not be the one that wrote the version.
+    let fallback = given.as_ref().or(beside.as_ref());
     let (number, init, mut all_notes) =
-        version::choose(folder, listing, given.as_ref().or(beside.as_ref().map(|b| &b.config)), options)?;
+        version::choose(folder, listing, fallback.map(|known| &known.config), options)?;
     let empty = VersionFiles::default();
     let files = listing.versions.get(&number).unwrap_or(&empty);
-    let fallback = given.as_ref().or(beside.as_ref().map(|b| &b.config));
-    let (model, mut parts, broken) = open_files(folder, files, number, fallback, options)?;
+    let (model, mut parts, broken) =
+        open_files(folder, files, number, given.as_ref(), beside.as_ref(), options)?;
     let broken_files = !broken.is_empty();
     all_notes.extend(broken);
 
     let attributes = Attributes::of(model.as_ref(), &parts);
     let stored = attributes.config_text().and_then(config::lenient);
-    let config = given.as_ref().or(stored.as_ref()).or(beside.as_ref().map(|b| &b.config));
+    let of_given = given.as_ref().map(|known| &known.config);
+    let config = of_given.or(stored.as_ref()).or(beside.as_ref().map(|known| &known.config));
     let kind = if init { super::INIT } else { super::CHECKPOINT };
     let mut checkpoint = super::checkpoint(kind, folder.label());
     checkpoint.metadata.set("version", Value::U64(number));
     all_notes.extend(attributes.note());
+    if let Some(known) = fallback.filter(|_| given.is_some() || stored.is_none()) {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
+    }
     checkpoint.metadata.set("attributes", Value::Map(attributes.common));
 
     let order = order_of_types(config, files);
@@ -54,7 +61,8 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     for entity in order {
         let mut found = parts.remove(&entity).unwrap_or_default();
         let wanted = config.filter(|_| !init).and_then(|c| c.entity(&entity)).map(|e| e.num_partitions);
-        let last = files.embeddings.get(&entity).and_then(|all| all.last()).map_or(0, |l| l.saturating_add(1));
+        let last =
+            files.embeddings.get(&entity).and_then(|all| all.last()).map_or(0, |l| l.saturating_add(1));
         if config.is_some() && wanted.is_none() && !init {
             let text = format!("the configuration knows no type {entity}, but there are embeddings of it");
             all_notes.push(Note::new("unknown-type", text));
@@ -96,13 +104,15 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         None => {
             if !init && !broken_files {
                 let name = FileName::Model { version: number };
-                all_notes.push(Note::new("model-missing", format!("there is no {name}: parameters would start anew")));
+                all_notes.push(Note::new(
+                    "model-missing",
+                    format!("there is no {name}: parameters would start anew"),
+                ));
             }
             Value::Null
         }
     };
-    let optimizer =
-        vec![(Name::from("model"), of_model), (Name::from("embeddings"), Value::Map(optimizers))];
+    let optimizer = vec![(Name::from("model"), of_model), (Name::from("embeddings"), Value::Map(optimizers))];
     checkpoint.metadata.set("optimizer", Value::Map(optimizer));
     Limits::check("tensors", "tensors", checkpoint.tensors.len() as u64, options.limits.tensors)?;
     for name in [FileName::Config, FileName::Stats] {
@@ -130,7 +140,8 @@ fn open_files(
     folder: &FolderRef,
     files: &VersionFiles,
     number: u64,
-    config: Option<&Config>,
+    given: Option<&Known>,
+    beside: Option<&Known>,
     options: &OpenOptions,
 ) -> Result<(Option<Model>, Parts, Vec<Note>)> {
     let list: Vec<FileName> = files.names(number).collect();
@@ -138,7 +149,12 @@ fn open_files(
         let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(None) };
         let opened = match name {
             FileName::Embeddings { entity, .. } => Opened::Part(part::open(&source, Some(entity), options)?),
-            _ => Opened::Model(model::open(&source, config, options)?),
+            _ => Opened::Model(model::open(
+                &source,
+                given.map(|k| &k.config),
+                beside.map(|k| &k.config),
+                options,
+            )?),
         };
         Ok(Some((source, opened)))
     };
@@ -192,7 +208,8 @@ impl Attributes {
     }
 
     fn config_text(&self) -> Option<&str> {
-        let config = self.common.iter().find(|(name, _)| name.as_str() == Some(super::super::detect::CONFIG_JSON));
+        let config =
+            self.common.iter().find(|(name, _)| name.as_str() == Some(super::super::detect::CONFIG_JSON));
         match config {
             Some((_, Value::Text(text))) => Some(text),
             _ => None,

@@ -12,8 +12,8 @@ use std::path::Path;
 /// Longest configuration that is read, in bytes. One of a thousand relations has 200 kB.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A configuration that stands beside the files.
-pub(super) struct Beside {
+/// A configuration and the text that it was read from.
+pub(super) struct Known {
     pub(super) config: Config,
     pub(super) text: String,
 }
@@ -34,10 +34,11 @@ pub(super) fn text_of(source: &SourceRef) -> Result<String> {
 ///
 /// # Errors
 /// What it says that is wrong.
-pub(super) fn given(options: &OpenOptions) -> Result<Option<Config>> {
+pub(super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
     let Some(source) = &options.config else { return Ok(None) };
     let text = text_of(source)?;
-    Config::parse(&text, options.lenient).map(|(config, _)| Some(config)).map_err(|e| e.in_file(source.label()))
+    let (config, _) = Config::parse(&text, options.lenient).map_err(|e| e.in_file(source.label()))?;
+    Ok(Some(Known { config, text }))
 }
 
 /// The `config.json` of a folder; `None` where there is none, and where it cannot be understood: the
@@ -45,14 +46,14 @@ pub(super) fn given(options: &OpenOptions) -> Result<Option<Config>> {
 ///
 /// # Errors
 /// [`crate::Kind::Io`].
-pub(super) fn beside(folder: &FolderRef) -> Result<Option<Beside>> {
+pub(super) fn beside(folder: &FolderRef) -> Result<Option<Known>> {
     let Some(source) = folder.open(Path::new(&FileName::Config.to_string()))? else { return Ok(None) };
     let text = match text_of(&source) {
         Ok(text) => text,
         Err(error) if super::is_content(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok(lenient(&text).map(|config| Beside { config, text }))
+    Ok(lenient(&text).map(|config| Known { config, text }))
 }
 
 /// The configuration that a text is, where it can be understood; what is odd about it is the matter of the
@@ -65,7 +66,8 @@ pub(in super::super) fn lenient(text: &str) -> Option<Config> {
 /// extents of each; the first extent of a dynamic one is not known. None where an operator is not known.
 pub(in super::super) fn parameters(config: &Config) -> Option<Vec<(TensorPath, Vec<u64>)>> {
     let all = config.parameters(0).ok()?;
-    let path = |parts: &[String]| TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
+    let path =
+        |parts: &[String]| TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
     Some(all.iter().map(|parameter| (path(&parameter.path), parameter.shape.clone())).collect())
 }
 

@@ -34,7 +34,8 @@ pub(super) struct Edges {
 /// fails too.
 pub(super) fn open(source: &SourceRef, prefix: Option<(u64, u64)>, options: &OpenOptions) -> Result<Edges> {
     let mut file = File::open(source, options)?;
-    let all: Vec<&str> = IDS.into_iter().chain(LISTS.into_iter().flat_map(|(a, b)| [a, b])).chain([WEIGHT]).collect();
+    let all: Vec<&str> =
+        IDS.into_iter().chain(LISTS.into_iter().flat_map(|(a, b)| [a, b])).chain([WEIGHT]).collect();
     file.note_unknown(|path| matches!(path, [one] if all.contains(&one.as_str())));
     let mut found = Columns { file: &file, prefix, columns: Vec::new(), notes: Vec::new() };
     let rel = found.column("rel")?.ok_or_else(|| file.missing(&["rel"]))?;

@@ -1,6 +1,5 @@
 //! A folder of entities: tables that have names only.
 
-use super::super::config::Config;
 use super::super::layout::{FileName, Listing};
 use super::super::text::{read_count, read_names};
 use super::names::{Entities, counts, labels, list_of};
@@ -19,13 +18,13 @@ use std::sync::Arc;
 /// What a count or a list of relation names says; with `options.lenient` these are notes.
 pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = super::checkpoint(super::ENTITIES, folder.label());
-    let given = config::given(options)?;
-    let config: Option<Config> = match given {
-        Some(config) => Some(config),
-        None => config::beside(folder)?.map(|beside| beside.config),
+    let known = match config::given(options)? {
+        Some(known) => Some(known),
+        None => config::beside(folder)?,
     };
+    let config = known.as_ref().map(|known| &known.config);
     let entities = Entities { folder: folder.clone(), listing: listing.clone() };
-    let (all, broken) = counts(&entities, config.as_ref())?;
+    let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
     let types: Vec<String> = match &all {
         Value::Map(pairs) => pairs.iter().map(|(name, _)| name.to_text()).collect(),
@@ -50,6 +49,9 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         checkpoint.tensors.push(entry);
     }
     checkpoint.metadata.set("partitions", all);
+    if let Some(known) = &known {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
+    }
     relations(&mut checkpoint, folder, options)?;
     checkpoint.notes.extend(notes::strays(listing));
     Ok(checkpoint)

@@ -78,7 +78,11 @@ impl File {
 
     /// All attributes of the root, in the order of the file.
     pub(super) fn attributes(&self) -> Vec<(Name, Value)> {
-        self.contents.attributes.iter().map(|(name, value)| (Name::from(name.as_str()), value.clone())).collect()
+        self.contents
+            .attributes
+            .iter()
+            .map(|(name, value)| (Name::from(name.as_str()), value.clone()))
+            .collect()
     }
 
     /// The text of the configuration that was in force when it was written.

@@ -27,8 +27,8 @@ mod version;
 
 pub(super) use config::{lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
-pub(super) use names::list_of;
 pub(super) use file::blob;
+pub(super) use names::list_of;
 pub(super) use part::{STEP, table_path};
 
 use super::detect::{FileKind, detect};
@@ -138,7 +138,10 @@ fn open_part(source: &SourceRef, name: Option<FileName>, options: &OpenOptions) 
     };
     let part = part::open(source, entity, options)?;
     if part.rows.shape.rank() != 2 {
-        let text = format!("the embeddings have the shape {}: BigGraph trains on rows and columns only", part.rows.shape);
+        let text = format!(
+            "the embeddings have the shape {}: BigGraph trains on rows and columns only",
+            part.rows.shape
+        );
         found.notes.push(crate::checkpoint::Note::new("embeddings-shape", text));
     }
     found.metadata.set("attributes", Value::Map(part.attributes));
@@ -166,7 +169,10 @@ fn open_model(source: &SourceRef, name: Option<FileName>, options: &OpenOptions)
         found.metadata.set("version", Value::U64(version));
     }
     let given = config::given(options)?;
-    let model = model::open(source, given.as_ref(), options)?;
+    let model = model::open(source, given.as_ref().map(|known| &known.config), None, options)?;
+    if let Some(known) = given {
+        found.metadata.set("config", Value::Text(known.text));
+    }
     found.metadata.set("attributes", Value::Map(model.attributes));
     found.metadata.set("optimizer", Value::Map(vec![(Name::from("model"), model.optimizer)]));
     found.tensors = model.tensors;

@@ -26,15 +26,21 @@ pub(super) struct Model {
     pub(super) notes: Vec<Note>,
 }
 
-/// Opens a file of parameters. The state of the optimizer has numbers only; `config` says which
-/// parameters these are, else the configuration in the file.
+/// Opens a file of parameters. The state of the optimizer has numbers only. Which parameters these are
+/// says the configuration that is `given`, else the one in the file, else the one `beside` it.
 ///
 /// # Errors
 /// What [`File::open`] says; `dataset-type`.
-pub(super) fn open(source: &SourceRef, config: Option<&Config>, options: &OpenOptions) -> Result<Model> {
+pub(super) fn open(
+    source: &SourceRef,
+    given: Option<&Config>,
+    beside: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<Model> {
     let mut file = File::open(source, options)?;
     file.note_unknown(|path| {
-        path.first().is_some_and(|group| group == MODEL) || path.iter().map(String::as_str).eq(super::optimizer::STATE)
+        path.first().is_some_and(|group| group == MODEL)
+            || path.iter().map(String::as_str).eq(super::optimizer::STATE)
     });
     let mut parameters = Vec::new();
     for item in file.items() {
@@ -48,7 +54,7 @@ pub(super) fn open(source: &SourceRef, config: Option<&Config>, options: &OpenOp
         parameters.push(entry);
     }
     let own = file.config_text().and_then(|text| super::config::lenient(text));
-    let config = config.or(own.as_ref());
+    let config = given.or(own.as_ref()).or(beside);
     let mut found = Model {
         tensors: Vec::new(),
         optimizer: Value::Null,
@@ -93,11 +99,18 @@ fn assign(
         return found;
     }
     let Some(config) = config else {
-        note("state-parameters", "without a configuration nobody knows whose the optimizer's state is".to_owned());
+        note(
+            "state-parameters",
+            "without a configuration nobody knows whose the optimizer's state is".to_owned(),
+        );
         return found;
     };
     let Some(order) = super::config::parameters(config) else {
-        note("state-parameters", "the configuration has operators that are not known: whose the optimizer's state is, neither".to_owned());
+        note(
+            "state-parameters",
+            "the configuration has operators that are not known: whose the optimizer's state is, neither"
+                .to_owned(),
+        );
         return found;
     };
     if order.len() != state.parameters.len() {
@@ -114,7 +127,10 @@ fn assign(
     let shapes: HashMap<&TensorPath, &TensorEntry> = parameters.iter().map(|p| (&p.path, p)).collect();
     for one in state.state {
         let Some(&path) = paths.get(&one.parameter) else {
-            note("state-parameters", format!("the optimizer's state has a parameter {} too many", one.parameter));
+            note(
+                "state-parameters",
+                format!("the optimizer's state has a parameter {} too many", one.parameter),
+            );
             continue;
         };
         let tensors = found.entry(path.clone()).or_default();

@@ -40,7 +40,8 @@ pub(super) fn counts(entities: &Entities, config: Option<&Config>) -> Result<(Va
             (0..parts).map(|part| FileName::EntityCount { entity: entity.clone(), part }).collect();
         let have = entities.listing.counts.get(&entity);
         let read = |name: &FileName| -> Result<Option<u64>> {
-            let listed = matches!(name, FileName::EntityCount { part, .. } if have.is_some_and(|h| h.contains(part)));
+            let listed =
+                matches!(name, FileName::EntityCount { part, .. } if have.is_some_and(|h| h.contains(part)));
             if !listed {
                 return Ok(None);
             }
@@ -80,7 +81,9 @@ pub(super) fn dynamic_count(entities: &Entities) -> Result<Option<u64>> {
 /// The types of a folder and how many partitions each has.
 fn types(entities: &Entities, config: Option<&Config>) -> Result<Vec<(String, u64)>> {
     let listing = &entities.listing;
-    let last = |parts: Option<&std::collections::BTreeSet<u64>>| parts.and_then(|p| p.last()).map_or(0, |l| l.saturating_add(1));
+    let last = |parts: Option<&std::collections::BTreeSet<u64>>| {
+        parts.and_then(|p| p.last()).map_or(0, |l| l.saturating_add(1))
+    };
     let on_disk = |entity: &str| last(listing.counts.get(entity)).max(last(listing.names.get(entity)));
     let list: Vec<(String, u64)> = match config {
         Some(config) => config.entities.iter().map(|(name, e)| (name.clone(), e.num_partitions)).collect(),
@@ -128,18 +131,22 @@ pub(super) fn attach(
     config: Option<&Config>,
     options: &OpenOptions,
 ) -> Result<()> {
-    let Some((entities, way)) = entities_of_checkpoint(folder, listing, config, options)? else { return Ok(()) };
+    let Some((entities, way)) = entities_of_checkpoint(folder, listing, config, options)? else {
+        return Ok(());
+    };
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
     let partitions = checkpoint.metadata.get("partitions").cloned();
     let (mut named, mut differ) = (Vec::new(), Vec::new());
     for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
-        let Some(entity) = tensor.path.parts().get(1).and_then(|name| name.as_str()).map(str::to_owned) else {
+        let Some(entity) = tensor.path.parts().get(1).and_then(|name| name.as_str()).map(str::to_owned)
+        else {
             continue;
         };
         let rows = list_of(partitions.as_ref(), &entity);
         let said = list_of(Some(&all), &entity);
-        let disagree = rows.iter().zip(&said).any(|(rows, said)| rows.is_some() && said.is_some() && rows != said);
+        let disagree =
+            rows.iter().zip(&said).any(|(rows, said)| rows.is_some() && said.is_some() && rows != said);
         if disagree || (rows.len() != said.len() && said.iter().any(Option::is_some)) {
             differ.push(entity);
             continue;

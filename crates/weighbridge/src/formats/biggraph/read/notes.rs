@@ -59,12 +59,21 @@ pub(super) fn missing(
 }
 
 /// What else stands in the folder of a checkpoint of which `version` is opened.
-pub(super) fn of_folder(folder: &FolderRef, listing: &Listing, version: u64, init: bool) -> Result<Vec<Note>> {
+pub(super) fn of_folder(
+    folder: &FolderRef,
+    listing: &Listing,
+    version: u64,
+    init: bool,
+) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
     let orphans = if init { Vec::new() } else { listing.orphans(version) };
     for (reason, code, text) in [
         (OrphanReason::Unfinished, "orphan-unfinished", "files of an iteration that did not come to its end"),
-        (OrphanReason::LeftBehind, "orphan-left-behind", "files of an earlier version that no run will delete"),
+        (
+            OrphanReason::LeftBehind,
+            "orphan-left-behind",
+            "files of an earlier version that no run will delete",
+        ),
     ] {
         let names: Vec<String> =
             orphans.iter().filter(|o| o.reason == reason).map(|o| o.name.to_string()).collect();

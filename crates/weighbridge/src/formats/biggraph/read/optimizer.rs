@@ -18,7 +18,8 @@ pub(super) struct Broken(pub(super) Note);
 pub(super) fn state_of(file: &File, options: &OpenOptions) -> Result<Option<State>, Broken> {
     let Some(dataset) = file.dataset(&STATE) else { return Ok(None) };
     let read = || {
-        let bytes = matches!(&dataset.kind, Kind::Opaque { size: 1, .. } | Kind::Numbers(DType::U8 | DType::I8, _));
+        let bytes =
+            matches!(&dataset.kind, Kind::Opaque { size: 1, .. } | Kind::Numbers(DType::U8 | DType::I8, _));
         if !bytes || dataset.shape.rank() != 1 {
             return Err(Error::corrupt("state-form", "the optimizer's state is not kept as a row of bytes"));
         }

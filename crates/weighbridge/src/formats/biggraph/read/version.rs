@@ -48,15 +48,25 @@ pub(super) fn choose(
     let error = match said {
         Said::Version(version) => match listing.versions.contains_key(&version) || version == 0 {
             true => return Ok((version, false, Vec::new())),
-            false => Error::corrupt("version-without-files", "there is no file of the version that the version file names")
-                .found(version),
+            false => Error::corrupt(
+                "version-without-files",
+                "there is no file of the version that the version file names",
+            )
+            .found(version),
         },
         Said::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
         Said::Nothing(code) => {
             let message = "nothing says which version is complete: BigGraph would start anew and overwrite what is there";
             Error::corrupt(code, message)
         }
-        Said::Wrong(error) => error,
+        Said::Wrong(error) => {
+            let again =
+                Error::new(error.kind(), error.code(), format!("the version file: {}", error.message()));
+            match error.found_text() {
+                Some(found) => again.found(found),
+                None => again,
+            }
+        }
     };
     let newest = newest_complete(listing, config);
     if options.lenient

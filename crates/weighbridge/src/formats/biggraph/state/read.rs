@@ -49,7 +49,8 @@ pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<Sta
     let form = saved.form().as_str();
     let graph = saved.graph();
     let pairs = graph.pairs(saved.root()).ok_or_else(|| wrong("a dict"))?;
-    let mut found = State { form, state: Vec::new(), groups: None, parameters: Vec::new(), unknown: Vec::new() };
+    let mut found =
+        State { form, state: Vec::new(), groups: None, parameters: Vec::new(), unknown: Vec::new() };
     for &(key, value) in pairs {
         match graph.text(key) {
             Some("state") => found.state = state(&saved, value, &mut found.unknown)?,

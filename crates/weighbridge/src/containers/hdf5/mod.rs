@@ -4,6 +4,7 @@
 //! writing lays a file out as a plan.
 
 mod read;
+pub mod write;
 
 pub use read::read;
 

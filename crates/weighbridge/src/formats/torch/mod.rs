@@ -23,7 +23,7 @@ mod tests;
 mod walk;
 mod write;
 
-use super::{Facts, Format, OpenOptions, PlanOptions, Scan};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;
 use crate::containers::torch::is_legacy;
 use crate::containers::zip;
@@ -101,6 +101,10 @@ impl Format for Torch {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

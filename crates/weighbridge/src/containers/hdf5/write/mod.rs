@@ -1,0 +1,217 @@
+//! Laying out an HDF5 file as h5py makes it by default: version 0 of the superblock, symbol-table
+//! groups, version 1 of object headers, contiguous datasets.
+//!
+//! ```text
+//!   0     superblock (section II.A of the HDF5 File Format Specification), 96 bytes
+//!  96     global heaps: the texts of attributes
+//!         object headers; for each group its names, symbol table nodes and B-tree
+//!         the elements of the datasets, each at a multiple of 64 bytes
+//! ```
+//!
+//! Nothing is held but the metadata: elements are segments of the plan. Times are left out, so that
+//! the same content gives the same bytes.
+
+mod attribute;
+mod datatype;
+mod group;
+mod header;
+mod heap;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+use crate::checkpoint::{TensorEntry, Value};
+use crate::error::{Error, Result};
+use crate::plan::PlannedFile;
+use crate::tensor::DType;
+use std::collections::{BTreeMap, HashSet};
+
+/// The elements of a dataset that is written.
+#[derive(Debug)]
+pub enum Data {
+    /// A tensor, little-endian and row-major, cast if the entry asks.
+    Tensor(TensorEntry),
+    /// A planned file as bytes without meaning: one dimension, opaque of one byte with an empty tag
+    /// (numpy's `V1`).
+    Opaque(PlannedFile),
+}
+
+/// Collects groups, datasets and attributes, and lays them out.
+#[derive(Debug)]
+pub struct Hdf5Builder {
+    name: String,
+    /// The root is the first; every other one stands behind the group that holds it.
+    nodes: Vec<Node>,
+}
+
+/// A group or a dataset.
+#[derive(Debug, Default)]
+struct Node {
+    /// The path, for people.
+    label: String,
+    /// In the order in which they were given.
+    attributes: Vec<(String, Value)>,
+    attribute_names: HashSet<String>,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Places in the list of nodes, by name; names are sorted by their bytes, as libhdf5 demands.
+    Group(BTreeMap<String, usize>),
+    Dataset(Box<Data>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Group(BTreeMap::new())
+    }
+}
+
+/// True where HDF5 has a type that says what elements of this type are.
+pub fn has_type(dtype: DType) -> bool {
+    datatype::of(dtype).is_some()
+}
+
+/// True where `value` can be an attribute that means the same. Lists of numbers can still be too
+/// long for one: a header holds 64 KiB of each.
+pub fn is_attribute(name: &str, value: &Value) -> bool {
+    check_attribute(name, value).is_ok()
+}
+
+fn check_attribute(name: &str, value: &Value) -> std::result::Result<(), &'static str> {
+    if name.is_empty() || name.contains('\0') {
+        return Err("its name is empty, or holds the character NUL");
+    }
+    attribute::Attribute::new(value).map(|_| ())
+}
+
+impl Hdf5Builder {
+    /// A file with an empty root group, of that name relative to the target; empty for the target
+    /// itself.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), nodes: vec![Node::default()] }
+    }
+
+    /// Gives the group or dataset at `path` an attribute; no parts are the root group. Attributes
+    /// stand in the order of the calls. Integers and reals keep their type, text is UTF-8 of variable
+    /// length, truth values are h5py's, bytes are opaque, and a list of one of these has one
+    /// dimension.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], `no-such-object`, where nothing is there yet; [`crate::Kind::Mismatch`]:
+    /// `attribute-twice`, and `no-such-attribute` for a value or name that HDF5 cannot have.
+    pub fn attribute(&mut self, path: &[&str], name: &str, value: &Value) -> Result<()> {
+        let subject = || format!("the attribute {} of /{}", crate::text::escape(name), label(path));
+        check_attribute(name, value).map_err(|why| {
+            Error::mismatch("no-such-attribute", format!("{} cannot be in HDF5: {why}", subject()))
+        })?;
+        let place = self.find(path).ok_or_else(|| {
+            Error::usage("no-such-object", format!("{} has nothing to stand at", subject()))
+        })?;
+        let node = &mut self.nodes[place];
+        if !node.attribute_names.insert(name.to_owned()) {
+            return Err(Error::mismatch("attribute-twice", format!("{} is given twice", subject())));
+        }
+        node.attributes.push((name.to_owned(), value.clone()));
+        Ok(())
+    }
+
+    /// Makes the group at `path`, and those above it, where they are not there yet.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `bad-name`, and `name-collision` where a dataset is in the way.
+    pub fn group(&mut self, path: &[&str]) -> Result<()> {
+        self.make_group(path).map(|_| ())
+    }
+
+    /// Puts a dataset at `path`, and groups above it where they are not there yet.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `bad-name`, `name-collision` where something is there already,
+    /// `no-such-dtype` and `too-many-dimensions` for a tensor that HDF5 cannot have.
+    pub fn dataset(&mut self, path: &[&str], data: Data) -> Result<()> {
+        let Some((name, above)) = path.split_last() else {
+            return Err(Error::mismatch("name-collision", "the root of an HDF5 file is a group"));
+        };
+        if let Data::Tensor(entry) = &data {
+            check_tensor(entry)?;
+        }
+        let group = self.make_group(above)?;
+        self.insert(group, name, label(path), Content::Dataset(Box::new(data))).map(|_| ())
+    }
+
+    /// The finished file.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`]: `hdf5-attribute-too-long` for numbers above 64 KiB in one attribute,
+    /// `hdf5-header` for more attributes than an object can have, `too-long` where the file would
+    /// pass 2^63 bytes; else as [`FileBuilder::tensor`](crate::plan::FileBuilder::tensor).
+    pub fn finish(self) -> Result<PlannedFile> {
+        layout::finish(self)
+    }
+
+    fn find(&self, path: &[&str]) -> Option<usize> {
+        path.iter().try_fold(0, |place, &part| match &self.nodes[place].content {
+            Content::Group(members) => members.get(part).copied(),
+            Content::Dataset(_) => None,
+        })
+    }
+
+    fn make_group(&mut self, path: &[&str]) -> Result<usize> {
+        let mut place = 0;
+        for (depth, &part) in path.iter().enumerate() {
+            place = match &self.nodes[place].content {
+                Content::Group(members) => match members.get(part) {
+                    Some(&member) => member,
+                    None => self.insert(place, part, label(&path[..=depth]), Content::default())?,
+                },
+                Content::Dataset(_) => return Err(collision(&label(path))),
+            };
+        }
+        match &self.nodes[place].content {
+            Content::Group(_) => Ok(place),
+            Content::Dataset(_) => Err(collision(&label(path))),
+        }
+    }
+
+    /// Puts something new into a group.
+    fn insert(&mut self, group: usize, name: &str, label: String, content: Content) -> Result<usize> {
+        if name.is_empty() || name == "." || name.contains(['/', '\0']) {
+            return Err(Error::mismatch("bad-name", "HDF5 cannot have an object of this name")
+                .found(crate::text::escape(name))
+                .hint("a name is not empty, is not a dot alone, and holds neither / nor NUL"));
+        }
+        let place = self.nodes.len();
+        let Content::Group(members) = &mut self.nodes[group].content else { return Err(collision(&label)) };
+        if members.contains_key(name) {
+            return Err(collision(&label));
+        }
+        members.insert(name.to_owned(), place);
+        self.nodes.push(Node { label, content, ..Node::default() });
+        Ok(place)
+    }
+}
+
+/// Refuses a tensor that HDF5 cannot have.
+fn check_tensor(entry: &TensorEntry) -> Result<()> {
+    if !has_type(entry.dtype()) {
+        return Err(Error::mismatch("no-such-dtype", format!("HDF5 has no type for {}", entry.dtype()))
+            .on_tensor(entry.name())
+            .hint("cast the tensor, or write a format that has the type, such as safetensors"));
+    }
+    if entry.shape.rank() > header::MOST_DIMENSIONS {
+        return Err(Error::mismatch("too-many-dimensions", "HDF5 has at most 32 dimensions")
+            .on_tensor(entry.name())
+            .found(entry.shape.rank()));
+    }
+    Ok(())
+}
+
+fn label(path: &[&str]) -> String {
+    crate::text::escape(&path.join("/"))
+}
+
+fn collision(label: &str) -> Error {
+    Error::mismatch("name-collision", "two objects of an HDF5 file would have one name").found(label)
+}

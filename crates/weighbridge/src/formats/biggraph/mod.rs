@@ -18,6 +18,7 @@
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
 //! | `rows` | sources of rows: random ones, and rows of a table in another order |
+//! | `grow` | new entities for a trained table |
 //! | `detect` | which HDF5 files are BigGraph's |
 //! | `read` | from files and folders to an index |
 //! | `state` | the optimizer's blobs: what they say about which tensor |
@@ -27,6 +28,7 @@
 mod check;
 pub mod config;
 mod detect;
+mod grow;
 pub mod layout;
 mod read;
 pub mod rows;
@@ -35,6 +37,7 @@ mod state;
 pub mod text;
 
 pub(in crate::formats) use detect::looks_like_biggraph;
+pub use grow::grow;
 
 use super::{Facts, Format, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;

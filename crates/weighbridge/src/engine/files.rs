@@ -5,7 +5,7 @@
 
 use super::Sink;
 use super::run::{Crew, RunOptions, RunReport, fill};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::plan::{PlannedFile, WritePlan};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +48,10 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
                     Ok(report) => shared.0.add(report),
                     Err(error) => {
                         stop.store(true, Ordering::Relaxed);
-                        shared.1.get_or_insert(error);
+                        // That others stop because of one is not what went wrong.
+                        if shared.1.as_ref().is_none_or(|old: &Error| old.kind() == Kind::Cancelled) {
+                            shared.1 = Some(error);
+                        }
                     }
                 }
             }

@@ -14,6 +14,7 @@ mod read;
 mod run;
 mod sink;
 mod staging;
+mod stream;
 mod tasks;
 mod verify;
 
@@ -25,6 +26,8 @@ pub(crate) use read::{Scratch, read_into};
 pub use read::{read_region, read_tensor};
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};
+#[cfg(test)]
+pub(crate) use stream::encoded;
 pub use verify::verify_tensor;
 
 /// The number of threads to use where the caller does not say: one for each processor.

@@ -132,6 +132,11 @@ impl Crew {
         Ok(Self { threads, sizes })
     }
 
+    /// Bytes that one of them may take for what it makes.
+    pub(super) fn share(self) -> u64 {
+        self.sizes.transform
+    }
+
     /// One of them, with its share of the memory.
     pub(super) fn one(self) -> Self {
         Self { threads: 1, sizes: Sizes { threads: 1, ..self.sizes } }
@@ -146,6 +151,10 @@ pub(super) fn fill(
     crew: Crew,
     stop: &AtomicBool,
 ) -> Result<RunReport> {
+    let streamed = match &file.stream {
+        Some(stream) => Some(super::stream::encode(file, stream, staged, options, crew, stop)?),
+        None => None,
+    };
     let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
     checked.sort_by_key(|r| (r.start, r.end));
     checked.dedup();
@@ -169,6 +178,9 @@ pub(super) fn fill(
     let mut shared = job.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = shared.error.take() {
         return Err(error);
+    }
+    if let Some(report) = streamed {
+        return Ok(report);
     }
     patch(file, staged, &checked, shared.sums)?;
     Ok(RunReport { bytes: file.len, kernel_copied: shared.kernel_copied, casts: shared.casts })

@@ -25,7 +25,8 @@ pub trait Sink: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Makes a staged file of the planned length, not visible under its name.
+    /// Makes a staged file of the [length](PlannedFile::staged_len) that it has at first, not visible
+    /// under its name. One that is written from front to back is empty then, and grows.
     ///
     /// # Errors
     /// [`crate::Kind::Io`].

@@ -40,7 +40,8 @@ impl FileBuilder {
     }
 
     /// Appends a whole planned file, as it would be on its own: a file within this one. Its checksums
-    /// are of itself, wherever it stands.
+    /// are of itself, wherever it stands. A [streamed](PlannedFile::streamed) file has no segments and
+    /// adds nothing: it can only be a file of its own.
     pub fn embed(&mut self, file: PlannedFile) {
         let start = self.position;
         for segment in file.segments {
@@ -130,7 +131,13 @@ impl FileBuilder {
 
     /// The finished file.
     pub fn finish(self) -> PlannedFile {
-        PlannedFile { name: self.name, len: self.position, segments: self.segments, checks: self.checks }
+        PlannedFile {
+            name: self.name,
+            len: self.position,
+            segments: self.segments,
+            checks: self.checks,
+            stream: None,
+        }
     }
 
     fn push(&mut self, len: u64, content: Content) {

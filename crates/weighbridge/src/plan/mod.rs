@@ -5,10 +5,12 @@
 
 mod builder;
 mod print;
+mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use builder::{FileBuilder, latin1_blocks};
+pub use stream::{Elements, Encode, MakeBlock, Output, Streamed};
 
 use crate::checkpoint::{Check, Loss, TensorEntry};
 use crate::source::SourceRef;
@@ -34,12 +36,14 @@ pub struct WritePlan {
 pub struct PlannedFile {
     /// The name, relative to the target; empty for the target itself.
     pub name: String,
-    /// The length in bytes.
+    /// The length in bytes; an estimate where the file is [streamed](Self::stream).
     pub len: u64,
-    /// The segments, in order of their offsets.
+    /// The segments, in order of their offsets; none where the file is streamed.
     pub segments: Vec<Segment>,
     /// What must hold of the sources for the file to be published.
     pub checks: Vec<SourceCheck>,
+    /// What writes the file from front to back, where it has no segments.
+    pub stream: Option<Streamed>,
 }
 
 /// A checksum that a source gives for bytes that are read.
@@ -147,9 +151,14 @@ impl PartialEq for Content {
 }
 
 impl WritePlan {
-    /// The bytes of all files together.
+    /// The bytes of all files together; an estimate where one of them is streamed.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|f| f.len).sum()
+    }
+
+    /// True where the length of a file is not known before it is written.
+    pub fn is_estimated(&self) -> bool {
+        self.files.iter().any(PlannedFile::is_estimated)
     }
 
     /// True where the target is one file, not a folder of files.
@@ -166,7 +175,8 @@ impl WritePlan {
 impl PlannedFile {
     /// Every source that the file is made from, once for each segment and piece.
     pub fn sources(&self) -> impl Iterator<Item = &SourceRef> {
-        self.segments.iter().flat_map(|segment| {
+        let streamed = self.stream.iter().flat_map(Streamed::sources);
+        streamed.chain(self.segments.iter().flat_map(|segment| {
             let (one, pieces) = match &segment.content {
                 Content::Copy { source, .. } => (Some(source), &[][..]),
                 Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => {
@@ -175,6 +185,6 @@ impl PlannedFile {
                 _ => (None, &[][..]),
             };
             one.into_iter().chain(pieces.iter().map(|piece| &piece.source))
-        })
+        }))
     }
 }

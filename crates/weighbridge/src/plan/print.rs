@@ -6,15 +6,20 @@ use serde_json::{Value as Json, json};
 use std::fmt;
 
 impl WritePlan {
-    /// `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`.
+    /// `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`. Where `bytes` is an
+    /// estimate, `"estimated": true` stands beside it; such a file has `content` and no segments.
     pub fn to_json(&self) -> Json {
-        json!({
+        let mut json = json!({
             "format": self.format,
             "kind": self.kind,
             "bytes": self.bytes(),
             "files": self.files.iter().map(PlannedFile::to_json).collect::<Json>(),
             "losses": self.losses.iter().map(Loss::to_json).collect::<Json>(),
-        })
+        });
+        if self.is_estimated() {
+            json["estimated"] = json!(true);
+        }
+        json
     }
 }
 
@@ -27,11 +32,16 @@ impl Loss {
 
 impl PlannedFile {
     fn to_json(&self) -> Json {
-        json!({
+        let mut json = json!({
             "name": self.name,
             "bytes": self.len,
             "segments": self.segments.iter().map(Segment::to_json).collect::<Json>(),
-        })
+        });
+        if let Some(stream) = &self.stream {
+            json["estimated"] = json!(true);
+            json["content"] = json!(stream.encoder().describe());
+        }
+        json
     }
 }
 
@@ -106,7 +116,13 @@ impl fmt::Display for WritePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for file in &self.files {
             let name = if file.name.is_empty() { "the target" } else { &file.name };
-            writeln!(f, "{} {} ({} bytes in {})", self.format, self.kind, file.len, escape_text(name))?;
+            let about = if file.is_estimated() { "about " } else { "" };
+            let (form, kind, name) = (self.format, self.kind, escape_text(name));
+            writeln!(f, "{form} {kind} ({about}{} bytes in {name})", file.len)?;
+            if let Some(stream) = &file.stream {
+                writeln!(f, "{}", escape_text(&stream.encoder().describe()))?;
+                continue;
+            }
             writeln!(f, "{:>14} {:>14}  {:<9}  from", "offset", "bytes", "action")?;
             for segment in &file.segments {
                 let line = format!(

@@ -10,6 +10,9 @@ pub(crate) fn materialise(plan: &WritePlan) -> Vec<Vec<u8>> {
 }
 
 fn file(file: &PlannedFile) -> Vec<u8> {
+    if file.is_estimated() {
+        return crate::engine::encoded(file);
+    }
     let mut bytes: Vec<u8> = Vec::new();
     let mut late = Vec::new();
     let index = |n: u64| usize::try_from(n).unwrap();

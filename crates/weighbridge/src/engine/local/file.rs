@@ -56,7 +56,7 @@ impl Sink for FileTarget {
         let handle = Arc::new(handle);
         *staged = Some((handle.clone(), path));
         let label = self.spot.target.display().to_string();
-        Ok(Box::new(LocalFile::new(handle, file.len, &self.spot.target, label)?))
+        Ok(Box::new(LocalFile::new(handle, file.staged_len(), &self.spot.target, label)?))
     }
 
     fn sync(&self) -> Result<()> {

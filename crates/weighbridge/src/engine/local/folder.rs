@@ -107,7 +107,12 @@ impl Sink for FolderTarget {
         let label = self.spot.target.join(&name).display().to_string();
         let handle =
             handle.map_err(|e| Error::io("cannot make a file beside the target", e).in_file(&label))?;
-        Ok(Box::new(LocalFile::new(Arc::new(handle), file.len, &self.spot.target.join(&name), label)?))
+        Ok(Box::new(LocalFile::new(
+            Arc::new(handle),
+            file.staged_len(),
+            &self.spot.target.join(&name),
+            label,
+        )?))
     }
 
     fn sync(&self) -> Result<()> {

@@ -10,3 +10,5 @@
 //! | `state` | the optimizer's blobs: what they say about which tensor |
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
+
+pub mod layout;

@@ -42,6 +42,24 @@ impl LabelList {
         Self::default()
     }
 
+    /// The list whose names are cut out of `text` at these ends; `None` where they do not follow each
+    /// other to its end.
+    pub fn from_parts(text: String, ends: Vec<usize>) -> Option<Self> {
+        let whole = ends.last().copied().unwrap_or(0) == text.len();
+        let cut = ends.is_sorted() && ends.iter().all(|&end| text.is_char_boundary(end));
+        (whole && cut).then_some(Self { text, ends })
+    }
+
+    /// All names, one behind the other.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where each name ends in the [`text`](Self::text), in bytes.
+    pub fn ends(&self) -> &[usize] {
+        &self.ends
+    }
+
     /// Appends a name.
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);

@@ -5,12 +5,16 @@
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
 pub mod biggraph;
+mod labels;
 pub mod npy;
 pub mod npz;
 pub mod paddle;
 pub mod primitiv;
 pub mod safetensors;
 mod unknown;
+
+pub use labels::LabelsIn;
+pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 
 use crate::checkpoint::{Checkpoint, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
@@ -102,6 +106,11 @@ pub trait Format: Sync {
             Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),
             Err(error) => Scan::of_error(error),
         }
+    }
+
+    /// Where it keeps the names of the rows of tables.
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Nowhere
     }
 
     /// Lays out a file that holds `checkpoint`; pure.
@@ -357,6 +366,7 @@ fn format_of(source: &SourceRef, options: &OpenOptions) -> Result<&'static dyn F
 fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint =
         opened.map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })?;
+    labels::gather(&mut checkpoint);
     if checkpoint.topology.is_none()
         && let Some(program) = &options.program
     {

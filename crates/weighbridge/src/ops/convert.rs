@@ -3,7 +3,7 @@
 use crate::checkpoint::{Checkpoint, Loss, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
-use crate::formats::{self, Format, OpenOptions, PlanOptions};
+use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions};
 use crate::plan::WritePlan;
 use crate::tensor::{Cast, DType, Order, Rounding};
 use std::path::Path;
@@ -161,7 +161,12 @@ pub fn plan_checkpoint(
         }
         let settings = PlanOptions { kind, settings: options.settings.clone() };
         settings.check(format.facts())?;
-        let losses = options.changes.apply(&mut checkpoint)?;
+        let mut losses = options.changes.apply(&mut checkpoint)?;
+        match format.labels_in() {
+            LabelsIn::Column => {}
+            LabelsIn::Tensors => formats::spread_labels(&mut checkpoint)?,
+            LabelsIn::Nowhere => losses.extend(formats::drop_labels(&mut checkpoint)),
+        }
         if !options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
             checkpoint.restore_dims();
         }

@@ -22,7 +22,7 @@ mod read;
 mod tests;
 mod write;
 
-use super::{Facts, Format, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
 use crate::error::Result;
@@ -67,6 +67,10 @@ impl Format for Npz {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
     }

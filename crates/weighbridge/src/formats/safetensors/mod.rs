@@ -19,7 +19,7 @@ mod read;
 mod tests;
 mod write;
 
-use super::{Facts, Format, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::plan::WritePlan;
@@ -102,6 +102,10 @@ impl Format for Safetensors {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(source, options)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -1,0 +1,204 @@
+//! Names of rows in forms that hold nothing but tensors: as two more tensors beside the table.
+//!
+//! ```text
+//! embeddings.user               f32 (rows, dim)   the table
+//! embeddings.user.names.text    u8 (bytes)        all names, one behind the other, UTF-8
+//! embeddings.user.names.ends    i64 (rows)        where each name ends in the text
+//! ```
+
+use crate::checkpoint::{Checkpoint, LabelList, Labels, Loss, Name, Note, Role, TensorEntry, TensorPath};
+use crate::engine::read_tensor;
+use crate::error::{Error, Result};
+use crate::source::{MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Order, Shape};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+const NAMES: &str = "names";
+const TEXT: &str = "text";
+const ENDS: &str = "ends";
+
+/// What a format does with the names of the rows of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelsIn {
+    /// They have a place of their own.
+    Column,
+    /// They become two more tensors beside the table.
+    Tensors,
+    /// They cannot be held.
+    Nowhere,
+}
+
+/// Puts the names of rows beside their tables as tensors of role [`Role::Names`]. Reads the names.
+///
+/// # Errors
+/// As [`Labels::read`].
+pub(crate) fn spread(checkpoint: &mut Checkpoint) -> Result<()> {
+    let mut tensors = Vec::with_capacity(checkpoint.tensors.len());
+    for mut table in std::mem::take(&mut checkpoint.tensors) {
+        let Some(labels) = table.labels.take() else {
+            tensors.push(table);
+            continue;
+        };
+        let list = labels.read()?;
+        let (text, ends) = (list.text(), list.ends());
+        let beside = |part: &str, dtype, count: usize, bytes: Vec<u8>| {
+            let source: SourceRef = Arc::new(MemorySource::new(labels.label(), bytes));
+            let path = beside(&table.path, part);
+            let mut entry =
+                TensorEntry::dense(path, dtype, Shape::from([count as u64]), &source, 0, Encoding::ROW)?;
+            entry.role = Role::Names;
+            Ok::<_, Error>(entry)
+        };
+        let text = beside(TEXT, DType::U8, text.len(), text.as_bytes().to_vec())?;
+        let ends = ends.iter().flat_map(|&end| (end as u64).to_le_bytes()).collect::<Vec<_>>();
+        let ends = beside(ENDS, DType::I64, list.len(), ends)?;
+        tensors.extend([table, text, ends]);
+    }
+    checkpoint.tensors = tensors;
+    Ok(())
+}
+
+/// Takes names that cannot be held off the tables, and says so.
+pub(crate) fn drop(checkpoint: &mut Checkpoint) -> Vec<Loss> {
+    let named = checkpoint.tensors.iter_mut().filter(|t| t.labels.is_some());
+    named
+        .map(|table| {
+            table.labels = None;
+            Loss::new("names-left-out", table.name(), "the format has no place for the names of rows")
+        })
+        .collect()
+}
+
+/// Undoes [`spread`] where both tensors are there and fit the table.
+pub(crate) fn gather(checkpoint: &mut Checkpoint) {
+    let ends: Vec<usize> =
+        (0..checkpoint.tensors.len()).filter(|&i| checkpoint.tensors[i].role == Role::Names).collect();
+    if ends.is_empty() {
+        return;
+    }
+    let own = checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none());
+    let places: HashMap<TensorPath, usize> = own.map(|(place, t)| (t.path.clone(), place)).collect();
+    let mut gone = HashSet::new();
+    for place in ends {
+        let ends = &checkpoint.tensors[place];
+        let Some(table) = table_of(&ends.path, ENDS) else { continue };
+        let (text_at, table_at) = (places.get(&beside(&table, TEXT)), places.get(&table));
+        let (Some(&text_at), Some(&table_at)) = (text_at, table_at) else { continue };
+        let (text, target) = (&checkpoint.tensors[text_at], &checkpoint.tensors[table_at]);
+        let fits = text.role == Role::Names
+            && text.stored == DType::U8
+            && text.shape.rank() == 1
+            && ends.stored == DType::I64;
+        if !fits || ends.shape.dims() != &target.shape.dims()[..target.shape.rank().min(1)] {
+            checkpoint.notes.push(Note::new(
+                "names-differ",
+                format!("{}: the names do not fit the table; they are kept as tensors", ends.name()),
+            ));
+            continue;
+        }
+        let labels = SpreadLabels { text: text.clone(), ends: ends.clone(), list: OnceLock::new() };
+        checkpoint.tensors[table_at].labels = Some(Arc::new(labels));
+        gone.extend([text_at, place]);
+    }
+    let mut place = 0..;
+    checkpoint.tensors.retain(|_| place.next().is_none_or(|place| !gone.contains(&place)));
+}
+
+/// The path of what stands beside a table.
+fn beside(table: &TensorPath, part: &str) -> TensorPath {
+    let parts = table.parts().iter().cloned().chain([Name::from(NAMES), Name::from(part)]);
+    TensorPath::new(parts.collect::<Vec<_>>())
+}
+
+/// The table that `path` stands beside as `part`.
+fn table_of(path: &TensorPath, part: &str) -> Option<TensorPath> {
+    match path.parts() {
+        [table @ .., names, last] if *names == Name::from(NAMES) && *last == Name::from(part) => {
+            Some(TensorPath::new(table.to_vec()))
+        }
+        _ => None,
+    }
+}
+
+/// Names that are kept as two tensors.
+#[derive(Debug)]
+struct SpreadLabels {
+    text: TensorEntry,
+    ends: TensorEntry,
+    list: OnceLock<Arc<LabelList>>,
+}
+
+impl Labels for SpreadLabels {
+    fn label(&self) -> &str {
+        self.text.pieces.first().map_or("names", |piece| piece.source.label())
+    }
+
+    fn read(&self) -> Result<Arc<LabelList>> {
+        if let Some(list) = self.list.get() {
+            return Ok(list.clone());
+        }
+        let bad =
+            |what: &str| Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name());
+        let text = String::from_utf8(read_tensor(&self.text, Order::Row)?)
+            .map_err(|_| bad("the text of the names is not UTF-8"))?;
+        let ends = read_tensor(&self.ends, Order::Row)?;
+        let ends = ends.as_chunks::<8>().0.iter().map(|end| usize::try_from(i64::from_le_bytes(*end)));
+        let ends = ends.collect::<Result<Vec<_>, _>>().map_err(|_| bad("a name ends before the text"))?;
+        let list = LabelList::from_parts(text, ends)
+            .ok_or_else(|| bad("the ends of the names do not follow each other through the text"))?;
+        Ok(self.list.get_or_init(|| Arc::new(list)).clone())
+    }
+
+    fn sources(&self) -> Vec<SourceRef> {
+        [&self.text, &self.ends].into_iter().flat_map(|t| &t.pieces).map(|p| p.source.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::MemoryLabels;
+
+    fn named() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 24]));
+        let path = TensorPath::new(vec![Name::from("embeddings"), Name::from("user")]);
+        let mut table =
+            TensorEntry::dense(path, DType::F32, Shape::from([3, 2]), &source, 0, Encoding::ROW).unwrap();
+        table.labels = Some(MemoryLabels::shared("names", ["a", "", "süß"].into_iter().collect()));
+        let mut checkpoint = Checkpoint::new("biggraph", "checkpoint", "c");
+        checkpoint.tensors = vec![table];
+        checkpoint
+    }
+
+    #[test]
+    fn names_become_tensors_and_come_back() {
+        let mut checkpoint = named();
+        spread(&mut checkpoint).unwrap();
+        let names: Vec<_> = checkpoint.tensors.iter().map(TensorEntry::name).collect();
+        assert_eq!(names, ["embeddings.user", "embeddings.user.names.text", "embeddings.user.names.ends"]);
+        assert_eq!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap(), "asüß".as_bytes());
+        gather(&mut checkpoint);
+        assert_eq!(checkpoint.tensors.len(), 1);
+        let list = checkpoint.tensors[0].labels.as_ref().unwrap().read().unwrap();
+        assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß"]);
+    }
+
+    #[test]
+    fn names_that_do_not_fit_stay_tensors() {
+        let mut checkpoint = named();
+        spread(&mut checkpoint).unwrap();
+        checkpoint.tensors[2] = checkpoint.tensors[2].rows(0..2).unwrap();
+        gather(&mut checkpoint);
+        assert_eq!((checkpoint.tensors.len(), checkpoint.notes.len()), (3, 1));
+        assert!(LabelList::from_parts("ab".into(), vec![2, 1]).is_none());
+        assert!(LabelList::from_parts("ü".into(), vec![1, 2]).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_held_is_said() {
+        let mut checkpoint = named();
+        assert_eq!(drop(&mut checkpoint).len(), 1);
+        assert!(checkpoint.tensors[0].labels.is_none());
+    }
+}

@@ -1,2 +1,44 @@
 //! What `torch.save` writes: a pickle and the storages that it refers to, in a zip archive or in
 //! the legacy form.
+//!
+//! ```text
+//! zip form      X/data.pkl           the object, protocol 2; a storage is a persistent id:
+//! (torch 1.6 on)                     ("storage", class, KEY, "cpu", elements)
+//!               X/byteorder          "little" or "big"; absent before 2.1, which means little
+//!               X/data/KEY           the bytes of a storage
+//!               X/version            "3\n"
+//!
+//! legacy form   pickles one behind the other: the magic number, 1001, facts of the machine,
+//!               the object, the list of storage keys; persistent ids have a sixth member, None or
+//!               the view (key, first element, elements) of the storage that they name
+//!               for each key: number of elements (i64, little-endian), their bytes (little-endian)
+//! ```
+//!
+//! The folder X may have any name. A tensor in the object is a call of `torch._utils`:
+//! `_rebuild_tensor_v2(storage, first element, size, stride, requires_grad, hooks)`. Nothing is
+//! called here; see [`crate::pickle`].
+//!
+//! [`read`] gives a [`Saved`], which finds the tensors among its objects; [`SavedBuilder`] lays out
+//! the zip form.
+
+mod files;
+mod layout;
+mod legacy;
+mod plain;
+mod rebuild;
+mod saved;
+mod storage;
+mod strided;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use legacy::is_legacy;
+pub use saved::{Form, Saved, read};
+pub use strided::StridedSource;
+pub use write::SavedBuilder;
+
+/// The attribute of a tensor for which torch was told to compute gradients.
+pub const REQUIRES_GRAD: &str = "requires_grad";
+/// The attribute of a tensor that is of another class than torch's own: module and name.
+pub const CLASS: &str = "class";

@@ -12,3 +12,4 @@
 //! | `check` | what upstream finds late or never |
 
 pub mod layout;
+pub mod text;

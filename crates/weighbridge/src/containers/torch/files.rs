@@ -1,0 +1,102 @@
+//! The zip form: which members there are.
+
+use super::storage::Storage;
+use crate::checkpoint::Check;
+use crate::containers::zip::{Member, Method, read_directory};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec};
+use crate::tensor::Endian;
+use crate::text::escape;
+use std::collections::HashMap;
+
+/// The longest member of one word, such as `byteorder`, that is read.
+const MOST_WORD: u64 = 64;
+
+/// The members of an archive of `torch.save`.
+#[derive(Debug)]
+pub(super) struct Archive {
+    source: SourceRef,
+    members: Vec<Member>,
+    /// The name of each member without the folder, and its place.
+    places: HashMap<String, usize>,
+    /// The folder's name, with its slash; empty where the members stand in no folder.
+    folder: String,
+    /// The byte order of the storages.
+    pub(super) endian: Endian,
+}
+
+impl Archive {
+    /// Reads the directory of `source`.
+    pub(super) fn open(source: &SourceRef, limits: &Limits) -> Result<Self> {
+        let members = read_directory(source, limits)?;
+        let pickle = members.iter().find_map(|m| {
+            let folder = m.name.strip_suffix("data.pkl")?;
+            (folder.is_empty() || folder.find('/') == Some(folder.len() - 1)).then_some(folder)
+        });
+        let Some(folder) = pickle.map(str::to_owned) else {
+            return Err(Error::corrupt("torch-no-pickle", "the archive has no member X/data.pkl")
+                .in_file(source.label())
+                .hint("this is not what torch.save writes"));
+        };
+        let inside = |(place, m): (usize, &Member)| Some((m.name.strip_prefix(&folder)?.to_owned(), place));
+        let places = members.iter().enumerate().filter_map(inside).collect();
+        let mut archive = Self { source: source.clone(), members, places, folder, endian: Endian::Little };
+        if let Some(word) = archive.word("byteorder")? {
+            archive.endian = match word.as_slice() {
+                b"little" => Endian::Little,
+                b"big" => Endian::Big,
+                other => {
+                    return Err(Error::corrupt("torch-byteorder", "this is no byte order")
+                        .in_file(source.label())
+                        .expected("little or big")
+                        .found(escape(&String::from_utf8_lossy(other))));
+                }
+            };
+        }
+        Ok(archive)
+    }
+
+    /// The member of that name in the folder.
+    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+        self.places.get(name).and_then(|&place| self.members.get(place))
+    }
+
+    /// All members, in the order of the directory, under their whole names.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The folder's name, with its slash.
+    pub(super) fn folder(&self) -> &str {
+        &self.folder
+    }
+
+    /// The bytes of a short member.
+    fn word(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.member(name) {
+            Some(member) if member.len <= MOST_WORD => {
+                Ok(Some(read_vec(&*member.open(&self.source)?, 0, member.len)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A source that holds the bytes of `member`, and the offset of the first one in it. Offsets in
+    /// a stored member are those of the archive.
+    pub(super) fn bytes_of(&self, member: &Member) -> Result<(SourceRef, u64)> {
+        if member.method == Method::Stored {
+            return Ok((self.source.clone(), member.data_offset));
+        }
+        Ok((member.open(&self.source)?, 0))
+    }
+
+    /// The bytes of the storage `key`.
+    pub(super) fn storage(&self, folder: &str, key: &str) -> Result<Option<Storage>> {
+        let Some(member) = self.member(&format!("{folder}/{key}")) else { return Ok(None) };
+        let (source, offset) = self.bytes_of(member)?;
+        let stored = member.method == Method::Stored;
+        let check = stored.then_some(Check { offset, len: member.len, crc32: member.crc32 });
+        Ok(Some(Storage { source, offset, len: member.len, check }))
+    }
+}

@@ -1,0 +1,224 @@
+//! Which objects are tensors: calls of the functions that torch rebuilds them with.
+
+use super::layout::{View, entry};
+use super::saved::Saved;
+use super::storage::{Class, Reference, dtype_of, reference};
+use super::{CLASS, REQUIRES_GRAD};
+use crate::checkpoint::{TensorEntry, TensorPath, Value};
+use crate::error::{Error, Result};
+use crate::pickle::{Graph, ObjectId};
+use crate::tensor::DType;
+use crate::text::escape;
+
+/// Parameters of parameters and subclasses of subclasses are followed so far.
+const DEEPEST: usize = 8;
+
+/// What an object is, seen as a tensor.
+enum Found<'a> {
+    Tensor(Parts<'a>),
+    /// A tensor of a kind that has no place in the index; says which.
+    Other(String),
+    /// A tensor by its call, but with arguments that no tensor has.
+    Bad,
+}
+
+/// The arguments of a tensor's call.
+struct Parts<'a> {
+    reference: Reference<'a>,
+    dtype: DType,
+    offset: ObjectId,
+    size: ObjectId,
+    stride: ObjectId,
+    requires_grad: bool,
+    class: Option<(&'a str, &'a str)>,
+}
+
+pub(super) fn is_tensor(graph: &Graph, id: ObjectId) -> bool {
+    find(graph, id, 0).is_some()
+}
+
+pub(super) fn storage_key(graph: &Graph, id: ObjectId) -> Option<&str> {
+    match find(graph, id, 0)? {
+        Found::Tensor(parts) => Some(parts.reference.key),
+        _ => None,
+    }
+}
+
+/// The tensor of an object: see [`Saved::tensor`].
+pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Option<TensorEntry>> {
+    let graph = saved.graph();
+    let parts = match find(graph, id, 0) {
+        None => return Ok(None),
+        Some(Found::Tensor(parts)) => parts,
+        Some(found) => {
+            let error = match found {
+                Found::Other(kind) => {
+                    Error::unsupported("torch-tensor-kind", "tensors of this kind are not read").found(kind)
+                }
+                _ => Error::corrupt("torch-tensor", "no tensor is rebuilt from such arguments"),
+            };
+            let at = graph.made(id).map_or(0, |made| made.offset);
+            return Err(error.in_file(saved.source.label()).on_tensor(&path).at(at));
+        }
+    };
+    let place = |e: Error| {
+        let at = graph.made(id).map_or(0, |made| made.offset);
+        e.in_file(saved.source.label()).on_tensor(&path).at(at)
+    };
+    let view = view(saved, &parts).map_err(place)?;
+    let mut entry = entry(&view, path.clone(), saved).map_err(place)?;
+    if parts.requires_grad {
+        entry.attributes.insert(REQUIRES_GRAD.to_owned(), Value::Bool(true));
+    }
+    if let Some((module, name)) = parts.class {
+        entry.attributes.insert(CLASS.to_owned(), Value::Text(format!("{module}.{name}")));
+    }
+    Ok(Some(entry))
+}
+
+/// The numbers of a tensor.
+fn view(saved: &Saved, parts: &Parts<'_>) -> Result<View> {
+    let graph = saved.graph();
+    let bad = || Error::corrupt("torch-tensor", "a number of the tensor is not a length");
+    let number = |id: ObjectId| graph.int(id).and_then(|n| u64::try_from(n).ok()).ok_or_else(bad);
+    let numbers = |id: ObjectId| -> Result<Vec<u64>> {
+        crate::limits::Limits::check(
+            "dimensions",
+            "dimensions",
+            sequence(graph, id).map_or(0, <[_]>::len) as u64,
+            saved.limits.dimensions,
+        )?;
+        sequence(graph, id).ok_or_else(bad)?.iter().map(|&n| number(n)).collect()
+    };
+    Ok(View {
+        storage: saved.storage(&parts.reference)?,
+        storage_elements: parts.reference.elements,
+        storage_unit: match parts.reference.class {
+            Class::Of(dtype) => dtype.size().unwrap_or(1) as u64,
+            _ => 1,
+        },
+        part: parts.reference.view,
+        dtype: parts.dtype,
+        offset: number(parts.offset)?,
+        size: numbers(parts.size)?,
+        stride: numbers(parts.stride)?,
+    })
+}
+
+/// A tuple or list, or a `torch.Size` of one.
+fn sequence(graph: &Graph, id: ObjectId) -> Option<&[ObjectId]> {
+    if let Some(items) = graph.sequence(id) {
+        return Some(items);
+    }
+    match graph.call(id)? {
+        (("torch", "Size"), &[items]) => graph.sequence(items),
+        _ => None,
+    }
+}
+
+/// What the object is; `None` where it is no call that makes a tensor.
+fn find(graph: &Graph, id: ObjectId, depth: usize) -> Option<Found<'_>> {
+    let (callable, args) = graph.call(id)?;
+    made(graph, callable, args, depth)
+}
+
+fn made<'a>(
+    graph: &'a Graph,
+    (module, name): (&'a str, &'a str),
+    args: &'a [ObjectId],
+    depth: usize,
+) -> Option<Found<'a>> {
+    if depth > DEEPEST {
+        return Some(Found::Other("a tensor within a tensor, again and again".to_owned()));
+    }
+    match (module, name, args) {
+        ("torch._utils", "_rebuild_tensor", &[storage, offset, size, stride]) => {
+            Some(plain(graph, (storage, None), [offset, size, stride], None))
+        }
+        (
+            "torch._utils",
+            "_rebuild_tensor_v2",
+            &[storage, offset, size, stride, grad, _hooks, ref rest @ ..],
+        ) => Some(flagged(graph, rest, plain(graph, (storage, None), [offset, size, stride], Some(grad)))),
+        (
+            "torch._utils",
+            "_rebuild_tensor_v3",
+            &[storage, offset, size, stride, grad, _hooks, dtype, ref rest @ ..],
+        ) => {
+            let found = plain(graph, (storage, Some(dtype)), [offset, size, stride], Some(grad));
+            Some(flagged(graph, rest, found))
+        }
+        (
+            "torch._utils",
+            "_rebuild_parameter" | "_rebuild_parameter_with_state",
+            &[data, grad, _hooks, ..],
+        ) => match find(graph, data, depth + 1) {
+            Some(Found::Tensor(parts)) => {
+                Some(Found::Tensor(Parts { requires_grad: graph.truth(grad) == Some(true), ..parts }))
+            }
+            Some(other) => Some(other),
+            None => Some(Found::Bad),
+        },
+        // A subclass: the call that makes the tensor, its arguments, and the class that it is given.
+        (
+            "torch._tensor",
+            "_rebuild_from_type" | "_rebuild_from_type_v2",
+            &[function, class, inner, _state],
+        ) => {
+            let found = made(graph, graph.global(function)?, graph.tuple(inner)?, depth + 1)?;
+            Some(match (found, graph.global(class)) {
+                (Found::Tensor(parts), class) => {
+                    let own = class.filter(|class| *class != ("torch", "Tensor"));
+                    Found::Tensor(Parts { class: own.or(parts.class), ..parts })
+                }
+                (other, _) => other,
+            })
+        }
+        ("torch._utils", name, _) if name.starts_with("_rebuild_") => {
+            let usual = matches!(
+                name,
+                "_rebuild_tensor"
+                    | "_rebuild_tensor_v2"
+                    | "_rebuild_tensor_v3"
+                    | "_rebuild_parameter"
+                    | "_rebuild_parameter_with_state"
+            );
+            Some(if usual { Found::Bad } else { Found::Other(escape(name)) })
+        }
+        _ => None,
+    }
+}
+
+/// A tensor with a storage; `dtype` where the storage does not say it.
+fn plain(
+    graph: &Graph,
+    (storage, dtype): (ObjectId, Option<ObjectId>),
+    [offset, size, stride]: [ObjectId; 3],
+    grad: Option<ObjectId>,
+) -> Found<'_> {
+    let Some(reference) = reference(graph, graph.object(storage)) else { return Found::Bad };
+    let dtype = match (dtype, reference.class) {
+        (Some(dtype), _) => match (dtype_of(graph, dtype), graph.global(dtype)) {
+            (Some(dtype), _) => dtype,
+            (None, Some((module, name))) => return Found::Other(escape(&format!("{module}.{name}"))),
+            (None, None) => return Found::Bad,
+        },
+        (None, Class::Of(dtype)) => dtype,
+        (None, _) => return Found::Other(escape(&format!("elements of a {}", reference.class_name))),
+    };
+    let requires_grad = grad.and_then(|id| graph.truth(id)) == Some(true);
+    Found::Tensor(Parts { reference, dtype, offset, size, stride, requires_grad, class: None })
+}
+
+/// A tensor whose elements shall be seen conjugated or negated has others than its storage.
+fn flagged<'a>(graph: &'a Graph, rest: &[ObjectId], found: Found<'a>) -> Found<'a> {
+    let Some(&flags) = rest.first() else { return found };
+    let set = match graph.pairs(flags) {
+        Some(pairs) => pairs.iter().any(|&(_, value)| graph.truth(value) != Some(false)),
+        None => flags != ObjectId::NONE,
+    };
+    match found {
+        Found::Tensor(_) if set => Found::Other("a conjugated or negated view".to_owned()),
+        found => found,
+    }
+}

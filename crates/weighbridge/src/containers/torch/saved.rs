@@ -1,0 +1,236 @@
+//! A file of `torch.save`, opened.
+
+use super::files::Archive;
+use super::legacy::{self, Legacy, is_legacy};
+use super::storage::{Reference, Storage};
+use crate::checkpoint::{TensorEntry, TensorPath};
+use crate::containers::zip::{Member, Method};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
+use crate::source::{SourceRef, read_vec};
+use crate::tensor::Endian;
+use crate::text::escape;
+
+/// How `torch.save` laid a file out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// A zip archive: torch 1.6 and later.
+    Zip,
+    /// Pickles and storages one behind the other: before that, and on demand.
+    Legacy,
+}
+
+impl Form {
+    /// `zip` or `legacy`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Zip => "zip",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+/// What `torch.save` was given: objects of a pickle, and the storages of their tensors. The bytes
+/// of storages were not read.
+#[derive(Debug)]
+pub struct Saved {
+    pub(super) pickle: Pickle,
+    /// What the pickle was read from.
+    pub(super) source: SourceRef,
+    pub(super) limits: Limits,
+    storages: Storages,
+}
+
+#[derive(Debug)]
+enum Storages {
+    /// The archive, and the name of the folder of storages in it.
+    Zip(Archive, &'static str),
+    Legacy(Legacy),
+}
+
+/// Reads what `torch.save` wrote in either form; the content tells which. Costs as much as there
+/// are objects and storages, not bytes.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`] for an archive or pickle that is broken; codes `torch-no-pickle`,
+/// `torch-byteorder`, `torch-storages`, `torch-storage-length`, `crc-mismatch` and those of the
+/// rooms `zip` and `pickle`; [`crate::Kind::Unsupported`] for what is neither form
+/// (`torch-form`, `torch-version`); [`crate::Kind::Limit`].
+pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
+    let mut head = [0; 32];
+    let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
+    let head = &mut head[..count];
+    source.read_at(0, head)?;
+    if head.starts_with(b"PK\x03\x04") {
+        return Saved::of_archive(Archive::open(source, limits)?, source, limits, ("data.pkl", "data"));
+    }
+    if !is_legacy(head) {
+        return Err(Error::unsupported("torch-form", "torch.save writes no such file")
+            .in_file(source.label())
+            .at(0));
+    }
+    let (pickle, legacy) = legacy::read(source, &Options::with_limits(limits.clone()))?;
+    let storages = Storages::Legacy(legacy);
+    Ok(Saved { pickle, source: source.clone(), limits: limits.clone(), storages })
+}
+
+impl Saved {
+    fn of_archive(
+        archive: Archive,
+        source: &SourceRef,
+        limits: &Limits,
+        (name, folder): (&str, &'static str),
+    ) -> Result<Self> {
+        let Some(member) = archive.member(name) else {
+            return Err(Error::corrupt("torch-no-pickle", format!("the archive has no member X/{name}"))
+                .in_file(source.label()));
+        };
+        let (bytes, offset) = archive.bytes_of(member)?;
+        check(member, &bytes, offset, limits)?;
+        let pickle = pickle::read(&bytes, offset, &Options::with_limits(limits.clone()))?;
+        if pickle.end > offset.saturating_add(member.len) {
+            return Err(Error::corrupt("torch-pickle-length", "the pickle goes on behind its member")
+                .in_file(source.label())
+                .at(member.header_offset));
+        }
+        Ok(Self { pickle, source: bytes, limits: limits.clone(), storages: Storages::Zip(archive, folder) })
+    }
+
+    /// The form of the file.
+    pub fn form(&self) -> Form {
+        match self.storages {
+            Storages::Zip(..) => Form::Zip,
+            Storages::Legacy(_) => Form::Legacy,
+        }
+    }
+
+    /// The objects.
+    pub fn graph(&self) -> &Graph {
+        &self.pickle.graph
+    }
+
+    /// The object that `torch.save` was given.
+    pub fn root(&self) -> ObjectId {
+        self.pickle.root
+    }
+
+    /// The pickle of the object.
+    pub fn pickle(&self) -> &Pickle {
+        &self.pickle
+    }
+
+    /// What the pickle was read from; places of long text and bytes are places in it.
+    pub fn source(&self) -> &SourceRef {
+        &self.source
+    }
+
+    /// Module and name of each import, once, in order of first use.
+    pub fn imports(&self) -> Vec<(&str, &str)> {
+        self.pickle.global_names()
+    }
+
+    /// The byte order of the storages.
+    pub fn endian(&self) -> Endian {
+        match &self.storages {
+            Storages::Zip(archive, _) => archive.endian,
+            // Whatever the machine, torch writes this form little-endian.
+            Storages::Legacy(_) => Endian::Little,
+        }
+    }
+
+    /// The members of the archive; none in the legacy form.
+    pub fn members(&self) -> &[Member] {
+        match &self.storages {
+            Storages::Zip(archive, _) => archive.members(),
+            Storages::Legacy(_) => &[],
+        }
+    }
+
+    /// The folder of the archive that the members stand in, with its slash; may be empty.
+    pub fn folder(&self) -> &str {
+        match &self.storages {
+            Storages::Zip(archive, _) => archive.folder(),
+            Storages::Legacy(_) => "",
+        }
+    }
+
+    /// The tensor that the object is; `None` where it is none. Costs no reading.
+    ///
+    /// Row- and column-major tensors are ranges of their storage; others are gathered by a
+    /// [`StridedSource`](super::StridedSource). Attributes: `requires_grad` where it is true, `class`
+    /// for a class of its own. The role is a parameter's.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`] for one that does not fit its storage, or whose storage is not there:
+    /// `torch-tensor`, `torch-storage-missing`, `torch-storage-length`, `torch-outside-storage`;
+    /// [`crate::Kind::Unsupported`], `torch-tensor-kind`, for quantized, sparse and other kinds,
+    /// which have no place in the index.
+    pub fn tensor(&self, id: ObjectId, path: TensorPath) -> Result<Option<TensorEntry>> {
+        super::rebuild::tensor(self, id, path)
+    }
+
+    /// True where the object is a tensor of any kind, also one that [`tensor`](Self::tensor) refuses.
+    pub fn is_tensor(&self, id: ObjectId) -> bool {
+        super::rebuild::is_tensor(self.graph(), id)
+    }
+
+    /// The key of the storage of the tensor that the object is.
+    pub fn storage_key(&self, id: ObjectId) -> Option<&str> {
+        super::rebuild::storage_key(self.graph(), id)
+    }
+
+    /// The storage behind a reference.
+    pub(super) fn storage(&self, wanted: &Reference<'_>) -> Result<Storage> {
+        let found = match &self.storages {
+            Storages::Zip(archive, folder) => archive.storage(folder, wanted.key)?,
+            Storages::Legacy(legacy) => legacy.storages.get(wanted.key).cloned(),
+        };
+        let missing = || {
+            Error::corrupt("torch-storage-missing", "the bytes of the tensor are not in the file")
+                .found(format_args!("no storage {}", escape(wanted.key)))
+        };
+        found.ok_or_else(missing)
+    }
+
+    /// Offsets of the pickles of the legacy form; that of the object is the fourth.
+    pub fn legacy_pickles(&self) -> Option<&[u64]> {
+        match &self.storages {
+            Storages::Legacy(legacy) => Some(&legacy.starts),
+            Storages::Zip(..) => None,
+        }
+    }
+
+    /// Offset in the file behind the last storage of the legacy form.
+    pub fn legacy_end(&self) -> Option<u64> {
+        match &self.storages {
+            Storages::Legacy(legacy) => Some(legacy.end),
+            Storages::Zip(..) => None,
+        }
+    }
+}
+
+/// Holds a stored pickle that fits into memory against its checksum. One that is deflated is held
+/// against it when it is inflated.
+fn check(member: &Member, source: &SourceRef, offset: u64, limits: &Limits) -> Result<()> {
+    if member.method != Method::Stored || member.len > limits.header_bytes {
+        return Ok(());
+    }
+    let found = match source.as_slice().and_then(|all| slice(all, offset, member.len)) {
+        Some(bytes) => crc32fast::hash(bytes),
+        None => crc32fast::hash(&read_vec(&**source, offset, member.len)?),
+    };
+    if found == member.crc32 {
+        return Ok(());
+    }
+    Err(Error::corrupt("crc-mismatch", "the pickle is not what was written: the checksum differs")
+        .in_file(source.label())
+        .at(offset)
+        .expected(format_args!("CRC-32 {:08x} over {} bytes", member.crc32, member.len))
+        .found(format_args!("{found:08x}")))
+}
+
+fn slice(all: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    all.get(start..start.checked_add(usize::try_from(len).ok()?)?)
+}

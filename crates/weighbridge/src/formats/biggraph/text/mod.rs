@@ -1,0 +1,22 @@
+//! The small text files: counts, versions, lists of names, training statistics; and JSON as Python
+//! reads and writes it.
+//!
+//! ```text
+//! entity_count_{type}_{part}.txt, dynamic_rel_count.txt, checkpoint_version.txt
+//!     a decimal number and \n; read as Python's int(text.strip())
+//! entity_names_{type}_{part}.json, dynamic_rel_names.json
+//!     one JSON array of strings: [\n    "a",\n    "b"\n]
+//! training_stats.json
+//!     one JSON object a line
+//! ```
+
+pub(crate) mod json;
+mod names;
+mod number;
+mod stats;
+mod write;
+
+pub use names::{NameFiles, read_names};
+pub use number::{Number, number_text, parse_number, read_count, read_version};
+pub use stats::{Averages, StatsLine, StatsSummary, parse_stats_line, read_stats, summarise_stats};
+pub use write::{NamesJson, names_json};

@@ -11,5 +11,7 @@
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
 
+pub mod config;
 pub mod layout;
+pub mod rows;
 pub mod text;

@@ -1,0 +1,174 @@
+//! The configuration: keys, types, defaults, rules; read and written as upstream does.
+//!
+//! `config.json` is one JSON object, written with `json.dumps(config, indent=4)`: all keys in the order
+//! of the fields of [`Config`], defaults filled in. The same text stands in the attribute `config/json`
+//! of each file of a checkpoint. A configuration that is Python code is never executed.
+
+mod field;
+mod parameters;
+mod problems;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use parameters::{Initial, ModelParameter, Side};
+pub use schema::{BucketOrder, Config, EntityType, Relation};
+
+use super::text::json;
+use crate::error::{Error, Result};
+use crate::finding::Finding;
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec};
+use field::{Field, Loader, Writer};
+
+/// How to make a JSON file of a configuration that is Python code: by upstream's own parser.
+const BY_UPSTREAM: &str = "it is code and is not run here; if you trust it: python -c 'import sys, json; \
+     from torchbiggraph.config import ConfigFileLoader as L; \
+     print(json.dumps(L().load_config(sys.argv[1]).to_dict(), indent=4))' FILE > config.json";
+
+/// The numbers of partitions of the two sides of edges: the extents of the table of buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sides {
+    /// Partitions of left sides.
+    pub lhs: u64,
+    /// Partitions of right sides.
+    pub rhs: u64,
+}
+
+impl Config {
+    /// Reads the JSON text of a configuration. The findings tell what was taken though it is odd;
+    /// where `lenient` is set also unknown keys and values of the wrong sort, in whose place the
+    /// default stands.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`]: `not-json`, or `config` with upstream's own words: an unknown key, a
+    /// missing one, a value of the wrong sort or against the rule; [`crate::Kind::Unsupported`],
+    /// `python-config`, for Python code.
+    pub fn parse(text: &str, lenient: bool) -> Result<(Self, Vec<Finding>)> {
+        let json = match json::parse(text) {
+            Ok(json) => json,
+            Err(_) if looks_like_python(text) => {
+                let what = "the configuration is Python code, not JSON";
+                return Err(Error::unsupported("python-config", what).hint(BY_UPSTREAM));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut loader = Loader::new(lenient);
+        let config = Self::load(&json, &mut loader).map_err(field::Wrong::error)?;
+        config.check_whole(&mut loader)?;
+        Ok((config, loader.findings))
+    }
+
+    /// Reads a file that holds a configuration.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and [`crate::Kind::Limit`] past [`Limits::header_bytes`].
+    pub fn read(source: &SourceRef, options: &OpenOptions) -> Result<(Self, Vec<Finding>)> {
+        let limit = options.limits.header_bytes;
+        let read = || {
+            Limits::check("bytes of configuration", "header_bytes", source.len(), limit)?;
+            let bytes = read_vec(&**source, 0, source.len())?;
+            let text = String::from_utf8(bytes).map_err(|e| {
+                Error::corrupt("not-json", "the configuration is not text in UTF-8")
+                    .at(e.utf8_error().valid_up_to() as u64)
+            })?;
+            Self::parse(&text, options.lenient)
+        };
+        let (config, findings) = read().map_err(|e: Error| e.in_file(source.label()))?;
+        Ok((config, findings.into_iter().map(|f| f.in_file(source.label())).collect()))
+    }
+
+    /// The text of `config.json`, byte for byte as upstream's last state writes it: no line end at
+    /// the end.
+    pub fn to_json(&self) -> String {
+        let mut writer = Writer::new(false);
+        self.dump(&mut writer);
+        writer.text
+    }
+
+    /// The same for release 1.0.0, which refuses the keys that came later: they are left out.
+    pub fn to_json_of_release(&self) -> String {
+        let mut writer = Writer::new(true);
+        self.dump(&mut writer);
+        writer.text
+    }
+
+    /// The type of that name.
+    pub fn entity(&self, name: &str) -> Option<&EntityType> {
+        self.entities.iter().find(|(own, _)| own == name).map(|(_, entity)| entity)
+    }
+
+    /// The number of columns of the table of a type; `None` where there is no such type.
+    pub fn dimension_of(&self, name: &str) -> Option<u64> {
+        Some(self.entity(name)?.dimension.unwrap_or(self.dimension))
+    }
+
+    /// How many partitions the two sides of edges have.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `partitions-differ`, where the partitioned types of one side have
+    /// different numbers. Upstream finds that when training starts.
+    pub fn sides(&self) -> Result<Sides> {
+        let parts = |side: Side| {
+            let mut parts = 1;
+            for relation in &self.relations {
+                let own = self.entity(relation.side(side)).map_or(1, |entity| entity.num_partitions);
+                if own > 1 && parts > 1 && own != parts {
+                    let what = "Currently num_partitions must be a single value across all \
+                                partitioned entities.";
+                    return Err(Error::mismatch("partitions-differ", what)
+                        .expected(format_args!("{parts} partitions on the {side} side"))
+                        .found(format_args!("{own} of {}", relation.side(side))));
+                }
+                parts = parts.max(own);
+            }
+            Ok(parts)
+        };
+        Ok(Sides { lhs: parts(Side::Lhs)?, rhs: parts(Side::Rhs)? })
+    }
+
+    /// The same configuration with `parts` partitions for each of `types`. Without types: for those
+    /// that are partitioned, or, where none is, for all that have no features.
+    #[must_use]
+    pub fn with_partitions(mut self, parts: u64, types: &[&str]) -> Self {
+        let any = self.entities.iter().any(|(_, entity)| entity.num_partitions > 1);
+        for (name, entity) in &mut self.entities {
+            let meant = match types {
+                [] if any => entity.num_partitions > 1,
+                [] => !entity.featurized,
+                types => types.contains(&name.as_str()),
+            };
+            if meant {
+                entity.num_partitions = parts.max(1);
+            }
+        }
+        self
+    }
+
+    /// The rules that concern more than one key.
+    fn check_whole(&self, loader: &mut Loader) -> Result<()> {
+        for (number, relation) in self.relations.iter().enumerate() {
+            for (side, word) in [(Side::Lhs, "left"), (Side::Rhs, "right")] {
+                let entity = relation.side(side);
+                if self.entity(entity).is_none() {
+                    loader.odd(format!(
+                        "Relation type {} (#{number}) has an unknown {word}-hand side entity type {entity}",
+                        relation.name
+                    ))?;
+                }
+            }
+        }
+        if self.dynamic_relations && self.relations.len() != 1 {
+            loader.odd("When dynamic relations are in use only one relation type must be defined.".into())?;
+        }
+        if self.disable_lhs_negs && self.disable_rhs_negs {
+            loader.odd("Cannot disable negative sampling on both sides.".into())?;
+        }
+        Ok(())
+    }
+}
+
+fn looks_like_python(text: &str) -> bool {
+    text.contains("get_torchbiggraph_config") || text.lines().any(|line| line.starts_with("def "))
+}

@@ -3,7 +3,10 @@
 //! Reading gives a flat list of what is in a file ([`Contents`]), with the places of the bytes;
 //! writing lays a file out as a plan.
 
+mod read;
 pub mod write;
+
+pub use read::read;
 
 use crate::checkpoint::Value;
 use crate::error::Error;
@@ -21,8 +24,25 @@ pub struct Contents {
     pub attributes: Attributes,
     /// Groups and datasets, each group before what is in it.
     pub items: Vec<Item>,
+    /// Names that lead to something that stands elsewhere in the list.
+    pub links: Vec<Link>,
     /// What could not be read, with the path it stands at; the rest is whole.
     pub problems: Vec<Problem>,
+    /// The version of the superblock: 0 as most writers make it, up to 3.
+    pub superblock: u8,
+    /// Bytes of others in front of the file.
+    pub user_block: u64,
+    /// Where the file ends as it says itself, in bytes from its start.
+    pub end: u64,
+}
+
+/// A name that leads to something that stands elsewhere in the list, or nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Where it stands, from the root.
+    pub path: Vec<String>,
+    /// Where it leads, in words: mostly a path, from the root where it begins with `/`.
+    pub target: String,
 }
 
 /// A part of a file that could not be read.
@@ -70,4 +90,5 @@ pub struct Dataset {
     pub kind: Kind,
     /// Its extents; none for a scalar.
     pub shape: Shape,
+    stored: read::Stored,
 }

@@ -1,0 +1,178 @@
+//! Attributes of groups and datasets, as values.
+
+use super::file::{File, fault};
+use super::header::{Header, follow};
+use super::heap::Heaps;
+use super::links::dense_attributes;
+use super::types::{Class, Padding, Type};
+use super::values;
+use crate::checkpoint::Value;
+use crate::containers::hdf5::Attributes;
+use crate::error::{Error, Result};
+use crate::text::escape;
+use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType};
+
+/// The attributes of an object; what could not be read goes to `problems`. `room` is the memory
+/// that values may still take.
+pub(super) fn attributes(
+    file: &File,
+    header: &Header,
+    heaps: &mut Heaps,
+    room: &mut u64,
+    problems: &mut Vec<Error>,
+) -> Attributes {
+    let mut found = Attributes::new();
+    let mut take = |bytes: Result<&[u8]>| match bytes.and_then(|bytes| attribute(file, bytes, heaps, room)) {
+        Ok(pair) => found.push(pair),
+        Err(error) => problems.push(error),
+    };
+    for message in header.all(messages::MSG_ATTRIBUTE) {
+        match header.payload(file, message) {
+            Ok(payload) => take(Ok(&payload)),
+            Err(error) => take(Err(error.within("an attribute"))),
+        }
+    }
+    match dense_attributes(file, header) {
+        Ok(objects) => objects.iter().for_each(|bytes| take(Ok(bytes))),
+        Err(error) => take(Err(error.within("the attributes"))),
+    }
+    found
+}
+
+/// Name and value of the attribute in a message.
+fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Result<(String, Value)> {
+    let mut reader = file.place.reader(bytes);
+    let version = reader.u8()?;
+    if !(1..=3).contains(&version) {
+        return Err(
+            Error::unsupported("hdf5-unsupported", "HDF5: an attribute of unknown version").found(version)
+        );
+    }
+    // In version 1 this byte means nothing.
+    let flags = Some(reader.u8()?).filter(|_| version > 1).unwrap_or(0);
+    let lens = [reader.u16()?, reader.u16()?, reader.u16()?].map(usize::from);
+    if version == 3 {
+        reader.skip(1)?;
+    }
+    let mut part = |len: usize| -> Result<&[u8]> {
+        let bytes = reader.take(len)?;
+        if version == 1 {
+            reader.skip((len.next_multiple_of(8) - len).min(reader.left()))?;
+        }
+        Ok(bytes)
+    };
+    let (name, class, space) = (part(lens[0])?, part(lens[1])?, part(lens[2])?);
+    let data = reader.take(reader.left())?;
+    let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
+        return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
+    };
+    let mut value = || -> Result<Value> {
+        let class = match flags & 1 {
+            0 => Type::parse(class)?,
+            _ => Type::parse(&follow(file, messages::MSG_DATATYPE, class)?)?,
+        };
+        let shared;
+        let space = match flags & 2 {
+            0 => space,
+            _ => {
+                shared = follow(file, messages::MSG_DATASPACE, space)?;
+                &shared
+            }
+        };
+        let mut cursor = hdf5_reader::io::Cursor::new(space);
+        let space = dataspace::parse(&mut cursor, file.offset_size(), file.length_size(), space.len())
+            .map_err(fault)?;
+        if space.dataspace_type == DataspaceType::Null {
+            return Ok(Value::Null);
+        }
+        value(file, &class, &space.dims, data, heaps, room)
+    };
+    let value = value().map_err(|error| error.within(format_args!("the attribute {}", escape(name))))?;
+    Ok((name.to_owned(), value))
+}
+
+/// The value of elements of a type, as many as the extents say, in `data`.
+fn value(
+    file: &File,
+    class: &Type,
+    dims: &[u64],
+    data: &[u8],
+    heaps: &mut Heaps,
+    room: &mut u64,
+) -> Result<Value> {
+    let limits = &file.place.limits;
+    crate::Limits::check("dimensions", "dimensions", dims.len() as u64, limits.dimensions)?;
+    let mut dims = dims.to_vec();
+    let mut element = class;
+    // An array in an element is as good as more dimensions.
+    while let Class::Array(base, inner) = &element.class {
+        dims.extend(inner.iter().map(|&n| u64::from(n)));
+        element = base;
+    }
+    let short = || Error::corrupt("hdf5-corrupt", "HDF5: a value is shorter than its type and extents say");
+    let count = dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or_else(short)?;
+    let size = u64::from(element.size);
+    let len = count.checked_mul(size).and_then(|len| usize::try_from(len).ok()).ok_or_else(short)?;
+    let data = data.get(..len).ok_or_else(short)?;
+    // Each value, and a list around it for each dimension.
+    let each = size_of::<Value>() as u64 * (1 + dims.len() as u64);
+    spend(room, count.saturating_mul(each))?;
+    let size = element.size as usize;
+    let mut values = Vec::with_capacity(data.len() / size.max(1));
+    for bytes in data.chunks_exact(size.max(1)) {
+        let value = match &element.class {
+            Class::LongText => {
+                let text = heaps.value(file, bytes, 1)?;
+                values::text(Padding::Zeros.trim(&text))
+            }
+            Class::Text(padding) => values::text(padding.trim(bytes)),
+            Class::Opaque(_) => Value::Bytes(bytes.to_vec()),
+            Class::Number(dtype, endian) | Class::Enum(dtype, endian) => {
+                values::number(*dtype, *endian, bytes).ok_or_else(|| no_value(element))?
+            }
+            Class::Array(..) | Class::Other(_) => return Err(no_value(element)),
+        };
+        if let Value::Text(text) = &value {
+            spend(room, text.len() as u64)?;
+        }
+        values.push(value);
+    }
+    Ok(fold(values, &dims))
+}
+
+fn no_value(class: &Type) -> Error {
+    Error::unsupported("hdf5-value", "HDF5: a value that this library has no form for")
+        .found(format_args!("{:?}", class.kind()))
+}
+
+/// Takes from the memory that is left.
+pub(super) fn spend(room: &mut u64, bytes: u64) -> Result<()> {
+    match room.checked_sub(bytes) {
+        Some(left) => {
+            *room = left;
+            Ok(())
+        }
+        None => {
+            Err(Error::limit("limit", "HDF5: attributes and names take more memory than the file allows")
+                .hint("if you trust the file, raise the limit `header_bytes`"))
+        }
+    }
+}
+
+/// A flat list as lists of lists, the last extent innermost; without extents the only value.
+fn fold(mut values: Vec<Value>, dims: &[u64]) -> Value {
+    let Some((_, inner)) = dims.split_first() else { return values.pop().unwrap_or(Value::Null) };
+    for &dim in inner.iter().rev() {
+        // Without elements there is nothing to group.
+        let Some(dim) = usize::try_from(dim).ok().filter(|&dim| dim > 0 && !values.is_empty()) else {
+            return Value::List(Vec::new());
+        };
+        let mut groups = Vec::with_capacity(values.len() / dim);
+        let mut rest = values.into_iter().peekable();
+        while rest.peek().is_some() {
+            groups.push(Value::List(rest.by_ref().take(dim).collect()));
+        }
+        values = groups;
+    }
+    Value::List(values)
+}

@@ -1,0 +1,208 @@
+//! Chunks as one row-major run of bytes.
+
+use super::chunks::{Grid, Slot};
+use super::dataset::Stored;
+use super::file::fault;
+use super::fill::repeat;
+use crate::error::{Error, Result};
+use crate::source::{Source, SourceRef, check_range, read_vec, to_usize};
+use hdf5_reader::filters::apply_pipeline_with_limit;
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Unpacked chunks that are kept, in bytes: at least so many.
+const KEPT: u64 = 16 << 20;
+/// At most so many, where one row of chunks is larger than [`KEPT`]; one chunk is kept in any case.
+const MOST_KEPT: u64 = 128 << 20;
+/// Runs of at least so many bytes are read where they lie, without the chunk around them.
+const LONG_RUN: usize = 4 << 10;
+/// Larger chunks that are not packed are never read whole.
+const LARGE_PLAIN: u64 = 1 << 20;
+
+/// The elements of a chunked dataset, row by row. Chunks are unpacked when they are needed and kept
+/// for a while; several threads can read at once, and wait for each other's chunk instead of
+/// unpacking it twice.
+#[derive(Debug)]
+pub(super) struct ChunkedSource {
+    source: SourceRef,
+    grid: Grid,
+    slots: Vec<Slot>,
+    filters: Vec<FilterDescription>,
+    fill: Vec<u8>,
+    edges_plain: bool,
+    len: u64,
+    kept: Mutex<Kept>,
+    most_kept: u64,
+}
+
+/// A chunk that is or will be unpacked. Its lock is held while that is done.
+type Cell = Arc<Mutex<Option<Arc<[u8]>>>>;
+
+#[derive(Debug, Default)]
+struct Kept {
+    cells: HashMap<u64, Cell>,
+    /// First come, first dropped.
+    order: VecDeque<u64>,
+}
+
+impl ChunkedSource {
+    /// The dataset of `len` bytes; `slots` are in the order of the grid.
+    pub(super) fn new(stored: &Stored, grid: Grid, slots: Vec<Slot>, edges_plain: bool, len: u64) -> Self {
+        // Reading row by row comes back to each chunk of a row of chunks.
+        let across = grid.counts[1..].iter().product::<u64>();
+        let most_kept = across.saturating_mul(grid.chunk_len).clamp(KEPT, MOST_KEPT);
+        Self {
+            source: stored.place.source.clone(),
+            grid,
+            slots,
+            filters: stored.filters.clone(),
+            fill: stored.fill.clone(),
+            edges_plain,
+            len,
+            kept: Mutex::default(),
+            most_kept,
+        }
+    }
+
+    fn slot(&self, number: u64) -> Option<&Slot> {
+        let at = self.slots.binary_search_by_key(&number, |slot| slot.number).ok()?;
+        self.slots.get(at)
+    }
+
+    fn is_plain(&self, number: u64) -> bool {
+        self.filters.is_empty() || (self.edges_plain && self.grid.is_edge(number))
+    }
+
+    /// The bytes of a chunk, unpacked.
+    fn chunk(&self, slot: &Slot) -> Result<Arc<[u8]>> {
+        let cell = self.cell(slot.number);
+        // A thread that failed left nothing half done.
+        let mut chunk = lock(&cell);
+        if let Some(chunk) = &*chunk {
+            return Ok(chunk.clone());
+        }
+        let unpacked: Arc<[u8]> = self.unpack(slot)?.into();
+        *chunk = Some(unpacked.clone());
+        Ok(unpacked)
+    }
+
+    fn cell(&self, number: u64) -> Cell {
+        let mut kept = lock(&self.kept);
+        if let Some(cell) = kept.cells.get(&number) {
+            return cell.clone();
+        }
+        let cell = Cell::default();
+        kept.cells.insert(number, cell.clone());
+        kept.order.push_back(number);
+        // What a cell costs besides its bytes counts too: chunks may be tiny.
+        let most = (self.most_kept / (self.grid.chunk_len + 256)).max(1);
+        while kept.order.len() as u64 > most {
+            if let Some(oldest) = kept.order.pop_front() {
+                kept.cells.remove(&oldest);
+            }
+        }
+        cell
+    }
+
+    fn unpack(&self, slot: &Slot) -> Result<Vec<u8>> {
+        let packed = read_vec(&*self.source, slot.offset, slot.len)?;
+        let len = to_usize(self.grid.chunk_len)?;
+        let bytes = match self.is_plain(slot.number) {
+            true => packed,
+            false => {
+                let size = to_usize(self.grid.size)?;
+                apply_pipeline_with_limit(&packed, &self.filters, slot.mask, size, None, Some(len))
+                    .map_err(|error| fault(error).in_file(self.source.label()).at(slot.offset))?
+            }
+        };
+        if bytes.len() == len {
+            return Ok(bytes);
+        }
+        Err(Error::corrupt("hdf5-chunk", "HDF5: a chunk has not as many bytes as it should")
+            .in_file(self.source.label())
+            .at(slot.offset)
+            .expected(format_args!("{len} bytes"))
+            .found(format_args!("{} bytes", bytes.len())))
+    }
+
+    /// Where the byte `at` of the dataset is: the number of its chunk, the offset in it, and how many
+    /// bytes follow there as they do in the dataset.
+    fn find(&self, at: u64) -> (u64, u64, u64) {
+        let Grid { shape, chunk, counts, size, .. } = &self.grid;
+        let mut rest = at / size;
+        let (mut number, mut offset) = (0, 0);
+        let (mut chunks, mut stride, mut run) = (1, 1, 0);
+        for axis in (0..shape.len()).rev() {
+            let index = rest % shape[axis];
+            rest /= shape[axis];
+            let inside = index % chunk[axis];
+            if axis + 1 == shape.len() {
+                run = (chunk[axis] - inside).min(shape[axis] - index);
+            }
+            number += index / chunk[axis] * chunks;
+            offset += inside * stride;
+            chunks *= counts[axis];
+            stride *= chunk[axis];
+        }
+        (number, offset * size + at % size, run * size - at % size)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Source for ChunkedSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        let (mut at, mut rest) = (offset, buffer);
+        let mut last: Option<(u64, Arc<[u8]>)> = None;
+        while !rest.is_empty() {
+            let (number, inside, run) = self.find(at);
+            let (now, later) = rest.split_at_mut(to_usize(run.min(rest.len() as u64))?);
+            rest = later;
+            let start = at;
+            at += now.len() as u64;
+            if let Some((known, chunk)) = &last
+                && *known == number
+            {
+                copy(chunk, inside, now)?;
+                continue;
+            }
+            let Some(slot) = self.slot(number) else {
+                repeat(&self.fill, start, now);
+                continue;
+            };
+            let direct = now.len() >= LONG_RUN || self.grid.chunk_len > LARGE_PLAIN;
+            if direct && self.is_plain(number) && slot.len == self.grid.chunk_len {
+                self.source.read_at(slot.offset + inside, now)?;
+                continue;
+            }
+            let chunk = self.chunk(slot)?;
+            copy(&chunk, inside, now)?;
+            last = Some((number, chunk));
+        }
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        self.source.label()
+    }
+}
+
+/// Copies what stands at `at` of a chunk.
+fn copy(chunk: &[u8], at: u64, to: &mut [u8]) -> Result<()> {
+    let at = to_usize(at)?;
+    match chunk.get(at..at + to.len()) {
+        Some(bytes) => {
+            to.copy_from_slice(bytes);
+            Ok(())
+        }
+        None => Err(Error::corrupt("hdf5-chunk", "HDF5: a chunk is too short")),
+    }
+}

@@ -1,0 +1,278 @@
+//! Chunked datasets: where each chunk lies, and what tensor they make together.
+
+use super::chunked::ChunkedSource;
+use super::file::{File, fault};
+use super::layout::{Chunked, Index};
+use crate::checkpoint::{Piece, TensorEntry};
+use crate::containers::hdf5::Dataset;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::SourceRef;
+use crate::tensor::Region;
+use hdf5_reader::btree_v1::{BTreeV1Key, collect_btree_v1_leaves_storage};
+use hdf5_reader::chunk_index::{ChunkEntry, collect_v2_chunk_entries_storage};
+use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage;
+use hdf5_reader::filters;
+use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
+use hdf5_reader::messages::dataspace::UNLIMITED;
+use std::sync::Arc;
+
+/// Chunks that become pieces of their own; where there are more, they are one source.
+const PIECES: u64 = 1 << 16;
+/// Largest chunk in bytes that is unpacked in memory.
+const LARGEST: u64 = 256 << 20;
+/// The filters that can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
+const KNOWN: std::ops::RangeInclusive<u16> = filters::FILTER_DEFLATE..=filters::FILTER_SCALEOFFSET;
+
+/// The grid of chunks over a dataset.
+#[derive(Debug, Clone)]
+pub(super) struct Grid {
+    /// Extents of the dataset, in elements; none is 0.
+    pub(super) shape: Vec<u64>,
+    /// Extents of a chunk, in elements; none is 0.
+    pub(super) chunk: Vec<u64>,
+    /// Chunks along each dimension.
+    pub(super) counts: Vec<u64>,
+    /// Bytes of an element.
+    pub(super) size: u64,
+    /// Bytes of a chunk.
+    pub(super) chunk_len: u64,
+}
+
+/// A chunk in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    /// Its place in the grid, counted row by row.
+    pub(super) number: u64,
+    /// Offset of its first byte in the source.
+    pub(super) offset: u64,
+    /// Its bytes there.
+    pub(super) len: u64,
+    /// The filters that were left out: bit i for filter i.
+    pub(super) mask: u32,
+}
+
+impl Grid {
+    fn new(dataset: &Dataset, chunked: &Chunked) -> Result<Self> {
+        let (shape, chunk) = (dataset.shape.dims(), &chunked.chunk);
+        let size = u64::from(dataset.stored.element.size);
+        let chunk_len = chunk.iter().try_fold(size, |len, &extent| len.checked_mul(extent));
+        let Some(chunk_len) = chunk_len.filter(|&len| len > 0 && shape.len() == chunk.len()) else {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: chunks that do not fit the dataset")
+                .expected(format_args!("chunks for {}", dataset.shape))
+                .found(format_args!("{chunk:?}")));
+        };
+        let counts = shape.iter().zip(chunk).map(|(&all, &one)| all.div_ceil(one)).collect();
+        Ok(Self { shape: shape.to_vec(), chunk: chunk.clone(), counts, size, chunk_len })
+    }
+
+    /// The number of the chunk that begins at these elements; `None` where it lies outside of the
+    /// dataset, as chunks do after it was made smaller.
+    fn number(&self, offsets: &[u64]) -> Result<Option<u64>> {
+        let mut number = 0u64;
+        if offsets.len() < self.shape.len() {
+            return Err(bad_place(offsets));
+        }
+        for (axis, &offset) in offsets.iter().take(self.shape.len()).enumerate() {
+            if offset % self.chunk[axis] != 0 {
+                return Err(bad_place(offsets));
+            }
+            if offset >= self.shape[axis] {
+                return Ok(None);
+            }
+            // No more chunks than elements, and those were counted.
+            number = number * self.counts[axis] + offset / self.chunk[axis];
+        }
+        Ok(Some(number))
+    }
+
+    /// True where a chunk sticks out of the dataset.
+    pub(super) fn is_edge(&self, number: u64) -> bool {
+        let mut rest = number;
+        (0..self.counts.len()).rev().any(|axis| {
+            let at = rest % self.counts[axis];
+            rest /= self.counts[axis];
+            (at + 1) * self.chunk[axis] > self.shape[axis]
+        })
+    }
+}
+
+fn bad_place(offsets: &[u64]) -> Error {
+    Error::corrupt("hdf5-corrupt", "HDF5: a chunk at a place where none can be")
+        .found(format_args!("{offsets:?}"))
+}
+
+impl Dataset {
+    /// Fills `entry` with pieces: the chunks.
+    pub(super) fn chunks(&self, chunked: &Chunked, mut entry: TensorEntry, len: u64) -> Result<TensorEntry> {
+        let stored = &self.stored;
+        let encoding = entry.pieces[0].encoding;
+        if len == 0 {
+            return Ok(entry);
+        }
+        if let Some(filter) = stored.filters.iter().find(|filter| !KNOWN.contains(&filter.id)) {
+            let name = filter.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+            return Err(Error::unsupported(
+                "hdf5-filter",
+                "HDF5: chunks are packed in a way that is not known here",
+            )
+            .found(format_args!("filter {}{name}", filter.id))
+            .hint("write the file again with gzip, or without compression"));
+        }
+        let grid = Grid::new(self, chunked)?;
+        let slots = self.slots(chunked, &grid)?;
+        let all: u64 = grid.counts.iter().product();
+        self.check_unwritten((all - slots.len() as u64).saturating_mul(grid.chunk_len.min(len)))?;
+        let whole_rows = grid.chunk[1..] == grid.shape[1..];
+        if stored.filters.is_empty() && whole_rows && all <= PIECES {
+            entry.pieces = self.pieces(&grid, &slots, &entry, all)?;
+            return Ok(entry);
+        }
+        if !stored.filters.is_empty() {
+            Limits::check(
+                "bytes in a chunk",
+                "header_bytes",
+                grid.chunk_len,
+                LARGEST.max(stored.place.limits.header_bytes),
+            )?;
+        }
+        let source: SourceRef = Arc::new(ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len));
+        let region = Region::whole(&entry.shape);
+        entry.pieces = vec![Piece { source, offset: 0, len, encoding, region, check: None }];
+        Ok(entry)
+    }
+
+    /// Chunks of whole rows, as the byte ranges that they are; neighbours in the file are one.
+    fn pieces(&self, grid: &Grid, slots: &[Slot], entry: &TensorEntry, all: u64) -> Result<Vec<Piece>> {
+        let stored = &self.stored;
+        let row = grid.shape[1..].iter().product::<u64>() * grid.size;
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut slots = slots.iter().peekable();
+        for number in 0..all {
+            let start = number * grid.chunk[0];
+            let rows = grid.chunk[0].min(grid.shape[0] - start);
+            let slot = slots.next_if(|slot| slot.number == number);
+            let (source, offset) = match slot {
+                Some(slot) => (stored.place.source.clone(), slot.offset),
+                None => (self.filled(rows * row)?, 0),
+            };
+            if let (Some(last), Some(_)) = (pieces.last_mut(), slot)
+                && Arc::ptr_eq(&last.source, &source)
+                && last.offset + last.len == offset
+            {
+                last.len += rows * row;
+                last.region.extent[0] += rows;
+                continue;
+            }
+            let mut region = Region::whole(&entry.shape);
+            (region.start[0], region.extent[0]) = (start, rows);
+            let encoding = entry.pieces[0].encoding;
+            pieces.push(Piece { source, offset, len: rows * row, encoding, region, check: None });
+        }
+        Ok(pieces)
+    }
+
+    /// The chunks that were written, in the order of the grid, each held against the file.
+    fn slots(&self, chunked: &Chunked, grid: &Grid) -> Result<Vec<Slot>> {
+        let Some(address) = chunked.address else { return Ok(Vec::new()) };
+        let place = &self.stored.place;
+        let file = place.open();
+        let entries = self.index(&file, chunked, grid, address)?;
+        Limits::check("chunks", "tensors", entries.len() as u64, place.limits.tensors)?;
+        let mut slots = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if hdf5_reader::io::Cursor::is_undefined_offset(entry.address, file.offset_size()) {
+                continue;
+            }
+            let Some(number) = grid.number(&entry.offsets)? else { continue };
+            let len = match entry.size {
+                size if size > 0 && !self.stored.filters.is_empty() => size,
+                _ => grid.chunk_len,
+            };
+            let offset = place.offset(entry.address, len)?;
+            slots.push(Slot { number, offset, len, mask: entry.filter_mask });
+        }
+        slots.sort_by_key(|slot| slot.number);
+        if let Some(pair) = slots.windows(2).find(|pair| pair[0].number == pair[1].number) {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: two chunks for one place").at(pair[1].offset));
+        }
+        Ok(slots)
+    }
+
+    /// The chunks that the index lists, whatever their order.
+    fn index(&self, file: &File, chunked: &Chunked, grid: &Grid, address: u64) -> Result<Vec<ChunkEntry>> {
+        let (offsets, lengths, storage) = (file.offset_size(), file.length_size(), file.storage());
+        let chunk = grid.chunk.iter().map(|&extent| u32::try_from(extent)).collect::<Result<Vec<_>, _>>();
+        let chunk = chunk
+            .map_err(|_| Error::unsupported("hdf5-unsupported", "HDF5: chunks of 2^32 elements or more"))?;
+        let rank = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        // Where the dataset may grow, places are counted as if it had.
+        let most = self.stored.most.as_ref().filter(|most| most.iter().all(|&n| n != UNLIMITED && n > 0));
+        let full = most.unwrap_or(&grid.shape);
+        match chunked.index {
+            Index::Tree1 => {
+                let leaves = collect_btree_v1_leaves_storage(
+                    storage,
+                    address,
+                    offsets,
+                    lengths,
+                    Some(rank),
+                    &chunk,
+                    None,
+                )
+                .map_err(fault)?;
+                leaves
+                    .into_iter()
+                    .map(|(key, address)| match key {
+                        BTreeV1Key::RawData { chunk_size, filter_mask, offsets } => {
+                            Ok(ChunkEntry { address, size: u64::from(chunk_size), filter_mask, offsets })
+                        }
+                        _ => Err(Error::corrupt("hdf5-corrupt", "HDF5: an index of chunks lists names")),
+                    })
+                    .collect()
+            }
+            Index::Single(size, filter_mask) => {
+                Ok(vec![ChunkEntry { address, size, filter_mask, offsets: vec![0; grid.shape.len()] }])
+            }
+            Index::Implicit => implicit(grid, full, address, file.place.limits.tensors),
+            Index::Fixed => collect_fixed_array_chunk_entries_storage(
+                storage, address, offsets, lengths, full, &chunk, None,
+            )
+            .map_err(fault),
+            Index::Extensible => {
+                let most = self.stored.most.as_deref();
+                let shape = &grid.shape;
+                collect_extensible_array_chunk_entries_storage(
+                    storage, address, offsets, lengths, shape, most, &chunk, None,
+                )
+                .map_err(fault)
+            }
+            Index::Tree2 => {
+                collect_v2_chunk_entries_storage(storage, address, offsets, lengths, rank, &chunk, None)
+                    .map_err(fault)
+            }
+        }
+    }
+}
+
+/// Chunks one after the other, in the order of a dataset of the extents `full`.
+fn implicit(grid: &Grid, full: &[u64], address: u64, limit: u64) -> Result<Vec<ChunkEntry>> {
+    let all: u64 = grid.counts.iter().product();
+    Limits::check("chunks", "tensors", all, limit)?;
+    let past = || Error::corrupt("past-the-end", "HDF5: chunks leave the file").at(address);
+    let mut entries = Vec::new();
+    for number in 0..all {
+        let (mut rest, mut place, mut step) = (number, 0u64, 1u64);
+        let mut offsets = vec![0; grid.shape.len()];
+        for axis in (0..grid.shape.len()).rev() {
+            let at = rest % grid.counts[axis];
+            rest /= grid.counts[axis];
+            offsets[axis] = at * grid.chunk[axis];
+            place = at.checked_mul(step).and_then(|at| place.checked_add(at)).ok_or_else(past)?;
+            step = step.saturating_mul(full[axis].div_ceil(grid.chunk[axis]));
+        }
+        let at = place.checked_mul(grid.chunk_len).and_then(|at| at.checked_add(address)).ok_or_else(past)?;
+        entries.push(ChunkEntry { address: at, size: 0, filter_mask: 0, offsets });
+    }
+    Ok(entries)
+}

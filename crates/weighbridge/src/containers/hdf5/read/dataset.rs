@@ -1,0 +1,189 @@
+//! Datasets: what they are and where their elements lie.
+
+use super::file::{File, Place, fault};
+use super::fill::FillSource;
+use super::header::Header;
+use super::layout::Layout;
+use super::types::Type;
+use crate::checkpoint::{TensorEntry, TensorPath};
+use crate::containers::hdf5::{Dataset, Kind};
+use crate::error::{Error, Result};
+use crate::source::SourceRef;
+use crate::tensor::{DType, Encoding, Endian, Order, Shape};
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType, fill_value, filter_pipeline};
+use std::sync::Arc;
+
+/// Filters in one dataset, as the format allows.
+const FILTERS: usize = 32;
+/// Elements that were never written may be so many times as long as the file.
+const MOST_TIMES: u64 = 1024;
+
+/// Where the elements of a dataset lie.
+#[derive(Debug, Clone)]
+pub(in crate::containers::hdf5) struct Stored {
+    pub(super) place: Arc<Place>,
+    pub(super) element: Type,
+    pub(super) layout: Layout,
+    pub(super) filters: Vec<FilterDescription>,
+    /// One element that was never written; empty for zeros.
+    pub(super) fill: Vec<u8>,
+    /// How far each dimension may grow; `None` where it may not.
+    pub(super) most: Option<Vec<u64>>,
+}
+
+impl Dataset {
+    /// The dataset of that header.
+    pub(super) fn read(file: &File, header: &Header) -> Result<Self> {
+        let (offsets, lengths) = (file.offset_size(), file.length_size());
+        let missing = |what: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a dataset without {what}"));
+        let space = header.first(file, messages::MSG_DATASPACE)?.ok_or_else(|| missing("extents"))?;
+        let mut cursor = hdf5_reader::io::Cursor::new(&space);
+        let space = dataspace::parse(&mut cursor, offsets, lengths, space.len()).map_err(fault)?;
+        let limits = &file.place.limits;
+        crate::Limits::check("dimensions", "dimensions", space.dims.len() as u64, limits.dimensions)?;
+        let dims = match space.dataspace_type {
+            // Neither scalar nor array: no element at all.
+            DataspaceType::Null => vec![0],
+            _ => space.dims,
+        };
+        let element = header.first(file, messages::MSG_DATATYPE)?.ok_or_else(|| missing("a type"))?;
+        let element = Type::parse(&element)?;
+        if header.has(messages::MSG_EXTERNAL_FILES) {
+            return Err(Error::unsupported(
+                "hdf5-external-storage",
+                "HDF5: a dataset whose elements are in other files",
+            )
+            .hint("other files are never opened: copy the dataset with its own library first"));
+        }
+        let layout = header.first(file, messages::MSG_DATA_LAYOUT)?.ok_or_else(|| missing("a layout"))?;
+        let layout = Layout::parse(file, &layout)?;
+        let mut filters = Vec::new();
+        if let Some(message) = header.first(file, messages::MSG_FILTER_PIPELINE)? {
+            let mut cursor = hdf5_reader::io::Cursor::new(&message);
+            filters =
+                filter_pipeline::parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?.filters;
+            crate::Limits::check("filters", "dimensions", filters.len() as u64, FILTERS as u64)?;
+        }
+        let mut fill = Vec::new();
+        for (kind, new) in [(messages::MSG_FILL_VALUE, true), (messages::MSG_FILL_VALUE_OLD, false)] {
+            let Some(message) = header.first(file, kind)? else { continue };
+            let mut cursor = hdf5_reader::io::Cursor::new(&message);
+            let parse = if new { fill_value::parse_new } else { fill_value::parse_old };
+            fill =
+                parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?.value.unwrap_or_default();
+            break;
+        }
+        let kind = element.kind();
+        // The value of variable length that fills would stand in a heap.
+        let fits = fill.is_empty() || fill.len() == element.size as usize;
+        if !fits && kind == Kind::Text {
+            fill.clear();
+        } else if !fits {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: the fill value is no element of the dataset")
+                .expected(format_args!("{} bytes", element.size))
+                .found(format_args!("{} bytes", fill.len())));
+        }
+        let stored =
+            Stored { place: file.place.clone(), element, layout, filters, fill, most: space.max_dims };
+        Ok(Self { kind, shape: Shape::new(dims), stored })
+    }
+
+    /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
+    /// it; chunks that must be put together or unpacked become a source of their own.
+    ///
+    /// Opaque elements are bytes, with their size as the last dimension where it is not 1.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`]: `hdf5-type` for elements that are no numbers, `hdf5-filter` for
+    /// filters that are not known; [`crate::Kind::Corrupt`] where the places of the bytes contradict
+    /// the shape or leave the file; [`crate::Kind::Limit`] where a short file stands for endless
+    /// elements that were never written; [`crate::Kind::Io`] where an index of chunks cannot be read.
+    pub fn entry(&self, path: TensorPath) -> Result<TensorEntry> {
+        let name = path.to_text();
+        self.entry_at(path).map_err(|error| {
+            error.in_file(self.stored.place.source.label()).on_tensor(crate::text::escape(&name))
+        })
+    }
+
+    fn entry_at(&self, path: TensorPath) -> Result<TensorEntry> {
+        let (dtype, endian) = match &self.kind {
+            Kind::Numbers(dtype, endian) => (*dtype, *endian),
+            Kind::Opaque { .. } => return self.raw(path),
+            Kind::Text => {
+                return Err(Error::unsupported("hdf5-type", "HDF5: texts are no tensor"));
+            }
+            Kind::Other(words) => {
+                return Err(
+                    Error::unsupported("hdf5-type", "HDF5: elements that are no numbers").found(words)
+                );
+            }
+        };
+        self.place(path, dtype, self.shape.clone(), Encoding { order: Order::Row, endian })
+    }
+
+    /// The elements as bytes, with their size as the last dimension where it is not 1.
+    pub(super) fn raw(&self, path: TensorPath) -> Result<TensorEntry> {
+        let size = u64::from(self.stored.element.size);
+        let mut dims = self.shape.dims().to_vec();
+        dims.extend((size != 1).then_some(size));
+        let encoding = Encoding { order: Order::Row, endian: Endian::Little };
+        self.place(path, DType::U8, Shape::new(dims), encoding)
+    }
+
+    fn place(&self, path: TensorPath, dtype: DType, shape: Shape, encoding: Encoding) -> Result<TensorEntry> {
+        let stored = &self.stored;
+        let own = &stored.place.source;
+        let len = self.byte_len()?;
+        let (source, offset): (SourceRef, u64) = match &stored.layout {
+            Layout::Compact(address, stored_len) => {
+                self.expect(*stored_len, len)?;
+                (own.clone(), stored.place.offset(*address, len)?)
+            }
+            Layout::Contiguous(Some(address)) if len > 0 => {
+                (own.clone(), stored.place.offset(*address, len)?)
+            }
+            Layout::Contiguous(_) => (self.filled(len)?, 0),
+            Layout::Chunked(chunked) => {
+                // Where there is no element there is no chunk; else the chunks take the place of this.
+                let nothing: SourceRef = Arc::new(FillSource::new(own.label(), Vec::new(), len));
+                let entry = TensorEntry::dense(path, dtype, shape, &nothing, 0, encoding)?;
+                return self.chunks(chunked, entry, len);
+            }
+        };
+        TensorEntry::dense(path, dtype, shape, &source, offset, encoding)
+    }
+
+    /// The bytes of all elements.
+    pub(super) fn byte_len(&self) -> Result<u64> {
+        let elements = self.shape.elements();
+        elements.and_then(|n| n.checked_mul(u64::from(self.stored.element.size))).ok_or_else(|| {
+            Error::corrupt("shape-overflow", "HDF5: the extents have no length in bytes below 2^64")
+                .found(&self.shape)
+        })
+    }
+
+    fn expect(&self, found: u64, len: u64) -> Result<()> {
+        if found == len {
+            return Ok(());
+        }
+        Err(Error::corrupt("hdf5-corrupt", "HDF5: a dataset has not as many bytes as its extents say")
+            .expected(format_args!("{len} bytes"))
+            .found(format_args!("{found} bytes")))
+    }
+
+    /// A source of `len` bytes that were never written.
+    pub(super) fn filled(&self, len: u64) -> Result<SourceRef> {
+        self.check_unwritten(len)?;
+        let label = self.stored.place.source.label();
+        Ok(Arc::new(FillSource::new(label, self.stored.fill.clone(), len)))
+    }
+
+    /// Holds bytes that were never written against the length of the file: a few bytes must not
+    /// stand for a tensor that fills a disk.
+    pub(super) fn check_unwritten(&self, len: u64) -> Result<()> {
+        let place = &self.stored.place;
+        let most = place.source.len().saturating_mul(MOST_TIMES).max(place.limits.header_bytes);
+        crate::Limits::check("bytes that were never written", "header_bytes", len, most)
+    }
+}

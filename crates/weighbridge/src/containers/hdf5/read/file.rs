@@ -1,0 +1,208 @@
+//! An opened file: its bytes by address, the widths of its numbers, and how much may be read.
+
+use super::bytes::Reader;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec, to_usize};
+use hdf5_reader::error::Error as Fault;
+use hdf5_reader::storage::{BlockCacheStorage, DynStorage, Storage, StorageBuffer};
+use hdf5_reader::superblock::Superblock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Files up to this length are read whole: one read costs less than five small ones.
+const WHOLE: u64 = 256 << 10;
+/// Longer files are read in blocks of this size, so that headers that lie together cost one read.
+const BLOCK: usize = 16 << 10;
+/// Blocks that are kept while a file is listed.
+const BLOCKS: usize = 256;
+/// A listing reads no more than this many times the length of the file: structures that point to
+/// the same bytes again and again would otherwise multiply them.
+const MOST_TIMES: u64 = 16;
+/// What a listing may read of a file however short it is.
+const LEAST: u64 = 16 << 20;
+
+/// Where a file is and how its numbers are written. Cheap to keep: it holds no cache.
+pub(super) struct Place {
+    pub(super) source: SourceRef,
+    /// Offset of the superblock: addresses are counted from here.
+    pub(super) base: u64,
+    raw: DynStorage,
+    /// True where `raw` is in memory.
+    quick: bool,
+    pub(super) superblock: Superblock,
+    pub(super) limits: Limits,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place")
+            .field("source", &self.source)
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Place {
+    /// Finds the superblock of `source`.
+    pub(super) fn find(source: &SourceRef, limits: &Limits) -> Result<Arc<Self>> {
+        let quick = source.len() <= WHOLE || source.as_slice().is_some();
+        let held: Option<Arc<dyn AsRef<[u8]> + Send + Sync>> = match source.as_slice() {
+            Some(_) => Some(Arc::new(Borrowed(source.clone()))),
+            None if quick => Some(Arc::new(read_vec(&**source, 0, source.len())?)),
+            None => None,
+        };
+        let raw = |base| Raw { source: source.clone(), held: held.clone(), base };
+        let superblock =
+            Superblock::parse_from_storage(&raw(0)).map_err(|e| fault(e).in_file(source.label()))?;
+        let base = superblock.base_address;
+        Ok(Arc::new(Self {
+            source: source.clone(),
+            base,
+            raw: Arc::new(raw(base)),
+            quick,
+            superblock,
+            limits: limits.clone(),
+        }))
+    }
+
+    /// Opens it for a piece of work, with what that work may read.
+    pub(super) fn open(self: &Arc<Self>) -> File {
+        let storage = match self.quick {
+            true => self.raw.clone(),
+            false => Arc::new(BlockCacheStorage::new(self.raw.clone(), BLOCK, BLOCKS)),
+        };
+        let most = self.limits.header_bytes.saturating_mul(MOST_TIMES);
+        let left = self.source.len().saturating_mul(MOST_TIMES).min(most).saturating_add(LEAST);
+        File { place: self.clone(), storage: Metered { storage, left: AtomicU64::new(left) } }
+    }
+
+    /// Fails unless the bytes at `address` are in the file; their offset in the source.
+    pub(super) fn offset(&self, address: u64, len: u64) -> Result<u64> {
+        let offset = address.checked_add(self.base).unwrap_or(u64::MAX);
+        crate::source::check_range(&*self.source, offset, len)?;
+        Ok(offset)
+    }
+
+    /// A reader of numbers in the widths of this file.
+    pub(super) fn reader<'a>(&self, bytes: &'a [u8]) -> Reader<'a> {
+        Reader::new(bytes, self.superblock.offset_size, self.superblock.length_size)
+    }
+}
+
+/// A file while it is worked on.
+pub(super) struct File {
+    pub(super) place: Arc<Place>,
+    storage: Metered,
+}
+
+impl File {
+    /// The bytes at `address`.
+    pub(super) fn bytes(&self, address: u64, len: u64) -> Result<StorageBuffer> {
+        // Held against the file before memory is taken.
+        self.place.offset(address, len)?;
+        self.storage.read_range(address, to_usize(len)?).map_err(fault)
+    }
+
+    /// The bytes, for structures that the library behind understands.
+    pub(super) fn storage(&self) -> &dyn Storage {
+        &self.storage
+    }
+
+    /// Bytes of an address in this file.
+    pub(super) fn offset_size(&self) -> u8 {
+        self.place.superblock.offset_size
+    }
+
+    /// Bytes of a length in this file.
+    pub(super) fn length_size(&self) -> u8 {
+        self.place.superblock.length_size
+    }
+}
+
+/// Bytes that a source lends.
+struct Borrowed(SourceRef);
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice().unwrap_or_default()
+    }
+}
+
+/// A source from `base` on.
+struct Raw {
+    source: SourceRef,
+    /// The whole source, where it is in memory.
+    held: Option<Arc<dyn AsRef<[u8]> + Send + Sync>>,
+    base: u64,
+}
+
+impl Storage for Raw {
+    fn len(&self) -> u64 {
+        self.source.len().saturating_sub(self.base)
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        let at = self.base.checked_add(offset).ok_or(Fault::OffsetOutOfBounds(offset))?;
+        if let Some(held) = &self.held {
+            let start = usize::try_from(at).map_err(|_| Fault::OffsetOutOfBounds(offset))?;
+            return StorageBuffer::from_shared_owner(held.clone(), start, len);
+        }
+        read_vec(&*self.source, at, len as u64)
+            .map(StorageBuffer::from_vec)
+            .map_err(|error| Fault::Io(std::io::Error::other(error)))
+    }
+}
+
+/// A storage of which only so much is read.
+struct Metered {
+    storage: DynStorage,
+    left: AtomicU64,
+}
+
+impl Storage for Metered {
+    fn len(&self) -> u64 {
+        self.storage.len()
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        let take = |left: u64| left.checked_sub(len as u64);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Err(Fault::ResourceLimit(
+                "its structures would make this library read the same bytes too often".to_owned(),
+            ));
+        }
+        self.storage.read_range(offset, len)
+    }
+}
+
+/// What the library behind says, as an error of this one.
+pub(super) fn fault(fault: Fault) -> Error {
+    let text = format!("HDF5: {fault}");
+    match fault {
+        Fault::Io(error) => match error.downcast::<Error>() {
+            Ok(own) => own,
+            Err(error) => Error::io("cannot read the file", error),
+        },
+        Fault::InvalidMagic => Error::corrupt("hdf5-magic", "this is no HDF5 file: it has no superblock"),
+        Fault::ChecksumMismatch { .. } => Error::corrupt("hdf5-checksum", text),
+        Fault::ResourceLimit(_) => {
+            Error::limit("limit", text).hint("if you trust the file, raise the limit `header_bytes`")
+        }
+        Fault::UnexpectedEof { offset, .. } | Fault::OffsetOutOfBounds(offset) => {
+            Error::corrupt("past-the-end", text).at(offset)
+        }
+        Fault::UnsupportedSuperblockVersion(_)
+        | Fault::UnsupportedOffsetSize(_)
+        | Fault::UnsupportedLengthSize(_)
+        | Fault::UnsupportedFilter(_)
+        | Fault::UnsupportedEncoding(_)
+        | Fault::UnsupportedFractalHeapVersion(_)
+        | Fault::UnsupportedFilterPipelineVersion(_)
+        | Fault::UnsupportedFillValueVersion(_)
+        | Fault::UnsupportedDataspaceVersion(_)
+        | Fault::UnsupportedLinkVersion(_)
+        | Fault::UnsupportedLinkType(_) => Error::unsupported("hdf5-unsupported", text),
+        _ => Error::corrupt("hdf5-corrupt", text),
+    }
+}

@@ -1,0 +1,266 @@
+//! Object headers: the messages that a group, a dataset or a named type is made of.
+
+use super::file::{File, fault};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use hdf5_reader::StorageBuffer;
+use hdf5_reader::checksum::jenkins_lookup3;
+use hdf5_reader::messages::{self, shared, shared::SharedMessage};
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// The messages of an object, not yet understood: one that is bad spoils no other.
+pub(super) struct Header {
+    /// Each with the address of its first byte.
+    chunks: Vec<(u64, StorageBuffer)>,
+    messages: Vec<Message>,
+}
+
+/// One message.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    /// What it says, as in the specification.
+    pub(super) kind: u16,
+    /// True where it only says where it stands.
+    shared: bool,
+    chunk: usize,
+    range: Range<usize>,
+}
+
+/// The bytes of a message and the address of the first, where they stand in the header itself.
+pub(super) struct Payload {
+    bytes: StorageBuffer,
+    range: Range<usize>,
+    pub(super) address: u64,
+}
+
+impl std::ops::Deref for Payload {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl Header {
+    /// Reads the header at `address` and all its continuations.
+    pub(super) fn read(file: &File, address: u64) -> Result<Self> {
+        let mut header = Self { chunks: Vec::new(), messages: Vec::new() };
+        let start = file.bytes(address, 16)?;
+        let (mut total, mut seen) = (0u64, HashSet::from([address]));
+        let mut next = match start.starts_with(b"OHDR") {
+            true => header.first_of_version_2(file, address, &mut total)?,
+            false => header.first_of_version_1(file, address, &start, &mut total)?,
+        };
+        // Last found, first followed; each place once.
+        while let Some((at, len, style)) = next.pop() {
+            if !seen.insert(at) {
+                return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header runs in a circle").at(at));
+            }
+            grow(file, &mut total, len)?;
+            let bytes = file.bytes(at, len)?;
+            let range = match style {
+                Style::One => 0..bytes.len(),
+                Style::Two { .. } => {
+                    let end = checked_end(&bytes, b"OCHK", at)?;
+                    4..end
+                }
+            };
+            next.extend(header.messages_of(file, at, bytes, range, style)?);
+        }
+        Ok(header)
+    }
+
+    fn first_of_version_1(
+        &mut self,
+        file: &File,
+        address: u64,
+        start: &[u8],
+        total: &mut u64,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        let mut reader = file.place.reader(start);
+        if reader.u8()? != 1 {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: there is no object header where one should be",
+            )
+            .at(address));
+        }
+        reader.skip(7)?;
+        let len = u64::from(reader.u32()?);
+        grow(file, total, len)?;
+        let bytes = file.bytes(address, 16 + len)?;
+        let range = 16..bytes.len();
+        self.messages_of(file, address, bytes, range, Style::One)
+    }
+
+    fn first_of_version_2(
+        &mut self,
+        file: &File,
+        address: u64,
+        total: &mut u64,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        // Mark, version, flags, then up to 16 + 4 + 8 bytes: no file that has such a header ends here.
+        let rest = file.place.source.len().saturating_sub(address.saturating_add(file.place.base));
+        let start = file.bytes(address, rest.min(34))?;
+        let mut reader = file.place.reader(&start);
+        reader.skip(4)?;
+        let version = reader.u8()?;
+        if version != 2 {
+            return Err(Error::unsupported("hdf5-unsupported", "HDF5: an object header of unknown version")
+                .at(address)
+                .found(version));
+        }
+        let flags = reader.u8()?;
+        if flags & 0x20 != 0 {
+            reader.skip(16)?;
+        }
+        if flags & 0x10 != 0 {
+            reader.skip(4)?;
+        }
+        let len = reader.number(1 << (flags & 3))?;
+        let from = reader.at();
+        grow(file, total, len)?;
+        let bytes = file.bytes(address, len.saturating_add(from as u64 + 4))?;
+        let end = checked_end(&bytes, b"OHDR", address)?;
+        let style = Style::Two { ordered: flags & 4 != 0 };
+        self.messages_of(file, address, bytes, from..end, style)
+    }
+
+    /// Takes in the messages of one chunk; the continuations among them.
+    fn messages_of(
+        &mut self,
+        file: &File,
+        address: u64,
+        bytes: StorageBuffer,
+        range: Range<usize>,
+        style: Style,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        let mut more = Vec::new();
+        let mut reader = file.place.reader(&bytes[..range.end]);
+        reader.skip(range.start)?;
+        let chunk = self.chunks.len();
+        while reader.left() >= style.envelope() {
+            let (kind, len, flags);
+            match style {
+                Style::One => {
+                    (kind, len, flags) = (reader.u16()?, reader.u16()?, reader.u8()?);
+                    reader.skip(3)?;
+                }
+                Style::Two { ordered } => {
+                    (kind, len, flags) = (u16::from(reader.u8()?), reader.u16()?, reader.u8()?);
+                    reader.skip(if ordered { 2 } else { 0 })?;
+                }
+            }
+            let at = reader.at();
+            let payload = reader.take(usize::from(len))?;
+            match kind {
+                messages::MSG_NIL => {}
+                messages::MSG_CONTINUATION => {
+                    let mut payload = file.place.reader(payload);
+                    more.push((payload.offset()?, payload.length()?, style));
+                }
+                _ => self.messages.push(Message {
+                    kind,
+                    shared: flags & 2 != 0,
+                    chunk,
+                    range: at..at + usize::from(len),
+                }),
+            }
+        }
+        self.chunks.push((address, bytes));
+        Ok(more)
+    }
+
+    /// All messages of one kind.
+    pub(super) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(move |message| message.kind == kind)
+    }
+
+    /// True where there is a message of that kind.
+    pub(super) fn has(&self, kind: u16) -> bool {
+        self.all(kind).next().is_some()
+    }
+
+    /// The bytes of the first message of a kind, if there is one.
+    pub(super) fn first(&self, file: &File, kind: u16) -> Result<Option<Payload>> {
+        self.all(kind).next().map(|message| self.payload(file, message)).transpose()
+    }
+
+    /// The bytes of a message, from where they stand.
+    pub(super) fn payload(&self, file: &File, message: &Message) -> Result<Payload> {
+        let Some((address, bytes)) = self.chunks.get(message.chunk) else {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a message without a place"));
+        };
+        let payload = Payload {
+            bytes: bytes.clone(),
+            range: message.range.clone(),
+            address: address + message.range.start as u64,
+        };
+        if message.shared {
+            return follow(file, message.kind, &payload);
+        }
+        Ok(payload)
+    }
+}
+
+/// How messages are written.
+#[derive(Clone, Copy)]
+enum Style {
+    One,
+    Two { ordered: bool },
+}
+
+impl Style {
+    /// Bytes before the payload of a message.
+    fn envelope(self) -> usize {
+        match self {
+            Self::One => 8,
+            Self::Two { ordered: false } => 4,
+            Self::Two { ordered: true } => 6,
+        }
+    }
+}
+
+/// The message of that kind that `reference` points to.
+pub(super) fn follow(file: &File, kind: u16, reference: &[u8]) -> Result<Payload> {
+    let (offsets, lengths) = (file.offset_size(), file.length_size());
+    let mut cursor = hdf5_reader::io::Cursor::new(reference);
+    match shared::parse(&mut cursor, kind, offsets, lengths, reference.len()).map_err(fault)? {
+        SharedMessage::SharedInOhdr { address, .. } => {
+            let header = Header::read(file, address)?;
+            // A reference that leads to a reference is not followed: so there is no circle.
+            let target = header.all(kind).find(|message| !message.shared).cloned();
+            match target {
+                Some(target) => header.payload(file, &target),
+                None => {
+                    Err(Error::corrupt("hdf5-corrupt", "HDF5: a shared message is not where it should be")
+                        .at(address))
+                }
+            }
+        }
+        SharedMessage::SharedInSohm { .. } => Err(Error::unsupported(
+            "hdf5-shared-messages",
+            "HDF5: messages in a table that objects share are not read",
+        )),
+    }
+}
+
+/// Holds the length of a header against the limit.
+fn grow(file: &File, total: &mut u64, len: u64) -> Result<()> {
+    *total = total.saturating_add(len);
+    let limit = file.place.limits.header_bytes;
+    Limits::check("bytes in an object header", "header_bytes", *total, limit)
+}
+
+/// The end of the messages of a chunk that ends with its checksum.
+fn checked_end(bytes: &[u8], mark: &[u8], address: u64) -> Result<usize> {
+    let bad =
+        |text: &str| Error::corrupt("hdf5-checksum", format!("HDF5: an object header {text}")).at(address);
+    let Some((body, sum)) = bytes.split_last_chunk::<4>().filter(|(body, _)| body.starts_with(mark)) else {
+        return Err(bad("has lost its mark"));
+    };
+    if jenkins_lookup3(body) != u32::from_le_bytes(*sum) {
+        return Err(bad("does not match its checksum"));
+    }
+    Ok(body.len())
+}

@@ -1,0 +1,85 @@
+//! Heaps of long values: texts of variable length are kept there.
+
+use super::file::File;
+use crate::error::{Error, Result};
+use hdf5_reader::StorageBuffer;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Bytes of heaps that are kept while values are read.
+const KEPT: usize = 4 << 20;
+
+/// Heaps that were read, so that the values of one are not read again for each.
+#[derive(Default)]
+pub(super) struct Heaps {
+    kept: HashMap<u64, Heap>,
+    bytes: usize,
+}
+
+struct Heap {
+    bytes: StorageBuffer,
+    objects: HashMap<u32, Range<usize>>,
+}
+
+impl Heaps {
+    /// The value that an element of variable length points to: a length in units of `unit` bytes, an
+    /// address, an index.
+    pub(super) fn value(&mut self, file: &File, element: &[u8], unit: u64) -> Result<Vec<u8>> {
+        let mut reader = file.place.reader(element);
+        let (len, address, index) = (u64::from(reader.u32()?), reader.offset()?, reader.u32()?);
+        if address == u64::MAX || len == 0 || (address == 0 && index == 0) {
+            return Ok(Vec::new());
+        }
+        if !self.kept.contains_key(&address) {
+            let heap = Heap::read(file, address)?;
+            if self.bytes + heap.bytes.len() > KEPT {
+                self.kept.clear();
+                self.bytes = 0;
+            }
+            self.bytes += heap.bytes.len();
+            self.kept.insert(address, heap);
+        }
+        let object = self.kept.get(&address).and_then(|heap| {
+            let range = heap.objects.get(&index)?.clone();
+            heap.bytes.get(range)
+        });
+        let len = usize::try_from(len.saturating_mul(unit)).unwrap_or(usize::MAX);
+        object.and_then(|bytes| bytes.get(..len)).map(<[u8]>::to_vec).ok_or_else(|| {
+            Error::corrupt("hdf5-corrupt", "HDF5: a value of variable length is not in its heap")
+                .at(address)
+                .found(format_args!("object {index}, {len} bytes"))
+        })
+    }
+}
+
+impl Heap {
+    fn read(file: &File, address: u64) -> Result<Self> {
+        let head = file.bytes(address, 8 + u64::from(file.length_size()))?;
+        let mut reader = file.place.reader(&head);
+        if reader.take(4)? != b"GCOL" || reader.u8()? != 1 {
+            return Err(
+                Error::corrupt("hdf5-corrupt", "HDF5: a heap of values has lost its mark").at(address)
+            );
+        }
+        reader.skip(3)?;
+        let len = reader.length()?;
+        let bytes = file.bytes(address, len)?;
+        let mut reader = file.place.reader(&bytes);
+        let mut objects = HashMap::new();
+        reader.skip(head.len())?;
+        // The last object, of index 0, is the room that is left.
+        while reader.left() >= 8 + usize::from(file.length_size()) {
+            let index = u32::from(reader.u16()?);
+            reader.skip(6)?;
+            let len = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
+            if index == 0 {
+                break;
+            }
+            let start = reader.at();
+            reader.take(len)?;
+            objects.insert(index, start..start + len);
+            reader.skip((len.next_multiple_of(8) - len).min(reader.left()))?;
+        }
+        Ok(Self { bytes, objects })
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading: a flat list of what is in a file, with the places of the bytes.
+//!
+//! The list is made from the messages of object headers, one by one: what is bad is a [`Problem`] at
+//! its path, and the rest is listed. Structures of groups, heaps and indexes are understood by the
+//! crate `hdf5-reader`, through a storage that says how much of the file may be read; data is read
+//! by this library, from byte ranges where it lies as it is.
+//!
+//! | link | what becomes of it |
+//! | --- | --- |
+//! | hard, to a dataset | an item, also where the dataset has more names: each is one |
+//! | hard, to a group | an item the first time; then a [`Link`](super::Link), so that there is no circle |
+//! | soft | a [`Link`](super::Link); what it leads to has its own item |
+//! | external | a [`Problem`]: other files are never opened |
+
+mod attributes;
+mod bytes;
+mod chunked;
+mod chunks;
+mod dataset;
+mod file;
+mod fill;
+mod header;
+mod heap;
+mod layout;
+mod links;
+mod texts;
+mod types;
+mod values;
+
+pub(super) use dataset::Stored;
+
+use super::{Contents, Dataset, Item, Link, Problem};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::SourceRef;
+use crate::text::escape;
+use attributes::spend;
+use file::{File, Place};
+use hdf5_reader::messages;
+use header::Header;
+use heap::Heaps;
+use links::Target;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The listing may take so many times the length of the file in memory.
+const MOST_TIMES: u64 = 64;
+/// What it may take however short the file is, in bytes.
+const LEAST: u64 = 4 << 20;
+
+/// Lists what is in an HDF5 file, without reading the elements of datasets.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `hdf5-magic`, where it is no HDF5 file; other codes where the
+/// superblock or the root group cannot be read; [`crate::Kind::Limit`] for more datasets than
+/// `limits.tensors`; [`crate::Kind::Io`]. What is bad further down is a [`Problem`].
+pub fn read(source: &SourceRef, limits: &Limits) -> Result<Contents> {
+    let place = Place::find(source, limits)?;
+    read_from(&place).map_err(|error| error.in_file(source.label()))
+}
+
+fn read_from(place: &Arc<Place>) -> Result<Contents> {
+    let (block, limits) = (&place.superblock, &place.limits);
+    let root = block.root_object_header_address().map_err(file::fault)?;
+    let len = place.source.len();
+    let room = len.saturating_mul(MOST_TIMES).min(limits.header_bytes.saturating_mul(MOST_TIMES));
+    let mut walk = Walk {
+        file: place.open(),
+        heaps: Heaps::default(),
+        contents: Contents {
+            superblock: block.version,
+            user_block: place.base,
+            end: block.eof_address.saturating_add(place.base),
+            ..Contents::default()
+        },
+        groups: HashSet::from([root]),
+        room: room.saturating_add(LEAST),
+    };
+    if walk.contents.end > len {
+        let error = Error::corrupt("truncated", "HDF5: the file is shorter than it says")
+            .expected(format_args!("{} bytes", walk.contents.end))
+            .found(format_args!("{len} bytes"))
+            .hint("the file may be cut short, or was not closed by its writer");
+        walk.problem(&[], error);
+    }
+    let header = Header::read(&walk.file, root)?;
+    let mut problems = Vec::new();
+    walk.contents.attributes =
+        attributes::attributes(&walk.file, &header, &mut walk.heaps, &mut walk.room, &mut problems);
+    problems.into_iter().for_each(|error| walk.problem(&[], error));
+    let mut open = Vec::new();
+    open.extend(walk.enter(Vec::new(), &header)?);
+    // The group that was entered last is walked first: so items come group by group.
+    while let Some(group) = open.last_mut() {
+        let Some(link) = group.links.next() else {
+            open.pop();
+            continue;
+        };
+        let mut path = group.path.clone();
+        path.push(link.name);
+        walk.charge(&path)?;
+        match link.target.and_then(|target| walk.follow(&path, target)) {
+            Ok(entered) => open.extend(entered),
+            Err(error) => walk.problem(&path, error),
+        }
+    }
+    Ok(walk.contents)
+}
+
+/// A group whose members are being listed.
+struct Group {
+    path: Vec<String>,
+    links: std::vec::IntoIter<links::Link>,
+}
+
+struct Walk {
+    file: File,
+    heaps: Heaps,
+    contents: Contents,
+    /// Addresses of the groups that were entered.
+    groups: HashSet<u64>,
+    /// Memory that the listing may still take.
+    room: u64,
+}
+
+impl Walk {
+    fn problem(&mut self, path: &[String], error: Error) {
+        let error = error.in_file(self.file.place.source.label());
+        self.contents.problems.push(Problem { path: path.to_vec(), error });
+    }
+
+    fn link(&mut self, path: &[String], target: String) {
+        self.contents.links.push(Link { path: path.to_vec(), target });
+    }
+
+    /// Holds one more name against the limits of the whole.
+    fn charge(&mut self, path: &[String]) -> Result<()> {
+        let Contents { items, links, problems, .. } = &self.contents;
+        let listed = (items.len() + links.len() + problems.len()) as u64;
+        crate::Limits::check("objects", "tensors", listed, self.file.place.limits.tensors)?;
+        spend(&mut self.room, byte_len(path) + 32 * path.len() as u64 + size_of::<Item>() as u64)
+    }
+
+    /// Lists what a link leads to; the group, if it is one to walk through.
+    fn follow(&mut self, path: &[String], target: Target) -> Result<Option<Group>> {
+        let limits = &self.file.place.limits;
+        crate::Limits::check("parts in a name", "path_parts", path.len() as u64, limits.path_parts)?;
+        crate::Limits::check("bytes in a name", "name_bytes", byte_len(path), limits.name_bytes)?;
+        let address = match target {
+            Target::Hard(address) => address,
+            Target::Soft(target) => {
+                self.link(path, target);
+                return Ok(None);
+            }
+            Target::External(file, inner) => {
+                return Err(Error::unsupported(
+                    "hdf5-external-link",
+                    "HDF5: a link to another file is not followed",
+                )
+                .found(format_args!("{} in {}", escape(&inner), escape(&file)))
+                .hint("open that file itself"));
+            }
+        };
+        let header = Header::read(&self.file, address)?;
+        let is_group = [messages::MSG_SYMBOL_TABLE, messages::MSG_LINK_INFO, messages::MSG_LINK]
+            .into_iter()
+            .any(|kind| header.has(kind));
+        if is_group && !self.groups.insert(address) {
+            self.link(path, format!("the group at address {address}, listed before"));
+            return Ok(None);
+        }
+        if !is_group && !header.has(messages::MSG_DATASPACE) {
+            if header.has(messages::MSG_DATATYPE) {
+                // A named type; the datasets that use it have it too.
+                return Ok(None);
+            }
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: neither a group nor a dataset").at(address));
+        }
+        let mut problems = Vec::new();
+        let attributes =
+            attributes::attributes(&self.file, &header, &mut self.heaps, &mut self.room, &mut problems);
+        problems.into_iter().for_each(|error| self.problem(path, error));
+        let dataset = match is_group {
+            true => None,
+            false => Some(Dataset::read(&self.file, &header)?),
+        };
+        self.contents.items.push(Item { path: path.to_vec(), attributes, dataset });
+        if is_group { self.enter(path.to_vec(), &header) } else { Ok(None) }
+    }
+
+    /// The members of a group, to be walked through.
+    fn enter(&mut self, path: Vec<String>, header: &Header) -> Result<Option<Group>> {
+        let links = links::links(&self.file, header, self.room)?;
+        Ok(Some(Group { path, links: links.into_iter() }))
+    }
+}
+
+/// Bytes of all parts of a path.
+fn byte_len(path: &[String]) -> u64 {
+    path.iter().map(|part| part.len() as u64).sum()
+}

@@ -61,12 +61,21 @@ pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
 /// The index to carry beside tensors that are written under `names`, or `None` where the names
 /// and plain text metadata say it all.
 pub fn bridge_index(checkpoint: &Checkpoint, names: &[String]) -> Option<String> {
+    bridge_index_beside(checkpoint, names, |_, value| matches!(value, Value::Text(_)))
+}
+
+/// As [`bridge_index`], for a format that holds the metadata of which `held` is true by itself.
+pub fn bridge_index_beside(
+    checkpoint: &Checkpoint,
+    names: &[String],
+    held: impl Fn(&str, &Value) -> bool,
+) -> Option<String> {
     let rows: Vec<Json> = checkpoint.tensors.iter().zip(names).map(|(t, name)| row(t, name)).collect();
     let plain_rows = rows.iter().all(|row| row.as_object().is_some_and(|row| row.len() == 2));
     let typed: Vec<Json> = checkpoint
         .metadata
         .iter()
-        .filter(|(_, value)| !matches!(value, Value::Text(_)))
+        .filter(|(key, value)| !held(key, value))
         .map(|(key, value)| json!([key, value.to_tagged()]))
         .collect();
     if checkpoint.origin.is_none() && plain_rows && typed.is_empty() {

@@ -13,7 +13,10 @@ mod name;
 mod naming;
 
 pub use crate::text::escape as escape_text;
-pub use carry::{INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_names, left_behind, restore_bridge_index};
+pub use carry::{
+    INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
+    restore_bridge_index,
+};
 pub use change::{Rename, Selection};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};

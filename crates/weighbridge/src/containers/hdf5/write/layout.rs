@@ -121,8 +121,11 @@ fn dataset(header: &mut Header, data: &Data) -> Result<(usize, u64)> {
     match data {
         Data::Tensor(entry) => {
             let Some(datatype) = datatype::of(entry.dtype()) else {
-                return Err(Error::mismatch("no-such-dtype", format!("HDF5 has no type for {}", entry.dtype()))
-                    .on_tensor(entry.name()));
+                return Err(Error::mismatch(
+                    "no-such-dtype",
+                    format!("HDF5 has no type for {}", entry.dtype()),
+                )
+                .on_tensor(entry.name()));
             };
             let len = entry.bytes();
             Ok((header.dataset(&datatype, entry.shape.dims(), len)?, len))

@@ -106,9 +106,9 @@ impl Hdf5Builder {
         check_attribute(name, value).map_err(|why| {
             Error::mismatch("no-such-attribute", format!("{} cannot be in HDF5: {why}", subject()))
         })?;
-        let place = self
-            .find(path)
-            .ok_or_else(|| Error::usage("no-such-object", format!("{} has nothing to stand at", subject())))?;
+        let place = self.find(path).ok_or_else(|| {
+            Error::usage("no-such-object", format!("{} has nothing to stand at", subject()))
+        })?;
         let node = &mut self.nodes[place];
         if !node.attribute_names.insert(name.to_owned()) {
             return Err(Error::mismatch("attribute-twice", format!("{} is given twice", subject())));

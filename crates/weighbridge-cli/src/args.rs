@@ -2,7 +2,9 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::sync::Arc;
 use weighbridge::formats::Names;
+use weighbridge::source::{FileSource, LocalFolder};
 use weighbridge::tensor::{DType, Rounding};
 use weighbridge::{OpenOptions, Result};
 
@@ -144,6 +146,16 @@ pub(crate) struct Input {
     /// The names that tensors go by, where several are known
     #[arg(long, value_name = "WHICH", default_value = "as-stored")]
     pub names: NameStyle,
+    /// The folder of entity counts and names that a PyTorch-BigGraph checkpoint or edge list belongs
+    /// to, where the configuration does not lead there
+    #[arg(long, value_name = "FOLDER")]
+    pub entities: Option<PathBuf>,
+    /// The configuration (config.json) of a PyTorch-BigGraph edge list or table
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The version of a checkpoint folder that holds several; the current one if left out
+    #[arg(long, value_name = "VERSION")]
+    pub at: Option<u64>,
     /// Raise or lower a limit on what the file may ask for, such as header_bytes=500000000
     #[arg(long, value_name = "NAME=NUMBER")]
     pub limit: Vec<String>,
@@ -168,6 +180,13 @@ impl Input {
         if let Some(path) = &self.program {
             options.set_program(path)?;
         }
+        if let Some(path) = &self.entities {
+            options.entities = Some(Arc::new(LocalFolder::open(path)?));
+        }
+        if let Some(path) = &self.config {
+            options.config = Some(Arc::new(FileSource::open(path)?));
+        }
+        options.version = self.at;
         options.names = match self.names {
             NameStyle::AsStored => Names::AsStored,
             NameStyle::Structured => Names::Structured,
@@ -201,6 +220,9 @@ pub(crate) struct Ls {
     /// Draw the names as a tree
     #[arg(long)]
     pub tree: bool,
+    /// Say where the bytes are: file, offset and length of each piece
+    #[arg(long, conflicts_with = "tree")]
+    pub pieces: bool,
     /// Add the SHA-256 of each tensor's elements; equal tensors have equal hashes in every format
     #[arg(long)]
     pub hash: bool,
@@ -270,6 +292,9 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "HOW", default_value = "nearest", value_parser = rounding, requires = "cast")]
     #[arg(help_heading = "Changes")]
     pub rounding: Rounding,
+    /// Add the global embedding of each type to the rows of its table, as PyTorch-BigGraph's exporter does
+    #[arg(long, help_heading = "Changes")]
+    pub with_global: bool,
     /// Keep column-major bytes as they are and reverse the dimensions instead
     #[arg(long, help_heading = "Changes")]
     pub reverse_dims: bool,

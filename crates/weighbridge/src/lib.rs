@@ -56,7 +56,7 @@
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
 //! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`],
-//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`formats`], [`ops`].
+//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`formats`], [`store`], [`ops`].
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.
@@ -73,6 +73,7 @@ pub mod ops;
 pub mod pickle;
 pub mod plan;
 pub mod source;
+pub mod store;
 pub mod tensor;
 pub mod text;
 pub mod topology;

@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             rename: args.rename.clone(),
             cast: args.cast,
             rounding: args.rounding,
+            with_global: args.with_global,
             reverse_dims: args.reverse_dims,
         },
         deny_loss: args.deny_loss,

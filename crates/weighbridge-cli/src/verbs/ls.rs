@@ -18,11 +18,17 @@ pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome,
         for (tensor, hash) in document["tensors"].as_array_mut().into_iter().flatten().zip(&hashes) {
             tensor["sha256"] = json!(hash);
         }
+        if args.pieces {
+            let shown = document["tensors"].as_array_mut().into_iter().flatten();
+            shown.zip(&checkpoint.tensors).for_each(|(json, t)| json["pieces"] = t.pieces_to_json());
+        }
         output.document(&document)?;
         return Ok(Outcome::Done);
     }
     if args.tree {
         tree(&checkpoint, &hashes, output)?;
+    } else if args.pieces {
+        pieces(&checkpoint, output)?;
     } else {
         list(&checkpoint, &hashes, output)?;
     }
@@ -62,6 +68,34 @@ fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::
             table.row([other_name(tensor).unwrap_or_default()]);
         }
         table.row(hashes.get(i).cloned());
+    }
+    table.print(output)
+}
+
+/// One line a piece: which rows it fills, and where its bytes are.
+fn pieces(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
+    let columns = [
+        ("name", Align::Left),
+        ("part", Align::Left),
+        ("offset", Align::Right),
+        ("bytes", Align::Right),
+        ("file", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for tensor in &checkpoint.tensors {
+        for piece in &tensor.pieces {
+            let ranges = piece.region.start.iter().zip(&piece.region.extent);
+            let ranges: Vec<_> =
+                ranges.map(|(start, extent)| format!("{start}:{}", start + extent)).collect();
+            let cells: [Cell; 5] = [
+                tensor.name().into(),
+                format!("[{}]", ranges.join(", ")).into(),
+                human_count(piece.offset).into(),
+                human_count(piece.len).into(),
+                escape(piece.source.label()).into(),
+            ];
+            table.row(cells);
+        }
     }
     table.print(output)
 }

@@ -1,6 +1,6 @@
 //! The account of a file: what every byte of it is for, and which bytes serve two tensors.
 
-use crate::checkpoint::{Checkpoint, TensorEntry};
+use crate::checkpoint::{Checkpoint, STORAGE, TensorEntry};
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::source::{SourceRef, read_vec};
@@ -191,7 +191,8 @@ pub fn shared_bytes(tensors: &[TensorEntry]) -> Vec<Finding> {
         for place in list.iter().filter(|p| p.end > p.start) {
             match last {
                 Some(before) if place.start < before.end => {
-                    if (place.start, place.end) == (before.start, before.end) {
+                    let same = (place.start, place.end) == (before.start, before.end);
+                    if same || of_one_storage(before.entry, place.entry) {
                         shared.push(place.entry.text());
                     } else {
                         let text = format!("its bytes are in part those of {}", before.entry.name());
@@ -216,6 +217,11 @@ pub fn shared_bytes(tensors: &[TensorEntry]) -> Vec<Finding> {
         findings.push(Finding::note("shared-bytes", text));
     }
     findings
+}
+
+/// True for views of one storage, which may overlap: the format keeps them so.
+fn of_one_storage(a: &TensorEntry, b: &TensorEntry) -> bool {
+    a.text_attribute(STORAGE).is_some_and(|storage| b.text_attribute(STORAGE) == Some(storage))
 }
 
 #[cfg(test)]

@@ -43,6 +43,9 @@ impl TensorEntry {
         json.insert("shape".into(), json!(self.shape.dims()));
         json.insert("order".into(), json!(self.order().as_str()));
         json.insert("bytes".into(), json!(self.bytes()));
+        if let Some(labels) = &self.labels {
+            json.insert("row_names".into(), json!(labels.label()));
+        }
         for (key, value) in &self.attributes {
             json.entry(key.clone()).or_insert_with(|| value.to_json());
         }
@@ -50,5 +53,20 @@ impl TensorEntry {
             json.insert("guessed".into(), json!(true));
         }
         Json::Object(json)
+    }
+
+    /// Where the bytes are: for each piece `file`, `offset`, `bytes`, and the box that it fills, as
+    /// `start` and `extent` along each dimension.
+    pub fn pieces_to_json(&self) -> Json {
+        let piece = |piece: &super::Piece| {
+            json!({
+                "file": piece.source.label(),
+                "offset": piece.offset,
+                "bytes": piece.len,
+                "start": piece.region.start,
+                "extent": piece.region.extent,
+            })
+        };
+        self.pieces.iter().map(piece).collect()
     }
 }

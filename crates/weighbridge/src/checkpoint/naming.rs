@@ -15,6 +15,9 @@ pub const VARIABLE_NAME: &str = "variable_name";
 pub const PARAMETER_VARIABLE: &str = "parameter_variable";
 /// The attribute that holds the name that a tensor had in its program before it was renamed.
 pub const RENAMED_FROM: &str = "renamed_from";
+/// The attribute of a tensor that shares a part of its bytes with another one: what they are both
+/// views of.
+pub const STORAGE: &str = "storage";
 
 impl TensorEntry {
     /// True where `name` is another name that the tensor has.

@@ -21,7 +21,9 @@ mod verify;
 pub use folders::make_folders;
 pub use latin1::latin1_lengths;
 pub use load::load;
-pub use local::LocalSink;
+pub use local::{
+    Disk, DiskItem, DiskLock, Gathering, ItemKind, LOCK_NAME, LocalDisk, LocalSink, replace_small,
+};
 pub(crate) use read::{Scratch, read_into};
 pub use read::{read_region, read_tensor};
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
@@ -29,6 +31,17 @@ pub use sink::{Sink, StagedFile};
 #[cfg(test)]
 pub(crate) use stream::encoded;
 pub use verify::verify_tensor;
+
+/// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by
+/// [`replace_small`]; `None` where it is no such name.
+pub fn staged_for(hidden: &std::ffi::OsStr) -> Option<&str> {
+    staging::loosely_staged(hidden)
+}
+
+/// A new hidden path in `folder` for what is to be called `name` there.
+pub fn hidden_path(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
+    staging::loose_name(folder, name)
+}
 
 /// The number of threads to use where the caller does not say: one for each processor.
 pub fn default_threads() -> usize {

@@ -123,6 +123,24 @@ pub(super) fn create_folder(folder: &Path, target: &OsStr) -> io::Result<(PathBu
     Err(no_name())
 }
 
+/// A new hidden name in `folder` for what will be called `name` there. It has no check: whoever uses
+/// such names holds a lock on the whole folder, and no other run takes them for leftovers.
+pub(super) fn loose_name(folder: &Path, name: &str) -> PathBuf {
+    let mut shown = name.len().min(SHOWN);
+    while !name.is_char_boundary(shown) {
+        shown -= 1;
+    }
+    let nonce = RandomState::new().hash_one((std::process::id(), name));
+    folder.join(format!(".{}{MARK}{nonce:016x}{END}", &name[..shown]))
+}
+
+/// The name, perhaps cut, for which `hidden` is a [`loose_name`].
+pub(super) fn loosely_staged(hidden: &OsStr) -> Option<&str> {
+    let (shown, rest) = hidden.to_str()?.strip_prefix('.')?.rsplit_once(MARK)?;
+    let nonce = rest.strip_suffix(END)?;
+    (nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit())).then_some(shown)
+}
+
 /// A free name for a folder that is set aside of `target`.
 pub(super) fn aside(folder: &Path, target: &OsStr) -> io::Result<PathBuf> {
     candidates(folder, target, OLD).find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(no_name)
@@ -224,6 +242,20 @@ mod tests {
             assert!(!path.exists());
             assert_eq!(fs::read(home.join("file")).unwrap(), b"first");
         }
+    }
+
+    #[test]
+    fn names_without_a_check_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = loose_name(dir.path(), "model.v3.h5");
+        assert_eq!(loosely_staged(path.file_name().unwrap()), Some("model.v3.h5"));
+        assert!(is_reserved(path.file_name().unwrap()));
+        fs::write(&path, b"x").unwrap();
+        assert_eq!(sweep(dir.path(), OsStr::new("model.v3.h5")), 0);
+        assert!(path.exists());
+        let (_file, checked) = create(dir.path(), OsStr::new("model.v3.h5")).unwrap();
+        assert_eq!(loosely_staged(checked.file_name().unwrap()), None);
+        assert_eq!(loosely_staged(OsStr::new(".model.v3.h5.weighbridge-0.part")), None);
     }
 
     #[test]

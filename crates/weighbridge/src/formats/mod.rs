@@ -4,14 +4,21 @@
 //! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
+pub mod arrow;
 pub mod biggraph;
+pub mod hdf5;
 mod labels;
 pub mod npy;
 pub mod npz;
 pub mod paddle;
+pub mod parquet;
 pub mod primitiv;
 pub mod safetensors;
+mod table;
+pub mod torch;
+pub mod tsv;
 mod unknown;
+pub mod word2vec;
 
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
@@ -28,8 +35,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
-pub static ALL: &[&dyn Format] =
-    &[&primitiv::Primitiv, &safetensors::Safetensors, &npy::Npy, &npz::Npz, &paddle::Paddle];
+pub static ALL: &[&dyn Format] = &[
+    &primitiv::Primitiv,
+    &safetensors::Safetensors,
+    &npy::Npy,
+    &npz::Npz,
+    &torch::Torch,
+    &biggraph::BigGraph,
+    &paddle::Paddle,
+    &tsv::Tsv,
+    &word2vec::Word2Vec,
+    &arrow::Arrow,
+    &parquet::Parquet,
+    &hdf5::Hdf5,
+];
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;

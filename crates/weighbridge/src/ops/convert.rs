@@ -3,7 +3,7 @@
 use crate::checkpoint::{Checkpoint, Loss, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
-use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
 use crate::plan::WritePlan;
 use crate::tensor::{Cast, DType, Order, Rounding};
 use std::path::Path;
@@ -44,6 +44,8 @@ pub struct Changes {
     pub cast: Option<DType>,
     /// How that cast rounds.
     pub rounding: Rounding,
+    /// Add the global embedding of each type to the rows of its table.
+    pub with_global: bool,
     /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
     pub reverse_dims: bool,
 }
@@ -54,6 +56,9 @@ impl Changes {
     /// # Errors
     /// As the methods of [`Checkpoint`] that it calls.
     pub fn apply(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+        if self.with_global {
+            biggraph::rows::add_global_embeddings(checkpoint)?;
+        }
         checkpoint.select(&Selection::new(&self.select, &self.drop)?)?;
         if self.no_state {
             checkpoint.drop_state();

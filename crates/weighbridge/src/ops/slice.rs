@@ -202,7 +202,8 @@ impl Taken {
 }
 
 /// Finds what `text` means: a name, or a name with a slice behind it. Names may hold brackets
-/// themselves, so the whole text is tried as a name first.
+/// themselves, so the whole text is tried as a name first. The first index of a table whose rows have
+/// names can be such a name in quotes: `embeddings.user['alice']`.
 ///
 /// # Errors
 /// As [`Checkpoint::tensor`] for the name, and [`Slice::parse`] for the slice.
@@ -211,6 +212,11 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         Ok(entry) => return Ok((entry, Slice::all())),
         Err(error) => error,
     };
+    if whole.code() == "no-such-tensor"
+        && let Some(named) = by_label(checkpoint, text.trim_end())
+    {
+        return named;
+    }
     let split = text.trim_end().ends_with(']').then(|| text.rfind('[')).flatten().filter(|&at| at > 0);
     let (Some(at), "no-such-tensor") = (split, whole.code()) else { return Err(whole) };
     let (name, slice) = text.split_at(at);
@@ -220,6 +226,45 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         (Err(error), Ok(_)) => Err(error),
         (Err(_), Err(_)) => Err(whole),
     }
+}
+
+/// The row that `text` names in quotes; `None` where it names none that way. What follows the row's
+/// name is a slice of the other dimensions.
+fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a TensorEntry, Slice)>> {
+    let starts = text.match_indices('[').filter_map(|(at, _)| {
+        let inner = text[at + 1..].trim_start();
+        let quote = inner.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+        let (label, rest) = inner[1..].rsplit_once(quote)?;
+        let rest = rest.trim_start();
+        (rest.starts_with(']') || rest.starts_with(',')).then_some((at, label, rest))
+    });
+    for (at, label, rest) in starts {
+        // A text that names no tensor so far may do so up to a later bracket.
+        let Ok(entry) = checkpoint.tensor(text[..at].trim_end()) else { continue };
+        return Some(
+            row_of(entry, label).and_then(|row| Ok((entry, Slice::parse(&format!("[{row}{rest}"))?))),
+        );
+    }
+    None
+}
+
+/// The row of a table that goes by that name.
+fn row_of(entry: &TensorEntry, label: &str) -> Result<usize> {
+    let Some(labels) = &entry.labels else {
+        return Err(Error::usage("no-row-names", "the rows of this tensor have no names")
+            .on_tensor(entry.name())
+            .hint("use a number, or say where the names are: --entities FOLDER for PyTorch-BigGraph"));
+    };
+    let list = labels.read()?;
+    list.find(label).ok_or_else(|| {
+        let wanted = label.to_lowercase();
+        let near = list.iter().filter(|name| name.to_lowercase().contains(&wanted)).take(3);
+        let near: Vec<_> = near.map(crate::text::escape).collect();
+        let error = Error::mismatch("no-such-row", "no row of the table has this name")
+            .on_tensor(entry.name())
+            .found(crate::text::escape(label));
+        if near.is_empty() { error } else { error.hint(format_args!("there is {}", near.join(", "))) }
+    })
 }
 
 #[cfg(test)]
@@ -350,5 +395,33 @@ mod tests {
         assert_eq!(code("fc2.w[0]"), "no-such-tensor");
         assert_eq!(code("[0]"), "no-such-tensor");
         assert_eq!(code(""), "no-such-tensor");
+    }
+
+    #[test]
+    fn rows_are_found_by_name() {
+        let mut checkpoint = Checkpoint::new("x", "y", "z");
+        let source: SourceRef = std::sync::Arc::new(MemorySource::new("m", vec![0; 32]));
+        let path = TensorPath::from_dotted("embeddings.user");
+        let mut entry =
+            TensorEntry::dense(path, DType::F32, Shape::from([4, 2]), &source, 0, Encoding::ROW).unwrap();
+        let names = ["alice", "b[0]", "it's", "x, y"];
+        entry.labels = Some(crate::checkpoint::MemoryLabels::shared("n", names.into_iter().collect()));
+        checkpoint.tensors = vec![
+            entry.clone(),
+            TensorEntry { path: TensorPath::from_dotted("plain"), labels: None, ..entry },
+        ];
+        let found = |text: &str| resolve(&checkpoint, text).map(|(_, slice)| slice);
+        for (row, name) in names.iter().enumerate() {
+            let slice = found(&format!("embeddings.user[\"{name}\"]")).unwrap();
+            assert_eq!(slice, Slice::parse(&format!("[{row}]")).unwrap(), "{name}");
+            assert_eq!(
+                found(&format!("embeddings.user['{name}', 1]")).unwrap(),
+                Slice::parse(&format!("[{row}, 1]")).unwrap()
+            );
+        }
+        assert_eq!(found("embeddings.user['bob']").unwrap_err().code(), "no-such-row");
+        assert!(found("embeddings.user['Ali']").unwrap_err().hint_text().unwrap().contains("alice"));
+        assert_eq!(found("plain['alice']").unwrap_err().code(), "no-row-names");
+        assert_eq!(found("other['alice']").unwrap_err().code(), "no-such-tensor");
     }
 }

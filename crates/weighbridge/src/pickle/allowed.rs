@@ -138,6 +138,12 @@ const ALLOWED: &[Group] = &[
         ],
         text: "a tensor of PyTorch",
     },
+    // They call what the pickle imported to make the tensor, and that is judged by itself.
+    Group {
+        modules: &["torch._tensor"],
+        names: &["_rebuild_from_type", "_rebuild_from_type_v2"],
+        text: "a tensor of PyTorch",
+    },
     Group {
         modules: &["torch", "torch.cuda"],
         names: &[

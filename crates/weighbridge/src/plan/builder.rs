@@ -3,6 +3,7 @@
 use super::{Content, PlannedFile, Segment, SourceCheck};
 use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
+use crate::source::SourceRef;
 use crate::tensor::{Blocks, Endian, Order, Region};
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +21,14 @@ impl FileBuilder {
     /// An empty file of that name relative to the target; empty for the target itself.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), position: 0, segments: Vec::new(), checks: Vec::new() }
+    }
+
+    /// A file of that name with the bytes of `source`.
+    pub fn copy_of(name: impl Into<String>, source: &SourceRef) -> PlannedFile {
+        let mut file = Self::new(name);
+        let tensor = file.name.clone();
+        file.push(source.len(), Content::Copy { source: source.clone(), offset: 0, tensor });
+        file.finish()
     }
 
     /// The offset of the next byte.
@@ -172,7 +181,7 @@ pub fn latin1_blocks(entry: &TensorEntry, order: Order) -> Result<Blocks> {
 }
 
 /// Source and offset of the bytes of `entry`, where they need no change.
-fn as_it_is(entry: &TensorEntry, order: Order) -> Option<(crate::source::SourceRef, u64)> {
+fn as_it_is(entry: &TensorEntry, order: Order) -> Option<(SourceRef, u64)> {
     let piece = entry.single_piece()?;
     let same_order = piece.encoding.order == order || entry.shape.is_order_free();
     let same_bytes = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;

@@ -7,8 +7,8 @@ use crate::source::{Cursor, SourceRef};
 use crate::text::escape;
 use std::collections::HashMap;
 
-/// The number that begins the form, as a pickle has it: `LONG1`, ten bytes, `STOP`.
-const MAGIC: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+/// The number that begins the form, as a pickle has it: `LONG1`, ten bytes.
+const MAGIC: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 /// The version of the form.
 const VERSION: i64 = 1001;
 /// Pickles before the storages.

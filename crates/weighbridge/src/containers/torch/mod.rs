@@ -34,9 +34,11 @@ mod tests;
 mod write;
 
 pub use legacy::is_legacy;
+pub(crate) use plain::Budget;
 pub use saved::{Form, Saved, read};
 pub use strided::StridedSource;
 pub use write::SavedBuilder;
+pub(crate) use write::is_recent;
 
 /// The attribute of a tensor for which torch was told to compute gradients.
 pub const REQUIRES_GRAD: &str = "requires_grad";

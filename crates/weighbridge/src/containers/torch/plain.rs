@@ -7,6 +7,15 @@ use crate::limits::Limits;
 use crate::pickle::{Object, ObjectId, Place, Stored, Text};
 use crate::source::read_vec;
 
+/// What may still be copied out of a file.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Objects, those that are shared counted each time.
+    pub(crate) objects: u64,
+    /// Bytes of text.
+    pub(crate) text: u64,
+}
+
 /// The deepest structure that becomes a value.
 const DEEPEST: usize = 64;
 /// The most objects of one value, those that are shared counted each time.
@@ -20,8 +29,12 @@ impl Saved {
     /// # Errors
     /// [`crate::Kind::Limit`] for more text or objects than is sensible; what the source says.
     pub fn value(&self, id: ObjectId) -> Result<Option<Value>> {
-        let mut walk = Plain { saved: self, objects: 0, text: 0 };
-        walk.value(id, 0)
+        self.plain(id, &mut Budget { objects: MOST_OBJECTS, text: self.limits.header_bytes })
+    }
+
+    /// [`value`](Self::value), for many objects together.
+    pub(crate) fn plain(&self, id: ObjectId, budget: &mut Budget) -> Result<Option<Value>> {
+        Plain { saved: self, budget }.value(id, 0)
     }
 
     /// The whole of a text, also a long one; `None` for what is none, or not UTF-8.
@@ -45,18 +58,15 @@ impl Saved {
 
 struct Plain<'a> {
     saved: &'a Saved,
-    objects: u64,
-    text: u64,
+    budget: &'a mut Budget,
 }
 
 impl Plain<'_> {
     fn value(&mut self, id: ObjectId, depth: usize) -> Result<Option<Value>> {
-        self.objects += 1;
-        if self.objects > MOST_OBJECTS {
-            return Err(Error::limit("torch-objects", "the plain objects of the file are too many to list")
+        self.budget.objects = self.budget.objects.checked_sub(1).ok_or_else(|| {
+            Error::limit("torch-objects", "the plain objects of the file share each other without end")
                 .in_file(self.saved.source.label())
-                .expected(format_args!("at most {MOST_OBJECTS} in one value")));
-        }
+        })?;
         if depth > DEEPEST {
             return Ok(None);
         }
@@ -110,8 +120,9 @@ impl Plain<'_> {
             (None, Place::Source(span)) => span.len,
             _ => 0,
         };
-        self.text = self.text.saturating_add(len);
-        Limits::check("bytes of text", "header_bytes", self.text, self.saved.limits.header_bytes)
+        Limits::check("bytes of text", "header_bytes", len, self.budget.text)?;
+        self.budget.text -= len;
+        Ok(())
     }
 
     fn list(&mut self, items: &[ObjectId], depth: usize) -> Result<Option<Value>> {

@@ -2,7 +2,7 @@
 
 use super::files::Archive;
 use super::legacy::{self, Legacy, is_legacy};
-use super::storage::{Reference, Storage};
+use super::storage::{Reference, Storage, reference};
 use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::containers::zip::{Member, Method};
 use crate::error::{Error, Result};
@@ -11,6 +11,7 @@ use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
 use crate::source::{SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
+use std::collections::HashSet;
 
 /// How `torch.save` laid a file out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +41,8 @@ pub struct Saved {
     pub(super) source: SourceRef,
     pub(super) limits: Limits,
     storages: Storages,
+    /// Of the storages that the object refers to.
+    keys: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -72,10 +75,16 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
     }
     let (pickle, legacy) = legacy::read(source, &Options::with_limits(limits.clone()))?;
     let storages = Storages::Legacy(legacy);
-    Ok(Saved { pickle, source: source.clone(), limits: limits.clone(), storages })
+    Ok(Saved::new(pickle, source.clone(), limits, storages))
 }
 
 impl Saved {
+    fn new(pickle: Pickle, source: SourceRef, limits: &Limits, storages: Storages) -> Self {
+        let references = pickle.graph.iter().filter_map(|(_, object)| reference(&pickle.graph, object));
+        let keys = references.map(|found| found.key.to_owned()).collect();
+        Self { pickle, source, limits: limits.clone(), storages, keys }
+    }
+
     fn of_archive(
         archive: Archive,
         source: &SourceRef,
@@ -94,7 +103,7 @@ impl Saved {
                 .in_file(source.label())
                 .at(member.header_offset));
         }
-        Ok(Self { pickle, source: bytes, limits: limits.clone(), storages: Storages::Zip(archive, folder) })
+        Ok(Self::new(pickle, bytes, limits, Storages::Zip(archive, folder)))
     }
 
     /// The form of the file.
@@ -178,6 +187,11 @@ impl Saved {
     /// The key of the storage of the tensor that the object is.
     pub fn storage_key(&self, id: ObjectId) -> Option<&str> {
         super::rebuild::storage_key(self.graph(), id)
+    }
+
+    /// True where the object refers to the storage `key`.
+    pub fn refers_to(&self, key: &str) -> bool {
+        self.keys.contains(key)
     }
 
     /// The storage behind a reference.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 const FOLDER: &str = "archive";
 /// The deepest value that is written.
 const DEEPEST: usize = 128;
-/// Shape that a tensor of torch can have at most.
+/// The most bytes of a tensor, with extents of 0 counted as 1.
 const MOST_EXTENT: u64 = i64::MAX.unsigned_abs();
 
 /// Builds what `torch.save` would write, in the zip form of torch 2.1 and later: plain objects by
@@ -23,7 +23,7 @@ const MOST_EXTENT: u64 = i64::MAX.unsigned_abs();
 pub struct SavedBuilder {
     builder: Builder,
     storages: Vec<TensorEntry>,
-    /// The reference, and the storage's key, of each tensor.
+    /// The place in `storages` of each tensor that was made.
     tensors: HashMap<ObjectId, usize>,
     members: Vec<(String, Vec<u8>)>,
 }

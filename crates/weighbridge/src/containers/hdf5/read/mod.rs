@@ -23,6 +23,8 @@ mod header;
 mod heap;
 mod layout;
 mod links;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod types;
 mod values;
@@ -70,7 +72,8 @@ fn read_from(place: &Arc<Place>) -> Result<Contents> {
         contents: Contents {
             superblock: block.version,
             user_block: place.base,
-            end: block.eof_address.saturating_add(place.base),
+            // Counted from the start of the file, as the library writes it, not from the superblock.
+            end: block.eof_address,
             ..Contents::default()
         },
         groups: HashSet::from([root]),

@@ -5,10 +5,12 @@
 //! tensors like all others.
 
 mod gather;
+mod global;
 mod normal;
 mod quantile;
 
 pub use gather::GatherSource;
+pub use global::add_global_embeddings;
 pub use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
 
 use crate::error::Result;

@@ -1,10 +1,9 @@
 //! Telling a pickle from everything else.
 
+use crate::containers::torch::is_legacy;
 use crate::pickle::{Options, opcode_name, read};
 use crate::source::SourceRef;
 
-/// What follows the protocol in a file of PyTorch's old form: a pickle of its magic number.
-const TORCH: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 /// Files without a declared protocol are read to find out, up to this length in bytes.
 const MOST_READ: u64 = 1 << 20;
 
@@ -14,7 +13,7 @@ pub(in super::super) fn looks_like_pickle(head: &[u8], source: &SourceRef) -> bo
     match head {
         [0x80, protocol, rest @ ..] => {
             let known = rest.first().is_some_and(|&code| opcode_name(code).is_some());
-            (2..=5).contains(protocol) && known && !rest.starts_with(TORCH)
+            (2..=5).contains(protocol) && known && !is_legacy(head)
         }
         // Protocols 0 and 1 declare nothing: a dict, list or import must begin it, and all must be read.
         [b'(', b'd' | b'l', ..] | [b'}' | b']', b'q', ..] | [b'c', b'a'..=b'z' | b'_', ..] => {

@@ -1,0 +1,25 @@
+//! The files of judges/make_hdf5.py give what h5py reads from them; damaged ones give errors.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::cast_possible_truncation)]
+
+mod golden;
+mod hostile;
+
+use crate::containers::hdf5::{Contents, read};
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::source::{MemorySource, SourceRef};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/hdf5/good")
+}
+
+fn file(name: &str) -> Vec<u8> {
+    std::fs::read(folder().join(name)).unwrap()
+}
+
+fn open(bytes: Vec<u8>) -> Result<Contents> {
+    let source: SourceRef = Arc::new(MemorySource::new("memory.h5", bytes));
+    read(&source, &Limits::default())
+}

@@ -1,0 +1,75 @@
+//! Arrow IPC files, also called Feather version 2: a table in record batches.
+//!
+//! ```text
+//! ARROW1\0\0
+//! schema                      a flatbuffer
+//! record batch, again and again: a flatbuffer that says where the buffers are, then the buffers
+//! footer                      the schema again, and where each batch is
+//! length of the footer        i32 little-endian
+//! ARROW1
+//! ```
+//!
+//! Written: a column `name` of text, where the rows have names, and a column `vector` of fixed-size
+//! lists; batches of about 2 MiB, uncompressed. Name, role and metadata of the tensor go along in the
+//! metadata of the schema.
+//!
+//! Read: the columns that the rules of tables choose. Fixed-size lists that are not compressed are
+//! ranges of the file, one a batch; all else (compressed with LZ4 or Zstandard, plain columns, lists)
+//! is decoded batch by batch when it is asked for.
+
+mod read;
+mod write;
+
+use super::table::columns::DTYPES;
+use super::table::{Form, pipe, plan};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, Result};
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+use crate::tensor::Order;
+use std::sync::Arc;
+
+/// The format.
+#[derive(Debug)]
+pub struct Arrow;
+
+/// What the file begins and ends with.
+const MAGIC: &[u8] = b"ARROW1";
+
+static FACTS: Facts = Facts {
+    id: "arrow",
+    title: "Arrow IPC file (Feather 2): a table",
+    extensions: &[("arrow", "table"), ("feather", "table"), ("ipc", "table")],
+    dtypes: DTYPES,
+    order: Some(Order::Row),
+    settings: &[],
+};
+
+impl Format for Arrow {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        head.starts_with(MAGIC)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
+            return Err(Error::usage("unknown-kind", "arrow has no such kind").expected("table").found(kind));
+        }
+        let encoder = |table: super::table::Table| {
+            let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry))?;
+            Ok(Arc::new(write::ArrowTable { table, schema }) as _)
+        };
+        let form =
+            Form { facts: &FACTS, kind: "table", extension: "arrow", carries: true, encoder: &encoder };
+        plan(checkpoint, &form)
+    }
+}

@@ -1,0 +1,363 @@
+//! From the footer and the heads of the batches to the index.
+
+use super::MAGIC;
+use crate::checkpoint::{
+    Attributes, Checkpoint, LabelList, Labels, LabelsRef, Piece, Role, TensorEntry, TensorPath, check_count,
+};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pipe::{guarded, restore};
+use crate::formats::table::{DecodedSource, Decoder};
+use crate::limits::Limits;
+use crate::source::{SourceRef, check_range, read_vec};
+use crate::tensor::{Encoding, Region, Shape};
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::FileDecoder;
+use arrow_ipc::{Block, MetadataVersion};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Buffers of a batch may say that they are this long together, decompressed, or
+/// [`MOST_RATIO`] times as long as they are.
+const FREE: u64 = 64 << 20;
+const MOST_RATIO: u64 = 1024;
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
+    let file = Arc::new(File::read(source, &options.limits)?);
+    let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
+    let heads = file.blocks.iter().map(|block| file.head(block, &layout)).collect::<Result<Vec<_>>>()?;
+    let mut rows = 0u64;
+    for head in &heads {
+        rows =
+            rows.checked_add(head.rows).ok_or_else(|| Error::corrupt("row-count", "more rows than 2^64"))?;
+    }
+    let width = match &layout.vector {
+        Vector::Fixed(_, width) => *width,
+        Vector::Plain(places) => places.len() as u64,
+        Vector::List(_) => file.first_width(&layout, &heads)?,
+        Vector::None => 0,
+    };
+    let mut entry = table(&file, &layout, &heads, rows, width)?;
+    entry.guessed = matches!(layout.vector, Vector::List(_));
+    if let Some(place) = layout.names {
+        entry.labels = Some(
+            Arc::new(BatchNames { file: file.clone(), place, rows, kept: Mutex::default() }) as LabelsRef
+        );
+    }
+    checkpoint.tensors.push(entry);
+    restore(&mut checkpoint, file.schema.metadata().clone());
+    Ok(checkpoint)
+}
+
+/// The tensor: a range of the file for each batch where that is possible.
+fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u64) -> Result<TensorEntry> {
+    let shape = Shape::new([rows, width]);
+    let bytes = |rows: u64| {
+        let size = layout.dtype.size().unwrap_or(1) as u64;
+        rows.checked_mul(width)
+            .and_then(|n| n.checked_mul(size))
+            .ok_or_else(|| Error::corrupt("shape-overflow", "the table has no length below 2^64"))
+    };
+    bytes(rows)?;
+    let plain = heads.iter().all(|head| head.elements.is_some());
+    if !plain || width == 0 {
+        let mut starts = vec![0];
+        let mut before = 0;
+        for head in heads {
+            before += head.rows;
+            starts.push(bytes(before)?);
+        }
+        let decoder = Batches { file: file.clone(), layout: layout.clone(), width };
+        let source = DecodedSource::shared(file.source.clone(), starts, Box::new(decoder));
+        return TensorEntry::dense(TensorPath::value(), layout.dtype, shape, &source, 0, Encoding::ROW);
+    }
+    let mut pieces = Vec::new();
+    let mut row = 0;
+    for head in heads {
+        let Some((offset, room)) = head.elements.filter(|_| head.rows > 0) else { continue };
+        let len = bytes(head.rows)?;
+        if len > room {
+            return Err(Error::corrupt("short-column", "a batch has fewer elements than rows")
+                .at(offset)
+                .expected(format_args!("{len} bytes"))
+                .found(room));
+        }
+        let region = Region { start: vec![row, 0], extent: vec![head.rows, width] };
+        let source = file.source.clone();
+        pieces.push(Piece { source, offset, len, encoding: Encoding::ROW, region, check: None });
+        row += head.rows;
+    }
+    Ok(TensorEntry {
+        path: TensorPath::value(),
+        role: Role::Parameter,
+        stored: layout.dtype,
+        cast: None,
+        shape,
+        pieces,
+        attributes: Attributes::new(),
+        labels: None,
+        guessed: false,
+    })
+}
+
+/// A file whose footer was read.
+#[derive(Debug)]
+struct File {
+    source: SourceRef,
+    schema: SchemaRef,
+    version: MetadataVersion,
+    blocks: Vec<Block>,
+}
+
+/// What the head of a batch says.
+#[derive(Debug)]
+struct Head {
+    rows: u64,
+    /// Offset and length of the elements in the file, where they are there as they are.
+    elements: Option<(u64, u64)>,
+}
+
+/// A number that must not be negative.
+fn unsigned(n: i64) -> Result<u64> {
+    u64::try_from(n).map_err(|_| Error::corrupt("negative", "a length or place is negative").found(n))
+}
+
+impl File {
+    fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
+        let room = source.len().checked_sub(18).ok_or_else(|| {
+            Error::corrupt("truncated", "the file is too short for an Arrow file").found(source.len())
+        })?;
+        let tail = read_vec(&**source, source.len() - 10, 10)?;
+        let (len, magic) = tail.split_at(4);
+        if magic != MAGIC {
+            return Err(Error::corrupt("arrow-magic", "the file does not end as an Arrow file does")
+                .at(source.len() - 6)
+                .hint("a stream of Arrow messages, or a file cut short: write it as a file"));
+        }
+        let len = u64::from(u32::from_le_bytes([len[0], len[1], len[2], len[3]]));
+        Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
+        if len > room {
+            return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+        }
+        let bytes = read_vec(&**source, source.len() - 10 - len, len)?;
+        let footer = arrow_ipc::root_as_footer(&bytes);
+        let footer = guarded("the footer", || footer.map_err(|e| ArrowError::ParseError(e.to_string())))?;
+        let fb = footer.schema().ok_or_else(|| Error::corrupt("no-schema", "the footer has no schema"))?;
+        if fb.endianness() != arrow_ipc::Endianness::Little {
+            return Err(Error::unsupported("big-endian", "the numbers of this file are big-endian"));
+        }
+        let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
+        let blocks =
+            footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
+        Ok(Self { source: source.clone(), schema: Arc::new(schema), version: footer.version(), blocks })
+    }
+
+    /// Where a batch is: offset, length of its head, length of all.
+    fn place(&self, block: &Block) -> Result<(u64, u64, u64)> {
+        let offset = unsigned(block.offset())?;
+        let head = unsigned(block.metaDataLength().into())?;
+        let len = head.checked_add(unsigned(block.bodyLength())?);
+        let len = len.ok_or_else(|| Error::corrupt("past-the-end", "a batch is longer than 2^64"))?;
+        check_range(&*self.source, offset, len)?;
+        Ok((offset, head, len))
+    }
+
+    fn head(&self, block: &Block, layout: &Layout) -> Result<Head> {
+        let (offset, len, all) = self.place(block)?;
+        let bytes = read_vec(&*self.source, offset, len)?;
+        // A marker and a length stand before the message; older files have the length alone.
+        let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
+        let message = arrow_ipc::root_as_message(bytes.get(skip..).unwrap_or_default());
+        let head = guarded("the head of a batch", || {
+            let message = message.map_err(|e| ArrowError::ParseError(e.to_string()))?;
+            message.header_as_record_batch().ok_or_else(|| ArrowError::ParseError("no batch".to_owned()))
+        });
+        let head = head.map_err(|e| e.at(offset))?;
+        let rows = unsigned(head.length())?;
+        let buffers: Vec<(u64, u64)> = match head.buffers() {
+            Some(buffers) => {
+                let place = |b: &arrow_ipc::Buffer| Ok((unsigned(b.offset())?, unsigned(b.length())?));
+                buffers.iter().map(place).collect::<Result<_>>()?
+            }
+            None => Vec::new(),
+        };
+        let body = RangeOf { start: offset + len, len: all - len };
+        if head.compression().is_some() {
+            self.check_claims(body, &buffers)?;
+            return Ok(Head { rows, elements: None });
+        }
+        let Vector::Fixed(place, width) = &layout.vector else { return Ok(Head { rows, elements: None }) };
+        let mut counts =
+            head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>()).unwrap_or_default().into_iter();
+        let (mut node, mut buffer) = (0, 0);
+        for field in self.schema.fields().iter().take(*place) {
+            let Some((nodes, more)) = parts(field.data_type(), &mut counts) else {
+                return Ok(Head { rows, elements: None });
+            };
+            node += nodes;
+            buffer += more;
+        }
+        let nodes = head.nodes();
+        let of = |at: usize| nodes.filter(|nodes| at < nodes.len()).map(|nodes| *nodes.get(at));
+        let (Some(list), Some(item)) = (of(node), of(node + 1)) else {
+            return Err(
+                Error::corrupt("short-head", "the head of a batch lacks the table's column").at(offset)
+            );
+        };
+        if list.null_count() != 0 || item.null_count() != 0 {
+            return Err(Error::unsupported("nulls", "a column of the table has values that are missing")
+                .at(offset)
+                .hint("fill them before: a tensor has an element at every place"));
+        }
+        let expected = rows.checked_mul(*width);
+        if unsigned(list.length())? != rows || Some(unsigned(item.length())?) != expected {
+            return Err(
+                Error::corrupt("short-column", "a column has not as many elements as rows").at(offset)
+            );
+        }
+        // The validity of the list, that of its elements, the elements.
+        let Some(&(at, room)) = buffers.get(buffer + 2) else {
+            return Err(
+                Error::corrupt("short-head", "the head of a batch lacks the table's column").at(offset)
+            );
+        };
+        if at.checked_add(room).is_none_or(|end| end > body.len) {
+            return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(offset));
+        }
+        Ok(Head { rows, elements: Some((body.start + at, room)) })
+    }
+
+    /// Fails where compressed buffers say that they are far longer than they can be.
+    fn check_claims(&self, body: RangeOf, buffers: &[(u64, u64)]) -> Result<()> {
+        let mut claimed = 0u64;
+        for &(at, len) in buffers {
+            if at.checked_add(len).is_none_or(|end| end > body.len) {
+                return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(body.start));
+            }
+            if len >= 8 {
+                let mut claim = [0; 8];
+                self.source.read_at(body.start + at, &mut claim)?;
+                // Negative: not compressed after all.
+                claimed = claimed.saturating_add(i64::from_le_bytes(claim).try_into().unwrap_or(len));
+            }
+        }
+        let most = FREE.max(body.len.saturating_mul(MOST_RATIO));
+        if claimed <= most {
+            return Ok(());
+        }
+        Err(Error::limit("inflated", "the buffers of a batch say that they are far longer than they can be")
+            .at(body.start)
+            .expected(format_args!("at most {most} bytes"))
+            .found(claimed))
+    }
+
+    /// Some columns of a batch.
+    fn batch(&self, number: usize, columns: Vec<usize>) -> Result<RecordBatch> {
+        let block =
+            self.blocks.get(number).ok_or_else(|| Error::corrupt("no-batch", "there is no such batch"))?;
+        let (offset, _, len) = self.place(block)?;
+        let bytes = Buffer::from_vec(read_vec(&*self.source, offset, len)?);
+        let batch = guarded("a batch", || {
+            FileDecoder::new(self.schema.clone(), self.version)
+                .with_projection(columns)
+                .read_record_batch(block, &bytes)
+        });
+        batch
+            .and_then(|b| b.ok_or_else(|| Error::corrupt("no-batch", "a batch is empty")))
+            .map_err(|e| e.at(offset))
+    }
+
+    fn first_width(&self, layout: &Layout, heads: &[Head]) -> Result<u64> {
+        let Some(first) = heads.iter().position(|head| head.rows > 0) else { return Ok(0) };
+        Ok(Layout::first_width(&self.batch(first, layout.elements())?).unwrap_or(0))
+    }
+}
+
+/// The body of a batch in the file.
+#[derive(Clone, Copy)]
+struct RangeOf {
+    start: u64,
+    len: u64,
+}
+
+/// How many nodes and buffers a column of that type has; `None` where that is not known here.
+fn parts(of: &DataType, views: &mut impl Iterator<Item = i64>) -> Option<(usize, usize)> {
+    let (nodes, buffers, children): (usize, usize, Vec<&DataType>) = match of {
+        DataType::Null => (1, 0, Vec::new()),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => (1, 3, Vec::new()),
+        DataType::Utf8View | DataType::BinaryView => {
+            (1, usize::try_from(views.next()?).ok()?.checked_add(2)?, Vec::new())
+        }
+        DataType::FixedSizeList(item, _) => (1, 1, vec![item.data_type()]),
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+            (1, 2, vec![item.data_type()])
+        }
+        DataType::Struct(fields) => (1, 1, fields.iter().map(|field| field.data_type()).collect()),
+        DataType::Union(..)
+        | DataType::RunEndEncoded(..)
+        | DataType::ListView(_)
+        | DataType::LargeListView(_) => {
+            return None;
+        }
+        _ => (1, 2, Vec::new()),
+    };
+    let mut sum = (nodes, buffers);
+    for child in children {
+        let more = parts(child, views)?;
+        sum = (sum.0.checked_add(more.0)?, sum.1.checked_add(more.1)?);
+    }
+    Some(sum)
+}
+
+/// Decodes the elements of a batch.
+#[derive(Debug)]
+struct Batches {
+    file: Arc<File>,
+    layout: Layout,
+    width: u64,
+}
+
+impl Decoder for Batches {
+    fn decode(&self, block: usize) -> Result<Vec<u8>> {
+        let batch = self.file.batch(block, self.layout.elements())?;
+        let mut out = Vec::new();
+        self.layout.rows(&batch, self.width, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// The names in a column of all batches.
+#[derive(Debug)]
+struct BatchNames {
+    file: Arc<File>,
+    place: usize,
+    rows: u64,
+    kept: Mutex<Option<Arc<LabelList>>>,
+}
+
+impl Labels for BatchNames {
+    fn label(&self) -> &str {
+        self.file.source.label()
+    }
+    fn read(&self) -> Result<Arc<LabelList>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*kept {
+            return Ok(list.clone());
+        }
+        let mut list = LabelList::new();
+        for number in 0..self.file.blocks.len() {
+            let batch = self.file.batch(number, vec![self.place])?;
+            Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
+        }
+        check_count(self, list.len() as u64, self.rows)?;
+        let list = Arc::new(list);
+        *kept = Some(list.clone());
+        Ok(list)
+    }
+    fn sources(&self) -> Vec<SourceRef> {
+        vec![self.file.source.clone()]
+    }
+}

@@ -1,0 +1,124 @@
+//! HDF5: any file of numeric datasets, such as the weights of Keras.
+//!
+//! ```text
+//! /                             attributes: the metadata, as text, numbers and lists
+//!                               weighbridge.index: what names cannot say, where there is something
+//! /fc1/w                        the tensor ["fc1", "w"]; its attributes are those of the dataset
+//! /fc1/w~/Adam.m1               what an optimizer remembers about it, by slot
+//! /fc1/w~/...                   what stands below a tensor: a dataset is no group
+//! ```
+//!
+//! | in a name | in HDF5 |
+//! | --- | --- |
+//! | an empty part, or a dot alone | `_` |
+//! | `/`, NUL | `_` |
+//! | bytes that are not UTF-8 | `\xNN` |
+//! | the name of another tensor | `~2`, `~3` … behind it |
+//!
+//! What differs from the path of the tensor then is carried (see [`crate::checkpoint::INDEX_KEY`]), so
+//! that everything comes back. Attributes of groups are metadata under the path of the group:
+//! `/model_weights`.
+//!
+//! Files of PyTorch-BigGraph are HDF5 files too; they are [`super::biggraph`]'s.
+
+mod names;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::checkpoint::{Checkpoint, Value};
+use crate::error::Result;
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+use crate::tensor::{DType, Order};
+
+/// The format.
+#[derive(Debug)]
+pub struct Hdf5;
+
+/// The one kind of file.
+const KIND: &str = "file";
+/// What a file begins with, behind other bytes where there is a user block.
+const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+/// The shortest user block; a longer one is twice as long, or four times, and so on.
+const USER_BLOCK: u64 = 512;
+/// What a header takes for an attribute beside its name and its elements, at most.
+const AROUND: usize = 512;
+/// Attributes above this many bytes go into the carried index: a header holds 64 KiB of each.
+const LONGEST: usize = (64 << 10) - AROUND;
+
+static FACTS: Facts = Facts {
+    id: "hdf5",
+    title: "HDF5: datasets in groups",
+    extensions: &[("h5", KIND), ("hdf5", KIND)],
+    dtypes: &[
+        DType::Bool,
+        DType::U8,
+        DType::I8,
+        DType::U16,
+        DType::I16,
+        DType::U32,
+        DType::I32,
+        DType::U64,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+        DType::C64,
+        DType::C128,
+        DType::F8E5M2,
+    ],
+    order: Some(Order::Row),
+    settings: &[],
+};
+
+impl Format for Hdf5 {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        let found = head.starts_with(SIGNATURE) || has_user_block(source);
+        found && !super::biggraph::looks_like_biggraph(source)
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}
+
+/// True where the file begins behind bytes of somebody else.
+fn has_user_block(source: &SourceRef) -> bool {
+    let starts = std::iter::successors(Some(USER_BLOCK), |at| at.checked_mul(2));
+    let mut bytes = [0; SIGNATURE.len()];
+    starts
+        .take_while(|at| at.saturating_add(SIGNATURE.len() as u64) <= source.len())
+        .any(|at| source.read_at(at, &mut bytes).is_ok() && bytes == *SIGNATURE)
+}
+
+/// True where an attribute `name` of HDF5 gives `value` back as it was.
+fn comes_back(name: &str, value: &Value) -> bool {
+    let elements = match value {
+        Value::List(list) => list.as_slice(),
+        value => std::slice::from_ref(value),
+    };
+    // Narrow numbers come back as wide ones.
+    let exact = |value: &Value| !matches!(value, Value::U32(_) | Value::F32(_));
+    let len = |value: &Value| match value {
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 16,
+    };
+    let fits = elements.iter().map(len).sum::<usize>() + name.len() <= LONGEST;
+    fits && elements.iter().all(exact) && crate::containers::hdf5::write::is_attribute(name, value)
+}

@@ -1,0 +1,120 @@
+//! From bytes to the index.
+
+use super::KIND;
+use super::names::index_name;
+use crate::checkpoint::{
+    Checkpoint, INDEX_KEY, Metadata, Name, Note, TensorEntry, TensorPath, Value, restore_bridge_index,
+};
+use crate::containers::hdf5::{self, Attributes, Item, Kind};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::source::SourceRef;
+use crate::text::escape;
+
+/// What is not read is named one by one up to this number, then counted.
+const NAMED: usize = 100;
+
+/// Reads the index of `source`.
+///
+/// # Errors
+/// As [`hdf5::read`]. Damage further down is an error too, unless reading is lenient: then it is a
+/// note, as is what this library has no form for.
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let contents = hdf5::read(source, &options.limits)?;
+    let mut reader = Reader {
+        checkpoint: Checkpoint::new("hdf5", KIND, source.label()),
+        names: Vec::new(),
+        groups: Vec::new(),
+        unread: Vec::new(),
+        lenient: options.lenient,
+    };
+    for problem in contents.problems {
+        reader.unread(&problem.path, problem.error)?;
+    }
+    for link in contents.links {
+        let text = format!("a link to {}", escape(&link.target));
+        reader.unread.push(format!("{}: {text}", shown(&link.path)));
+    }
+    let mut opaque = 0u64;
+    for item in contents.items {
+        opaque += u64::from(matches!(item.dataset.as_ref().map(|d| &d.kind), Some(Kind::Opaque { .. })));
+        reader.item(item)?;
+    }
+    if opaque > 0 {
+        let text = format!("{opaque} datasets of opaque bytes are listed as u8");
+        reader.checkpoint.notes.push(Note::new("opaque", text));
+    }
+    Ok(reader.finish(contents.attributes))
+}
+
+struct Reader {
+    checkpoint: Checkpoint,
+    /// The names of the tensors in the carried index.
+    names: Vec<String>,
+    /// Metadata: the attributes of groups.
+    groups: Vec<(String, Value)>,
+    unread: Vec<String>,
+    lenient: bool,
+}
+
+impl Reader {
+    fn item(&mut self, item: Item) -> Result<()> {
+        let Some(dataset) = item.dataset else {
+            if !item.attributes.is_empty() {
+                let pairs = item.attributes.into_iter().map(|(k, v)| (Name::from(k.as_str()), v)).collect();
+                self.groups.push((format!("/{}", item.path.join("/")), Value::Map(pairs)));
+            }
+            return Ok(());
+        };
+        let path: Vec<Name> = item.path.iter().map(|part| Name::from(part.as_str())).collect();
+        match dataset.entry(TensorPath::new(path)) {
+            Ok(entry) => {
+                self.names.push(index_name(&item.path));
+                let attributes = item.attributes.into_iter().collect();
+                self.checkpoint.tensors.push(TensorEntry { attributes, ..entry });
+                Ok(())
+            }
+            Err(error) => self.unread(&item.path, error),
+        }
+    }
+
+    /// Notes what was not read, where that may be.
+    fn unread(&mut self, path: &[String], error: Error) -> Result<()> {
+        if !self.lenient && error.kind() != crate::Kind::Unsupported {
+            return Err(error.on_tensor(shown(path)));
+        }
+        let found = error.found_text().map(|found| format!(" ({found})")).unwrap_or_default();
+        self.unread.push(format!("{}: {}{found}", shown(path), error.message()));
+        Ok(())
+    }
+
+    /// Brings in metadata and notes, when all tensors are there.
+    fn finish(self, attributes: Attributes) -> Checkpoint {
+        let Self { mut checkpoint, names, groups, unread, .. } = self;
+        let mut index = None;
+        let own = attributes.into_iter().filter_map(|(key, value)| match value {
+            Value::Text(text) if key == INDEX_KEY => {
+                index = Some(text);
+                None
+            }
+            value => Some((key, value)),
+        });
+        checkpoint.metadata = own.chain(groups).collect::<Metadata>();
+        let more = unread.len().saturating_sub(NAMED);
+        for text in unread.into_iter().take(NAMED) {
+            checkpoint.notes.push(Note::omission("unread-object", text));
+        }
+        if more > 0 {
+            checkpoint.notes.push(Note::omission("unread-object", format!("and {more} more")));
+        }
+        if let Some(index) = index {
+            restore_bridge_index(&mut checkpoint, &names, &index);
+        }
+        checkpoint
+    }
+}
+
+/// A path as people see it.
+fn shown(path: &[String]) -> String {
+    escape(&format!("/{}", path.join("/")))
+}

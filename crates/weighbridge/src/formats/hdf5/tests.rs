@@ -1,0 +1,152 @@
+use super::*;
+use crate::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
+use crate::containers::hdf5::write::has_type;
+use crate::engine::read_tensor;
+use crate::formats::{Format, open_source};
+use crate::plan::testing::materialise;
+use crate::source::MemorySource;
+use crate::tensor::{Encoding, Shape};
+use std::sync::Arc;
+
+fn memory(bytes: Vec<u8>) -> SourceRef {
+    Arc::new(MemorySource::new("m", bytes))
+}
+
+fn tensor(path: &[&str], dtype: DType, slot: Option<&str>) -> TensorEntry {
+    let path = TensorPath::new(path.iter().map(|&part| Name::from(part)).collect::<Vec<_>>());
+    let source = memory((0..96).collect());
+    let mut entry =
+        TensorEntry::dense(path, dtype, Shape::from([2, 3]), &source, 0, Encoding::COLUMN).unwrap();
+    if let Some(slot) = slot {
+        entry.role = Role::OptimizerState { slot: slot.into() };
+    }
+    entry
+}
+
+fn checkpoint(tensors: Vec<TensorEntry>) -> Checkpoint {
+    let mut checkpoint = Checkpoint::new("primitiv", "model", "c");
+    checkpoint.tensors = tensors;
+    checkpoint
+}
+
+fn written(checkpoint: &Checkpoint) -> Vec<u8> {
+    let plan = Hdf5.plan(checkpoint, &PlanOptions::default()).unwrap();
+    assert_eq!(plan.losses, []);
+    materialise(&plan).remove(0)
+}
+
+fn opened(bytes: Vec<u8>) -> Checkpoint {
+    open_source(memory(bytes), &OpenOptions::default()).unwrap()
+}
+
+fn same(a: &Checkpoint, b: &Checkpoint) {
+    assert_eq!(a.tensors.len(), b.tensors.len());
+    for a in &a.tensors {
+        let twins = |b: &&TensorEntry| (&a.path, &a.role) == (&b.path, &b.role);
+        let b = b.tensors.iter().find(twins).unwrap();
+        assert_eq!((a.dtype(), &a.shape, &a.attributes), (b.dtype(), &b.shape, &b.attributes));
+        assert_eq!(read_tensor(a, Order::Row).unwrap(), read_tensor(b, Order::Row).unwrap());
+    }
+}
+
+#[test]
+fn types_are_those_of_the_container() {
+    for dtype in DType::ALL {
+        assert_eq!(FACTS.dtypes.contains(&dtype), has_type(dtype), "{dtype}");
+    }
+}
+
+#[test]
+fn every_type_comes_back_and_nothing_is_carried() {
+    let tensors = FACTS.dtypes.iter().filter(|&&d| d != DType::Bool);
+    let plain = checkpoint(tensors.map(|&d| tensor(&["t", d.name()], d, None)).collect());
+    let bytes = written(&plain);
+    assert!(!bytes.windows(11).any(|w| w == b"weighbridge"));
+    let back = opened(bytes);
+    assert_eq!(back.notes, []);
+    same(&plain, &back);
+}
+
+#[test]
+fn names_that_hdf5_cannot_have_come_back() {
+    let mut odd = checkpoint(vec![
+        tensor(&["a"], DType::F32, None),
+        tensor(&["a", "b"], DType::F32, None),
+        tensor(&["a", "b", "c"], DType::F32, None),
+        tensor(&["a~", "b"], DType::F32, None),
+        tensor(&["a"], DType::F32, Some("Adam.m1")),
+        tensor(&["a"], DType::F32, Some("Adam/m2")),
+        tensor(&["a.b"], DType::F32, None),
+        tensor(&["a", "", ".", "..", "x/y", "x_y", "z\0"], DType::F32, None),
+        tensor(&["a", "", ".", "..", "x_y", "x_y", "z_"], DType::F32, None),
+        tensor(&[""], DType::F32, None),
+        tensor(&["größe"], DType::F32, None),
+    ]);
+    odd.tensors[10].path = TensorPath::new(vec![Name::new(*b"\xff")]);
+    odd.tensors[0].attributes.insert("batch".into(), Value::U64(2));
+    odd.tensors[0].attributes.insert("narrow".into(), Value::U32(2));
+    odd.origin = Some(Origin { format: "primitiv".into(), kind: "model".into() });
+    let back = opened(written(&odd));
+    assert_eq!(back.notes, []);
+    let order = |c: &Checkpoint| c.tensors.iter().map(TensorEntry::name).collect::<Vec<_>>();
+    assert_eq!(order(&back), order(&odd));
+    assert_eq!(back.origin, odd.origin);
+    same(&odd, &back);
+    let names = names::dataset_paths(&odd.tensors);
+    assert_eq!(names[0], ["a"]);
+    assert_eq!(names[1], ["a~~", "b"]);
+    assert_eq!(names[4].last().unwrap(), "Adam.m1");
+    let unique: std::collections::HashSet<_> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+}
+
+#[test]
+fn metadata_comes_back() {
+    let mut source = checkpoint(vec![tensor(&["g", "a"], DType::F32, None)]);
+    source.metadata = [
+        ("text", Value::Text("größe".into())),
+        ("nul", Value::Text("a\0b".into())),
+        ("", Value::Text("no name".into())),
+        ("list", Value::List(vec![Value::I64(-1), Value::I64(1)])),
+        ("mixed", Value::List(vec![Value::I64(-1), Value::Text("x".into())])),
+        ("long", Value::List((0..20_000).map(Value::U64).collect())),
+        ("narrow", Value::F32(0x7fc0_0001)),
+        ("wide", Value::F64(0xfff8_0000_0000_0001)),
+        ("truth", Value::Bool(true)),
+        ("bytes", Value::Bytes(vec![0, 255, 0])),
+        ("nothing", Value::Null),
+        ("/g", Value::Map(vec![("names".into(), Value::List(vec![Value::Text("a".into())]))])),
+        ("/g/a", Value::Map(vec![("in the way".into(), Value::I64(1))])),
+        ("/new/group", Value::Map(vec![("x".into(), Value::I64(1))])),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into_iter()
+    .collect::<Metadata>();
+    let back = opened(written(&source));
+    assert_eq!(back.notes, []);
+    assert_eq!(back.metadata.iter().count(), source.metadata.iter().count());
+    for (key, value) in source.metadata.iter() {
+        assert_eq!(back.metadata.get(key), Some(value), "{key}");
+    }
+}
+
+#[test]
+fn every_prefix_is_refused() {
+    let bytes = written(&checkpoint(vec![tensor(&["a"], DType::F32, None)]));
+    for len in 0..bytes.len() {
+        let source = memory(bytes[..len].to_vec());
+        let options = OpenOptions { format: Some("hdf5".into()), ..OpenOptions::default() };
+        assert!(open_source(source, &options).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn a_user_block_is_found() {
+    let bytes = written(&checkpoint(vec![tensor(&["a"], DType::F32, None)]));
+    for block in [512, 1024, 8192] {
+        let moved = [vec![b'u'; block], bytes.clone()].concat();
+        assert!(Hdf5.recognises(&moved[..100], &memory(moved.clone())), "{block}");
+    }
+    let wrong = [vec![b'u'; 600], bytes].concat();
+    assert!(!Hdf5.recognises(&wrong[..100], &memory(wrong.clone())));
+}

@@ -1,0 +1,91 @@
+//! Parquet: a table in row groups.
+//!
+//! ```text
+//! PAR1
+//! row group, again and again: for each column its pages
+//! footer                      thrift: schema, where each column of each group is, key-value pairs
+//! length of the footer        u32 little-endian
+//! PAR1
+//! ```
+//!
+//! Written: a column `name` of text, where the rows have names, and a column `vector` of fixed-size
+//! lists (the schema of Arrow stands beside, so that it is read as such); row groups of about 16 MiB,
+//! which are held in memory one at a time; no dictionary and no statistics for the vector; compressed
+//! only on request. Name, role and metadata of the tensor go along as key-value pairs.
+//!
+//! Read: the columns that the rules of tables choose, a few rows at a time, from front to back. The
+//! index is the footer alone; where lists are not declared to be of one length, the first one tells.
+
+mod read;
+mod write;
+
+use super::table::columns::DTYPES;
+use super::table::{Form, pipe, plan};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Setting};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, Result};
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+use crate::tensor::Order;
+use ::parquet::basic::{Compression, ZstdLevel};
+use std::sync::Arc;
+
+/// The format.
+#[derive(Debug)]
+pub struct Parquet;
+
+/// What the file begins and ends with.
+const MAGIC: &[u8] = b"PAR1";
+
+static FACTS: Facts = Facts {
+    id: "parquet",
+    title: "Parquet file: a table",
+    extensions: &[("parquet", "table")],
+    dtypes: DTYPES,
+    order: Some(Order::Row),
+    settings: &[Setting {
+        name: "compression",
+        values: "none, snappy or zstd",
+        what: "how the pages are compressed (default none)",
+    }],
+};
+
+impl Format for Parquet {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        head.starts_with(MAGIC)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
+            return Err(Error::usage("unknown-kind", "parquet has no such kind")
+                .expected("table")
+                .found(kind));
+        }
+        let compression = match options.setting("compression") {
+            None | Some("none") => Compression::UNCOMPRESSED,
+            Some("snappy") => Compression::SNAPPY,
+            Some("zstd") => Compression::ZSTD(ZstdLevel::default()),
+            Some(other) => {
+                let error = Error::usage("bad-setting", "pages are not compressed in such a way");
+                return Err(error.expected("none, snappy or zstd").found(other));
+            }
+        };
+        let encoder = |table: super::table::Table| {
+            let schema = pipe::schema(&table, Vec::new())?;
+            let carried = pipe::carried(checkpoint, &table.entry);
+            Ok(Arc::new(write::ParquetTable { table, schema, carried, compression }) as _)
+        };
+        let form =
+            Form { facts: &FACTS, kind: "table", extension: "parquet", carries: true, encoder: &encoder };
+        plan(checkpoint, &form)
+    }
+}

@@ -1,0 +1,289 @@
+//! From the footer to the index, and rows out of row groups.
+
+use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pipe::{guarded, restore};
+use crate::formats::table::{DecodedSource, Decoder};
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec, to_usize};
+use crate::tensor::{Encoding, Shape};
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// About as many bytes of elements are decoded together.
+const BLOCK: u64 = 1 << 20;
+/// Names that are decoded together.
+const NAMES: usize = 64 << 10;
+/// Bytes that are read ahead where a page is read without a known length.
+const AHEAD: usize = 64 << 10;
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
+    let file = Arc::new(File::read(source, &options.limits)?);
+    let layout = Layout::of(file.metadata.schema(), &mut checkpoint.notes)?;
+    let mut groups = Vec::new();
+    let mut rows = 0u64;
+    for group in file.metadata.metadata().row_groups() {
+        let count = u64::try_from(group.num_rows())
+            .map_err(|_| Error::corrupt("negative", "a row group has fewer than no rows"))?;
+        groups.push((rows, count));
+        rows = rows.checked_add(count).ok_or_else(|| Error::corrupt("row-count", "more rows than 2^64"))?;
+    }
+    let width = match &layout.vector {
+        Vector::Fixed(_, width) => *width,
+        Vector::Plain(places) => places.len() as u64,
+        Vector::List(_) => match groups.iter().position(|&(_, count)| count > 0) {
+            Some(group) => file.first_width(group, &layout)?,
+            None => 0,
+        },
+        Vector::None => 0,
+    };
+    let shape = Shape::new([rows, width]);
+    let row_bytes = width.saturating_mul(layout.dtype.size().unwrap_or(1) as u64);
+    if row_bytes.checked_mul(rows).is_none() {
+        return Err(Error::corrupt("shape-overflow", "the table has no length below 2^64").found(shape));
+    }
+    let at_once = (BLOCK / row_bytes.max(1)).max(1);
+    let blocks: u64 = groups.iter().map(|&(_, count)| count.div_ceil(at_once)).fold(0, u64::saturating_add);
+    Limits::check("blocks of rows", "tensors", blocks, options.limits.tensors)?;
+    let mut places = Vec::new();
+    let mut starts = vec![0];
+    for (group, &(first, count)) in groups.iter().enumerate() {
+        let mut skip = 0;
+        while skip < count {
+            let take = at_once.min(count - skip);
+            places.push(Place { group, skip, take });
+            skip += take;
+            starts.push((first + skip) * row_bytes);
+        }
+    }
+    let (dtype, names) = (layout.dtype, layout.names);
+    let guessed = matches!(layout.vector, Vector::List(_));
+    let decoder = Groups { file: file.clone(), layout, width, at_once, places, open: Mutex::default() };
+    let decoded = DecodedSource::forwards(source.clone(), starts, Box::new(decoder));
+    let mut entry = TensorEntry::dense(TensorPath::value(), dtype, shape, &decoded, 0, Encoding::ROW)?;
+    entry.guessed = guessed;
+    if let Some(place) = names {
+        let names = GroupNames { file: file.clone(), place, rows, kept: Mutex::default() };
+        entry.labels = Some(Arc::new(names) as LabelsRef);
+    }
+    checkpoint.tensors.push(entry);
+    let pairs = file.metadata.metadata().file_metadata().key_value_metadata();
+    let pairs = pairs.into_iter().flatten();
+    restore(&mut checkpoint, pairs.map(|pair| (pair.key.clone(), pair.value.clone().unwrap_or_default())));
+    Ok(checkpoint)
+}
+
+/// A file whose footer was read.
+struct File {
+    source: Chunks,
+    metadata: ArrowReaderMetadata,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl File {
+    fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
+        let room = source.len().checked_sub(12).ok_or_else(|| {
+            Error::corrupt("truncated", "the file is too short for Parquet").found(source.len())
+        })?;
+        let mut tail = [0; 8];
+        source.read_at(source.len() - 8, &mut tail)?;
+        let (len, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
+        match magic {
+            super::MAGIC => {}
+            b"PARE" => return Err(Error::unsupported("encrypted", "the footer of this file is encrypted")),
+            _ => {
+                return Err(Error::corrupt("parquet-magic", "the file does not end as a Parquet file does")
+                    .at(source.len() - 4)
+                    .hint("the file may be cut short: compare its length with the original's"));
+            }
+        }
+        Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
+        if len > room {
+            return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+        }
+        let source = Chunks(source.clone());
+        let metadata =
+            guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;
+        Ok(Self { source, metadata })
+    }
+
+    /// Some columns of a row group, from row `skip` of it on, in batches of up to `at_once` rows.
+    fn rows(
+        &self,
+        group: usize,
+        columns: Vec<usize>,
+        skip: u64,
+        at_once: usize,
+    ) -> Result<ParquetRecordBatchReader> {
+        let skip = to_usize(skip)?;
+        guarded("a row group", || {
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                self.source.clone(),
+                self.metadata.clone(),
+            );
+            let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
+            let builder = builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(at_once);
+            if skip > 0 { builder.with_offset(skip).build() } else { builder.build() }
+        })
+    }
+
+    fn first_width(&self, group: usize, layout: &Layout) -> Result<u64> {
+        let mut rows = self.rows(group, layout.elements(), 0, 1)?;
+        let batch = guarded("a row group", || rows.next().transpose())?;
+        Ok(batch.as_ref().and_then(Layout::first_width).unwrap_or(0))
+    }
+}
+
+/// Rows that are decoded together.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    group: usize,
+    skip: u64,
+    take: u64,
+}
+
+/// Decodes rows from front to back; going back begins anew.
+struct Groups {
+    file: Arc<File>,
+    layout: Layout,
+    width: u64,
+    at_once: u64,
+    places: Vec<Place>,
+    /// The reader that gives the block of that number next.
+    open: Mutex<Option<(usize, ParquetRecordBatchReader)>>,
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Groups")
+            .field("file", &self.file)
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Decoder for Groups {
+    fn decode(&self, block: usize) -> Result<Vec<u8>> {
+        let Some(&place) = self.places.get(block) else { return Ok(Vec::new()) };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = match open.take().filter(|(next, _)| *next == block && place.skip > 0) {
+            Some((_, reader)) => reader,
+            None => {
+                let at_once = to_usize(self.at_once.min(place.take.max(1)))?;
+                self.file.rows(place.group, self.layout.elements(), place.skip, at_once)?
+            }
+        };
+        let mut out = Vec::new();
+        let mut rows = 0;
+        // A batch may be shorter than was asked for.
+        while rows < place.take {
+            let batch = guarded("a row group", || reader.next().transpose())?;
+            let Some(batch) = batch.filter(|batch| batch.num_rows() > 0) else { break };
+            rows += batch.num_rows() as u64;
+            self.layout
+                .rows(&batch, self.width, &mut out)
+                .map_err(|e| e.in_file(self.file.source.0.label()))?;
+        }
+        if rows != place.take {
+            return Err(Error::corrupt("row-count", "a row group has not as many rows as the footer says")
+                .in_file(self.file.source.0.label())
+                .expected(place.skip.saturating_add(place.take))
+                .found(place.skip.saturating_add(rows)));
+        }
+        *open = Some((block + 1, reader));
+        Ok(out)
+    }
+}
+
+/// The names in a column of all row groups.
+#[derive(Debug)]
+struct GroupNames {
+    file: Arc<File>,
+    place: usize,
+    rows: u64,
+    kept: Mutex<Option<Arc<LabelList>>>,
+}
+
+impl Labels for GroupNames {
+    fn label(&self) -> &str {
+        self.file.source.0.label()
+    }
+    fn read(&self) -> Result<Arc<LabelList>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*kept {
+            return Ok(list.clone());
+        }
+        let mut list = LabelList::new();
+        for group in 0..self.file.metadata.metadata().num_row_groups() {
+            let mut rows = self.file.rows(group, vec![self.place], 0, NAMES)?;
+            while let Some(batch) = guarded("a column of names", || rows.next().transpose())? {
+                Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
+                if list.len() as u64 > self.rows {
+                    break;
+                }
+            }
+        }
+        check_count(self, list.len() as u64, self.rows)?;
+        let list = Arc::new(list);
+        *kept = Some(list.clone());
+        Ok(list)
+    }
+    fn sources(&self) -> Vec<SourceRef> {
+        vec![self.file.source.0.clone()]
+    }
+}
+
+/// A source as the library wants it.
+#[derive(Debug, Clone)]
+struct Chunks(SourceRef);
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = io::BufReader<Forwards>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(io::BufReader::with_capacity(AHEAD, Forwards { source: self.0.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let bytes = read_vec(&*self.0, start, length as u64);
+        bytes.map(Bytes::from).map_err(|e| ParquetError::External(Box::new(e)))
+    }
+}
+
+/// Reads forwards to the end of the source.
+struct Forwards {
+    source: SourceRef,
+    at: u64,
+}
+
+impl io::Read for Forwards {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.source.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let take = buffer.len().min(left);
+        self.source.read_at(self.at, &mut buffer[..take]).map_err(io::Error::other)?;
+        self.at += take as u64;
+        Ok(take)
+    }
+}

@@ -1,0 +1,299 @@
+//! Which columns of an Arrow schema are a table, and its rows out of record batches.
+//!
+//! The rules, in this order:
+//! 1. a column of fixed-size lists of numbers: that called `vector`, else the first;
+//! 2. a column of lists of numbers, all of one length: likewise;
+//! 3. all columns of numbers, which must be of one type, side by side.
+//!
+//! The names of the rows are the first column of text. Other columns are left out, and told.
+
+use crate::checkpoint::{LabelList, Note, escape_text};
+use crate::error::{Error, Result};
+use crate::source::to_usize;
+use crate::tensor::DType;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema};
+
+/// The columns that make a table.
+#[derive(Debug, Clone)]
+pub(in crate::formats) struct Layout {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Where they are.
+    pub vector: Vector,
+    /// The column that names the rows.
+    pub names: Option<usize>,
+}
+
+/// Where the elements of a row are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::formats) enum Vector {
+    /// In a list of this length, in that column.
+    Fixed(usize, u64),
+    /// In a list whose length the data tell.
+    List(usize),
+    /// In these columns.
+    Plain(Vec<usize>),
+    /// Nowhere: there are names alone.
+    None,
+}
+
+/// The element type of a type of Arrow.
+fn dtype(of: &DataType) -> Option<DType> {
+    Some(match of {
+        DataType::Int8 => DType::I8,
+        DataType::Int16 => DType::I16,
+        DataType::Int32 => DType::I32,
+        DataType::Int64 => DType::I64,
+        DataType::UInt8 => DType::U8,
+        DataType::UInt16 => DType::U16,
+        DataType::UInt32 => DType::U32,
+        DataType::UInt64 => DType::U64,
+        DataType::Float16 => DType::F16,
+        DataType::Float32 => DType::F32,
+        DataType::Float64 => DType::F64,
+        _ => return None,
+    })
+}
+
+/// The type of Arrow for elements of this type.
+pub(in crate::formats) fn arrow_type(of: DType) -> Option<DataType> {
+    Some(match of {
+        DType::I8 => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::U8 => DataType::UInt8,
+        DType::U16 => DataType::UInt16,
+        DType::U32 => DataType::UInt32,
+        DType::U64 => DataType::UInt64,
+        DType::F16 => DataType::Float16,
+        DType::F32 => DataType::Float32,
+        DType::F64 => DataType::Float64,
+        _ => return None,
+    })
+}
+
+/// The types that a column can have.
+pub(in crate::formats) static DTYPES: &[DType] = &[
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::F32,
+    DType::F64,
+];
+
+impl Layout {
+    /// The table of a schema.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`]: `no-table` where no column holds numbers or names,
+    /// `mixed-columns` where columns of numbers are of several types.
+    pub(in crate::formats) fn of(schema: &Schema, notes: &mut Vec<Note>) -> Result<Self> {
+        let fields = schema.fields();
+        let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+        let names = fields.iter().position(|field| text(field.data_type()));
+        let mut lists: Vec<(usize, Vector, DType)> = Vec::new();
+        for (place, field) in fields.iter().enumerate() {
+            let (vector, item) = match field.data_type() {
+                DataType::FixedSizeList(item, len) => match u64::try_from(*len) {
+                    Ok(len) => (Vector::Fixed(place, len), item),
+                    Err(_) => continue,
+                },
+                DataType::List(item) | DataType::LargeList(item) => (Vector::List(place), item),
+                _ => continue,
+            };
+            lists.extend(dtype(item.data_type()).map(|dtype| (place, vector, dtype)));
+        }
+        let rank = |(place, vector, _): &(usize, Vector, DType)| {
+            (matches!(vector, Vector::List(_)), fields[*place].name() != "vector", *place)
+        };
+        let plain: Vec<(usize, DType)> =
+            fields.iter().enumerate().filter_map(|(i, f)| Some((i, dtype(f.data_type())?))).collect();
+        let (vector, dtype) = if let Some((_, vector, dtype)) = lists.into_iter().min_by_key(rank) {
+            (vector, dtype)
+        } else if let Some(&(_, dtype)) = plain.first() {
+            if let Some(&(other, _)) = plain.iter().find(|(_, own)| *own != dtype) {
+                return Err(Error::unsupported(
+                    "mixed-columns",
+                    "the columns of numbers are of several types",
+                )
+                .expected(dtype)
+                .found(format_args!(
+                    "{} is {}",
+                    fields[other].name(),
+                    fields[other].data_type()
+                )));
+            }
+            (Vector::Plain(plain.into_iter().map(|(place, _)| place).collect()), dtype)
+        } else if names.is_some() {
+            (Vector::None, DType::U8)
+        } else {
+            return Err(Error::unsupported("no-table", "no column holds numbers, lists of numbers or names"));
+        };
+        let layout = Self { dtype, vector, names };
+        let used = layout.projection();
+        let others: Vec<_> = (0..fields.len()).filter(|place| !used.contains(place)).collect();
+        for &place in others.iter().take(20) {
+            let (name, kind) = (escape_text(fields[place].name()), fields[place].data_type());
+            let kind: String = escape_text(&kind.to_string()).chars().take(80).collect();
+            notes.push(Note::omission("column-omitted", format!("the column {name} ({kind}) is left out")));
+        }
+        if others.len() > 20 {
+            let text = format!("{} more columns are left out", others.len() - 20);
+            notes.push(Note::omission("column-omitted", text));
+        }
+        Ok(layout)
+    }
+
+    /// The columns of the elements, in order.
+    pub(in crate::formats) fn elements(&self) -> Vec<usize> {
+        match &self.vector {
+            Vector::Fixed(place, _) | Vector::List(place) => vec![*place],
+            Vector::Plain(places) => places.clone(),
+            Vector::None => Vec::new(),
+        }
+    }
+
+    /// All columns that are used, in order.
+    fn projection(&self) -> Vec<usize> {
+        let mut all = self.elements();
+        all.extend(self.names);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Appends the elements of a batch of the [columns of the elements](Self::elements), row by row.
+    /// `width` is the length of each row.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`], `nulls`; [`crate::Kind::Corrupt`], `ragged-list`.
+    pub(in crate::formats) fn rows(&self, batch: &RecordBatch, width: u64, out: &mut Vec<u8>) -> Result<()> {
+        let size = self.dtype.size().unwrap_or(1);
+        let width = to_usize(width)?;
+        if let Vector::Plain(_) = self.vector {
+            let columns = batch.columns().iter().map(|c| values(c, size)).collect::<Result<Vec<_>>>()?;
+            for row in 0..batch.num_rows() {
+                for column in &columns {
+                    out.extend_from_slice(column.get(row * size..(row + 1) * size).ok_or_else(short)?);
+                }
+            }
+            return Ok(());
+        }
+        let Some(column) = batch.columns().first() else { return Ok(()) };
+        refuse_nulls(&**column)?;
+        let elements = match &self.vector {
+            Vector::Fixed(..) => {
+                let list = column.as_fixed_size_list_opt().ok_or_else(another)?;
+                list.values().slice(list.value_offset_at(0), list.len() * width)
+            }
+            _ => match (column.as_list_opt::<i32>(), column.as_list_opt::<i64>()) {
+                (Some(list), _) => {
+                    let offsets: Vec<i64> = list.offsets().iter().map(|&o| i64::from(o)).collect();
+                    of_list(&offsets, list.values(), width)?
+                }
+                (_, Some(list)) => of_list(list.offsets(), list.values(), width)?,
+                _ => return Err(another()),
+            },
+        };
+        out.extend_from_slice(values(&elements, size)?);
+        Ok(())
+    }
+
+    /// Appends the names in a batch whose one column holds them.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`], `nulls`.
+    pub(in crate::formats) fn names(batch: &RecordBatch, list: &mut LabelList) -> Result<()> {
+        let Some(column) = batch.columns().first() else { return Ok(()) };
+        refuse_nulls(&**column)?;
+        if let Some(names) = column.as_string_opt::<i32>() {
+            names.iter().flatten().for_each(|name| list.push(name));
+        } else if let Some(names) = column.as_string_opt::<i64>() {
+            names.iter().flatten().for_each(|name| list.push(name));
+        } else if let Some(names) = column.as_string_view_opt() {
+            names.iter().flatten().for_each(|name| list.push(name));
+        } else {
+            return Err(another());
+        }
+        Ok(())
+    }
+
+    /// The length of the first list of a batch.
+    pub(in crate::formats) fn first_width(batch: &RecordBatch) -> Option<u64> {
+        let column = batch.columns().first().filter(|column| !column.is_empty())?;
+        let len = match (column.as_list_opt::<i32>(), column.as_list_opt::<i64>()) {
+            (Some(list), _) => i64::from(list.value_length(0)),
+            (_, Some(list)) => list.value_length(0),
+            _ => return None,
+        };
+        u64::try_from(len).ok()
+    }
+}
+
+/// The elements of lists that must all have `width` of them.
+fn of_list(offsets: &[i64], elements: &ArrayRef, width: usize) -> Result<ArrayRef> {
+    let lengths = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    if let Some((row, len)) = lengths.enumerate().find(|(_, len)| usize::try_from(*len) != Ok(width)) {
+        return Err(Error::corrupt("ragged-list", "the lists of a column are not all of one length")
+            .expected(format_args!("{width} elements"))
+            .found(format_args!("{len} in row {row} of its batch")));
+    }
+    let first = offsets.first().and_then(|&first| usize::try_from(first).ok()).unwrap_or(0);
+    let count = offsets.len().saturating_sub(1) * width;
+    if first.checked_add(count).is_none_or(|end| end > elements.len()) {
+        return Err(short());
+    }
+    Ok(elements.slice(first, count))
+}
+
+/// The bytes of the elements of an array of numbers.
+fn values(array: &ArrayRef, size: usize) -> Result<&[u8]> {
+    refuse_nulls(&**array)?;
+    macro_rules! of {
+        ($($t:ident),*) => {
+            $(if let Some(array) = array.as_primitive_opt::<arrow_array::types::$t>() {
+                return array.values().inner().get(..array.len() * size).ok_or_else(short);
+            })*
+        };
+    }
+    of!(
+        Int8Type,
+        Int16Type,
+        Int32Type,
+        Int64Type,
+        UInt8Type,
+        UInt16Type,
+        UInt32Type,
+        UInt64Type,
+        Float16Type,
+        Float32Type,
+        Float64Type
+    );
+    Err(another())
+}
+
+fn refuse_nulls(array: &dyn Array) -> Result<()> {
+    if array.null_count() == 0 {
+        return Ok(());
+    }
+    Err(Error::unsupported("nulls", "a column of the table has values that are missing")
+        .found(format_args!("{} in one batch", array.null_count()))
+        .hint("fill them before: a tensor has an element at every place"))
+}
+
+fn short() -> Error {
+    Error::corrupt("short-column", "a column has fewer elements than rows")
+}
+
+fn another() -> Error {
+    Error::corrupt("another-column", "the data have another type than the schema says")
+}

@@ -1,0 +1,121 @@
+//! Elements that are decoded, block by block, when they are asked for.
+
+use crate::error::{Error, Result};
+use crate::source::{Source, SourceRef, Within, check_range, to_usize};
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Decoded blocks that are kept: a few for the workers that read side by side.
+const KEPT: usize = 4;
+/// Bytes that the kept blocks may have together; one is kept whatever its length.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// Makes the bytes of one block.
+pub(in crate::formats) trait Decoder: Debug + Send + Sync {
+    /// The elements of the block of that number: row-major, little-endian.
+    ///
+    /// # Errors
+    /// What the source says, and what the bytes contradict.
+    fn decode(&self, block: usize) -> Result<Vec<u8>>;
+}
+
+/// A source whose bytes are made block by block.
+#[derive(Debug)]
+pub(in crate::formats) struct DecodedSource {
+    outer: SourceRef,
+    /// Where each block begins, and where the last one ends.
+    starts: Vec<u64>,
+    decoder: Box<dyn Decoder>,
+    sequential: bool,
+    kept: Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>,
+}
+
+impl DecodedSource {
+    /// Blocks that begin at `starts` (of which the last is the end), made by `decoder` from `outer`.
+    pub(in crate::formats) fn shared(
+        outer: SourceRef,
+        starts: Vec<u64>,
+        decoder: Box<dyn Decoder>,
+    ) -> SourceRef {
+        Arc::new(Self { outer, starts, decoder, sequential: false, kept: Mutex::default() })
+    }
+
+    /// As [`shared`](Self::shared), where it is cheap to go forwards only.
+    pub(in crate::formats) fn forwards(
+        outer: SourceRef,
+        starts: Vec<u64>,
+        decoder: Box<dyn Decoder>,
+    ) -> SourceRef {
+        Arc::new(Self { outer, starts, decoder, sequential: true, kept: Mutex::default() })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<Vec<u8>>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn block(&self, number: usize, len: u64) -> Result<Arc<Vec<u8>>> {
+        if let Some((_, block)) = self.kept().iter().find(|(own, _)| *own == number) {
+            return Ok(block.clone());
+        }
+        let block = Arc::new(self.decoder.decode(number)?);
+        if block.len() as u64 != len {
+            return Err(Error::corrupt(
+                "changed-meanwhile",
+                "the file is not what it was when it was opened",
+            )
+            .in_file(self.outer.label())
+            .expected(format_args!("{len} bytes of elements"))
+            .found(block.len()));
+        }
+        let mut kept = self.kept();
+        kept.push_back((number, block.clone()));
+        while kept.len() > KEPT
+            || (kept.len() > 1 && kept.iter().map(|(_, b)| b.len()).sum::<usize>() > KEPT_BYTES)
+        {
+            kept.pop_front();
+        }
+        Ok(block)
+    }
+}
+
+impl Source for DecodedSource {
+    fn len(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        let (mut at, mut rest) = (offset, buffer);
+        // The block that holds the first byte: the last one that begins at or before it.
+        let mut number = self.starts.partition_point(|&start| start <= offset).saturating_sub(1);
+        while !rest.is_empty() {
+            let &[start, end] = self.starts.get(number..number + 2).unwrap_or_default() else {
+                return Err(Error::corrupt("past-the-end", "the blocks end before the data they announce"));
+            };
+            let take = to_usize((end - at).min(rest.len() as u64))?;
+            if take > 0 {
+                let block = self.block(number, end - start)?;
+                let from = to_usize(at - start)?;
+                let (now, later) = rest.split_at_mut(take);
+                now.copy_from_slice(&block[from..from + take]);
+                rest = later;
+                at += take as u64;
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        self.outer.label()
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.sequential
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        Some(Within { source: &self.outer, offset: 0, len: self.outer.len(), encoded: true })
+    }
+}

@@ -1,0 +1,261 @@
+//! Tables of text: a line a row, a name and numbers.
+//!
+//! Such a file has no index, so opening it reads it once: where lines begin, and that all of them
+//! have as many fields. Numbers are parsed when they are asked for, a block of lines at a time.
+
+use super::{DecodedSource, Decoder};
+use crate::checkpoint::{LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec, to_usize};
+use crate::tensor::{DType, Encoding, Shape};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that are read at once.
+const STEP: u64 = 1 << 20;
+/// About as many bytes of text are decoded together.
+const BLOCK: u64 = 256 << 10;
+
+/// How the lines of a file are to be read.
+#[derive(Debug, Clone)]
+pub(in crate::formats) struct Lines {
+    /// The file.
+    pub source: SourceRef,
+    /// What stands between two fields.
+    pub separator: u8,
+    /// True where the first field is the name of the row.
+    pub named: bool,
+    /// True where separators at the end of a line are ignored.
+    pub trimmed: bool,
+    /// Offset of the first row.
+    pub start: u64,
+    /// The number of its line, counted from 1.
+    pub first_line: u64,
+    /// Fields of numbers, where something said that already.
+    pub columns: Option<u64>,
+    /// The longest line in bytes.
+    pub longest: u64,
+}
+
+/// Where a block of lines begins.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    offset: u64,
+    row: u64,
+}
+
+impl Lines {
+    /// The lines of a whole file, whose first field is a name where `named` is set.
+    pub(in crate::formats) fn new(source: &SourceRef, separator: u8, named: bool, limits: &Limits) -> Self {
+        Self {
+            source: source.clone(),
+            separator,
+            named,
+            trimmed: false,
+            start: 0,
+            first_line: 1,
+            columns: None,
+            longest: limits.header_bytes,
+        }
+    }
+
+    /// Reads the file once and gives the table, of f32.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`], `ragged-line`, where lines have different numbers of fields.
+    pub(in crate::formats) fn table(self) -> Result<TensorEntry> {
+        let mut columns = self.columns;
+        let mut marks: Vec<Mark> = Vec::new();
+        let mut rows = 0;
+        let end = self.source.len();
+        self.each(self.start, end, |row, offset, line| {
+            let fields = self.fields(line);
+            let expected = *columns.get_or_insert(fields);
+            if fields != expected {
+                return Err(self.at_line(row, offset, ragged(expected, fields)));
+            }
+            if marks.last().is_none_or(|last| offset - last.offset >= BLOCK) {
+                marks.push(Mark { offset, row });
+            }
+            rows = row + 1;
+            Ok(())
+        })?;
+        let columns = columns.unwrap_or(0);
+        let shape = Shape::new([rows, columns]);
+        marks.push(Mark { offset: end, row: rows });
+        let labels: Option<LabelsRef> = self
+            .named
+            .then(|| Arc::new(LineNames { lines: self.clone(), rows, kept: Mutex::default() }) as LabelsRef);
+        let starts = marks.iter().map(|mark| mark.row.saturating_mul(columns).saturating_mul(4)).collect();
+        let outer = self.source.clone();
+        let decoder = LineDecoder { lines: self, marks, columns };
+        let source = DecodedSource::shared(outer, starts, Box::new(decoder));
+        let mut entry =
+            TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)?;
+        entry.labels = labels;
+        entry.guessed = true;
+        Ok(entry)
+    }
+
+    /// Calls `take` with row, offset and text of each line from the row that begins at `start` on;
+    /// rows are counted from there.
+    fn each(&self, start: u64, end: u64, mut take: impl FnMut(u64, u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut buffer: Vec<u8> = Vec::new();
+        let (mut at, mut row, mut offset) = (start, 0, start);
+        while at < end {
+            let carried = buffer.len();
+            buffer.resize(carried + to_usize(STEP.min(end - at))?, 0);
+            self.source.read_at(at, &mut buffer[carried..])?;
+            at += (buffer.len() - carried) as u64;
+            let mut from = 0;
+            // What was carried holds no end of a line.
+            while let Some(found) = memchr::memchr(b'\n', &buffer[from.max(carried)..]) {
+                let stop = from.max(carried) + found;
+                take(row, offset, without_return(&buffer[from..stop]))?;
+                offset += (stop + 1 - from) as u64;
+                row += 1;
+                from = stop + 1;
+            }
+            buffer.drain(..from);
+            Limits::check("bytes in one line", "header_bytes", buffer.len() as u64, self.longest)?;
+        }
+        if buffer.is_empty() { Ok(()) } else { take(row, offset, without_return(&buffer)) }
+    }
+
+    /// The numbers of a line: its fields, without the name.
+    fn fields(&self, line: &[u8]) -> u64 {
+        let line = self.trim(line);
+        let separators = memchr::memchr_iter(self.separator, line).count() as u64;
+        separators + u64::from(!self.named)
+    }
+
+    fn trim<'a>(&self, mut line: &'a [u8]) -> &'a [u8] {
+        while let Some((last, rest)) = line.split_last().filter(|_| self.trimmed) {
+            if *last != self.separator {
+                break;
+            }
+            line = rest;
+        }
+        line
+    }
+
+    /// Names the line of a row counted from the first one.
+    fn at_line(&self, row: u64, offset: u64, error: Error) -> Error {
+        error
+            .in_file(self.source.label())
+            .at(offset)
+            .hint(format_args!("this is in line {}", self.first_line.saturating_add(row)))
+    }
+
+    /// The name that a line begins with.
+    fn name<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        memchr::memchr(self.separator, line).map_or(line, |end| &line[..end])
+    }
+
+    fn numbers(&self, line: &[u8], columns: u64, out: &mut Vec<u8>) -> Result<()> {
+        let mut rest = self.trim(line);
+        if self.named {
+            rest = rest.get(self.name(rest).len() + 1..).unwrap_or_default();
+        }
+        let mut count = 0;
+        if columns > 0 {
+            for field in rest.split(|&b| b == self.separator) {
+                count += 1;
+                out.extend_from_slice(&number(field)?.to_le_bytes());
+            }
+        }
+        if count == columns { Ok(()) } else { Err(ragged(columns, count)) }
+    }
+}
+
+fn ragged(expected: u64, found: u64) -> Error {
+    Error::corrupt("ragged-line", "the lines have different numbers of fields")
+        .expected(format_args!("{expected} numbers"))
+        .found(format_args!("{found}"))
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The float that a field says.
+pub(in crate::formats) fn number(field: &[u8]) -> Result<f32> {
+    let text = std::str::from_utf8(field).ok();
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+        let shown = field.get(..field.len().min(40)).unwrap_or_default();
+        Error::corrupt("bad-number", "a field is no number").found(String::from_utf8_lossy(shown))
+    })
+}
+
+#[derive(Debug)]
+struct LineDecoder {
+    lines: Lines,
+    marks: Vec<Mark>,
+    columns: u64,
+}
+
+impl Decoder for LineDecoder {
+    fn decode(&self, block: usize) -> Result<Vec<u8>> {
+        let Some(&[first, next]) = self.marks.get(block..block + 2) else { return Ok(Vec::new()) };
+        let text = read_vec(&*self.lines.source, first.offset, next.offset - first.offset)?;
+        // Every element is at least one byte of text and what separates it.
+        let most = (text.len() as u64).saturating_add(2).saturating_mul(2);
+        let bytes = (next.row - first.row).saturating_mul(self.columns).saturating_mul(4);
+        let mut out = Vec::with_capacity(to_usize(most.min(bytes))?);
+        let mut offset = first.offset;
+        let body = text.strip_suffix(b"\n").unwrap_or(&text);
+        for (row, line) in (first.row..next.row).zip(body.split(|&b| b == b'\n')) {
+            self.lines
+                .numbers(without_return(line), self.columns, &mut out)
+                .map_err(|e| self.lines.at_line(row, offset, e))?;
+            offset += line.len() as u64 + 1;
+        }
+        Ok(out)
+    }
+}
+
+/// The names that the lines begin with.
+#[derive(Debug)]
+struct LineNames {
+    lines: Lines,
+    rows: u64,
+    kept: Mutex<Option<Arc<LabelList>>>,
+}
+
+impl Labels for LineNames {
+    fn label(&self) -> &str {
+        self.lines.source.label()
+    }
+
+    fn read(&self) -> Result<Arc<LabelList>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*kept {
+            return Ok(list.clone());
+        }
+        let mut list = LabelList::new();
+        let lines = &self.lines;
+        lines.each(lines.start, lines.source.len(), |row, offset, line| {
+            list.push(text(lines.name(line)).map_err(|e| lines.at_line(row, offset, e))?);
+            Ok(())
+        })?;
+        check_count(self, list.len() as u64, self.rows)?;
+        let list = Arc::new(list);
+        *kept = Some(list.clone());
+        Ok(list)
+    }
+
+    fn sources(&self) -> Vec<SourceRef> {
+        vec![self.lines.source.clone()]
+    }
+}
+
+/// A name as text.
+///
+/// # Errors
+/// [`crate::Kind::Unsupported`], `name-not-text`, where it is not UTF-8.
+pub(in crate::formats) fn text(name: &[u8]) -> Result<&str> {
+    std::str::from_utf8(name).map_err(|_| {
+        Error::unsupported("name-not-text", "the name of a row is not UTF-8")
+            .found(String::from_utf8_lossy(name.get(..name.len().min(40)).unwrap_or_default()))
+    })
+}

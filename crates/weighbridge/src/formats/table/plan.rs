@@ -1,0 +1,127 @@
+//! Which tensors are tables, and the files that they become.
+
+use super::Table;
+use crate::checkpoint::{
+    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, bridge_index, bridge_names, escape_text,
+    left_behind,
+};
+use crate::error::{Error, Result};
+use crate::formats::Facts;
+use crate::plan::{Encode, PlannedFile, WritePlan};
+use std::sync::Arc;
+
+/// The longest name of a tensor that a file is named after, in bytes; file systems allow 255.
+const LONGEST: usize = 200;
+
+/// How a format writes tables.
+pub(in crate::formats) struct Form<'a> {
+    /// What it is.
+    pub facts: &'static Facts,
+    /// The kind that is written.
+    pub kind: &'static str,
+    /// The extension of files in a folder, without dot.
+    pub extension: &'static str,
+    /// True where names, roles and metadata go along in the file.
+    pub carries: bool,
+    /// What writes the file of a table.
+    #[allow(clippy::type_complexity)]
+    pub encoder: &'a dyn Fn(Table) -> Result<Arc<dyn Encode>>,
+}
+
+/// Plans a file for each table: one is the target itself, several stand in a folder.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`]: `not-a-table` where no tensor is one, `table-dtype` for elements that
+/// the format cannot hold.
+pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan> {
+    let mut losses = Vec::new();
+    let mut tables = Vec::new();
+    let names = bridge_names(checkpoint, tidy);
+    for (tensor, name) in checkpoint.tensors.iter().zip(names) {
+        if tensor.role.slot().is_some() {
+            let detail = "a table holds no optimizer state: it is left out";
+            losses.push(Loss::new("state-dropped", tensor.name(), detail));
+        } else if let Some(table) = Table::new(tensor).filter(is_table) {
+            if !form.facts.dtypes.contains(&tensor.dtype()) {
+                let text = format!("{} has no elements of type {}", form.facts.id, tensor.dtype());
+                return Err(Error::mismatch("table-dtype", text)
+                    .on_tensor(tensor.name())
+                    .hint("cast them: --cast f32"));
+            }
+            tables.push((table, name));
+        } else {
+            let detail = format!("a tensor of shape {} is no table: it is left out", tensor.shape);
+            losses.push(Loss::new("not-a-table", tensor.name(), detail));
+        }
+    }
+    if tables.is_empty() {
+        return Err(Error::mismatch("not-a-table", "there is no table: no tensor with rows and columns")
+            .in_file(&checkpoint.label)
+            .found(format_args!("{} tensors", checkpoint.tensors.len()))
+            .hint("tables have two dimensions; write an npz or a safetensors file"));
+    }
+    losses.extend(left_behind(checkpoint));
+    let alone = tables.len() == 1;
+    let mut files = Vec::with_capacity(tables.len());
+    for (table, name) in tables {
+        if !form.carries {
+            losses.extend(stripped(&table.entry, alone));
+        }
+        if table.entry.shape.rank() == 1 {
+            let detail = "a tensor of one dimension becomes a table of one column";
+            losses.push(Loss::new("shape", table.entry.name(), detail));
+        }
+        let name = if alone { String::new() } else { format!("{name}.{}", form.extension) };
+        files.push(PlannedFile::streamed(name, (form.encoder)(table)?));
+    }
+    if !form.carries {
+        losses.extend(checkpoint.metadata.iter().map(|(key, _)| {
+            Loss::new("metadata-dropped", escape_text(key), "the table has no place for metadata")
+        }));
+    }
+    Ok(WritePlan { format: form.facts.id, kind: form.kind, files, losses })
+}
+
+/// A table has columns, or at least names of its rows.
+fn is_table(table: &Table) -> bool {
+    table.columns > 0 || table.entry.labels.is_some()
+}
+
+/// What a file of rows alone does not say of its tensor.
+fn stripped(entry: &TensorEntry, alone: bool) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    if alone && entry.path != TensorPath::value() {
+        losses.push(Loss::new("name-dropped", entry.name(), "the table has no place for a name of its own"));
+    }
+    let mut bare = Checkpoint { tensors: vec![entry.clone()], ..Checkpoint::default() };
+    bare.metadata = Metadata::default();
+    bare.tensors[0].path = TensorPath::value();
+    // A table that is written is one of embeddings as like as not; nothing is lost by not saying so.
+    if entry.role == Role::Embedding {
+        bare.tensors[0].role = Role::Parameter;
+    }
+    if bridge_index(&bare, &[TensorPath::value().to_text()]).is_some() {
+        let detail = "the table holds rows alone: not the tensor's role or attributes";
+        losses.push(Loss::new("index-dropped", entry.name(), detail));
+    }
+    losses
+}
+
+/// A name of a tensor as that of a file on any system: letters, digits, `_`, `-` and `.` stay, all
+/// else is `%` and the hexadecimal number of the byte.
+fn tidy(name: String) -> String {
+    let mut file = String::with_capacity(name.len());
+    for (place, c) in name.char_indices() {
+        let stays = c.is_alphanumeric() || matches!(c, '_' | '-') || (c == '.' && place > 0);
+        if stays {
+            file.push(c);
+        } else {
+            let mut utf8 = [0; 4];
+            c.encode_utf8(&mut utf8).bytes().for_each(|byte| file.push_str(&format!("%{byte:02X}")));
+        }
+        if file.len() > LONGEST {
+            break;
+        }
+    }
+    file
+}

@@ -1,0 +1,44 @@
+//! What torch has no place for, as the text of a JSON object of strings.
+
+use crate::checkpoint::{
+    Checkpoint, INDEX_KEY, Loss, Metadata, RESERVED_PREFIX, Value, bridge_index, escape_text,
+};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+
+/// The JSON; `None` where there is nothing to say.
+pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -> Option<String> {
+    let mut map = Map::new();
+    for (key, value) in checkpoint.metadata.iter() {
+        match value {
+            Value::Text(_) if key.starts_with(RESERVED_PREFIX) => {
+                let detail = "keys of this beginning are reserved for what this library carries";
+                losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
+            }
+            Value::Text(text) => {
+                map.insert(key.to_owned(), Json::from(text.as_str()));
+            }
+            // Typed values go into the carried index.
+            _ => {}
+        }
+    }
+    if let Some(index) = bridge_index(checkpoint, names) {
+        map.insert(INDEX_KEY.into(), index.into());
+    }
+    (!map.is_empty()).then(|| Json::Object(map).to_string())
+}
+
+/// The text metadata, and the carried index. `None` where this is no such JSON.
+pub(super) fn decode(bytes: &[u8]) -> Option<(Metadata, Option<String>)> {
+    // Values stay text until they are seen to be strings: a tree would take a multiple of its text.
+    let map = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(bytes).ok()?;
+    let (mut index, mut pairs) = (None, Vec::new());
+    for (key, value) in map {
+        match serde_json::from_str::<String>(value.get()).ok()? {
+            text if key == INDEX_KEY => index = Some(text),
+            text => pairs.push((key, Value::Text(text))),
+        }
+    }
+    Some((pairs.into_iter().collect(), index))
+}

@@ -1,0 +1,113 @@
+//! PyTorch's files: what `torch.save` writes, in both forms. The bytes are described in
+//! [`crate::containers::torch`].
+//!
+//! | kind | what it is |
+//! | --- | --- |
+//! | `state_dict` | a dict of tensors and nothing else |
+//! | `object` | anything else: dicts within dicts, an optimizer's state, a whole module, TorchScript |
+//!
+//! Tensors are found wherever they stand; the keys that lead to them are their path. Plain values
+//! are metadata, under the keys that lead to them, joined by dots. Objects of unknown classes are
+//! never made: their tensors are found, the rest is noted as left out.
+//!
+//! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
+//! with `weights_only=True`. Metadata, and what flat names cannot say (see
+//! [`crate::checkpoint::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
+//! does not look at.
+
+mod metadata;
+mod read;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod write;
+
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
+use crate::checkpoint::Checkpoint;
+use crate::containers::torch::is_legacy;
+use crate::containers::zip;
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::plan::WritePlan;
+use crate::source::SourceRef;
+use crate::tensor::{DType, Order};
+
+/// The format.
+#[derive(Debug)]
+pub struct Torch;
+
+/// A dict of tensors and nothing else.
+const STATE_DICT: &str = "state_dict";
+/// Anything else.
+const OBJECT: &str = "object";
+/// The member of the archive that holds what torch has no place for.
+const METADATA: &str = ".data/weighbridge.metadata";
+/// The attribute of a state dict that holds the versions of its modules.
+const VERSIONS: &str = "_metadata";
+/// The attribute of a tensor that is the same elements as another one: its name.
+const ALIAS_OF: &str = "alias_of";
+
+static FACTS: Facts = Facts {
+    id: "torch",
+    title: "PyTorch, what torch.save writes",
+    extensions: &[("pt", STATE_DICT), ("pth", STATE_DICT)],
+    dtypes: &DTYPES,
+    order: Some(Order::Row),
+    settings: &[],
+};
+
+const DTYPES: [DType; 20] = [
+    DType::Bool,
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+    DType::F64,
+    DType::C64,
+    DType::C128,
+    DType::F8E4M3,
+    DType::F8E5M2,
+    DType::F8E8M0,
+    DType::F8E4M3Fnuz,
+    DType::F8E5M2Fnuz,
+];
+
+impl Format for Torch {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        let of_torch = |name: &str| match name.strip_suffix("data.pkl") {
+            Some(folder) => folder.is_empty() || folder.find('/') == Some(folder.len() - 1),
+            None => false,
+        };
+        is_legacy(head)
+            || read::is_tar(head)
+            || (head.starts_with(b"PK\x03\x04") && zip::has_member(source, &Limits::default(), of_torch))
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

@@ -1,0 +1,129 @@
+//! From a file to the index.
+
+use super::walk::Walk;
+use super::{METADATA, metadata};
+use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
+use crate::containers::torch::{self, Saved};
+use crate::containers::zip::Member;
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::source::{SourceRef, read_vec};
+
+/// Members that are not read are named one by one up to this number, then counted.
+const NAMED: usize = 100;
+/// Metadata may be this many times as long as the whole file; a bomb is longer.
+const MOST_INFLATED: u64 = 64;
+
+/// True for the tar archives that torch wrote before version 0.1.10.
+pub(super) fn is_tar(head: &[u8]) -> bool {
+    let first = |name: &[u8]| head.starts_with(name) && head.get(name.len()) == Some(&0);
+    head.get(257..262) == Some(b"ustar")
+        && [&b"sys_info"[..], b"pickle", b"storages", b"tensors"].into_iter().any(first)
+}
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut head = [0; 512];
+    let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
+    source.read_at(0, &mut head[..count])?;
+    if is_tar(&head[..count]) {
+        return Err(Error::unsupported(
+            "torch-tar",
+            "this is the tar archive of torch before version 0.1.10",
+        )
+        .in_file(source.label())
+        .hint("load it with a PyTorch that still can, and save it again"));
+    }
+    let saved = torch::read(source, &options.limits)?;
+    let mut checkpoint = Walk::new(&saved, options).run()?;
+    match saved.legacy_end() {
+        Some(end) if end < source.len() => {
+            let text = format!("{} bytes follow the last storage; torch ignores them", source.len() - end);
+            checkpoint.notes.push(Note::omission("trailing-bytes", text));
+        }
+        Some(_) => {}
+        None => members(&saved, source, options, &mut checkpoint)?,
+    }
+    Ok(checkpoint)
+}
+
+/// Members that are no storages: our own is read, others are noted.
+fn members(
+    saved: &Saved,
+    source: &SourceRef,
+    options: &OpenOptions,
+    checkpoint: &mut Checkpoint,
+) -> Result<()> {
+    let (mut unread, mut code) = (Vec::new(), 0u64);
+    for member in saved.members() {
+        let Some(name) = member.name.strip_prefix(saved.folder()) else {
+            unread.push(&member.name);
+            continue;
+        };
+        match name {
+            "data.pkl"
+            | "byteorder"
+            | "version"
+            | ".data/serialization_id"
+            | ".format_version"
+            | ".storage_alignment" => {}
+            METADATA => carried(member, source, options, checkpoint)?,
+            // What the object does not refer to, no tensor has; see below.
+            name if name.starts_with("data/") && saved.refers_to(&name["data/".len()..]) => {}
+            name if is_code(name) => code += 1,
+            _ => unread.push(&member.name),
+        }
+    }
+    if code > 0 {
+        let text = format!("this is TorchScript: {code} members with its code and constants are left out");
+        checkpoint.notes.push(Note::omission("torchscript-code", text));
+    }
+    for name in unread.iter().take(NAMED) {
+        let text = format!("{}: not a part of what torch.save writes", escape_text(name));
+        checkpoint.notes.push(Note::omission("unread-member", text));
+    }
+    if unread.len() > NAMED {
+        let text = format!("and {} more members", unread.len() - NAMED);
+        checkpoint.notes.push(Note::omission("unread-member", text));
+    }
+    Ok(())
+}
+
+/// True for the members of TorchScript and of packages that hold code, or belong to it.
+pub(super) fn is_code(name: &str) -> bool {
+    name.starts_with("code/")
+        || name.starts_with("constants/")
+        || name == "constants.pkl"
+        || name.ends_with(".py")
+}
+
+/// Reads what this library carries.
+fn carried(
+    member: &Member,
+    source: &SourceRef,
+    options: &OpenOptions,
+    checkpoint: &mut Checkpoint,
+) -> Result<()> {
+    crate::limits::Limits::check(
+        "bytes of metadata",
+        "header_bytes",
+        member.len,
+        options.limits.header_bytes,
+    )?;
+    let mut decoded = None;
+    if member.len / MOST_INFLATED <= source.len() {
+        decoded = metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?);
+    }
+    let Some((pairs, index)) = decoded else {
+        let text = format!("{METADATA} is not what this library writes; it is ignored");
+        checkpoint.notes.push(Note::omission("metadata-unreadable", text));
+        return Ok(());
+    };
+    for (key, value) in pairs.iter() {
+        checkpoint.metadata.set(key, value.clone());
+    }
+    if let Some(index) = index {
+        let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
+        restore_bridge_index(checkpoint, &names, &index);
+    }
+    Ok(())
+}

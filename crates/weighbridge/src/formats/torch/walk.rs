@@ -1,0 +1,327 @@
+//! The way through the objects, with bounds on all that a file can make large.
+
+mod place;
+mod reach;
+
+use super::{OBJECT, STATE_DICT, VERSIONS};
+use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorPath, Value};
+use crate::containers::torch::{Budget, Saved};
+use crate::error::{Error, Kind, Result};
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::pickle::{Made, Object, ObjectId};
+use place::Places;
+use reach::Reach;
+use std::collections::{BTreeMap, HashMap};
+
+/// The deepest structure that is followed.
+const DEEPEST: usize = 64;
+/// How often, on average, each object may be met: what is shared counts each time.
+const VISITS: u64 = 16;
+/// Kinds of objects that are not kept are named up to this number.
+const NAMED: usize = 100;
+
+/// Where a walk stands, and what it has gathered.
+pub(super) struct Walk<'a> {
+    saved: &'a Saved,
+    options: &'a OpenOptions,
+    checkpoint: Checkpoint,
+    reach: Reach,
+    places: Places,
+    path: Vec<Name>,
+    role: Role,
+    visits_left: u64,
+    names_left: u64,
+    budget: Budget,
+    /// What is not kept, and how often.
+    unknown: BTreeMap<String, u64>,
+    /// Tensors that are not read, by what they are.
+    refused: BTreeMap<String, u64>,
+    doubled: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(saved: &'a Saved, options: &'a OpenOptions) -> Self {
+        let reach = Reach::of(saved);
+        let objects = reach.size().saturating_mul(VISITS);
+        let text = options.limits.header_bytes;
+        Self {
+            saved,
+            options,
+            checkpoint: Checkpoint::new("torch", OBJECT, saved.source().label()),
+            reach,
+            places: Places::default(),
+            path: Vec::new(),
+            role: Role::Parameter,
+            visits_left: objects,
+            names_left: text,
+            budget: Budget { objects, text },
+            unknown: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            doubled: 0,
+        }
+    }
+
+    /// The index.
+    pub(super) fn run(mut self) -> Result<Checkpoint> {
+        let (graph, root) = (self.saved.graph(), self.saved.root());
+        let tensors = |pairs: &[(ObjectId, ObjectId)]| {
+            pairs.iter().all(|&(key, value)| graph.text(key).is_some() && self.saved.is_tensor(value))
+        };
+        if graph.pairs(root).is_some_and(tensors) {
+            self.checkpoint.kind = STATE_DICT;
+        }
+        self.node(root, 0)?;
+        self.places.finish(&mut self.checkpoint);
+        if self.doubled > 0 {
+            let text = format!("{} keys stand twice in a dict; the last value counts", self.doubled);
+            self.checkpoint.notes.push(Note::new("duplicate-key", text));
+        }
+        let notes = [
+            ("unknown-class", self.unknown, "only tensors in it are kept"),
+            ("torch-tensor-kind", self.refused, "not read"),
+        ];
+        for (code, kinds, what) in notes {
+            let more = kinds.len().saturating_sub(NAMED);
+            for (name, count) in kinds.into_iter().take(NAMED) {
+                self.checkpoint.notes.push(Note::omission(code, format!("{count} times {name}: {what}")));
+            }
+            if more > 0 {
+                self.checkpoint.notes.push(Note::omission(code, format!("and {more} more kinds")));
+            }
+        }
+        Ok(self.checkpoint)
+    }
+
+    /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
+    fn visit(&mut self) -> Result<()> {
+        self.visits_left = self.visits_left.checked_sub(1).ok_or_else(|| {
+            Error::limit(
+                "pickle-tangle",
+                "the objects share each other so that listing them would not end soon",
+            )
+        })?;
+        Ok(())
+    }
+
+    fn inert(&mut self, what: &str) {
+        *self.unknown.entry(what.to_owned()).or_insert(0) += 1;
+    }
+
+    fn node(&mut self, id: ObjectId, depth: usize) -> Result<()> {
+        self.visit()?;
+        let graph = self.saved.graph();
+        if depth > DEEPEST {
+            self.inert("a structure that is nested too deeply");
+            return Ok(());
+        }
+        if self.saved.is_tensor(id) {
+            return self.tensor(id);
+        }
+        if !self.reach.holds_tensor(id)
+            && let Some(value) = self.saved.plain(id, &mut self.budget)?
+        {
+            return self.keep(value);
+        }
+        if let Some(pairs) = graph.pairs(id) {
+            self.dict(pairs, depth)?;
+            return match graph.made(id).and_then(Made::state) {
+                Some(state) => self.versions(state),
+                None => Ok(()),
+            };
+        }
+        match graph.object(id) {
+            Object::List(items) => self.items(items, depth),
+            Object::Tuple(items) => self.items(items, depth),
+            Object::Made(made) => self.made(made, depth),
+            Object::PersistentId(_) => {
+                self.inert("a storage without a tensor");
+                Ok(())
+            }
+            Object::Global { .. } => {
+                let name = graph.global(id).map(|(module, name)| format!("{module}.{name}"));
+                self.inert(
+                    &name.map_or("a class without a name".to_owned(), |name| format!("the class {name}")),
+                );
+                Ok(())
+            }
+            _ => {
+                self.inert("a value that is not plain");
+                Ok(())
+            }
+        }
+    }
+
+    fn tensor(&mut self, id: ObjectId) -> Result<()> {
+        let limits = &self.options.limits;
+        Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
+        Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
+        let path = match self.path.is_empty() {
+            true => TensorPath::value(),
+            false => TensorPath::new(self.path.clone()),
+        };
+        let bytes = path.byte_len() as u64;
+        Limits::check("bytes in a name", "name_bytes", bytes, limits.name_bytes)?;
+        Limits::check("bytes of names", "header_bytes", bytes, self.names_left)?;
+        self.names_left -= bytes;
+        match self.saved.tensor(id, path) {
+            Ok(Some(mut entry)) => {
+                entry.role = self.role.clone();
+                self.places.add(&mut self.checkpoint, entry, id, self.saved.storage_key(id));
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) if error.kind() == Kind::Unsupported => {
+                let kind = error.found_text().unwrap_or("an unknown kind").to_owned();
+                *self.refused.entry(kind).or_insert(0) += 1;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A plain value is metadata, under the keys that lead to it.
+    fn keep(&mut self, value: Value) -> Result<()> {
+        if self.path.is_empty() && value == Value::Map(Vec::new()) {
+            return Ok(());
+        }
+        let key = match self.path.is_empty() {
+            true => "value".to_owned(),
+            false => TensorPath::new(self.path.clone()).to_text(),
+        };
+        Limits::check("bytes of names", "header_bytes", key.len() as u64, self.names_left)?;
+        self.names_left -= key.len() as u64;
+        self.places.keep(key, value);
+        Ok(())
+    }
+
+    /// The versions of modules that a state dict has as an attribute.
+    fn versions(&mut self, state: ObjectId) -> Result<()> {
+        let graph = self.saved.graph();
+        for &(key, value) in graph.pairs(state).unwrap_or_default() {
+            match graph.text(key) {
+                Some(VERSIONS) => {
+                    let Some(value) = self.saved.plain(value, &mut self.budget)? else {
+                        self.inert("the versions of modules");
+                        continue;
+                    };
+                    self.path.push(Name::from(VERSIONS));
+                    self.keep(value)?;
+                    self.path.pop();
+                }
+                _ => self.inert("an attribute of a dict"),
+            }
+        }
+        Ok(())
+    }
+
+    fn dict(&mut self, pairs: &[(ObjectId, ObjectId)], depth: usize) -> Result<()> {
+        let members = self.members(pairs)?;
+        let outer = self.role.clone();
+        let has = |wanted: &str| members.iter().any(|(key, _)| key == wanted);
+        if has("state") && has("param_groups") {
+            // An optimizer's state: which parameter is which number is not said.
+            self.role = Role::Other;
+        }
+        for (key, value) in members {
+            self.below(&key, value, depth)?;
+        }
+        self.role = outer;
+        Ok(())
+    }
+
+    /// The pairs of a dict whose keys are text or numbers. Of a key that comes twice the last value
+    /// counts, in the place of the first, as in Python.
+    fn members(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<Vec<(String, ObjectId)>> {
+        let graph = self.saved.graph();
+        let mut places: HashMap<(String, bool), usize> = HashMap::with_capacity(pairs.len());
+        let mut members: Vec<(String, ObjectId)> = Vec::with_capacity(pairs.len());
+        for &(key, value) in pairs {
+            self.visit()?;
+            let (text, number) = match graph.object(key) {
+                Object::Int(n) => (n.to_string(), true),
+                _ => match self.saved.plain(key, &mut self.budget)? {
+                    Some(Value::Text(text)) => (text, false),
+                    _ => {
+                        self.inert("a key that is neither text nor a number");
+                        continue;
+                    }
+                },
+            };
+            match places.get(&(text.clone(), number)) {
+                Some(&place) => {
+                    self.doubled += 1;
+                    if let Some(member) = members.get_mut(place) {
+                        member.1 = value;
+                    }
+                }
+                None => {
+                    places.insert((text.clone(), number), members.len());
+                    members.push((text, value));
+                }
+            }
+        }
+        Ok(members)
+    }
+
+    fn items(&mut self, items: &[ObjectId], depth: usize) -> Result<()> {
+        for (place, &item) in items.iter().enumerate() {
+            self.below(&place.to_string(), item, depth)?;
+        }
+        Ok(())
+    }
+
+    fn below(&mut self, key: &str, id: ObjectId, depth: usize) -> Result<()> {
+        let height = self.path.len();
+        self.path.extend(key.split('.').map(Name::from));
+        self.node(id, depth + 1)?;
+        self.path.truncate(height);
+        Ok(())
+    }
+
+    /// An object of a class: only its tensors are kept.
+    fn made(&mut self, made: &Made, depth: usize) -> Result<()> {
+        let graph = self.saved.graph();
+        let name = graph.global(made.callable).map(|(module, name)| format!("{module}.{name}"));
+        self.inert(&name.unwrap_or_else(|| "a class without a name".to_owned()));
+        for &state in &made.states {
+            // With slots, the state is a pair of dicts.
+            let dicts = match graph.tuple(state) {
+                Some(dicts) => dicts,
+                None => std::slice::from_ref(&state),
+            };
+            for pairs in dicts.iter().filter_map(|&dict| graph.pairs(dict)) {
+                self.attributes(pairs, depth)?;
+            }
+        }
+        let pairs: Vec<_> =
+            made.pairs.iter().filter(|&&(_, value)| self.reach.holds_tensor(value)).copied().collect();
+        self.dict(&pairs, depth)?;
+        let items: Vec<_> =
+            made.items.iter().filter(|&&item| self.reach.holds_tensor(item)).copied().collect();
+        self.items(&items, depth)
+    }
+
+    /// The attributes of an object that hold tensors. Those of a module stand in dicts of their own,
+    /// whose names its state dict does not have.
+    fn attributes(&mut self, pairs: &[(ObjectId, ObjectId)], depth: usize) -> Result<()> {
+        let graph = self.saved.graph();
+        let members = self.members(pairs)?;
+        let is_module = members.iter().any(|(key, _)| key == "_modules");
+        for (key, value) in members {
+            if !self.reach.holds_tensor(value) {
+                continue;
+            }
+            match (key.as_str(), graph.pairs(value)) {
+                ("_parameters" | "_modules", Some(inner)) if is_module => self.dict(inner, depth + 1)?,
+                ("_buffers", Some(inner)) if is_module => {
+                    let outer = std::mem::replace(&mut self.role, Role::Buffer);
+                    self.dict(inner, depth + 1)?;
+                    self.role = outer;
+                }
+                _ => self.below(&key, value, depth)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Tensors that were met: their names, and what they share.
+
+use super::super::ALIAS_OF;
+use crate::checkpoint::{Checkpoint, Metadata, Name, Note, STORAGE, TensorEntry, TensorPath, Value};
+use crate::pickle::ObjectId;
+use crate::tensor::Order;
+use std::collections::{HashMap, HashSet};
+
+/// A dense tensor in a storage: key, offset, order, extents, type.
+type Dense = (String, u64, Order, Vec<u64>, &'static str);
+
+/// What is known of the tensors so far.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    texts: HashSet<String>,
+    objects: HashMap<ObjectId, String>,
+    dense: HashMap<Dense, String>,
+    /// Storages whose checksum a tensor has: each is held against it once.
+    checked: HashSet<String>,
+    /// Storage, first byte, byte behind the last one, and place of each dense tensor.
+    ranges: Vec<(String, u64, u64, usize)>,
+    /// Plain values, in order.
+    kept: Vec<(String, Value)>,
+}
+
+impl Places {
+    /// Adds a tensor under a name of its own.
+    pub(super) fn add(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        mut entry: TensorEntry,
+        id: ObjectId,
+        storage: Option<&str>,
+    ) {
+        self.distinguish(checkpoint, &mut entry);
+        let text = entry.text();
+        let storage = storage.unwrap_or_default();
+        let mut first = self.objects.get(&id).cloned();
+        let place = checkpoint.tensors.len();
+        // What is gathered has a source of its own.
+        let gathered = entry.single_piece().is_some_and(|p| {
+            p.source.within().is_some_and(|w| w.encoded)
+                && p.check.is_none()
+                && p.offset == 0
+                && p.source.len() == p.len
+        });
+        if let Some(piece) = entry.single_piece().filter(|p| p.len > 0 && !gathered) {
+            let dims = entry.shape.dims().to_vec();
+            let key = (storage.to_owned(), piece.offset, piece.encoding.order, dims, entry.stored.name());
+            match self.dense.get(&key) {
+                Some(other) => first = first.or_else(|| Some(other.clone())),
+                None => {
+                    self.dense.insert(key, text.clone());
+                }
+            }
+            self.ranges.push((storage.to_owned(), piece.offset, piece.offset + piece.len, place));
+        }
+        if !self.checked.insert(storage.to_owned()) {
+            entry.pieces.iter_mut().for_each(|piece| piece.check = None);
+        }
+        match first {
+            Some(first) => {
+                entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first));
+            }
+            None => {
+                self.objects.insert(id, text);
+            }
+        }
+        checkpoint.tensors.push(entry);
+    }
+
+    /// Keeps a plain value.
+    pub(super) fn keep(&mut self, key: String, value: Value) {
+        self.kept.push((key, value));
+    }
+
+    /// Marks the tensors that overlap another one, and brings the plain values in.
+    pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint) {
+        self.ranges.sort();
+        let mut last: Option<&(String, u64, u64, usize)> = None;
+        for range in &self.ranges {
+            if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
+                if (before.1, before.2) != (range.1, range.2) {
+                    for place in [before.3, range.3] {
+                        if let Some(entry) = checkpoint.tensors.get_mut(place) {
+                            entry.attributes.insert(STORAGE.to_owned(), Value::Text(range.0.clone()));
+                        }
+                    }
+                }
+                if range.2 <= before.2 {
+                    continue;
+                }
+            }
+            last = Some(range);
+        }
+        checkpoint.metadata = std::mem::take(&mut self.kept).into_iter().collect::<Metadata>();
+    }
+
+    /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
+    fn distinguish(&mut self, checkpoint: &mut Checkpoint, entry: &mut TensorEntry) {
+        if self.texts.insert(entry.text()) {
+            return;
+        }
+        let parts = entry.path.parts().to_vec();
+        let last = parts.last().map(Name::to_text).unwrap_or_default();
+        let mut count = self.texts.len();
+        loop {
+            let mut parts = parts.clone();
+            parts.pop();
+            parts.push(Name::from(format!("{last}~{count}").as_str()));
+            entry.path = TensorPath::new(parts);
+            if self.texts.insert(entry.text()) {
+                break;
+            }
+            count += 1;
+        }
+        let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
+        checkpoint.notes.push(Note::new("name-collision", text));
+    }
+}

@@ -1,0 +1,69 @@
+//! From the index to a plan.
+
+use super::{ALIAS_OF, METADATA, OBJECT, STATE_DICT, VERSIONS, metadata};
+use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind};
+use crate::containers::torch::{SavedBuilder, is_recent};
+use crate::error::{Error, Result};
+use crate::formats::PlanOptions;
+use crate::plan::WritePlan;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Lays out a flat state dict.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`] for what torch cannot hold: `no-such-dtype`, `shape-overflow`;
+/// [`crate::Kind::Usage`] for another kind than `state_dict`.
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != STATE_DICT) {
+        return Err(Error::usage("unknown-kind", "no such kind of file of torch is written")
+            .expected(STATE_DICT)
+            .found(kind));
+    }
+    let names = bridge_names(checkpoint, |name| name);
+    let mut losses = left_behind(checkpoint);
+    if checkpoint.format == "torch" && checkpoint.kind == OBJECT {
+        let detail = "the structure becomes a flat state dict; this library knows it again, torch does not";
+        losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
+    }
+    let mut builder = SavedBuilder::new();
+    let mut first = HashMap::new();
+    let mut pairs = Vec::with_capacity(names.len());
+    for (entry, name) in checkpoint.tensors.iter().zip(&names) {
+        if is_recent(entry.dtype()) {
+            let detail = format!("torch before version 2.3 cannot load {}", entry.dtype());
+            losses.push(Loss::new("recent-dtype", entry.name(), detail));
+        }
+        let shared = entry.text_attribute(ALIAS_OF).and_then(|of| first.get(of)).copied();
+        let id = match shared {
+            Some((other, of)) if same_bytes(entry, other) => builder.alias(entry, of)?,
+            _ => builder.tensor(entry)?,
+        };
+        first.entry(entry.text()).or_insert((entry, id));
+        pairs.push((builder.builder_mut().text(name)?, id));
+    }
+    let root = builder.builder_mut().ordered_dict(&pairs)?;
+    if let Some(versions @ Value::Map(_)) = checkpoint.metadata.get(VERSIONS)
+        && checkpoint.format == "torch"
+    {
+        let versions = builder.value(versions)?;
+        let b = builder.builder_mut();
+        let key = b.interned(VERSIONS)?;
+        let state = b.dict(vec![(key, versions)])?;
+        b.build(root, state)?;
+    }
+    if let Some(json) = metadata::encode(checkpoint, &names, &mut losses) {
+        builder.member(METADATA, json.into_bytes());
+    }
+    let file = builder.finish(root, "")?;
+    Ok(WritePlan { format: "torch", kind: STATE_DICT, files: vec![file], losses })
+}
+
+/// True where both are the same range of bytes, read alike.
+fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
+    let (Some(p), Some(q)) = (a.single_piece(), b.single_piece()) else { return false };
+    let alike = |e: &TensorEntry| (e.stored, e.cast, e.shape.clone());
+    Arc::ptr_eq(&p.source, &q.source)
+        && (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
+        && alike(a) == alike(b)
+}

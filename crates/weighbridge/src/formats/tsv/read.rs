@@ -1,0 +1,82 @@
+//! From text to the index.
+
+use crate::checkpoint::{Checkpoint, Note};
+use crate::error::{Error, Result};
+use crate::formats::table::lines::{Lines, number};
+use crate::formats::{HEAD, OpenOptions};
+use crate::source::{SourceRef, read_vec};
+
+/// A line that ends behind the head of the file is believed to be one of a table if so many of its
+/// numbers are seen.
+const ENOUGH: usize = 8;
+
+/// True where all lines of `head` are a name and numbers, of which one at least is written as a
+/// float. `whole` says that the head is all there is.
+pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
+    let mut columns = None;
+    let mut float = false;
+    let mut rest = head;
+    while !rest.is_empty() {
+        let (line, complete) = match memchr::memchr(b'\n', rest) {
+            Some(end) => {
+                let line = &rest[..end];
+                rest = &rest[end + 1..];
+                (line.strip_suffix(b"\r").unwrap_or(line), true)
+            }
+            None => (std::mem::take(&mut rest), whole),
+        };
+        let mut fields: Vec<&[u8]> = line.split(|&b| b == b'\t').collect();
+        if !complete {
+            // The last field is cut short.
+            fields.pop();
+            if columns.is_some() {
+                break;
+            }
+            if fields.len() <= ENOUGH {
+                return false;
+            }
+        }
+        let Some((name, numbers)) = fields.split_first() else { return false };
+        let control = |b: &u8| *b < 0x20 || *b == 0x7f;
+        if numbers.is_empty() || name.iter().any(control) || std::str::from_utf8(name).is_err() {
+            return false;
+        }
+        if numbers.iter().any(|field| number(field).is_err()) {
+            return false;
+        }
+        float |= numbers.iter().any(|field| is_float(field));
+        if complete && *columns.get_or_insert(numbers.len()) != numbers.len() {
+            return false;
+        }
+    }
+    float
+}
+
+/// True for a number with a point, an exponent, or no finite value.
+fn is_float(field: &[u8]) -> bool {
+    number(field).is_ok() && !field.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+'))
+}
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let whole = head.len() as u64 == source.len();
+    let mut firsts = head.split(|&b| b == b'\n').collect::<Vec<_>>();
+    if (!whole || head.ends_with(b"\n")) && firsts.len() > 1 {
+        firsts.pop();
+    }
+    let first = |line: &&[u8]| is_float(line.split(|&b| b == b'\t').next().unwrap_or_default());
+    let bare = !head.is_empty() && firsts.iter().all(first);
+    if source.is_empty() {
+        return Err(Error::corrupt("empty", "a table without a line has no columns"));
+    }
+    let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
+    let entry = Lines::new(source, b'\t', !bare, &options.limits).table()?;
+    let text = "the text does not say the type of its numbers: f32 is taken";
+    checkpoint.notes.push(Note::new("dtype-guessed", text));
+    if bare {
+        let text = "the first field of each line is a number too: the rows have no names";
+        checkpoint.notes.push(Note::new("no-names", text));
+    }
+    checkpoint.tensors.push(entry);
+    Ok(checkpoint)
+}

@@ -1,0 +1,101 @@
+//! The exporter's own files, and lines that are no rows.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use super::*;
+use crate::checkpoint::{LabelList, MemoryLabels, TensorEntry, TensorPath};
+use crate::engine::read_tensor;
+use crate::formats::open_source;
+use crate::plan::testing::materialise;
+use crate::source::MemorySource;
+use crate::tensor::{DType, Encoding, Shape};
+use std::path::Path;
+
+fn open(text: &[u8]) -> Result<Checkpoint> {
+    let options = OpenOptions { format: Some("tsv".into()), ..OpenOptions::default() };
+    open_source(Arc::new(MemorySource::new("t.tsv", text.to_vec())), &options)
+}
+
+fn upstream() -> PlanOptions {
+    PlanOptions { kind: None, settings: vec![("floats".into(), "upstream".into())] }
+}
+
+#[test]
+fn the_exporters_file_comes_back_byte_for_byte() {
+    for name in ["export_std.tsv", "export_dyn_affine.tsv"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables").join(name);
+        let text = std::fs::read(path).unwrap();
+        let source: SourceRef = Arc::new(MemorySource::new("t", text.clone()));
+        let checkpoint = open_source(source, &OpenOptions::default()).unwrap();
+        assert_eq!(checkpoint.format, "tsv");
+        assert!(checkpoint.tensors[0].shape.dims()[0] > 30);
+        let plan = Tsv.plan(&checkpoint, &upstream()).unwrap();
+        assert!(materialise(&plan).remove(0) == text, "{name}");
+        // And by way of the shortest text.
+        let short = materialise(&Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap()).remove(0);
+        assert!(short != text);
+        let again = open(&short).unwrap();
+        assert!(materialise(&Tsv.plan(&again, &upstream()).unwrap()).remove(0) == text);
+    }
+}
+
+#[test]
+fn lines_that_are_no_rows_are_named() {
+    for (text, code, line) in [
+        ("a\t1.5\t2\nb\t3.5\n", "ragged-line", "line 2"),
+        ("a\t1.5\n\nb\t3.5\n", "ragged-line", "line 2"),
+        ("a\t1.5\nb\t3.5\nc\t1.5x\n", "bad-number", "line 3"),
+        ("a\t1.5\nb\t\n", "bad-number", "line 2"),
+    ] {
+        let result = open(text.as_bytes()).and_then(|c| read_tensor(&c.tensors[0], Order::Row));
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), code, "{text:?}");
+        assert!(error.hint_text().unwrap().contains(line), "{error}");
+    }
+    assert_eq!(open(b"").unwrap_err().code(), "empty");
+}
+
+#[test]
+fn endings_and_special_values() {
+    let read = |text: &[u8]| {
+        let checkpoint = open(text).unwrap();
+        let tensor = &checkpoint.tensors[0];
+        let names = tensor.labels.as_ref().map(|l| l.read().unwrap().iter().collect::<Vec<_>>().join(","));
+        (read_tensor(tensor, Order::Row).unwrap(), names, tensor.shape.dims().to_vec())
+    };
+    let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let both = (bytes(&[1.5, -2.0]), Some("a,b".to_owned()), vec![2, 1]);
+    assert_eq!(read(b"a\t1.5\nb\t-2.0\n"), both);
+    assert_eq!(read(b"a\t1.5\r\nb\t-2.0\r\n"), both);
+    assert_eq!(read(b"a\t1.5\nb\t-2"), both);
+    let special = bytes(&[f32::INFINITY, f32::NEG_INFINITY]);
+    assert_eq!(read(b"inf\t-inf\n"), (special, None, vec![1, 2]));
+    assert_eq!(read(b"only\nnames\n"), (vec![], Some("only,names".into()), vec![2, 0]));
+}
+
+#[test]
+fn names_that_hold_a_tab_are_refused() {
+    let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
+    let shape = Shape::new([2, 1]);
+    let mut entry =
+        TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW).unwrap();
+    for (name, fine) in [("a b", true), ("a\tb", false), ("a\nb", false), ("", true)] {
+        entry.labels = Some(MemoryLabels::shared("l", ["x", name].into_iter().collect::<LabelList>()));
+        let checkpoint = Checkpoint { tensors: vec![entry.clone()], ..Checkpoint::default() };
+        let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("t");
+        let result = crate::ops::save(&plan, &target, false, &crate::engine::RunOptions::default());
+        assert_eq!(result.is_ok(), fine);
+        assert_eq!(target.exists(), fine);
+        if let Err(error) = result {
+            assert_eq!(error.code(), "name-separates");
+        }
+    }
+    entry.labels = Some(MemoryLabels::shared("l", ["x"].into_iter().collect::<LabelList>()));
+    let checkpoint = Checkpoint { tensors: vec![entry], ..Checkpoint::default() };
+    let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let options = crate::engine::RunOptions::default();
+    let result = crate::ops::save(&plan, dir.path().join("t"), false, &options);
+    assert_eq!(result.unwrap_err().code(), "names-differ");
+}

@@ -1,0 +1,116 @@
+//! From words and vectors to the index.
+
+use super::binary;
+use crate::checkpoint::{Checkpoint, Note};
+use crate::error::{Error, Result};
+use crate::formats::table::lines::{Lines, number};
+use crate::formats::{HEAD, OpenOptions};
+use crate::source::{SourceRef, read_vec};
+
+/// The longest first line in bytes: two numbers of up to 20 digits.
+const FIRST_LINE: usize = 43;
+/// Numbers that must be seen where the first row is longer than the head of the file.
+const ENOUGH: usize = 8;
+
+/// What the first line says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Header {
+    pub rows: u64,
+    pub columns: u64,
+    /// Offset of the first row.
+    pub len: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Binary,
+}
+
+/// The first line: two numbers and nothing else.
+pub(super) fn header(head: &[u8]) -> Option<Header> {
+    let end = memchr::memchr(b'\n', head.get(..head.len().min(FIRST_LINE))?)?;
+    let line = head[..end].strip_suffix(b"\r").unwrap_or(&head[..end]);
+    let mut numbers = line.split(|&b| b == b' ').map(|field| {
+        let digits = !field.is_empty() && field.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(field).ok().filter(|_| digits)?.parse::<u64>().ok()
+    });
+    let (rows, columns) = (numbers.next()??, numbers.next()??);
+    (numbers.next().is_none() && columns > 0).then_some(Header { rows, columns, len: end + 1 })
+}
+
+/// Which form a file of that beginning and length has; `None` where it is none of them.
+pub(super) fn form(head: &[u8], len: u64) -> Option<(Header, Kind)> {
+    let header = header(head)?;
+    let body = &head[header.len..];
+    if header.rows == 0 {
+        return body.is_empty().then_some((header, Kind::Text));
+    }
+    let whole = head.len() as u64 == len;
+    if is_text(body, header, whole) {
+        return Some((header, Kind::Text));
+    }
+    // A name of one byte, a blank, the vector.
+    let least = header.columns.checked_mul(4)?.checked_add(2)?.checked_mul(header.rows)?;
+    let blank = memchr::memchr(b' ', body)?;
+    let (name, vector) = (&body[..blank], &body[blank + 1..]);
+    let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
+    let (elements, _) = vector.as_chunks::<4>();
+    let columns = usize::try_from(header.columns).unwrap_or(usize::MAX);
+    let sane = |x: &[u8; 4]| {
+        let x = f32::from_le_bytes(*x);
+        x == 0.0 || (1e-30..1e15).contains(&x.abs())
+    };
+    let fits = least <= len - header.len as u64 && !name.is_empty() && spoken;
+    (fits && elements.iter().take(columns).all(sane)).then_some((header, Kind::Binary))
+}
+
+/// True where the first row is a name and as many numbers as the header says.
+fn is_text(body: &[u8], header: Header, whole: bool) -> bool {
+    let end = memchr::memchr(b'\n', body);
+    let line = end.map_or(body, |end| &body[..end]);
+    let complete = end.is_some() || whole;
+    let line = if complete { line.trim_ascii_end() } else { line };
+    let mut fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    if !complete {
+        // The last field is cut short.
+        fields.pop();
+        if fields.len() <= ENOUGH {
+            return false;
+        }
+    }
+    let Some((name, numbers)) = fields.split_first() else { return false };
+    let count = numbers.len() as u64;
+    let fits = if complete { count == header.columns } else { count <= header.columns };
+    fits && std::str::from_utf8(name).is_ok() && numbers.iter().all(|field| number(field).is_ok())
+}
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let first = header(&head).ok_or_else(|| {
+        Error::corrupt("word2vec-header", "the first line is not the numbers of rows and columns").at(0)
+    })?;
+    // Asked for by name, a file that is no clear text is taken for binary only where it could be.
+    let kind = form(&head, source.len()).map_or(Kind::Text, |(_, kind)| kind);
+    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
+    if kind == Kind::Binary {
+        checkpoint.tensors.push(binary::table(source, first, &options.limits)?);
+        checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
+        return Ok(checkpoint);
+    }
+    let mut lines = Lines::new(source, b' ', true, &options.limits);
+    lines.trimmed = true;
+    lines.start = first.len as u64;
+    lines.first_line = 2;
+    lines.columns = Some(first.columns);
+    let entry = lines.table()?;
+    if entry.shape.dims().first() != Some(&first.rows) {
+        return Err(Error::corrupt("row-count", "there are not as many lines as the first one says")
+            .expected(format_args!("{} rows of {}", first.rows, first.columns))
+            .found(&entry.shape));
+    }
+    checkpoint.tensors.push(entry);
+    let text = "the text does not say the type of its numbers: f32 is taken";
+    checkpoint.notes.push(Note::new("dtype-guessed", text));
+    Ok(checkpoint)
+}

@@ -1,0 +1,128 @@
+//! Which files a version must have.
+
+use super::CONFIG;
+use super::state::VersionState;
+use crate::engine::Disk;
+use crate::error::{Error, Result};
+use crate::formats::biggraph::layout::FileName;
+use crate::limits::Limits;
+use crate::source::to_usize;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Partitions of all types together that a folder may ask for.
+const MOST_PARTS: u64 = 1_000_000;
+
+/// Missing files of one version that are named.
+const MOST_MISSING: usize = 100;
+
+/// The number of partitions of each type. Every version has a file for each, and one of parameters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expected(pub BTreeMap<String, u64>);
+
+/// How it is known which files a version must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// The caller said so.
+    Given,
+    /// The configuration in the folder: types that its relations use, with their partitions.
+    Config,
+    /// What all versions in the folder have together. A partition that is missing in all of them is
+    /// noticed only where a higher one is there.
+    Versions,
+    /// Nothing is known yet.
+    Nothing,
+}
+
+impl Basis {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Config => "config",
+            Self::Versions => "versions",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+impl Expected {
+    /// What the configuration `config.json` asks for.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`] where it is none; [`crate::Kind::Limit`] for more partitions than a
+    /// folder could hold.
+    pub fn of_config(bytes: &[u8]) -> Result<Self> {
+        let config: Json = serde_json::from_slice(bytes)
+            .map_err(|e| Error::corrupt("bad-config", format!("the configuration is not JSON: {e}")))?;
+        let mut parts = BTreeMap::new();
+        let relations = config.get("relations").and_then(Json::as_array);
+        let entities = config.get("entities").and_then(Json::as_object);
+        let (Some(relations), Some(entities)) = (relations, entities) else {
+            return Err(Error::corrupt("bad-config", "the configuration has no entities or no relations"));
+        };
+        for entity in relations.iter().flat_map(|r| [r.get("lhs"), r.get("rhs")]) {
+            let wrong =
+                || Error::corrupt("bad-config", "a relation joins types that the configuration lacks");
+            let entity = entity.and_then(Json::as_str).ok_or_else(wrong)?;
+            let count = entities.get(entity).and_then(|e| e.get("num_partitions")).and_then(Json::as_u64);
+            parts.insert(entity.to_owned(), count.ok_or_else(wrong)?);
+        }
+        let expected = Self(parts);
+        expected.check()?;
+        Ok(expected)
+    }
+
+    /// What the configuration of `folder` asks for; `None` where there is none.
+    pub(super) fn of_folder(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>> {
+        let Some(source) = disk.open(&folder.join(CONFIG))? else { return Ok(None) };
+        Limits::check("header", "header_bytes", source.len(), Limits::default().header_bytes)?;
+        let mut bytes = vec![0; to_usize(source.len())?];
+        source.read_at(0, &mut bytes)?;
+        Self::of_config(&bytes).map(Some)
+    }
+
+    /// What the `versions` have together, from partition 0 on.
+    pub(super) fn of_versions(versions: &BTreeMap<u64, VersionState>) -> Self {
+        Self::of_names(versions.values().flat_map(|version| &version.files).map(|file| &file.name))
+    }
+
+    /// What files of these names make together, from partition 0 on.
+    pub(super) fn of_names<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
+        let mut parts = BTreeMap::new();
+        for name in names {
+            if let Some(FileName::Embeddings { entity, part, .. }) = FileName::parse(name) {
+                let count = parts.entry(entity).or_insert(0);
+                *count = part.saturating_add(1).max(*count);
+            }
+        }
+        Self(parts)
+    }
+
+    /// Refuses more partitions than a folder could hold.
+    pub(super) fn check(&self) -> Result<()> {
+        let all = self.0.values().fold(0u64, |sum, &count| sum.saturating_add(count));
+        if all <= MOST_PARTS {
+            return Ok(());
+        }
+        Err(Error::limit("too-many-files", "more partitions are asked for than a folder could hold")
+            .expected(format_args!("at most {MOST_PARTS}"))
+            .found(all))
+    }
+
+    /// The names of the files of a version: the model first, then the partitions.
+    pub fn names(&self, version: u64) -> impl Iterator<Item = String> {
+        let embeddings = self.0.iter().flat_map(move |(entity, &parts)| {
+            let entity = entity.clone();
+            (0..parts).map(move |part| FileName::Embeddings { entity: entity.clone(), part, version })
+        });
+        std::iter::once(FileName::Model { version }).chain(embeddings).map(|name| name.to_string())
+    }
+
+    /// Of the files of a version, the first that are not among `present`.
+    pub(super) fn missing(&self, version: u64, present: &BTreeSet<&str>) -> Vec<String> {
+        let missing = self.names(version).filter(|name| !present.contains(name.as_str()));
+        missing.take(MOST_MISSING).collect()
+    }
+}

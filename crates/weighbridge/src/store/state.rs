@@ -1,0 +1,335 @@
+//! What stands in the folder of a store.
+
+use super::expected::{Basis, Expected};
+use super::marker::{Marker, lost};
+use super::snapshot;
+use crate::engine::{Disk, DiskItem, ItemKind, staged_for};
+use crate::error::{Error, Result};
+use crate::formats::biggraph::layout::FileName;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What stands in the folder of a store, by names and lengths.
+#[derive(Debug, Clone)]
+pub struct StoreState {
+    /// What the version file says.
+    pub marker: Marker,
+    /// Every version of which there is a file, by number.
+    pub versions: BTreeMap<u64, VersionState>,
+    /// Snapshots, by epoch.
+    pub snapshots: BTreeMap<u64, SnapshotState>,
+    /// What no version and no snapshot needs.
+    pub orphans: Vec<Orphan>,
+    /// Which files a version must have.
+    pub expected: Expected,
+    /// How that is known.
+    pub basis: Basis,
+    /// Why the configuration in the folder could not be used, where that is so.
+    pub config_trouble: Option<String>,
+}
+
+/// A file of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFile {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// The files of one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionState {
+    /// Its number.
+    pub version: u64,
+    /// Its files: the model first, then the partitions by type and number. Empty ones do not count:
+    /// no HDF5 file is empty, and a loss of power leaves such.
+    pub files: Vec<StoredFile>,
+    /// The names of files that it should have, and has not or has empty: the first 100.
+    pub missing: Vec<String>,
+    /// The snapshots that hold its files by links.
+    pub snapshots: Vec<u64>,
+}
+
+impl VersionState {
+    /// True where every file is there.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && !self.files.is_empty()
+    }
+
+    /// The length of all files together, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len).sum()
+    }
+
+    /// True where there is a file of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
+    fn to_json(&self) -> Json {
+        json!({
+            "version": self.version,
+            "complete": self.is_complete(),
+            "bytes": self.bytes(),
+            "files": self.files.iter().map(|f| &f.name).collect::<Vec<_>>(),
+            "missing": self.missing,
+            "snapshots": self.snapshots,
+        })
+    }
+}
+
+/// A snapshot: the folder `epoch_{E}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotState {
+    /// The number of the epoch that came next when it was made.
+    pub epoch: u64,
+    /// What its version file says.
+    pub marker: Marker,
+    /// Its files that can be read, by the names in it.
+    pub files: Vec<String>,
+    /// Its links that lead nowhere.
+    pub broken: Vec<String>,
+    /// Links whose targets are absolute: they break when the folder is moved.
+    pub absolute: Vec<String>,
+    /// True where it holds files of its own, without links.
+    pub copies: bool,
+    /// The names of files that it should have and has not.
+    pub missing: Vec<String>,
+    /// The versions to whose files it has links.
+    pub holds: BTreeSet<u64>,
+}
+
+impl SnapshotState {
+    /// True where it can be read as a checkpoint of its own.
+    pub fn is_complete(&self) -> bool {
+        self.marker.version().is_some() && self.missing.is_empty() && self.broken.is_empty()
+    }
+
+    fn to_json(&self) -> Json {
+        json!({
+            "epoch": self.epoch,
+            "version": self.marker.version(),
+            "complete": self.is_complete(),
+            "files": self.files,
+            "broken": self.broken,
+            "absolute": self.absolute,
+            "copies": self.copies,
+            "missing": self.missing,
+        })
+    }
+}
+
+/// Something that no version and no snapshot needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length in bytes; 0 for a folder.
+    pub len: u64,
+    /// What it is.
+    pub kind: OrphanKind,
+}
+
+/// What an orphan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrphanKind {
+    /// A file of a version above the current one: of a run that died, or that was rolled back.
+    Newer,
+    /// A file of a version below the current one that no snapshot holds: of a run that died before
+    /// it was deleted, or kept on purpose. `prune` is for these.
+    Older,
+    /// Under a hidden name: of a writer of ours that died, or that is at work.
+    Staged,
+    /// With the ending `.tmp`, of whoever.
+    Temporary,
+}
+
+impl OrphanKind {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Newer => "newer",
+            Self::Older => "older",
+            Self::Staged => "staged",
+            Self::Temporary => "temporary",
+        }
+    }
+}
+
+impl StoreState {
+    pub(super) fn look(disk: &dyn Disk, folder: &Path, given: Option<&Expected>) -> Result<Self> {
+        let items = disk.list(folder)?;
+        let mut state = Self {
+            marker: Marker::read(disk, folder)?,
+            versions: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            orphans: Vec::new(),
+            expected: Expected::default(),
+            basis: Basis::Nothing,
+            config_trouble: None,
+        };
+        let mut epochs = Vec::new();
+        for item in &items {
+            if let Some(FileName::Snapshot { epoch }) = state.sort(item) {
+                epochs.push(epoch);
+            }
+        }
+        for version in state.versions.values_mut() {
+            version.files.sort_by_key(|file| {
+                FileName::parse(&file.name).map(|name| (!matches!(name, FileName::Model { .. }), name))
+            });
+        }
+        state.expect(disk, folder, given)?;
+        for version in state.versions.values_mut() {
+            let present = version.files.iter().filter(|f| f.len > 0).map(|f| f.name.as_str()).collect();
+            version.missing = state.expected.missing(version.version, &present);
+        }
+        for epoch in epochs {
+            let snapshot = snapshot::look(disk, folder, epoch, &state.expected)?;
+            for held in &snapshot.holds {
+                if let Some(version) = state.versions.get_mut(held) {
+                    version.snapshots.push(epoch);
+                }
+            }
+            state.snapshots.insert(epoch, snapshot);
+        }
+        state.find_orphans();
+        Ok(state)
+    }
+
+    /// Puts a file where it belongs. Returns what its name says.
+    fn sort(&mut self, item: &DiskItem) -> Option<FileName> {
+        let len = item.kind.len();
+        if let (Some(_), Some(name)) = (staged_for(&item.name), item.name.to_str()) {
+            self.orphan(name, len.unwrap_or(0), OrphanKind::Staged);
+            return None;
+        }
+        let text = item.name.to_str()?;
+        if text.ends_with(".tmp") {
+            self.orphan(text, len?, OrphanKind::Temporary);
+            return None;
+        }
+        let name = FileName::parse(text)?;
+        if let Some(version) = name.version() {
+            let blank = VersionState { version, files: vec![], missing: vec![], snapshots: vec![] };
+            let state = self.versions.entry(version).or_insert(blank);
+            state.files.push(StoredFile { name: text.to_owned(), len: len? });
+        }
+        if matches!(name, FileName::Snapshot { .. }) && item.kind != ItemKind::Folder {
+            return None;
+        }
+        Some(name)
+    }
+
+    fn orphan(&mut self, name: &str, len: u64, kind: OrphanKind) {
+        self.orphans.push(Orphan { name: name.to_owned(), len, kind });
+    }
+
+    /// Finds out which files a version must have.
+    fn expect(&mut self, disk: &dyn Disk, folder: &Path, given: Option<&Expected>) -> Result<()> {
+        if let Some(given) = given {
+            given.check()?;
+            (self.expected, self.basis) = (given.clone(), Basis::Given);
+            return Ok(());
+        }
+        match Expected::of_folder(disk, folder) {
+            Ok(Some(expected)) => {
+                (self.expected, self.basis) = (expected, Basis::Config);
+                return Ok(());
+            }
+            Ok(None) => {}
+            // A damaged configuration does not make the versions unreadable.
+            Err(error) if error.kind() != crate::Kind::Io => {
+                self.config_trouble = Some(error.message().to_owned());
+            }
+            Err(error) => return Err(error),
+        }
+        let found = Expected::of_versions(&self.versions);
+        found.check()?;
+        if !self.versions.is_empty() {
+            (self.expected, self.basis) = (found, Basis::Versions);
+        }
+        Ok(())
+    }
+
+    fn find_orphans(&mut self) {
+        let Some(current) = self.marker.version() else { return };
+        let others = self.versions.values().filter(|v| v.version != current && v.version != 0);
+        let mut found = Vec::new();
+        for version in others.filter(|v| v.snapshots.is_empty()) {
+            let kind = if version.version > current { OrphanKind::Newer } else { OrphanKind::Older };
+            let orphan = |f: &StoredFile| Orphan { name: f.name.clone(), len: f.len, kind };
+            found.extend(version.files.iter().map(orphan));
+        }
+        self.orphans.extend(found);
+    }
+
+    /// The version that counts; 0 where there is none yet.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::current`](super::CheckpointStore::current).
+    pub fn current(&self) -> Result<u64> {
+        let begun = self.versions.keys().any(|&version| version > 0);
+        match &self.marker {
+            Marker::Version(version) => Ok(*version),
+            Marker::Missing | Marker::Blank if !begun => Ok(0),
+            marker => Err(lost(marker, self.highest_complete())),
+        }
+    }
+
+    /// The highest version of which every file is there.
+    pub fn highest_complete(&self) -> Option<u64> {
+        self.versions.values().rev().find(|v| v.is_complete()).map(|v| v.version)
+    }
+
+    /// A complete version.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `no-version` and `incomplete-version`.
+    pub fn complete(&self, version: u64) -> Result<&VersionState> {
+        let Some(found) = self.versions.get(&version) else {
+            let there: Vec<_> = self.versions.keys().map(u64::to_string).collect();
+            return Err(Error::mismatch("no-version", "the folder has no such version")
+                .expected(format_args!("version {version}"))
+                .found(if there.is_empty() { "none".to_owned() } else { there.join(", ") }));
+        };
+        if found.is_complete() {
+            return Ok(found);
+        }
+        let error = Error::mismatch("incomplete-version", format!("files of version {version} are missing"))
+            .found(format_args!("without {}", few(&found.missing)));
+        Err(match self.highest_complete() {
+            Some(other) => error.hint(format_args!(
+                "BigGraph would replace them by random values; version {other} is complete"
+            )),
+            None => error.hint("BigGraph would replace them by random values"),
+        })
+    }
+
+    /// The state as JSON.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "marker": self.marker.to_json(),
+            "current": self.current().ok(),
+            "versions": self.versions.values().map(VersionState::to_json).collect::<Json>(),
+            "snapshots": self.snapshots.values().map(SnapshotState::to_json).collect::<Json>(),
+            "orphans": self.orphans.iter().map(|o| {
+                json!({"name": o.name, "bytes": o.len, "kind": o.kind.as_str()})
+            }).collect::<Json>(),
+            "expected": self.expected.0,
+            "basis": self.basis.as_str(),
+            "config_trouble": self.config_trouble,
+        })
+    }
+}
+
+/// The first few of `names`, for people.
+pub(super) fn few(names: &[String]) -> String {
+    let shown = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(5) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}

@@ -1,0 +1,266 @@
+//! The checkpoint store on real folders: what it finds, what it refuses, what it tidies.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use weighbridge::engine::{LocalSink, RunOptions, run};
+use weighbridge::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge::store::{
+    Basis, Carry, CheckpointStore, CommitOptions, LinkForm, Marker, OrphanKind, Previous, RecoverOptions,
+    RollbackOptions, StoreOptions, SweepOptions, VersionWrite,
+};
+
+/// What a run of BigGraph leaves that died in iteration 3, before the model was written.
+const CRASHED: [&str; 6] = [
+    "embeddings_all_0.v2.h5",
+    "embeddings_all_0.v3.h5",
+    "embeddings_all_1.v2.h5",
+    "embeddings_all_1.v3.h5",
+    "model.v2.h5",
+    "training_stats.json",
+];
+const CONFIG: &str =
+    r#"{"entities": {"all": {"num_partitions": 2}}, "relations": [{"lhs": "all", "rhs": "all"}]}"#;
+
+fn folder(names: &[&str], marker: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        fs::write(dir.path().join(name), format!("{name}\n")).unwrap();
+    }
+    fs::write(dir.path().join("checkpoint_version.txt"), marker).unwrap();
+    fs::write(dir.path().join("config.json"), CONFIG).unwrap();
+    dir
+}
+
+fn store(dir: &Path) -> CheckpointStore {
+    CheckpointStore::open(dir, StoreOptions::default()).unwrap()
+}
+
+fn file(name: &str) -> PlannedFile {
+    let mut file = FileBuilder::new(name);
+    file.literal(format!("new {name}"));
+    file.finish()
+}
+
+fn commit(store: &CheckpointStore, options: &CommitOptions) -> u64 {
+    let staging = store.begin().unwrap();
+    for name in [staging.model(), staging.embeddings("all", 0), staging.embeddings("all", 1)] {
+        staging.put(file(&name)).unwrap();
+    }
+    staging.commit(options).unwrap().version
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_crashed_run_of_biggraph_is_understood() {
+    let dir = folder(&CRASHED, "2\n");
+    let store = store(dir.path());
+    let state = store.state().unwrap();
+    assert_eq!((state.current().unwrap(), state.basis), (2, Basis::Config));
+    assert_eq!(state.versions[&3].missing, ["model.v3.h5"]);
+    let orphans: Vec<_> = state.orphans.iter().map(|o| (o.name.as_str(), o.kind)).collect();
+    let newer = |name| (name, OrphanKind::Newer);
+    assert_eq!(orphans, [newer("embeddings_all_0.v3.h5"), newer("embeddings_all_1.v3.h5")]);
+    let files: Vec<_> = store.version(2).unwrap().into_iter().map(|f| f.name).collect();
+    assert_eq!(files, ["model.v2.h5", "embeddings_all_0.v2.h5", "embeddings_all_1.v2.h5"]);
+    assert_eq!(store.version(3).unwrap_err().code(), "incomplete-version");
+    assert_eq!(store.version(4).unwrap_err().code(), "no-version");
+    assert_eq!(state.to_json()["versions"][1]["complete"], false);
+    // The next commit takes the place of what was left behind.
+    assert_eq!(commit(&store, &CommitOptions::default()), 3);
+    assert_eq!(fs::read(dir.path().join("embeddings_all_1.v3.h5")).unwrap(), b"new embeddings_all_1.v3.h5");
+    assert!(!dir.path().join("model.v2.h5").exists());
+    assert_eq!(fs::read(dir.path().join("checkpoint_version.txt")).unwrap(), b"3\n");
+}
+
+#[test]
+fn a_missing_partition_is_an_error_and_not_random() {
+    let dir = folder(&CRASHED, "2\n");
+    fs::remove_file(dir.path().join("embeddings_all_1.v2.h5")).unwrap();
+    let store = store(dir.path());
+    assert_eq!(store.begin().unwrap_err().code(), "incomplete-version");
+    assert_eq!(store.prune(1).unwrap_err().code(), "incomplete-version");
+    fs::write(dir.path().join("embeddings_all_1.v2.h5"), "").unwrap();
+    assert_eq!(store.version(2).unwrap_err().code(), "incomplete-version");
+    // Nor is a new version without one committed, and dropping it leaves nothing.
+    fs::write(dir.path().join("embeddings_all_1.v2.h5"), "again").unwrap();
+    let before = names(dir.path());
+    let staging = store.begin().unwrap();
+    staging.put(file("model.v3.h5")).unwrap();
+    staging.put(file("embeddings_all_0.v3.h5")).unwrap();
+    assert_eq!(staging.put(file("model.v4.h5")).unwrap_err().code(), "not-of-this-version");
+    assert_eq!(staging.put(file("../model.v3.h5")).unwrap_err().code(), "not-of-this-version");
+    assert_eq!(staging.names().len(), 2);
+    let error = staging.commit(&CommitOptions::default()).unwrap_err();
+    assert_eq!(error.code(), "incomplete-version");
+    assert!(error.found_text().unwrap().contains("embeddings_all_1.v3.h5"));
+    assert_eq!(names(dir.path()), before);
+    assert_eq!(store.current().unwrap(), 2);
+}
+
+#[test]
+fn the_version_file_is_read_by_the_rules_of_biggraph() {
+    for (text, version) in [
+        ("12\n", 12),
+        ("12", 12),
+        (" 12 \n\n", 12),
+        ("+12\n", 12),
+        ("1_2\n", 12),
+        ("0012\n", 12),
+        ("12\r\n", 12),
+        ("１２\n", 12),
+    ] {
+        let dir = folder(&[], text);
+        assert_eq!(store(dir.path()).state().unwrap().marker, Marker::Version(version), "{text:?}");
+    }
+    for text in ["", "\n", "12 13\n", "1.0\n", "-3\n", "0x10\n", "99999999999999999999\n", "1__2"] {
+        let dir = folder(&CRASHED, text);
+        let store = store(dir.path());
+        assert_eq!(store.current().unwrap_err().code(), "version-lost", "{text:?}");
+        assert_eq!(store.begin().unwrap_err().code(), "version-lost", "{text:?}");
+        let report = store.recover(&RecoverOptions::default()).unwrap();
+        assert_eq!((report.version, report.changed), (2, true));
+        assert_eq!(report.passed_over, [(3, vec!["model.v3.h5".to_owned()])]);
+        assert_eq!(fs::read(dir.path().join("checkpoint_version.txt")).unwrap(), b"2\n");
+        assert!(!store.recover(&RecoverOptions::default()).unwrap().changed);
+    }
+    let dir = folder(&CRASHED[..2], "");
+    let error = store(dir.path()).recover(&RecoverOptions::default()).unwrap_err();
+    assert_eq!(error.code(), "no-complete-version");
+    let over = RecoverOptions { start_over: true, ..RecoverOptions::default() };
+    assert_eq!(store(dir.path()).recover(&over).unwrap().version, 0);
+}
+
+#[test]
+fn a_second_writer_is_refused_and_readers_are_not() {
+    let dir = folder(&CRASHED, "2\n");
+    let store = store(dir.path());
+    let staging = store.begin().unwrap();
+    let other = CheckpointStore::open(dir.path(), StoreOptions::default()).unwrap();
+    assert_eq!(other.begin().unwrap_err().code(), "locked");
+    assert_eq!(other.sweep(SweepOptions::default()).unwrap_err().code(), "locked");
+    assert_eq!(other.rollback(2, RollbackOptions::default()).unwrap_err().code(), "locked");
+    assert_eq!(other.version(2).unwrap().len(), 3);
+    fs::write(dir.path().join("checkpoint_version.txt"), "1\n").unwrap();
+    assert_eq!(staging.commit(&CommitOptions::default()).unwrap_err().code(), "version-moved");
+    fs::write(dir.path().join("checkpoint_version.txt"), "2\n").unwrap();
+    other.begin().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn snapshots_keep_their_versions() {
+    for (form, links) in [(LinkForm::Relative, true), (LinkForm::Absolute, true), (LinkForm::Copies, false)] {
+        let dir = folder(&CRASHED, "2\n");
+        let store = store(dir.path());
+        assert!(store.preserve(1, form).unwrap().made);
+        assert!(!store.preserve(1, form).unwrap().made);
+        commit(&store, &CommitOptions::default());
+        assert_eq!(store.preserve(1, form).unwrap_err().code(), "snapshot-exists");
+        let state = store.state().unwrap();
+        assert!(state.snapshots[&1].is_complete());
+        assert_eq!(state.versions.contains_key(&2), links);
+        assert_eq!(store.prune(1).unwrap().kept, if links { vec![2, 3] } else { vec![3] });
+        assert_eq!(fs::read(dir.path().join("epoch_1/model.v2.h5")).unwrap(), b"model.v2.h5\n");
+        let inner = CheckpointStore::open(dir.path().join("epoch_1"), StoreOptions::default()).unwrap();
+        assert_eq!(inner.version(inner.current().unwrap()).unwrap().len(), 3);
+        // Moved away, only absolute links break.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let moved = elsewhere.path().join("moved");
+        fs::rename(dir.path(), &moved).unwrap();
+        let state = CheckpointStore::open(&moved, StoreOptions::default()).unwrap().state().unwrap();
+        assert_eq!(state.snapshots[&1].is_complete(), form != LinkForm::Absolute);
+        assert_eq!(state.snapshots[&1].broken.len(), if form == LinkForm::Absolute { 3 } else { 0 });
+    }
+}
+
+#[test]
+fn going_back_pruning_and_sweeping_say_what_they_did() {
+    let dir = folder(&CRASHED, "2\n");
+    let store = store(dir.path());
+    let keep = CommitOptions { previous: Previous::Keep, ..CommitOptions::default() };
+    for version in 3..=6 {
+        assert_eq!(commit(&store, &keep), version);
+    }
+    assert_eq!(store.prune(0).unwrap_err().code(), "keep-none");
+    let report = store.prune(3).unwrap();
+    assert_eq!((report.kept, report.deleted.len()), (vec![4, 5, 6], 6));
+    assert_eq!(store.rollback(3, RollbackOptions::default()).unwrap_err().code(), "no-version");
+    let report = store.rollback(4, RollbackOptions::default()).unwrap();
+    assert_eq!((report.from, report.to, report.left, report.deleted.len()), (Some(6), 4, vec![5, 6], 0));
+    assert_eq!(store.current().unwrap(), 4);
+    // Forwards again, as after a crash just before the version file was written.
+    assert_eq!(store.rollback(5, RollbackOptions { delete_newer: true }).unwrap().deleted.len(), 3);
+    fs::write(dir.path().join("x.tmp"), "x").unwrap();
+    fs::write(dir.path().join(".model.v9.h5.weighbridge-0123456789abcdef.part"), "x").unwrap();
+    let report = store.sweep(SweepOptions::default()).unwrap();
+    assert_eq!((report.removed.len(), report.left.len()), (1, 4));
+    let report = store.sweep(SweepOptions { newer: true, older: true, temporary: true }).unwrap();
+    assert_eq!((report.removed.len(), report.left.len()), (4, 0));
+    assert_eq!(store.version(5).unwrap().len(), 3);
+}
+
+#[test]
+fn the_other_ways_to_write_give_the_same_folder() {
+    let dir = folder(&CRASHED, "2\n");
+    let options = StoreOptions { version_write: VersionWrite::InPlace, ..StoreOptions::default() };
+    let store = CheckpointStore::open(dir.path(), options).unwrap();
+    for (version, carry) in [(3, Carry::Copy), (4, Carry::Link)] {
+        let staging = store.begin().unwrap();
+        staging.put(file(&staging.model())).unwrap();
+        let report = staging.commit(&CommitOptions { carry, ..CommitOptions::default() }).unwrap();
+        assert_eq!((report.version, report.carried, report.deleted.len()), (version, 2, 3));
+        let carried = fs::read(dir.path().join(format!("embeddings_all_0.v{version}.h5"))).unwrap();
+        assert_eq!(carried, b"embeddings_all_0.v2.h5\n");
+    }
+}
+
+#[test]
+fn torn_statistics_are_mended() {
+    let dir = folder(&["training_stats.json"], "0\n");
+    let store = store(dir.path());
+    let path = dir.path().join("training_stats.json");
+    fs::write(&path, "{\"index\": 0}\n{\"index\": 1, \"sta").unwrap();
+    let report = store.append_stats(["{\"index\": 1}", "{\"index\": NaN}"]).unwrap();
+    assert_eq!((report.lines, report.cut), (2, 17));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"index\": 0}\n{\"index\": 1}\n{\"index\": NaN}\n");
+    assert_eq!(store.append_stats(["a\nb"]).unwrap_err().code(), "bad-line");
+    assert_eq!(store.write_config(b"{}").unwrap_err().code(), "bad-config");
+    store.write_config(CONFIG.replace('2', "3").as_bytes()).unwrap();
+    assert_eq!(store.state().unwrap().expected.0["all"], 3);
+    assert_eq!(
+        store.write_config(CONFIG.replace('2', "99999999").as_bytes()).unwrap_err().code(),
+        "too-many-files"
+    );
+}
+
+#[test]
+fn a_plan_joins_a_folder_with_its_marker_last() {
+    let dir = folder(&CRASHED, "2\n");
+    let plan = |names: &[&str]| WritePlan {
+        format: "test",
+        kind: "test",
+        files: names.iter().map(|name| file(name)).collect(),
+        losses: vec![],
+    };
+    let write = |names: &[&str], replace| {
+        let sink = LocalSink::marker_last(dir.path(), "checkpoint_version.txt", replace)?;
+        run(&plan(names), &sink, &RunOptions::default())
+    };
+    let before = names(dir.path());
+    assert_eq!(write(&["model.v3.h5"], false).unwrap_err().code(), "no-marker");
+    let taken = ["checkpoint_version.txt", "config.json", "model.v3.h5"];
+    assert_eq!(write(&taken, false).unwrap_err().code(), "exists");
+    assert_eq!(names(dir.path()).len(), before.len() + 1);
+    write(&taken, true).unwrap();
+    assert_eq!(fs::read(dir.path().join("model.v3.h5")).unwrap(), b"new model.v3.h5");
+    assert_eq!(fs::read(dir.path().join("checkpoint_version.txt")).unwrap(), b"new checkpoint_version.txt");
+    assert_eq!(fs::read(dir.path().join("config.json")).unwrap(), b"new config.json");
+    assert_eq!(names(dir.path()).len(), before.len() + 2);
+}

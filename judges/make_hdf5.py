@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""Writes small HDF5 files with h5py, and what h5py reads from them: testdata/hdf5/good; and
+smaller ones beside it, testdata/hdf5/small.
+
+    python judges/make_hdf5.py testdata/hdf5/good
+
+Needs h5py and numpy. Each file comes in the oldest form that the library writes ("default") and in
+the newest ("latest"). expected.json holds for each file: datasets with type, shape and the SHA-256
+of the elements as little-endian row-major bytes, texts, attributes, groups, links and the paths
+that must be reported as unreadable.
+"""
+
+import hashlib
+import json
+import os
+import sys
+
+import h5py
+import numpy as np
+
+DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
+NAMES = {"bool": "bool", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
+         "uint32": "u32", "int64": "i64", "uint64": "u64", "float16": "f16", "float32": "f32",
+         "float64": "f64", "complex64": "c64", "complex128": "c128"}
+
+
+def values(dtype, *shape):
+    n = int(np.prod(shape, dtype=np.int64))
+    x = (np.arange(n, dtype=np.int64) * 37 + 11) % 251
+    if np.dtype(dtype).kind == "c":
+        return (x - 1j * (x % 7)).astype(dtype).reshape(shape)
+    return (x % 120).astype(dtype).reshape(shape)
+
+
+def types(f):
+    for dtype in DTYPES:
+        for order, name in (("<", "le"), (">", "be")):
+            f[f"{name}/{dtype}"] = values(order + dtype, 3, 5)
+    f["bool"] = np.array([[True, False], [False, True]])
+    f["opaque1"] = np.frombuffer(b"PK\x03\x04\x00\xff", "V1")
+    f["opaque3"] = np.frombuffer(b"abcdefghi", "V3")
+    f["scalar"] = np.float32(2.5)
+    f["empty"] = np.zeros((0,), "f4")
+    f["empty2"] = np.zeros((3, 0, 2), "i8")
+    f["null"] = h5py.Empty("f4")
+    f["nan"] = np.array([0x7FC00001, 0x80000000, 0x7F800000, 1], "<u4").view("<f4")
+    bf16 = h5py.h5t.IEEE_F32LE.copy()
+    bf16.set_fields(15, 7, 8, 0, 7)
+    bf16.set_size(2)
+    bf16.set_ebias(127)
+    space = h5py.h5s.create_simple((3,))
+    ds = h5py.h5d.create(f.id, b"bf16", bf16, space)
+    ds.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1.0, -2.0, 0.5], "f4"))
+    odd = h5py.h5t.STD_I32LE.copy()
+    odd.set_precision(24)
+    odd.set_offset(8)
+    h5py.h5d.create(f.id, b"odd_int", odd, space)
+    x87 = h5py.h5t.IEEE_F64LE.copy()
+    x87.set_fields(60, 50, 10, 0, 50)
+    h5py.h5d.create(f.id, b"odd_float", x87, space)
+    f["enum"] = np.array([1, 2], h5py.enum_dtype({"RED": 1, "BLUE": 2}, basetype="i2"))
+    f["record"] = np.zeros(2, [("a", "i4"), ("b", "f8")])
+    f["refs"] = np.array([f.ref], h5py.ref_dtype)
+    f["lists"] = np.array([np.arange(2), np.arange(3)], dtype=h5py.vlen_dtype("i4"))
+    f.create_dataset("arrays", (2,), np.dtype("(3,)f4"))
+    f["fixed"] = np.array([b"abc", b"", b"defgh"], "S5")
+    f.create_dataset("long", data=["süß", "", "a" * 300], dtype=h5py.string_dtype())
+    f["committed"] = np.dtype("<f4")
+    f.create_dataset("by_committed", data=values("<f4", 4), dtype=f["committed"])
+
+
+def layouts(f):
+    def make(name, data, **options):
+        f.create_dataset(name, data=data, **options)
+    x = values("<f4", 13, 7)
+    make("contiguous", x)
+    make("rows", x, chunks=(4, 7))
+    make("rows_grow", x, chunks=(4, 7), maxshape=(None, 7))
+    make("one", values("<i8", 50), chunks=(16,), maxshape=(None,))
+    make("boxes", x, chunks=(5, 3))
+    make("boxes_be", values(">f8", 13, 7), chunks=(5, 3), shuffle=True, compression="gzip")
+    make("boxes_grow", x, chunks=(5, 3), maxshape=(40, 30))
+    make("boxes_fixed", x, chunks=(5, 3), maxshape=(20, 7), compression="gzip")
+    make("boxes_free", x, chunks=(5, 3), maxshape=(None, None), compression="gzip")
+    make("boxes_first", x, chunks=(5, 3), maxshape=(None, 7), shuffle=True)
+    make("boxes_last", x, chunks=(5, 3), maxshape=(13, None))
+    make("single", x, chunks=(13, 7), compression="gzip")
+    make("single_plain", x, chunks=(13, 7))
+    make("three", values("<i2", 6, 5, 4), chunks=(2, 3, 4), compression="gzip", fletcher32=True)
+    make("all", x, chunks=(6, 2), compression="gzip", compression_opts=9, shuffle=True, fletcher32=True)
+    make("sum", values("u1", 100), chunks=(33,), fletcher32=True)
+    make("scale", values("<i4", 64), chunks=(16,), scaleoffset=0)
+    make("many", values("<i4", 700), chunks=(3,), compression="gzip")
+    make("many_grow", values("<i4", 700), chunks=(2,), maxshape=(None,))
+    make("opaque", np.frombuffer(bytes(range(60)), "V3"), chunks=(7,))
+    make("texts", [f"name {i}" for i in range(9)], dtype=h5py.string_dtype(), chunks=(4,))
+    f.create_dataset("never", (3, 4), "<f4", fillvalue=1.5)
+    f.create_dataset("never_zero", (3, 4), "<i8")
+    f.create_dataset("never_chunked", (9, 4), ">i4", chunks=(2, 2), fillvalue=7)
+    some = f.create_dataset("some", (9, 4), "<i4", chunks=(2, 4), fillvalue=-1)
+    some[2:4] = 5
+    some = f.create_dataset("some_boxes", (9, 9), "<i2", chunks=(2, 4), fillvalue=0x1234, compression="gzip")
+    some[3, 5] = 9
+    shrunk = f.create_dataset("shrunk", data=values("<f4", 20, 6), chunks=(3, 2), maxshape=(None, None))
+    shrunk.resize((7, 3))
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.COMPACT)
+    compact = values("<i4", 5)
+    ds = h5py.h5d.create(f.id, b"compact", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((5,)), plist)
+    ds.write(h5py.h5s.ALL, h5py.h5s.ALL, compact)
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((4,))
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    ds = h5py.h5d.create(f.id, b"implicit", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((10,), (14,)), plist)
+    ds.write(h5py.h5s.ALL, h5py.h5s.ALL, values("<i4", 10))
+    f.create_dataset("lzf", data=x, chunks=(5, 3), compression="lzf")
+    f.create_dataset("external", (4,), "<i4", external=[("elsewhere.raw", 0, 16)])
+    layout = h5py.VirtualLayout((13, 7), "<f4")
+    layout[...] = h5py.VirtualSource("elsewhere.h5", "x", (13, 7))
+    f.create_virtual_dataset("virtual", layout)
+
+
+def groups(f):
+    deep = f.create_group("model/relations/0/operator/rhs")
+    deep["translation"] = values("<f4", 8)
+    for i in range(12):
+        f[f"twelve/d{i:02}"] = np.int32(i)
+    ordered = f.create_group("ordered", track_order=True)
+    for name in ["z", "a", "m"]:
+        ordered[name] = np.int32(len(name))
+    f["hard"] = f["model/relations/0/operator/rhs/translation"]
+    f["again"] = f["model"]
+    f["model/up"] = f["/"]
+    f["soft"] = h5py.SoftLink("/twelve/d01")
+    f["soft_lost"] = h5py.SoftLink("nowhere")
+    f["outside"] = h5py.ExternalLink("elsewhere.h5", "/x")
+    f.create_group("süß")
+    f["with.dot"] = np.int32(1)
+
+
+def many(f):
+    for i in range(310):
+        f[f"wide/{i:03}"] = np.uint8(i % 256)
+
+
+def attributes(f):
+    d = f.create_dataset("d", data=np.int32(1))
+    for at in (f, d, f.create_group("g")):
+        at.attrs["int"] = 3
+        at.attrs["u64"] = np.uint64(2**64 - 1)
+        at.attrs["be"] = np.array(-2, ">i2")
+        at.attrs["float"] = 0.1
+        at.attrs["f4"] = np.float32(0.1)
+        at.attrs["bool"] = True
+        at.attrs["list"] = np.arange(3)
+        at.attrs["matrix"] = np.arange(6.0).reshape(2, 3)
+        at.attrs["empty"] = h5py.Empty("f4")
+        at.attrs["none"] = np.zeros((0,), "i4")
+        at.attrs["text"] = "süß"
+        at.attrs["texts"] = ["a", "", "ccc"]
+        at.attrs["fixed"] = np.bytes_(b"abc")
+        at.attrs["opaque"] = np.void(b"\x00\x01\xff")
+        at.attrs["enum"] = np.array(2, h5py.enum_dtype({"RED": 1, "BLUE": 2}, basetype="i2"))
+        at.attrs["long"] = "x" * 5000
+    f["kind"] = np.dtype("<f4")
+    d.attrs.create("committed", 1.5, dtype=f["kind"])
+    d.attrs["reference"] = f.ref
+    d.attrs["complex"] = np.complex64(1 + 2j)
+
+
+# Small files with one thing each, for damage: each byte of them matters.
+SMALL = {
+    "plain": lambda f: f.create_dataset("a/x", data=values("<f4", 3, 2)),
+    "gzip": lambda f: f.create_dataset("x", data=values("<f4", 9, 5), chunks=(4, 3), compression="gzip", shuffle=True,
+                                       fletcher32=True),
+    "grow": lambda f: f.create_dataset("x", data=values("<i2", 40), chunks=(3,), maxshape=(None,)),
+    "free": lambda f: f.create_dataset("x", data=values("<i2", 6, 4), chunks=(2, 3), maxshape=(None, None)),
+    "texts": lambda f: f.create_dataset("x", data=["one", "two"], dtype=h5py.string_dtype()),
+    "attributes": lambda f: f.attrs.update({f"a{i}": v for i, v in enumerate(
+        [1, 0.5, "text", [1, 2], True, np.void(b"ab"), b"c", "d", "e", "f"])}),
+}
+
+
+MAKERS = {"types": types, "layouts": layouts, "groups": groups, "many": many, "attributes": attributes}
+
+
+def attr_json(value):
+    if isinstance(value, h5py.Empty):
+        return None
+    if isinstance(value, (bytes, np.bytes_)):
+        return value.decode()
+    if isinstance(value, np.void):
+        return {"hex": value.tobytes().hex()}
+    if isinstance(value, np.ndarray):
+        return [attr_json(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def attrs_of(obj):
+    found = {}
+    for name in obj.attrs:
+        value = obj.attrs[name]
+        if isinstance(value, (h5py.Reference, complex, np.complexfloating)):
+            found[name] = {"unreadable": True}
+        else:
+            found[name] = attr_json(value)
+    return found
+
+
+def describe(ds):
+    kind = ds.dtype
+    if ds.id.get_type().get_class() == h5py.h5t.BITFIELD or ds.is_virtual or ds.external:
+        return {"unreadable": True}
+    shape = [0] if ds.shape is None else list(ds.shape)
+    if h5py.check_string_dtype(kind):
+        return {"texts": [v.decode() for v in ds[()].ravel()], "shape": shape}
+    if ds.name in ("/odd_int", "/odd_float", "/enum", "/record", "/refs", "/lists", "/arrays"):
+        return {"other": True, "shape": shape}
+    if ds.shape is None:
+        return {"dtype": NAMES[kind.name], "shape": shape, "sha256": hashlib.sha256(b"").hexdigest()}
+    if ds.compression == "lzf":
+        return {"dtype": NAMES[kind.name], "shape": shape, "unread": "hdf5-filter"}
+    if ds.name == "/bf16":
+        raw = np.array([0x3F80, 0xC000, 0x3F00], "<u2").tobytes()
+        return {"dtype": "bf16", "shape": shape, "sha256": hashlib.sha256(raw).hexdigest()}
+    data = ds[()]
+    data = np.asarray(data)
+    if kind.kind == "V":
+        size = kind.itemsize
+        shape = shape + ([size] if size != 1 else [])
+        return {"dtype": "u8", "shape": shape, "sha256": hashlib.sha256(data.tobytes()).hexdigest()}
+    little = data.astype(data.dtype.newbyteorder("<"))
+    return {"dtype": NAMES[kind.newbyteorder("=").name], "shape": shape,
+            "sha256": hashlib.sha256(np.ascontiguousarray(little).tobytes()).hexdigest()}
+
+
+def walk(group, path, seen, out):
+    for name in group:
+        link = group.get(name, getlink=True)
+        at = path + "/" + name
+        if isinstance(link, h5py.SoftLink):
+            out["links"].append(at)
+            continue
+        if isinstance(link, h5py.ExternalLink):
+            out["problems"].append(at)
+            continue
+        obj = group[name]
+        if isinstance(obj, h5py.Datatype):
+            continue
+        if isinstance(obj, h5py.Group):
+            if obj.id in seen:
+                out["links"].append(at)
+                continue
+            seen.append(obj.id)
+            out["items"].append([at, {"attributes": attrs_of(obj)}])
+            walk(obj, at, seen, out)
+            continue
+        item = describe(obj)
+        if item.get("unreadable"):
+            out["problems"].append(at)
+            continue
+        item["attributes"] = attrs_of(obj)
+        out["items"].append([at, item])
+
+
+def main():
+    target = sys.argv[1]
+    os.makedirs(target, exist_ok=True)
+    expected = {}
+    for stem, maker in MAKERS.items():
+        for form, libver in (("default", None), ("latest", "latest")):
+            name = f"{stem}_{form}.h5"
+            block = {"userblock_size": 512} if (stem, form) == ("groups", "latest") else {}
+            with h5py.File(os.path.join(target, name), "w", libver=libver, **block) as f:
+                maker(f)
+            with h5py.File(os.path.join(target, name), "r") as f:
+                out = {"items": [], "links": [], "problems": [], "attributes": attrs_of(f),
+                       "user_block": f.userblock_size}
+                walk(f, "", [f.id], out)
+            expected[name] = out
+    small = os.path.join(target, "..", "small")
+    os.makedirs(small, exist_ok=True)
+    for stem, maker in SMALL.items():
+        for form, libver in (("default", None), ("latest", "latest")):
+            with h5py.File(os.path.join(small, f"{stem}_{form}.h5"), "w", libver=libver) as f:
+                maker(f)
+    with open(os.path.join(target, "expected.json"), "w") as out:
+        json.dump(expected, out, indent=0, ensure_ascii=False)
+        out.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Makes testdata/torch with PyTorch 2.2.2: good/*.pt with good/expected.json, bad/*.pt.
+
+usage: make_torch.py
+"""
+
+import collections
+import io
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent / "testdata" / "torch"
+GOOD, BAD = ROOT / "good", ROOT / "bad"
+NAMES = {
+    torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+    torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+    torch.complex64: "c64", torch.complex128: "c128", torch.float8_e4m3fn: "f8_e4m3", torch.float8_e5m2: "f8_e5m2",
+}
+expected = {}
+
+
+def saved(thing, legacy=False):
+    stream = io.BytesIO()
+    torch.save(thing, stream, _use_new_zipfile_serialization=not legacy)
+    return stream.getvalue()
+
+
+def raw(tensor):
+    tensor = tensor.detach().contiguous()
+    return bytes(tensor.reshape(-1).view(torch.uint8).numpy()).hex() if tensor.numel() else ""
+
+
+def put(name, data, tensors, kind="state_dict"):
+    (GOOD / name).write_bytes(data)
+    expected[name] = {
+        "kind": kind,
+        "tensors": [
+            {"name": key, "dtype": NAMES[t.dtype], "shape": list(t.shape), "hex": raw(t)} for key, t in tensors.items()
+        ],
+    }
+
+
+def both(name, thing, tensors=None, kind="state_dict"):
+    put(f"{name}.pt", saved(thing), thing if tensors is None else tensors, kind)
+    put(f"{name}_legacy.pt", saved(thing, True), thing if tensors is None else tensors, kind)
+
+
+def rezipped(data, method=zipfile.ZIP_STORED, folder="archive", edit=lambda name, data: data, add=()):
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", method) as new:
+        for name in old.namelist():
+            content = edit(name, old.read(name))
+            if content is not None:
+                new.writestr(zipfile.ZipInfo(name.replace("archive", folder, 1)), content, method)
+        for name, content in add:
+            new.writestr(zipfile.ZipInfo(name), content)
+    return out.getvalue()
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+class Call:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def main():
+    GOOD.mkdir(parents=True, exist_ok=True)
+    BAD.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    base = torch.arange(24.0).reshape(4, 6)
+    plain = {"a.weight": torch.randn(2, 3), "a.bias": torch.randn(3)}
+    both("plain", plain)
+    both("types", {NAMES[t].replace("_", ""): torch.tensor([0, 1, 1, 0]).to(t) for t in NAMES})
+    both("ends", {"empty": torch.zeros(0, 3), "scalar": torch.tensor(1.5), "nan": torch.tensor([float("nan"), -0.0])})
+    both("views", {"rows": base[1:3], "columns": base[:, 2:5], "steps": base[::2, ::3], "turned": base.t(),
+                   "whole": base, "spread": base[:1, :].expand(3, 6),
+                   "permuted": torch.arange(24).reshape(2, 3, 4).permute(2, 0, 1),
+                   "last": torch.arange(48.0).reshape(1, 3, 4, 4).to(memory_format=torch.channels_last),
+                   "windows": torch.arange(5).unfold(0, 3, 1)})
+    tied = torch.ones(2, 2)
+    both("tied", {"a": tied, "b": tied, "c": tied.view(2, 2)})
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    both("module_state", model.state_dict())
+    both("parameter", {"p": torch.nn.Parameter(torch.ones(2)), "s": torch.ones(2).as_subclass(Sub)})
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
+    model(torch.randn(4, 3)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    tensors = {f"model.{k}": v for k, v in model.state_dict().items()}
+    for number, slots in state["state"].items():
+        tensors.update({f"optimizer.state.{number}.{k}": v for k, v in slots.items()})
+    both("nested", {"model": model.state_dict(), "optimizer": state, "epoch": 3, "note": "text" * 100,
+                    "list": [1, 2.5, None, True]}, tensors, "object")
+    both("module", torch.nn.Linear(2, 2), {}, "object")
+    for name in ["module.pt", "module_legacy.pt"]:
+        loaded = torch.load(io.BytesIO((GOOD / name).read_bytes()))
+        put(name, (GOOD / name).read_bytes(), dict(loaded.named_parameters()), "object")
+    both("lone", torch.arange(3), {"value": torch.arange(3)}, "object")
+    data = saved(plain)
+    put("deflated.pt", rezipped(data, zipfile.ZIP_DEFLATED), plain)
+    put("folder.pt", rezipped(data, folder="other name"), plain)
+    cuda = lambda name, d: d.replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0") if name.endswith("data.pkl") else d
+    put("cuda.pt", rezipped(data, edit=cuda), plain)
+
+    def big(name, content):
+        if name.endswith("byteorder"):
+            return b"big"
+        return np.frombuffer(content, "<f4").astype(">f4").tobytes() if "/data/" in name else content
+
+    put("big.pt", rezipped(data, edit=big), plain)
+    script = io.BytesIO()
+    linear = torch.nn.Linear(2, 2)
+    torch.jit.save(torch.jit.script(linear), script)
+    small = rezipped(script.getvalue(), edit=lambda n, d: None if "debug_pkl" in n else d)
+    put("script.pt", small, dict(linear.named_parameters()), "object")
+    bad = {
+        "evil.pt": saved({"x": torch.ones(2), "y": Call()}),
+        "evil_legacy.pt": saved({"x": torch.ones(2), "y": Call()}, True),
+        "no_storage.pt": rezipped(data, edit=lambda n, d: None if n.endswith("/data/0") else d),
+        "short_storage.pt": rezipped(data, edit=lambda n, d: d[:-4] if n.endswith("/data/0") else d),
+        "outside.pt": rezipped(data, edit=lambda n, d: d.replace(b"K\x02K\x03\x86", b"K\x03K\x03\x86")),
+        "crc.pt": data.replace(b"a.weight", b"a.wEight", 1),
+        "conjugated.pt": saved({"x": torch.ones(2, dtype=torch.complex64).conj()}),
+        "quantized.pt": saved({"x": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)}),
+        "sparse.pt": saved({"x": torch.eye(2).to_sparse()}),
+        "cut_legacy.pt": saved(plain, True)[:-3],
+    }
+    for name, content in bad.items():
+        (BAD / name).write_bytes(content)
+    lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in expected.items())
+    (GOOD / "expected.json").write_text("{\n" + lines + "\n}\n")
+
+
+main()

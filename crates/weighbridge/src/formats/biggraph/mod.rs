@@ -17,6 +17,7 @@
 //! | `config` | the configuration: keys, defaults, rules |
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
+//! | `edges` | columns of edges, and edges that move into other partitions |
 //! | `rows` | sources of rows: random ones, and rows of a table in another order |
 //! | `grow` | new entities for a trained table |
 //! | `detect` | which HDF5 files are BigGraph's |
@@ -28,20 +29,24 @@
 mod check;
 pub mod config;
 mod detect;
+pub mod edges;
 mod grow;
 pub mod layout;
+mod partitions;
 mod read;
 pub mod rows;
 mod scan;
 mod state;
 pub mod text;
+mod write;
 
 pub(in crate::formats) use detect::looks_like_biggraph;
 pub use grow::grow;
+pub use partitions::Partitions;
 
 use super::{Facts, Format, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::finding::Finding;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
@@ -70,7 +75,7 @@ static FACTS: Facts = Facts {
         DType::F64,
     ],
     order: Some(Order::Row),
-    settings: &[],
+    settings: write::SETTINGS,
 };
 
 impl Format for BigGraph {
@@ -112,7 +117,7 @@ impl Format for BigGraph {
         scan::scan(source, options)
     }
 
-    fn plan(&self, _checkpoint: &Checkpoint, _options: &PlanOptions) -> Result<WritePlan> {
-        Err(Error::unsupported("read-only", "files of BigGraph are read here, and not written"))
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
     }
 }

@@ -7,5 +7,7 @@
 //! Parameters are numbers there; which parameter a number means, the configuration tells.
 
 mod read;
+mod write;
 
 pub(super) use read::{State, bytes_of, read};
+pub(super) use write::{Slots, Step, blob, empty, model_groups, table_groups};

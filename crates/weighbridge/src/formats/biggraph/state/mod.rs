@@ -9,5 +9,5 @@
 mod read;
 mod write;
 
-pub(super) use write::{Slots, Step, blob, empty, model_groups, table_groups};
 pub(super) use read::{State, bytes_of, read};
+pub(super) use write::{Slots, Step, blob, empty, model_groups, table_groups};

@@ -102,6 +102,16 @@ pub(crate) enum Verb {
                             Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
     )]
     Scan(Scan),
+    /// The versions in a folder of PyTorch-BigGraph checkpoints: what is there, whole, and current
+    #[command(
+        after_help = "Examples:\n  weighbridge checkpoint model/                        versions, snapshots, orphans\n  \
+                            weighbridge checkpoint model/ --recover              the version file was lost or emptied\n  \
+                            weighbridge checkpoint model/ --rollback 4           version 4 counts again\n  \
+                            weighbridge checkpoint model/ --prune --keep 2       only the newest two, and what snapshots need\n  \
+                            weighbridge checkpoint model/ --sweep all            remove what crashed runs left\n\n\
+                            Exit codes: 0 the current version and all snapshots are whole, 1 they are not."
+    )]
+    Checkpoint(Store),
     /// The program that a model brings along: shown, stripped, its variables renamed
     #[command(after_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
                             weighbridge program inference.pdmodel --list | less\n  \
@@ -292,6 +302,13 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "HOW", default_value = "nearest", value_parser = rounding, requires = "cast")]
     #[arg(help_heading = "Changes")]
     pub rounding: Rounding,
+    /// Add new entities to the trained table of a type: their names, a JSON list or one a line; may be
+    /// repeated. Old rows stay in their partitions and places
+    #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "Changes")]
+    pub grow: Vec<(String, String)>,
+    /// What decides the values of the rows that --grow adds
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "grow", help_heading = "Changes")]
+    pub seed: u64,
     /// Add the global embedding of each type to the rows of its table, as PyTorch-BigGraph's exporter does
     #[arg(long, help_heading = "Changes")]
     pub with_global: bool,
@@ -335,6 +352,50 @@ pub(crate) struct Verify {
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Store {
+    /// The folder: `checkpoint_path` of the configuration
+    pub path: PathBuf,
+    /// Where the version file is missing, empty or no number: let the highest complete version count
+    #[arg(long)]
+    pub recover: bool,
+    /// With --recover, where no version is complete: begin anew at version 0
+    #[arg(long, requires = "recover")]
+    pub start_over: bool,
+    /// Let this version count, which must be complete
+    #[arg(long, value_name = "VERSION")]
+    pub rollback: Option<u64>,
+    /// With --rollback: remove the files of the versions after it
+    #[arg(long, requires = "rollback")]
+    pub delete_newer: bool,
+    /// Make the snapshot epoch_N of the current version
+    #[arg(long, value_name = "N")]
+    pub preserve: Option<u64>,
+    /// With --preserve: copies of the files, not links to them
+    #[arg(long, requires = "preserve")]
+    pub copies: bool,
+    /// Remove old versions, but for the newest --keep ones and what snapshots need
+    #[arg(long, requires = "keep")]
+    pub prune: bool,
+    /// How many versions --prune keeps
+    #[arg(long, value_name = "N", requires = "prune", value_parser = keep)]
+    pub keep: Option<usize>,
+    /// Remove what crashed runs left: newer or older than the current version, temporary, or all
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    #[arg(value_parser = ["newer", "older", "temporary", "all"])]
+    pub sweep: Vec<String>,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+/// At least one version is kept.
+fn keep(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
+        Ok(number) => Ok(number),
+    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -94,6 +94,7 @@ fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Convert(a) => verbs::convert::run(a, common, output),
         Verb::Scan(a) => verbs::scan::run(a, common, output),
         Verb::Verify(a) => verbs::verify::run(a, common, output),
+        Verb::Checkpoint(a) => verbs::checkpoint::run(a, common, output),
         Verb::Program(a) => verbs::program::run(a, common, output),
         Verb::Run(a) => verbs::run::run(a, common, output),
         Verb::Demo(a) => verbs::demo::run(a, common, output),

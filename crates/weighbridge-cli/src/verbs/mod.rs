@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub(crate) mod checkpoint;
 pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod generate;

@@ -19,6 +19,7 @@
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
 //! | `edges` | columns of edges, and edges that move into other partitions |
 //! | `rows` | sources of rows: random ones, and rows of a table in another order |
+//! | `grow` | new entities for a trained table |
 //! | `detect` | which HDF5 files are BigGraph's |
 //! | `read` | from files and folders to an index |
 //! | `state` | the optimizer's blobs: what they say about which tensor |
@@ -29,6 +30,7 @@ mod check;
 pub mod config;
 mod detect;
 pub mod edges;
+mod grow;
 pub mod layout;
 mod partitions;
 mod read;
@@ -39,6 +41,7 @@ pub mod text;
 mod write;
 
 pub(in crate::formats) use detect::looks_like_biggraph;
+pub use grow::grow;
 pub use partitions::Partitions;
 
 use super::{Facts, Format, OpenOptions, PlanOptions, Scan};

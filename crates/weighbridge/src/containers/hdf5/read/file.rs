@@ -79,7 +79,7 @@ impl Place {
 
     /// Fails unless the bytes at `address` are in the file; their offset in the source.
     pub(super) fn offset(&self, address: u64, len: u64) -> Result<u64> {
-        let offset = address.checked_add(self.base).unwrap_or(u64::MAX);
+        let offset = address.saturating_add(self.base);
         crate::source::check_range(&*self.source, offset, len)?;
         Ok(offset)
     }

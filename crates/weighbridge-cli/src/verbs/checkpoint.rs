@@ -1,0 +1,160 @@
+//! `checkpoint`: a folder of versions of a PyTorch-BigGraph checkpoint: what is there, what counts,
+//! and keeping it in order.
+
+use crate::args::{Common, Store};
+use crate::output::{DIM, Output, human_bytes};
+use crate::table::{Align, Cell, Table};
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::io::{self, Write};
+use weighbridge::store::{
+    CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
+    StoredFile, SweepOptions, VersionState,
+};
+use weighbridge::text::escape;
+
+/// Files that a report names.
+const NAMED: usize = 8;
+
+pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let store = CheckpointStore::open(&args.path, StoreOptions::default())?;
+    let mut done = Vec::new();
+    if args.recover {
+        let verify = args.input.options()?;
+        let report = store.recover(&RecoverOptions { verify: Some(verify), start_over: args.start_over })?;
+        let text = if report.changed {
+            format!("the version file says {} now", report.version)
+        } else {
+            format!("nothing to recover: version {} counts", report.version)
+        };
+        done.push(Done::new("recover", report.to_json(), text));
+    }
+    if let Some(to) = args.rollback {
+        let report = store.rollback(to, RollbackOptions { delete_newer: args.delete_newer })?;
+        let left = report.left.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let mut text = format!("version {} counts now", report.to);
+        if !left.is_empty() {
+            text.push_str(&format!("; the files of {left} are left, --sweep newer removes them"));
+        }
+        done.push(Done::new("rollback", report.to_json(), text).and_files("removed", &report.deleted));
+    }
+    if let Some(epoch) = args.preserve {
+        let form = if args.copies { LinkForm::Copies } else { LinkForm::Relative };
+        let report = store.preserve(epoch, form)?;
+        let made = if report.made { "made" } else { "was there" };
+        let text = format!("snapshot epoch_{} of version {} {made}", report.epoch, report.version);
+        done.push(Done::new("preserve", report.to_json(), text));
+    }
+    if let Some(keep) = args.keep.filter(|_| args.prune) {
+        let report = store.prune(keep)?;
+        let kept = report.kept.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let text = format!("kept versions: {kept}");
+        done.push(Done::new("prune", report.to_json(), text).and_files("removed", &report.deleted));
+    }
+    if !args.sweep.is_empty() {
+        let has = |what: &str| args.sweep.iter().any(|own| own == what || own == "all");
+        let options = SweepOptions { newer: has("newer"), older: has("older"), temporary: has("temporary") };
+        let report = store.sweep(options)?;
+        let text = format!("swept; {} orphans are left", report.left.len());
+        done.push(Done::new("sweep", report.to_json(), text).and_files("removed", &report.removed));
+    }
+    let state = store.state()?;
+    let current = state.current();
+    if output.json {
+        let mut document = state.to_json();
+        document["path"] = json!(args.path.display().to_string());
+        document["done"] = done.iter().map(|d| json!({ "what": d.what, "report": d.json })).collect();
+        output.document(&document)?;
+    } else {
+        for line in &done {
+            writeln!(output, "{}", line.text)?;
+        }
+        show(&state, output)?;
+        if let Err(error) = &current {
+            output.warning("current", &error.to_string())?;
+        }
+    }
+    let whole = match &current {
+        // Nothing was committed yet.
+        Ok(0) => true,
+        Ok(version) => state.complete(*version).is_ok(),
+        Err(_) => false,
+    };
+    let snapshots = state.snapshots.values().all(SnapshotState::is_complete);
+    Ok(if whole && snapshots { Outcome::Done } else { Outcome::Finding })
+}
+
+/// What was asked for and done.
+struct Done {
+    what: &'static str,
+    json: Json,
+    text: String,
+}
+
+impl Done {
+    fn new(what: &'static str, json: Json, text: String) -> Self {
+        Self { what, json, text }
+    }
+
+    fn and_files(mut self, verb: &str, files: &[StoredFile]) -> Self {
+        if !files.is_empty() {
+            let bytes = files.iter().map(|file| file.len).sum();
+            let names: Vec<_> = files.iter().take(NAMED).map(|file| escape(&file.name)).collect();
+            let more = files.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            self.text.push_str(&format!("; {verb} {} ({}{more})", human_bytes(bytes), names.join(", ")));
+        }
+        self
+    }
+}
+
+fn show(state: &StoreState, output: &mut Output) -> io::Result<()> {
+    let current = state.current().ok();
+    let mut table = Table::new(&[
+        ("version", Align::Right),
+        ("files", Align::Right),
+        ("bytes", Align::Right),
+        ("state", Align::Left),
+        ("snapshots", Align::Left),
+    ]);
+    for version in state.versions.values() {
+        let cells: [Cell; 5] = [
+            version.version.to_string().into(),
+            version.files.len().to_string().into(),
+            human_bytes(version.bytes()).into(),
+            condition(version, current).into(),
+            version.snapshots.iter().map(|e| format!("epoch_{e}")).collect::<Vec<_>>().join(", ").into(),
+        ];
+        table.row(cells);
+    }
+    table.print(output)?;
+    for snapshot in state.snapshots.values().filter(|s| !s.is_complete()) {
+        let parts = snapshot.broken.iter().chain(&snapshot.missing).take(NAMED);
+        let parts: Vec<_> = parts.map(|name| escape(name)).collect();
+        let text = format!("epoch_{} is not whole: {}", snapshot.epoch, parts.join(", "));
+        output.warning("snapshot", &text)?;
+    }
+    for orphan in state.orphans.iter().take(NAMED) {
+        let (name, size) = (escape(&orphan.name), human_bytes(orphan.len));
+        writeln!(output, "{DIM}orphan: {name} ({size}): {}{DIM:#}", orphan.kind.as_str())?;
+    }
+    if state.orphans.len() > NAMED {
+        writeln!(output, "{DIM}and {} more orphans; --json lists them{DIM:#}", state.orphans.len() - NAMED)?;
+    }
+    if let Some(trouble) = &state.config_trouble {
+        output.warning("config.json", trouble)?;
+    }
+    Ok(())
+}
+
+/// `current`, and what is missing of a version.
+fn condition(version: &VersionState, current: Option<u64>) -> String {
+    let counts = if current == Some(version.version) { "current, " } else { "" };
+    if version.is_complete() {
+        return format!("{counts}complete");
+    }
+    let missing: Vec<_> = version.missing.iter().take(3).map(|name| escape(name)).collect();
+    let more = version.missing.len().saturating_sub(3);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{counts}incomplete: no {}{more}", missing.join(", "))
+}

@@ -302,6 +302,13 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "HOW", default_value = "nearest", value_parser = rounding, requires = "cast")]
     #[arg(help_heading = "Changes")]
     pub rounding: Rounding,
+    /// Add new entities to the trained table of a type: their names, a JSON list or one a line; may be
+    /// repeated. Old rows stay in their partitions and places
+    #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "Changes")]
+    pub grow: Vec<(String, String)>,
+    /// What decides the values of the rows that --grow adds
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "grow", help_heading = "Changes")]
+    pub seed: u64,
     /// Add the global embedding of each type to the rows of its table, as PyTorch-BigGraph's exporter does
     #[arg(long, help_heading = "Changes")]
     pub with_global: bool,

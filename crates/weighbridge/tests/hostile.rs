@@ -194,7 +194,9 @@ fn seeds() -> Vec<Vec<Seed>> {
     let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "testdata"].iter().collect();
     let mut families = BTreeMap::new();
     for family in std::fs::read_dir(&root).unwrap() {
-        let good = family.unwrap().path().join("good");
+        let family = family.unwrap().path();
+        // The odd files of BigGraph are small; what it writes itself is larger than a seed may be.
+        let good = family.join(if family.ends_with("biggraph") { "alt" } else { "good" });
         if !good.is_dir() {
             continue;
         }
@@ -208,7 +210,17 @@ fn seeds() -> Vec<Vec<Seed>> {
             let beside = path.file_name().is_some_and(|n| n == "expected.json" || n == "README.md")
                 || path.extension().is_some_and(|e| ["md", "py", "txt"].iter().any(|b| e == *b))
                 || path.extension().is_some_and(|e| e == "json") && family != "paddle";
-            if !beside && std::fs::metadata(&path).unwrap().len() < SEED_BYTES {
+            // Files that are refused as they are: their columns are those of the others.
+            let refused = [
+                "format_version_2",
+                "format_version_as_string",
+                "no_format_version",
+                "lhs_shorter",
+                "missing_lhs",
+            ]
+            .iter()
+            .any(|name| path.parent().is_some_and(|folder| folder.ends_with(name)));
+            if !beside && !refused && std::fs::metadata(&path).unwrap().len() < SEED_BYTES {
                 let bytes = std::fs::read(&path).unwrap();
                 seeds.push(Seed { family: family.clone(), path, bytes });
             }

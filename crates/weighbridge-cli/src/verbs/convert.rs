@@ -6,11 +6,12 @@ use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
-use weighbridge::ops::{self, Changes, ConvertOptions};
+use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::WritePlan;
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
@@ -19,8 +20,12 @@ use weighbridge::text::escape;
 const SHOWN_CASTS: usize = 10;
 
 pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let open = args.input.options()?;
+    let grow =
+        |(entity, file): &(String, String)| Grow::read(entity, Path::new(file), args.seed, &open.limits);
+    let grow = args.grow.iter().map(grow).collect::<weighbridge::Result<Vec<_>>>()?;
     let options = ConvertOptions {
-        open: args.input.options()?,
+        open,
         to: args.to.clone(),
         kind: args.kind.clone(),
         settings: args.set.clone(),
@@ -31,6 +36,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             rename: args.rename.clone(),
             cast: args.cast,
             rounding: args.rounding,
+            grow,
             with_global: args.with_global,
             reverse_dims: args.reverse_dims,
         },

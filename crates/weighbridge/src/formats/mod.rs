@@ -41,6 +41,7 @@ pub static ALL: &[&dyn Format] = &[
     &npy::Npy,
     &npz::Npz,
     &torch::Torch,
+    &biggraph::BigGraph,
     &paddle::Paddle,
     &tsv::Tsv,
     &word2vec::Word2Vec,

@@ -1,12 +1,18 @@
 //! Moving a checkpoint from one form to another.
 
-use crate::checkpoint::{Checkpoint, Loss, Note, Rename, Selection};
+use crate::checkpoint::{Checkpoint, LabelList, Loss, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
+use crate::limits::Limits;
 use crate::plan::WritePlan;
+use crate::source::{FileSource, SourceRef, read_vec};
 use crate::tensor::{Cast, DType, Order, Rounding};
 use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of a list of names that tell which form it has.
+const HEAD: u64 = 64;
 
 /// What to write, and what to change on the way.
 #[derive(Debug, Clone, Default)]
@@ -44,10 +50,46 @@ pub struct Changes {
     pub cast: Option<DType>,
     /// How that cast rounds.
     pub rounding: Rounding,
+    /// Add rows for these new entities to the tables of these types.
+    pub grow: Vec<Grow>,
     /// Add the global embedding of each type to the rows of its table.
     pub with_global: bool,
     /// Keep the bytes of column-major tensors as they are and reverse their dimensions.
     pub reverse_dims: bool,
+}
+
+/// New entities for a table of a PyTorch-BigGraph checkpoint.
+#[derive(Debug, Clone)]
+pub struct Grow {
+    /// The type of the entities.
+    pub entity: String,
+    /// Their names.
+    pub names: LabelList,
+    /// What decides the values of the new rows.
+    pub seed: u64,
+}
+
+impl Grow {
+    /// Reads the names from a file: a JSON array of strings, or one name a line.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no such list;
+    /// [`crate::Kind::Limit`] where it is larger than the limits allow.
+    pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
+        let source: SourceRef = Arc::new(FileSource::open(path)?);
+        let mut names = LabelList::new();
+        let head = read_vec(&*source, 0, source.len().min(HEAD))?;
+        if head.trim_ascii_start().starts_with(b"[") {
+            biggraph::text::read_names(&source, limits, None, &mut names)?;
+        } else {
+            Limits::check("bytes of names", "header_bytes", source.len(), limits.header_bytes)?;
+            let text = String::from_utf8(read_vec(&*source, 0, source.len())?).map_err(|_| {
+                Error::corrupt("not-utf8", "the names are not text in UTF-8").in_file(source.label())
+            })?;
+            text.lines().for_each(|name| names.push(name));
+        }
+        Ok(Self { entity: entity.into(), names, seed })
+    }
 }
 
 impl Changes {
@@ -56,6 +98,9 @@ impl Changes {
     /// # Errors
     /// As the methods of [`Checkpoint`] that it calls.
     pub fn apply(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+        for grow in &self.grow {
+            biggraph::grow(checkpoint, &grow.entity, &grow.names, grow.seed)?;
+        }
         if self.with_global {
             biggraph::rows::add_global_embeddings(checkpoint)?;
         }

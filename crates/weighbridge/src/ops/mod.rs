@@ -24,6 +24,6 @@ pub mod slice;
 pub mod stats;
 pub mod verify;
 
-pub use convert::{Changes, ConvertOptions, convert, plan, plan_checkpoint, prepare, save};
+pub use convert::{Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save};
 
 use crate::text::json_number as number_json;

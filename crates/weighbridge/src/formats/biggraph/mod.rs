@@ -1,20 +1,123 @@
 //! PyTorch-BigGraph: entities, edges, partitioned tables of embeddings and their checkpoints.
 //!
+//! ```text
+//! entity folder      entity_count_{type}_{part}.txt   entity_names_{type}_{part}.json
+//! edge folder        edges_{l}_{r}.h5                 lhs, rhs, rel [, lists of features] [, weight]
+//! checkpoint folder  checkpoint_version.txt, config.json, training_stats.json
+//!                    embeddings_{type}_{part}.v{N}.h5 embeddings, optimizer/state_dict
+//!                    model.v{N}.h5                    model/..., optimizer/state_dict
+//!                    epoch_{E}/                       links to the files of one version
+//! ```
+//!
+//! A table is one tensor, whatever the number of its partitions: its path is
+//! `["embeddings", TYPE]`. Parameters have the path of their dataset below `model`.
+//!
 //! | room | what it is |
 //! | --- | --- |
 //! | `config` | the configuration: keys, defaults, rules |
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
+//! | `edges` | columns of edges, and edges that move into other partitions |
 //! | `rows` | sources of rows: random ones, and rows of a table in another order |
+//! | `grow` | new entities for a trained table |
+//! | `detect` | which HDF5 files are BigGraph's |
 //! | `read` | from files and folders to an index |
 //! | `state` | the optimizer's blobs: what they say about which tensor |
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
 
+mod check;
 pub mod config;
 mod detect;
+pub mod edges;
+mod grow;
 pub mod layout;
+mod partitions;
+mod read;
 pub mod rows;
+mod scan;
+mod state;
 pub mod text;
+mod write;
 
 pub(in crate::formats) use detect::looks_like_biggraph;
+pub use grow::grow;
+pub use partitions::Partitions;
+
+use super::{Facts, Format, OpenOptions, PlanOptions, Scan};
+use crate::checkpoint::Checkpoint;
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::plan::WritePlan;
+use crate::source::{FolderRef, SourceRef};
+use crate::tensor::{DType, Order};
+use std::path::Path;
+
+/// The format.
+#[derive(Debug)]
+pub struct BigGraph;
+
+static FACTS: Facts = Facts {
+    id: "biggraph",
+    title: "PyTorch-BigGraph entities, edges and checkpoints",
+    extensions: &[],
+    dtypes: &[
+        DType::U8,
+        DType::I8,
+        DType::U16,
+        DType::I16,
+        DType::U32,
+        DType::I32,
+        DType::U64,
+        DType::I64,
+        DType::F16,
+        DType::F32,
+        DType::F64,
+    ],
+    order: Some(Order::Row),
+    settings: write::SETTINGS,
+};
+
+impl Format for BigGraph {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        read::recognises(head, source)
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        read::open_beside(&source, folder, name, options)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        read::recognises_folder(folder)
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open_folder(folder, options)
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        check::check(checkpoint)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

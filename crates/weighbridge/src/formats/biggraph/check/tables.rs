@@ -1,0 +1,166 @@
+//! Tables, parameters, names and statistics against what the configuration says of them.
+
+use super::super::config::Config;
+use super::super::layout::FileName;
+use super::super::read::{self, CHECKPOINT, MODEL, list_of, table_path};
+use super::super::text::summarise_stats;
+use crate::checkpoint::{Checkpoint, Role, TensorEntry, TensorPath, Value};
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::limits::Limits;
+use std::collections::{HashMap, HashSet};
+
+/// The numbers of `entity` by partition; `None` for one that is not known.
+pub(super) fn counts_of(counts: &Value, entity: &str) -> Vec<Option<u64>> {
+    list_of(Some(counts), entity)
+}
+
+/// The tables and parameters that the configuration wants, and no others.
+pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<Vec<Finding>> {
+    let Some(config) = config else {
+        let finding = Finding::unchecked(
+            "no-config",
+            "there is no configuration: which tables and parameters there must be is not known",
+        );
+        return Ok(vec![finding]);
+    };
+    let own: HashMap<&TensorPath, &TensorEntry> =
+        checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()).map(|t| (&t.path, t)).collect();
+    let mut findings = Vec::new();
+    for (entity, _) in &config.entities {
+        let Some(table) = own.get(&table_path(Some(entity))) else { continue };
+        let wanted = config.dimension_of(entity);
+        let found = table.shape.dims().get(1).copied();
+        if wanted.is_some() && found.is_some() && wanted != found {
+            let text = format!(
+                "the rows have {} numbers, where the configuration says {}",
+                found.unwrap_or(0),
+                wanted.unwrap_or(0)
+            );
+            findings.push(Finding::error("table-dimension", text).on_tensor(table.name()));
+        }
+    }
+    if matches!(checkpoint.kind, CHECKPOINT | MODEL)
+        && !checkpoint.notes.iter().any(|note| note.code == "model-missing")
+    {
+        findings.extend(parameters(&own, config));
+    }
+    Ok(findings)
+}
+
+/// Parameters that are missing, unknown, or of another shape.
+fn parameters(own: &HashMap<&TensorPath, &TensorEntry>, config: &Config) -> Vec<Finding> {
+    // An operator that is not known is a problem of the configuration.
+    let Some(wanted) = read::parameters(config) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (path, shape) in &wanted {
+        let Some(found) = own.get(path) else {
+            findings.push(
+                Finding::error(
+                    "parameter-missing",
+                    "the configuration wants this parameter, and it is not there",
+                )
+                .on_tensor(path)
+                .hint("BigGraph would go on with its initial value, without a word"),
+            );
+            continue;
+        };
+        // Of dynamic relations the first extent is their number.
+        let skip = usize::from(config.dynamic_relations);
+        let dims = found.shape.dims();
+        if dims.len() != shape.len() || dims.get(skip..) != shape.get(skip..) {
+            let text = format!("the shape is {}, where the configuration means another one", found.shape);
+            findings.push(Finding::error("parameter-shape", text).on_tensor(path));
+        }
+    }
+    let known: HashSet<&TensorPath> = wanted.iter().map(|(path, _)| path).collect();
+    let mut unknown: Vec<&&TensorEntry> =
+        own.values().filter(|t| t.role == Role::Parameter && !known.contains(&t.path)).collect();
+    unknown.sort_by(|a, b| a.path.cmp(&b.path));
+    for entry in unknown {
+        // Affine operators had other names once, which are still read.
+        let last = entry.path.parts().last().and_then(|part| part.as_str()).unwrap_or_default();
+        if !matches!(last, "rotation" | "rotations") {
+            findings.push(
+                Finding::error("parameter-unknown", "the configuration knows no such parameter")
+                    .on_tensor(entry.name())
+                    .hint("BigGraph refuses names of parameters that it does not know"),
+            );
+        }
+    }
+    findings
+}
+
+/// Names of rows: as many as rows, and none twice.
+pub(super) fn names(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for tensor in &checkpoint.tensors {
+        let Some(labels) = &tensor.labels else { continue };
+        let list = match labels.read() {
+            Ok(list) => list,
+            Err(error) => match Finding::from_error(&error) {
+                Some(finding) => {
+                    findings.push(Finding { tensor: Some(tensor.name()), ..finding });
+                    continue;
+                }
+                None => return Err(error),
+            },
+        };
+        let index = list.index();
+        let twice = list.len() - index.len();
+        if twice > 0 {
+            let first = list.iter().enumerate().find(|(row, name)| index.get(name) != Some(row));
+            let text = match first {
+                Some((row, name)) => {
+                    let other = index.get(name).copied().unwrap_or(row);
+                    format!("{twice} names come twice; row {row} is called {name:?} as row {other} is")
+                }
+                None => format!("{twice} names come twice"),
+            };
+            findings.push(
+                Finding::warning("duplicate-name", text).in_file(labels.label()).on_tensor(tensor.name()),
+            );
+        }
+    }
+    Ok(findings)
+}
+
+/// The lines of the training statistics.
+pub(super) fn statistics(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+    let name = FileName::Stats.to_string();
+    let Some((_, source)) = checkpoint.companions.iter().find(|(own, _)| *own == name) else {
+        return Ok(Vec::new());
+    };
+    match summarise_stats(source, &Limits::default()) {
+        Ok(summary) => Ok(summary.findings),
+        Err(error) => Finding::from_error(&error).map(|finding| vec![finding]).ok_or(error),
+    }
+}
+
+/// The partitions of entities that the configuration wants.
+pub(super) fn entities(checkpoint: &Checkpoint, config: Option<&Config>) -> Vec<Finding> {
+    let partitions = checkpoint.metadata.get("partitions");
+    let mut findings = Vec::new();
+    for tensor in &checkpoint.tensors {
+        let Some(entity) = tensor.path.parts().get(1).and_then(|part| part.as_str()) else { continue };
+        let counts = list_of(partitions, entity);
+        if tensor.labels.is_none() && counts.iter().all(Option::is_some) {
+            let text = "there are no names of its entities, or not for all partitions";
+            findings.push(Finding::note("names-missing", text).on_tensor(tensor.name()));
+        }
+    }
+    if config.is_some_and(|config| config.dynamic_relations)
+        && checkpoint.metadata.get("dynamic_relations").is_none()
+    {
+        let text = "the relations are dynamic, and there is no dynamic_rel_count.txt: training stops there";
+        findings.push(Finding::error("relation-count-missing", text));
+    }
+    if let (Some(Value::U64(count)), Some(Value::List(names))) =
+        (checkpoint.metadata.get("dynamic_relations"), checkpoint.metadata.get("relation_names"))
+        && *count != names.len() as u64
+    {
+        let text = format!("there are {count} dynamic relations and {} names of relations", names.len());
+        findings.push(Finding::error("relation-names-differ", text));
+    }
+    findings
+}

@@ -1,0 +1,92 @@
+//! How many partitions the types of entities are to have.
+
+use super::layout::split_counts;
+use crate::error::{Error, Result};
+
+/// The most partitions that a type may be given: more files than any folder should hold.
+const MOST: u64 = 1_000_000;
+
+/// How many partitions each type of entities is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Partitions {
+    /// So many for every type that is partitioned; types with one partition keep it.
+    Partitioned(u64),
+    /// So many for these types; the others stay as they are.
+    Named(Vec<(String, u64)>),
+}
+
+impl Partitions {
+    /// Reads `8`, or `user:8,item:4`. A name may hold a colon, not a comma.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], code `bad-partitions`, where it is neither, or a number is 0 or above
+    /// 1,000,000.
+    pub fn parse(text: &str) -> Result<Self> {
+        let bad = || {
+            Error::usage("bad-partitions", "this does not say how many partitions there are to be")
+                .expected("a number from 1 to 1000000, or TYPE:NUMBER,TYPE:NUMBER")
+                .found(text)
+        };
+        let number = |digits: &str| digits.parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(bad);
+        if !text.contains(':') {
+            return number(text).map(Self::Partitioned);
+        }
+        let one = |part: &str| {
+            let (name, digits) =
+                part.rsplit_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(bad)?;
+            Ok((name.to_owned(), number(digits)?))
+        };
+        text.split(',').map(one).collect::<Result<_>>().map(Self::Named)
+    }
+
+    /// The number for a type that has `old` partitions now.
+    pub fn of(&self, name: &str, old: u64) -> u64 {
+        match self {
+            Self::Partitioned(_) if old == 1 => 1,
+            Self::Partitioned(new) => *new,
+            Self::Named(all) => all.iter().rev().find(|(own, _)| own == name).map_or(old, |(_, new)| *new),
+        }
+    }
+
+    /// Fails where a type is named that is not among `types`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], code `no-such-type`.
+    pub fn check<'a>(&self, types: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+        let Self::Named(all) = self else { return Ok(()) };
+        match all.iter().find(|(name, _)| !types.clone().any(|own| own == name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::usage("no-such-type", "there is no such type of entities")
+                .expected(types.collect::<Vec<_>>().join(", "))
+                .found(name)),
+        }
+    }
+}
+
+/// The rows of each of `parts` partitions, where they are dealt out as `counts` now: as they are, if
+/// the number stays, else balanced. The sum of `counts` is held against 2^64 before.
+pub(super) fn new_counts(counts: &[u64], parts: u64) -> Vec<u64> {
+    if counts.len() as u64 == parts {
+        return counts.to_vec();
+    }
+    split_counts(counts.iter().fold(0, |sum: u64, n| sum.saturating_add(*n)), parts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names() {
+        let all = Partitions::parse("8").unwrap();
+        assert_eq!((all.of("user", 4), all.of("country", 1), all.of("user", 8)), (8, 1, 8));
+        let some = Partitions::parse("user:8,a:b:1,country:3").unwrap();
+        assert_eq!((some.of("user", 4), some.of("a:b", 9), some.of("country", 1)), (8, 1, 3));
+        assert_eq!(some.of("item", 4), 4);
+        for bad in ["", "0", "-1", "x", ":3", "user:", "user:0", "user:2,", "1000001", "1.0"] {
+            assert_eq!(Partitions::parse(bad).unwrap_err().code(), "bad-partitions", "{bad}");
+        }
+        assert!(all.check(["user"].into_iter()).is_ok());
+        assert_eq!(some.check(["user", "a:b"].into_iter()).unwrap_err().code(), "no-such-type");
+    }
+}

@@ -1,0 +1,224 @@
+//! The folder of a checkpoint: one version of its files as one index.
+
+use super::super::config::Config;
+use super::super::layout::{FileName, Listing, VersionFiles};
+use super::config::Known;
+use super::model::{self, Model};
+use super::part::{self, Part};
+use super::{config, names, notes, parallel, table, version};
+use crate::checkpoint::{Checkpoint, Name, Note, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::source::{FolderRef, SourceRef};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+/// A file of the version, opened.
+enum Opened {
+    Model(Model),
+    Part(Part),
+}
+
+/// The partitions of each type; `None` where one is not there.
+type Parts = BTreeMap<String, BTreeMap<u64, (SourceRef, Part)>>;
+
+/// Opens one version of a checkpoint folder.
+///
+/// # Errors
+/// What [`version::choose`] says and what the files say; `partition-missing`.
+pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
+    let given = config::given(options)?;
+    let beside = config::beside(folder)?;
+    // That of the folder is of the last run, which need not be the one that wrote the version.
+    let fallback = given.as_ref().or(beside.as_ref());
+    let (number, init, mut all_notes) =
+        version::choose(folder, listing, fallback.map(|known| &known.config), options)?;
+    let empty = VersionFiles::default();
+    let files = listing.versions.get(&number).unwrap_or(&empty);
+    let (model, mut parts, broken) =
+        open_files(folder, files, number, given.as_ref(), beside.as_ref(), options)?;
+    let broken_files = !broken.is_empty();
+    all_notes.extend(broken);
+
+    let attributes = Attributes::of(model.as_ref(), &parts);
+    let stored = attributes.config_text().and_then(config::lenient);
+    let of_given = given.as_ref().map(|known| &known.config);
+    let config = of_given.or(stored.as_ref()).or(beside.as_ref().map(|known| &known.config));
+    let kind = if init { super::INIT } else { super::CHECKPOINT };
+    let mut checkpoint = super::checkpoint(kind, folder.label());
+    checkpoint.metadata.set("version", Value::U64(number));
+    all_notes.extend(attributes.note());
+    if let Some(known) = fallback.filter(|_| given.is_some() || stored.is_none()) {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
+    }
+    checkpoint.metadata.set("attributes", Value::Map(attributes.common));
+
+    let order = order_of_types(config, files);
+    let (mut partitions, mut optimizers) = (Vec::new(), Vec::new());
+    let mut all_parts = 0u64;
+    let mut missing = Vec::new();
+    for entity in order {
+        let mut found = parts.remove(&entity).unwrap_or_default();
+        let wanted = config.filter(|_| !init).and_then(|c| c.entity(&entity)).map(|e| e.num_partitions);
+        let last =
+            files.embeddings.get(&entity).and_then(|all| all.last()).map_or(0, |l| l.saturating_add(1));
+        if config.is_some() && wanted.is_none() && !init {
+            let text = format!("the configuration knows no type {entity}, but there are embeddings of it");
+            all_notes.push(Note::new("unknown-type", text));
+        }
+        let count = wanted.unwrap_or(0).max(last);
+        all_parts = all_parts.saturating_add(count);
+        Limits::check("partitions", "tensors", all_parts, super::MOST_PARTS)?;
+        let mut list = Vec::new();
+        for part in 0..count {
+            let opened = found.remove(&part);
+            if opened.is_none() {
+                missing.push(FileName::Embeddings { entity: entity.clone(), part, version: number });
+            }
+            list.push(opened);
+        }
+        let joined = match table::join(&entity, list) {
+            Ok(joined) => joined,
+            Err(error) if options.lenient => {
+                let text = format!("the table of {entity} was left out: {}", error.message());
+                all_notes.push(Note::omission(error.code(), text));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        all_notes.extend(joined.notes);
+        checkpoint.tensors.extend(joined.rows);
+        checkpoint.tensors.extend(joined.sum);
+        partitions.push((Name::from(entity.as_str()), Value::List(joined.counts)));
+        optimizers.push((Name::from(entity.as_str()), Value::List(joined.optimizers)));
+    }
+    all_notes.extend(notes::missing(&missing, init, folder, options)?);
+    checkpoint.metadata.set("partitions", Value::Map(partitions));
+    let of_model = match model {
+        Some(model) => {
+            checkpoint.tensors.extend(model.tensors);
+            all_notes.extend(model.notes);
+            model.optimizer
+        }
+        None => {
+            if !init && !broken_files {
+                let name = FileName::Model { version: number };
+                all_notes.push(Note::new(
+                    "model-missing",
+                    format!("there is no {name}: parameters would start anew"),
+                ));
+            }
+            Value::Null
+        }
+    };
+    let optimizer = vec![(Name::from("model"), of_model), (Name::from("embeddings"), Value::Map(optimizers))];
+    checkpoint.metadata.set("optimizer", Value::Map(optimizer));
+    Limits::check("tensors", "tensors", checkpoint.tensors.len() as u64, options.limits.tensors)?;
+    for name in [FileName::Config, FileName::Stats] {
+        let name = name.to_string();
+        if let Some(source) = folder.open(Path::new(&name))? {
+            checkpoint.companions.push((name, source));
+        }
+    }
+    checkpoint.notes = all_notes;
+    checkpoint.notes.extend(notes::of_folder(folder, listing, number, init)?);
+    names::attach(&mut checkpoint, folder, listing, config, options)?;
+    Ok(checkpoint)
+}
+
+/// Types in the order of the configuration, then those it does not know.
+fn order_of_types(config: Option<&Config>, files: &VersionFiles) -> Vec<String> {
+    let known = config.into_iter().flat_map(|c| c.entities.iter().map(|(name, _)| name));
+    let mut seen = HashSet::new();
+    known.chain(files.embeddings.keys()).filter(|name| seen.insert(*name)).cloned().collect()
+}
+
+/// Opens the files of a version, several at once. Those that cannot be read are notes where
+/// `options.lenient`.
+fn open_files(
+    folder: &FolderRef,
+    files: &VersionFiles,
+    number: u64,
+    given: Option<&Known>,
+    beside: Option<&Known>,
+    options: &OpenOptions,
+) -> Result<(Option<Model>, Parts, Vec<Note>)> {
+    let list: Vec<FileName> = files.names(number).collect();
+    let open = |name: &FileName| -> Result<Option<(SourceRef, Opened)>> {
+        let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(None) };
+        let opened = match name {
+            FileName::Embeddings { entity, .. } => Opened::Part(part::open(&source, Some(entity), options)?),
+            _ => Opened::Model(model::open(
+                &source,
+                given.map(|k| &k.config),
+                beside.map(|k| &k.config),
+                options,
+            )?),
+        };
+        Ok(Some((source, opened)))
+    };
+    let (mut model, mut parts, mut notes) = (None, Parts::new(), Vec::new());
+    for (name, opened) in list.iter().zip(parallel::map(&list, open)) {
+        match (name, opened) {
+            (_, Ok(Some((_, Opened::Model(found))))) => model = Some(found),
+            (FileName::Embeddings { entity, part, .. }, Ok(Some((source, Opened::Part(found))))) => {
+                parts.entry(entity.clone()).or_default().insert(*part, (source, found));
+            }
+            (_, Ok(_)) => {}
+            (_, Err(error)) if options.lenient && super::is_content(&error) => {
+                let text = format!("{name} was left out: {}", error.message());
+                notes.push(Note::omission(error.code(), text));
+            }
+            (_, Err(error)) => return Err(error),
+        }
+    }
+    Ok((model, parts, notes))
+}
+
+/// The attributes that the files of a version have.
+struct Attributes {
+    /// Those that are the same in all.
+    common: Vec<(Name, Value)>,
+    /// The names of the others.
+    differ: Vec<String>,
+}
+
+impl Attributes {
+    fn of(model: Option<&Model>, parts: &Parts) -> Self {
+        let parts = parts.values().flat_map(BTreeMap::values).map(|(_, part)| &part.attributes);
+        let mut all = model.map(|m| &m.attributes).into_iter().chain(parts);
+        let mut found = Self { common: all.next().cloned().unwrap_or_default(), differ: Vec::new() };
+        for other in all {
+            if *other == found.common {
+                continue;
+            }
+            let theirs: HashMap<&Name, &Value> = other.iter().map(|(name, value)| (name, value)).collect();
+            let same = |(name, value): &(Name, Value)| theirs.get(name) == Some(&value);
+            let (common, differ): (Vec<_>, Vec<_>) = found.common.drain(..).partition(same);
+            found.differ.extend(differ.into_iter().map(|(name, _)| name.to_string()));
+            let ours: HashSet<&Name> = common.iter().map(|(name, _)| name).collect();
+            let more = other.iter().filter(|(name, _)| !ours.contains(name));
+            found.differ.extend(more.map(|(name, _)| name.to_string()));
+            found.common = common;
+        }
+        found.differ.sort_unstable();
+        found.differ.dedup();
+        found
+    }
+
+    fn config_text(&self) -> Option<&str> {
+        let config =
+            self.common.iter().find(|(name, _)| name.as_str() == Some(super::super::detect::CONFIG_JSON));
+        match config {
+            Some((_, Value::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn note(&self) -> Option<Note> {
+        let names = self.differ.join(", ");
+        let text = format!("the files of the version do not agree on the attributes {names}");
+        (!self.differ.is_empty()).then(|| Note::omission("attributes-differ", text))
+    }
+}

@@ -1,0 +1,80 @@
+//! A folder of entities: tables that have names only.
+
+use super::super::layout::{FileName, Listing};
+use super::super::text::{read_count, read_names};
+use super::names::{Entities, counts, labels, list_of};
+use super::{config, notes};
+use crate::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, TensorPath, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::source::{FolderRef, MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Shape};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens a folder of entities.
+///
+/// # Errors
+/// What a count or a list of relation names says; with `options.lenient` these are notes.
+pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = super::checkpoint(super::ENTITIES, folder.label());
+    let known = match config::given(options)? {
+        Some(known) => Some(known),
+        None => config::beside(folder)?,
+    };
+    let config = known.as_ref().map(|known| &known.config);
+    let entities = Entities { folder: folder.clone(), listing: listing.clone() };
+    let (all, broken) = counts(&entities, config)?;
+    checkpoint.notes.extend(broken);
+    let types: Vec<String> = match &all {
+        Value::Map(pairs) => pairs.iter().map(|(name, _)| name.to_text()).collect(),
+        _ => Vec::new(),
+    };
+    let nothing: SourceRef = Arc::new(MemorySource::new(folder.label(), Vec::new()));
+    for entity in types {
+        let parts = list_of(Some(&all), &entity);
+        let known = parts.iter().copied().collect::<Option<Vec<u64>>>();
+        let rows = parts.iter().flatten().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        let path = TensorPath::new(vec![Name::from("entities"), Name::from(entity.as_str())]);
+        let shape = Shape::from([rows, 0]);
+        let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW)?;
+        entry.role = Role::Names;
+        match known {
+            Some(rows) => entry.labels = labels(&entities, &entity, &rows, &options.limits)?,
+            None => {
+                let text = format!("{entity}: partitions without a count: names cannot be given to rows");
+                checkpoint.notes.push(Note::new("count-missing", text));
+            }
+        }
+        checkpoint.tensors.push(entry);
+    }
+    checkpoint.metadata.set("partitions", all);
+    if let Some(known) = &known {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
+    }
+    relations(&mut checkpoint, folder, options)?;
+    checkpoint.notes.extend(notes::strays(listing));
+    Ok(checkpoint)
+}
+
+/// The number and the names of relations, where there are files of them.
+fn relations(checkpoint: &mut Checkpoint, folder: &FolderRef, options: &OpenOptions) -> Result<()> {
+    let mut take = |name: FileName, read: &dyn Fn(&SourceRef) -> Result<Value>, key: &str| -> Result<()> {
+        let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(()) };
+        match read(&source) {
+            Ok(value) => checkpoint.metadata.set(key, value),
+            Err(error) if options.lenient && super::is_content(&error) => {
+                checkpoint.notes.push(Note::omission(error.code(), format!("{name}: {}", error.message())));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    };
+    let names = |source: &SourceRef| {
+        let mut list = LabelList::new();
+        read_names(source, &options.limits, None, &mut list)?;
+        Ok(Value::List(list.iter().map(|name| Value::Text(name.to_owned())).collect()))
+    };
+    take(FileName::RelationCount, &|source| read_count(source).map(Value::U64), "dynamic_relations")?;
+    take(FileName::RelationNames, &names, "relation_names")
+}

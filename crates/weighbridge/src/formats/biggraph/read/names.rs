@@ -1,0 +1,240 @@
+//! Entities: how many of each type there are, and what they are called.
+
+use super::super::config::Config;
+use super::super::layout::{FileName, Listing, relative_entity_folder};
+use super::super::text::{NameFiles, read_count};
+use super::{notes, parallel};
+use crate::checkpoint::{Checkpoint, LabelsRef, Name, Note, Role, Value};
+use crate::error::Result;
+use crate::formats::OpenOptions;
+use crate::limits::Limits;
+use crate::source::{FolderRef, SourceRef};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A folder of entities.
+pub(super) struct Entities {
+    pub(super) folder: FolderRef,
+    pub(super) listing: Listing,
+}
+
+impl Entities {
+    /// The folder, where it has any file of entities.
+    pub(super) fn of(folder: &FolderRef) -> Result<Option<Self>> {
+        let items = folder.list(1)?;
+        let listing = Listing::of(items.iter().map(|item| item.name.as_path()));
+        let any = !listing.counts.is_empty() || !listing.names.is_empty();
+        Ok(any.then(|| Self { folder: folder.clone(), listing }))
+    }
+}
+
+/// The numbers of entities by type and partition; `Null` for a partition without a count. Types in
+/// the order of the configuration, which alone counts where there is one.
+///
+/// # Errors
+/// [`crate::Kind::Io`]; a count that cannot be read is a note.
+pub(super) fn counts(entities: &Entities, config: Option<&Config>) -> Result<(Value, Vec<Note>)> {
+    let (mut pairs, mut notes) = (Vec::new(), Vec::new());
+    for (entity, parts) in types(entities, config)? {
+        let jobs: Vec<FileName> =
+            (0..parts).map(|part| FileName::EntityCount { entity: entity.clone(), part }).collect();
+        let have = entities.listing.counts.get(&entity);
+        let read = |name: &FileName| -> Result<Option<u64>> {
+            let listed =
+                matches!(name, FileName::EntityCount { part, .. } if have.is_some_and(|h| h.contains(part)));
+            if !listed {
+                return Ok(None);
+            }
+            match entities.folder.open(Path::new(&name.to_string()))? {
+                Some(source) => read_count(&source).map(Some),
+                None => Ok(None),
+            }
+        };
+        let mut list = Vec::with_capacity(jobs.len());
+        for (name, count) in jobs.iter().zip(parallel::map(&jobs, read)) {
+            list.push(match count {
+                Ok(count) => count.map_or(Value::Null, Value::U64),
+                Err(error) if super::is_content(&error) => {
+                    notes.push(Note::new("count-broken", format!("{name}: {}", error.message())));
+                    Value::Null
+                }
+                Err(error) => return Err(error),
+            });
+        }
+        pairs.push((Name::from(entity.as_str()), Value::List(list)));
+    }
+    Ok((Value::Map(pairs), notes))
+}
+
+/// The number of dynamic relations, where it can be read.
+pub(super) fn dynamic_count(entities: &Entities) -> Result<Option<u64>> {
+    let Some(source) = entities.folder.open(Path::new(&FileName::RelationCount.to_string()))? else {
+        return Ok(None);
+    };
+    match read_count(&source) {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if super::is_content(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The types of a folder and how many partitions each has.
+fn types(entities: &Entities, config: Option<&Config>) -> Result<Vec<(String, u64)>> {
+    let listing = &entities.listing;
+    let last = |parts: Option<&std::collections::BTreeSet<u64>>| {
+        parts.and_then(|p| p.last()).map_or(0, |l| l.saturating_add(1))
+    };
+    let on_disk = |entity: &str| last(listing.counts.get(entity)).max(last(listing.names.get(entity)));
+    let list: Vec<(String, u64)> = match config {
+        Some(config) => config.entities.iter().map(|(name, e)| (name.clone(), e.num_partitions)).collect(),
+        None => {
+            let mut all: BTreeMap<&String, u64> = BTreeMap::new();
+            for entity in listing.counts.keys().chain(listing.names.keys()) {
+                all.insert(entity, on_disk(entity));
+            }
+            all.into_iter().map(|(entity, parts)| (entity.clone(), parts)).collect()
+        }
+    };
+    // The names of files, and a configuration, could claim any number of them.
+    let all = list.iter().fold(0u64, |sum, (_, parts)| sum.saturating_add(*parts));
+    Limits::check("partitions", "tensors", all, super::MOST_PARTS)?;
+    Ok(list)
+}
+
+/// The names of the rows of `entity`, whose partitions have these numbers of rows: only where every
+/// partition has a file of names.
+pub(super) fn labels(
+    entities: &Entities,
+    entity: &str,
+    rows: &[u64],
+    limits: &Limits,
+) -> Result<Option<LabelsRef>> {
+    let mut files: Vec<(SourceRef, u64)> = Vec::with_capacity(rows.len());
+    for (part, rows) in (0u64..).zip(rows) {
+        if !entities.listing.names.get(entity).is_some_and(|parts| parts.contains(&part)) {
+            return Ok(None);
+        }
+        let name = FileName::EntityNames { entity: entity.to_owned(), part };
+        let Some(source) = entities.folder.open(Path::new(&name.to_string()))? else { return Ok(None) };
+        files.push((source, *rows));
+    }
+    let label = Path::new(entities.folder.label()).join(format!("entity_names_{entity}_*.json"));
+    Ok((!files.is_empty()).then(|| NameFiles::shared(label.display().to_string(), files, limits.clone())))
+}
+
+/// Gives the tables of a checkpoint the names of their rows, where these are found: in the folder that
+/// the caller names, or where the configuration says, seen from the checkpoint.
+pub(super) fn attach(
+    checkpoint: &mut Checkpoint,
+    folder: &FolderRef,
+    listing: &Listing,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let Some((entities, way)) = entities_of_checkpoint(folder, listing, config, options)? else {
+        return Ok(());
+    };
+    let (all, broken) = counts(&entities, config)?;
+    checkpoint.notes.extend(broken);
+    let partitions = checkpoint.metadata.get("partitions").cloned();
+    let (mut named, mut differ) = (Vec::new(), Vec::new());
+    for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
+        let Some(entity) = tensor.path.parts().get(1).and_then(|name| name.as_str()).map(str::to_owned)
+        else {
+            continue;
+        };
+        let rows = list_of(partitions.as_ref(), &entity);
+        let said = list_of(Some(&all), &entity);
+        let disagree =
+            rows.iter().zip(&said).any(|(rows, said)| rows.is_some() && said.is_some() && rows != said);
+        if disagree || (rows.len() != said.len() && said.iter().any(Option::is_some)) {
+            differ.push(entity);
+            continue;
+        }
+        // The rows of a partition that is not there have no names either.
+        let Some(rows) = rows.into_iter().collect::<Option<Vec<u64>>>() else { continue };
+        if let Some(labels) = labels(&entities, &entity, &rows, &options.limits)? {
+            tensor.labels = Some(labels);
+            named.push(entity);
+        }
+    }
+    if !differ.is_empty() {
+        let text = format!(
+            "the numbers of entities in {way} are not those of the rows, so rows have no names: {}",
+            notes::some(differ)
+        );
+        checkpoint.notes.push(Note::new("counts-differ", text));
+    }
+    if !named.is_empty() {
+        checkpoint.notes.push(Note::new("names-from", format!("the names of rows are those of {way}")));
+    }
+    Ok(())
+}
+
+/// The numbers of `entity` in a map of lists of numbers.
+pub(in super::super) fn list_of(map: Option<&Value>, entity: &str) -> Vec<Option<u64>> {
+    let Some(Value::Map(pairs)) = map else { return Vec::new() };
+    let list = pairs.iter().find(|(name, _)| name.as_str() == Some(entity));
+    let Some((_, Value::List(list))) = list else { return Vec::new() };
+    let number = |value: &Value| match value {
+        Value::U64(number) => Some(*number),
+        _ => None,
+    };
+    list.iter().map(number).collect()
+}
+
+fn entities_of_checkpoint(
+    folder: &FolderRef,
+    listing: &Listing,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<Option<(Entities, String)>> {
+    if let Some(given) = &options.entities {
+        return Ok(Entities::of(given)?.map(|entities| (entities, given.label().to_owned())));
+    }
+    let mut ways: Vec<PathBuf> = Vec::new();
+    if let Some(config) = config {
+        let way = relative_entity_folder(&config.checkpoint_path, &config.entity_path);
+        // A snapshot stands one level deeper than its checkpoint.
+        let snapshot = !listing.config && listing.version_file;
+        ways.extend(way.iter().cloned());
+        ways.extend(way.filter(|_| snapshot).map(|way| Path::new("..").join(way)));
+    }
+    find(folder, ways)
+}
+
+/// The entities of a folder of edges: in the folder that the caller names, or where the configuration
+/// says, seen from the edges, or in the same folder.
+pub(super) fn entities_of_edges(
+    folder: Option<&FolderRef>,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<Option<(Entities, String)>> {
+    if let Some(given) = &options.entities {
+        return Ok(Entities::of(given)?.map(|entities| (entities, given.label().to_owned())));
+    }
+    let Some(folder) = folder else { return Ok(None) };
+    let own = Path::new(folder.label()).file_name();
+    let mut ways = Vec::new();
+    for path in config.into_iter().flat_map(|config| &config.edge_paths) {
+        // Only the edge path that this folder can be.
+        if Path::new(path).file_name() == own
+            && let Some(config) = config
+        {
+            ways.extend(relative_entity_folder(path, &config.entity_path));
+        }
+    }
+    find(folder, ways)
+}
+
+/// The first of these folders that holds entities; the folder itself comes last.
+fn find(folder: &FolderRef, ways: Vec<PathBuf>) -> Result<Option<(Entities, String)>> {
+    for way in ways {
+        if let Some(found) = folder.beside(&way)?
+            && let Some(entities) = Entities::of(&found)?
+        {
+            return Ok(Some((entities, way.display().to_string())));
+        }
+    }
+    Ok(Entities::of(folder)?.map(|entities| (entities, "the same folder".to_owned())))
+}

@@ -1,0 +1,126 @@
+//! What is odd about a folder, as notes. The check of the format says how much each weighs.
+
+use super::super::layout::{FileName, Listing, OrphanReason};
+use crate::checkpoint::Note;
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::source::{FolderRef, SkipReason};
+use crate::text::escape;
+use std::path::Path;
+
+/// Names that are listed for people, at most.
+const SHOWN: usize = 5;
+
+/// Some of `names`, escaped, and how many more there are.
+pub(super) fn some(names: impl IntoIterator<Item = String>) -> String {
+    let (mut text, mut count) = (String::new(), 0usize);
+    for name in names {
+        count += 1;
+        if count <= SHOWN {
+            text.push_str(if count > 1 { ", " } else { "" });
+            text.push_str(&escape(&name));
+        }
+    }
+    if count > SHOWN {
+        text.push_str(&format!(" and {} more", count - SHOWN));
+    }
+    text
+}
+
+/// Partitions of the version that are not there.
+///
+/// # Errors
+/// `partition-missing`, unless the folder is one to start training from, or `options.lenient`.
+pub(super) fn missing(
+    names: &[FileName],
+    init: bool,
+    folder: &FolderRef,
+    options: &OpenOptions,
+) -> Result<Vec<Note>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = some(names.iter().take(SHOWN + 1).map(FileName::to_string));
+    let list = match names.len().checked_sub(SHOWN + 1) {
+        Some(more) if more > 0 => format!("{} partitions, such as {list}", names.len()),
+        _ => list,
+    };
+    if init {
+        let text = format!("not there, so that training begins with random rows: {list}");
+        return Ok(vec![Note::new("partition-missing", text)]);
+    }
+    if options.lenient {
+        return Ok(vec![Note::omission("partition-missing", format!("not there or not readable: {list}"))]);
+    }
+    Err(Error::corrupt("partition-missing", "partitions of the version are not there")
+        .in_file(folder.label())
+        .found(format_args!("no {list}"))
+        .hint("resuming BigGraph would fill them with random rows without a word; lenient reading opens the rest"))
+}
+
+/// What else stands in the folder of a checkpoint of which `version` is opened.
+pub(super) fn of_folder(
+    folder: &FolderRef,
+    listing: &Listing,
+    version: u64,
+    init: bool,
+) -> Result<Vec<Note>> {
+    let mut notes = Vec::new();
+    let orphans = if init { Vec::new() } else { listing.orphans(version) };
+    for (reason, code, text) in [
+        (OrphanReason::Unfinished, "orphan-unfinished", "files of an iteration that did not come to its end"),
+        (
+            OrphanReason::LeftBehind,
+            "orphan-left-behind",
+            "files of an earlier version that no run will delete",
+        ),
+    ] {
+        let names: Vec<String> =
+            orphans.iter().filter(|o| o.reason == reason).map(|o| o.name.to_string()).collect();
+        if !names.is_empty() {
+            notes.push(Note::new(code, format!("{text}: {}", some(names))));
+        }
+    }
+    notes.extend(snapshots(folder, listing)?);
+    if !listing.edges.is_empty() || !listing.unfinished_edges.is_empty() {
+        let text = "edges stand in the same folder and were passed over: give the path of one file of them";
+        notes.push(Note::new("also-here", text));
+    }
+    notes.extend(strays(listing));
+    Ok(notes)
+}
+
+/// Files that nobody accounts for.
+pub(super) fn strays(listing: &Listing) -> Option<Note> {
+    let names = listing.strays.iter().map(|path| path.display().to_string());
+    let text = format!("files that are none of BigGraph's and were passed over: {}", some(names));
+    (!listing.strays.is_empty()).then(|| Note::new("other-files", text))
+}
+
+/// Links that lead nowhere, here and in snapshots, and snapshots that are not whole.
+fn snapshots(folder: &FolderRef, listing: &Listing) -> Result<Vec<Note>> {
+    let mut notes = Vec::new();
+    let dead = folder.skipped(2)?.into_iter().filter(|item| item.reason == SkipReason::DeadLink);
+    let dead: Vec<String> = dead.map(|item| item.name.display().to_string()).collect();
+    if !dead.is_empty() {
+        let text = format!("links that lead nowhere, as in a folder that was moved: {}", some(dead));
+        notes.push(Note::new("dead-link", text));
+    }
+    for (epoch, snapshot) in &listing.snapshots {
+        let name = FileName::Snapshot { epoch: *epoch };
+        if !snapshot.version_file {
+            notes.push(Note::new("snapshot-version", format!("{name} has no version file")));
+            continue;
+        }
+        let path = Path::new(&name.to_string()).join(FileName::Version.to_string());
+        let Some(source) = folder.open(&path)? else { continue };
+        let said = super::super::text::read_version(&source);
+        let versions: Vec<u64> = snapshot.versions.keys().copied().collect();
+        let sound = matches!(&said, Ok(Some(said)) if versions.iter().all(|v| v == said));
+        if !sound {
+            let text = format!("the version file of {name} does not name the version of its files");
+            notes.push(Note::new("snapshot-version", text));
+        }
+    }
+    Ok(notes)
+}

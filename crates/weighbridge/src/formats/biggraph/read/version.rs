@@ -1,0 +1,131 @@
+//! Which version of a checkpoint folder is opened.
+
+use super::super::config::Config;
+use super::super::layout::{FileName, Listing, VersionFiles};
+use super::super::text;
+use crate::checkpoint::Note;
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::source::FolderRef;
+use std::path::Path;
+
+/// Versions that are listed for people, at most.
+const SHOWN: usize = 10;
+
+/// What the version file says.
+enum Said {
+    Version(u64),
+    /// Nothing: training would begin anew.
+    Nothing(&'static str),
+    Wrong(Error),
+}
+
+/// The version to open, and true where the folder is one to start training from: files of version
+/// 0 without a version file.
+///
+/// # Errors
+/// `version-missing`, `version-empty` and what is wrong with the version file, unless the caller
+/// names a version; `no-such-version`. With `options.lenient` it is the newest version that is
+/// complete, and a note.
+pub(super) fn choose(
+    folder: &FolderRef,
+    listing: &Listing,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<(u64, bool, Vec<Note>)> {
+    let said = said(folder, listing)?;
+    let only_first = listing.versions.keys().all(|version| *version == 0) && !listing.versions.is_empty();
+    if let Some(wanted) = options.version {
+        let init = wanted == 0 && !listing.version_file;
+        if !listing.versions.contains_key(&wanted) {
+            return Err(Error::usage("no-such-version", "the folder has no file of that version")
+                .in_file(folder.label())
+                .expected(on_disk(listing, config))
+                .found(wanted));
+        }
+        return Ok((wanted, init, Vec::new()));
+    }
+    let error = match said {
+        Said::Version(version) => match listing.versions.contains_key(&version) || version == 0 {
+            true => return Ok((version, false, Vec::new())),
+            false => Error::corrupt(
+                "version-without-files",
+                "there is no file of the version that the version file names",
+            )
+            .found(version),
+        },
+        Said::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
+        Said::Nothing(code) => {
+            let message = "nothing says which version is complete: BigGraph would start anew and overwrite what is there";
+            Error::corrupt(code, message)
+        }
+        Said::Wrong(error) => {
+            let again =
+                Error::new(error.kind(), error.code(), format!("the version file: {}", error.message()));
+            match error.found_text() {
+                Some(found) => again.found(found),
+                None => again,
+            }
+        }
+    };
+    let newest = newest_complete(listing, config);
+    if options.lenient
+        && let Some(newest) = newest
+    {
+        let text = format!("{}; version {newest} was opened, the newest that is complete", error.message());
+        return Ok((newest, false, vec![Note::new(error.code(), text)]));
+    }
+    let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
+    let error = error.expected(on_disk(listing, config));
+    Err(match newest {
+        Some(newest) => error.hint(format_args!("open version {newest}, the newest that is complete")),
+        None => error.hint("no version is complete"),
+    })
+}
+
+fn said(folder: &FolderRef, listing: &Listing) -> Result<Said> {
+    if !listing.version_file {
+        return Ok(Said::Nothing("version-missing"));
+    }
+    let Some(source) = folder.open(Path::new(&FileName::Version.to_string()))? else {
+        return Ok(Said::Nothing("version-missing"));
+    };
+    Ok(match text::read_version(&source) {
+        Ok(Some(version)) => Said::Version(version),
+        Ok(None) => Said::Nothing("version-empty"),
+        Err(error) => Said::Wrong(error),
+    })
+}
+
+/// The newest version that has all its files.
+pub(super) fn newest_complete(listing: &Listing, config: Option<&Config>) -> Option<u64> {
+    let complete = |(_, files): &(&u64, &VersionFiles)| is_complete(files, listing, config);
+    listing.versions.iter().rev().find(complete).map(|(version, _)| *version)
+}
+
+/// True where a version has its model and all partitions: those of the configuration, or else as
+/// many of each type as any version has.
+pub(super) fn is_complete(files: &VersionFiles, listing: &Listing, config: Option<&Config>) -> bool {
+    let parts = |entity: &str| files.embeddings.get(entity).map_or(0, |parts| parts.len() as u64);
+    let tables = match config {
+        Some(config) => config.entities.iter().all(|(name, e)| parts(name) >= e.num_partitions),
+        None => listing.versions.values().flat_map(|v| &v.embeddings).all(|(entity, all)| {
+            let last = all.last().map_or(0, |last| last.saturating_add(1));
+            parts(entity) >= last
+        }),
+    };
+    files.model && tables
+}
+
+/// The versions of a folder in words.
+fn on_disk(listing: &Listing, config: Option<&Config>) -> String {
+    let one = |(version, files): (&u64, &VersionFiles)| {
+        let word = if is_complete(files, listing, config) { "complete" } else { "in part" };
+        format!("{version} ({word})")
+    };
+    let shown: Vec<String> = listing.versions.iter().rev().take(SHOWN).map(one).collect();
+    match shown.is_empty() {
+        true => "files of a version; there are none".to_owned(),
+        false => format!("one of the versions {}", shown.join(", ")),
+    }
+}

@@ -1,0 +1,171 @@
+//! From a blob to what the optimizer remembers about each parameter.
+
+use crate::checkpoint::{Name, TensorEntry, TensorPath, Value};
+use crate::containers::torch::{self, Saved};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::pickle::{Graph, Object, ObjectId};
+use crate::source::{ConcatSource, RangeSource, SourceRef};
+use std::sync::Arc;
+
+/// Values of options are taken so deep; BigGraph's have three levels.
+const DEPTH: usize = 16;
+/// Values in the options of one blob. A pickle can say the same list many times.
+const MOST_VALUES: usize = 100_000;
+
+/// What a blob says.
+#[derive(Debug)]
+pub(in super::super) struct State {
+    /// `zip` or `legacy`: how torch wrote it.
+    pub(in super::super) form: &'static str,
+    /// What is remembered, in the order of the blob.
+    pub(in super::super) state: Vec<Remembered>,
+    /// The options of the optimizer; `None` where the blob is an empty dict.
+    pub(in super::super) groups: Option<Value>,
+    /// The numbers of the parameters, in the order in which the optimizer was given them.
+    pub(in super::super) parameters: Vec<i64>,
+    /// Keys that are not known, and so not in the index.
+    pub(in super::super) unknown: Vec<String>,
+}
+
+/// What is remembered about one parameter.
+#[derive(Debug)]
+pub(in super::super) struct Remembered {
+    /// The number of the parameter.
+    pub(in super::super) parameter: i64,
+    /// Tensors by name, such as `sum`.
+    pub(in super::super) tensors: Vec<(String, TensorEntry)>,
+    /// Other values by name, such as a `step` that is an integer.
+    pub(in super::super) values: Vec<(String, Value)>,
+}
+
+/// Reads the blob whose bytes are the elements of `entry`.
+///
+/// # Errors
+/// What the reader of torch's files says; `state-form` where it is no state of an optimizer.
+pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<State> {
+    let source = bytes_of(entry)?;
+    let saved = torch::read(&source, limits)?;
+    let form = saved.form().as_str();
+    let graph = saved.graph();
+    let pairs = graph.pairs(saved.root()).ok_or_else(|| wrong("a dict"))?;
+    let mut found =
+        State { form, state: Vec::new(), groups: None, parameters: Vec::new(), unknown: Vec::new() };
+    for &(key, value) in pairs {
+        match graph.text(key) {
+            Some("state") => found.state = state(&saved, value, &mut found.unknown)?,
+            Some("param_groups") => {
+                found.parameters = parameters(graph, value)?;
+                found.groups = Some(Values { graph, left: MOST_VALUES }.value(value, DEPTH)?);
+            }
+            other => found.unknown.push(other.unwrap_or("a key that is no text").to_owned()),
+        }
+    }
+    Ok(found)
+}
+
+/// The bytes behind a one-dimensional tensor of bytes, wherever they are.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`] where they leave their source.
+pub(in super::super) fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
+    if let Some(piece) = entry.single_piece() {
+        return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
+    }
+    let mut pieces: Vec<_> = entry.pieces.iter().collect();
+    pieces.sort_by_key(|piece| piece.region.start.first().copied());
+    let ranges = pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len)).collect();
+    Ok(Arc::new(ConcatSource::new(entry.path.to_text(), ranges)?))
+}
+
+fn wrong(what: &str) -> Error {
+    Error::corrupt("state-form", "this is not the state of an optimizer").expected(what)
+}
+
+/// What is remembered about each parameter.
+fn state(saved: &Saved, id: ObjectId, unknown: &mut Vec<String>) -> Result<Vec<Remembered>> {
+    let graph = saved.graph();
+    let pairs = graph.pairs(id).ok_or_else(|| wrong("a dict as state"))?;
+    let mut all = Vec::with_capacity(pairs.len());
+    for &(key, value) in pairs {
+        let parameter = graph.int(key).ok_or_else(|| wrong("numbers of parameters as keys of state"))?;
+        let slots = graph.pairs(value).ok_or_else(|| wrong("a dict for each parameter"))?;
+        let mut one = Remembered { parameter, tensors: Vec::new(), values: Vec::new() };
+        for &(name, value) in slots {
+            let name = graph.text(name).ok_or_else(|| wrong("text as names of slots"))?.to_owned();
+            // The caller knows the path of the parameter.
+            if let Some(entry) = saved.tensor(value, TensorPath::value())? {
+                one.tensors.push((name, entry));
+            } else if let Ok(value) = (Values { graph, left: MOST_VALUES }).value(value, 1) {
+                one.values.push((name, value));
+            } else {
+                unknown.push(name);
+            }
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
+/// The numbers in `params` of all groups, in order.
+fn parameters(graph: &Graph, groups: ObjectId) -> Result<Vec<i64>> {
+    let mut all = Vec::new();
+    for &group in graph.sequence(groups).ok_or_else(|| wrong("a list as param_groups"))? {
+        let pairs = graph.pairs(group).ok_or_else(|| wrong("a dict for each group"))?;
+        let params = pairs.iter().rev().find(|(key, _)| graph.text(*key) == Some("params"));
+        let numbers = params.and_then(|(_, list)| graph.sequence(*list)).unwrap_or_default();
+        // A group may stand in the list many times, but no parameter may.
+        if all.len() + numbers.len() > MOST_VALUES {
+            return Err(Error::limit("state-size", "the optimizer has too many parameters"));
+        }
+        for &number in numbers {
+            all.push(graph.int(number).ok_or_else(|| wrong("numbers as params"))?);
+        }
+    }
+    Ok(all)
+}
+
+/// Plain values of a graph. A list that is shared is written out each time, so they are counted.
+struct Values<'a> {
+    graph: &'a Graph,
+    left: usize,
+}
+
+impl Values<'_> {
+    fn value(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        let too_much = || Error::limit("state-size", "the options of the optimizer are too many or too deep");
+        self.left = self.left.checked_sub(1).ok_or_else(too_much)?;
+        let below = || depth.checked_sub(1).ok_or_else(too_much);
+        Ok(match self.graph.object(id) {
+            Object::None => Value::Null,
+            Object::Bool(b) => Value::Bool(*b),
+            Object::Int(n) => Value::I64(*n),
+            Object::Float(x) => Value::F64(x.to_bits()),
+            Object::Text(_) | Object::ByteString(_) => {
+                let text = self.graph.text(id).ok_or_else(|| wrong("short texts as options"))?;
+                Value::Text(text.to_owned())
+            }
+            Object::List(items) => {
+                let depth = below()?;
+                Value::List(items.iter().map(|item| self.value(*item, depth)).collect::<Result<_>>()?)
+            }
+            Object::Tuple(items) => {
+                let depth = below()?;
+                Value::List(items.iter().map(|item| self.value(*item, depth)).collect::<Result<_>>()?)
+            }
+            _ => {
+                let pairs = self.graph.pairs(id).ok_or_else(|| wrong("plain values as options"))?;
+                let depth = below()?;
+                let pair = |&(key, value): &(ObjectId, ObjectId)| {
+                    let name = match (self.graph.text(key), self.graph.int(key)) {
+                        (Some(text), _) => Name::from(text),
+                        (None, Some(number)) => Name::from(number.to_string().as_str()),
+                        (None, None) => return Err(wrong("texts as names of options")),
+                    };
+                    Ok((name, self.value(value, depth)?))
+                };
+                Value::Map(pairs.iter().map(pair).collect::<Result<_>>()?)
+            }
+        })
+    }
+}

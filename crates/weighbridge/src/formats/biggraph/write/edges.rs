@@ -1,0 +1,60 @@
+//! Files of edges.
+
+use super::super::edges::buckets::{self, Bucket, COLUMNS, column_name};
+use super::super::edges::{self, integers};
+use super::super::layout::FileName;
+use super::root::FORMAT_VERSION;
+use super::settings::Settings;
+use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value};
+use crate::containers::hdf5::write::{Data, Hdf5Builder};
+use crate::error::Result;
+use crate::plan::PlannedFile;
+
+/// The column of weights.
+const WEIGHT: &str = "weight";
+
+/// The files of a checkpoint's edges: one for each bucket, or the target itself where the columns
+/// belong to no bucket. The edges are cut into other partitions first, where that is asked for.
+pub(super) fn files(
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+    losses: &mut Vec<Loss>,
+) -> Result<Vec<PlannedFile>> {
+    let moved = settings.partitions.as_ref().map(|p| edges::repartition(checkpoint, p)).transpose()?;
+    let checkpoint = moved.as_ref().unwrap_or(checkpoint);
+    let buckets = buckets::buckets(checkpoint)?;
+    for tensor in checkpoint.tensors.iter().filter(|t| !buckets::is_column(t)) {
+        losses.push(super::no_place(tensor));
+    }
+    buckets.iter().map(|bucket| file(bucket, settings, losses)).collect()
+}
+
+fn file(bucket: &Bucket, settings: &Settings, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
+    let name = bucket.parts.map(|[lhs, rhs]| FileName::Edges { lhs, rhs }.to_string());
+    let mut file = Hdf5Builder::new(name.unwrap_or_default());
+    file.attribute(&[], FORMAT_VERSION, &Value::I64(1))?;
+    for column in &bucket.columns {
+        match column_name(column).filter(|name| COLUMNS.contains(name)) {
+            Some(name) => file.dataset(&[name], Data::Tensor(stored(name, column, settings, losses)?))?,
+            None => losses.push(super::no_place(column)),
+        }
+    }
+    file.finish()
+}
+
+/// A column in the type in which it is written.
+fn stored(
+    name: &str,
+    column: &TensorEntry,
+    settings: &Settings,
+    losses: &mut Vec<Loss>,
+) -> Result<TensorEntry> {
+    let whole = if name == WEIGHT { settings.truncated } else { !settings.stored_ids };
+    if !whole {
+        return Ok(column.clone());
+    }
+    if name == WEIGHT && column.dtype().is_float() {
+        losses.push(Loss::new("weights-truncated", column.name(), "weights lose their fraction"));
+    }
+    integers::as_integers(column)
+}

@@ -17,7 +17,7 @@ use std::path::Path;
 /// A file of the version, opened.
 enum Opened {
     Model(Model),
-    Part(Part),
+    Part(Box<Part>),
 }
 
 /// The partitions of each type; `None` where one is not there.
@@ -148,7 +148,9 @@ fn open_files(
     let open = |name: &FileName| -> Result<Option<(SourceRef, Opened)>> {
         let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(None) };
         let opened = match name {
-            FileName::Embeddings { entity, .. } => Opened::Part(part::open(&source, Some(entity), options)?),
+            FileName::Embeddings { entity, .. } => {
+                Opened::Part(Box::new(part::open(&source, Some(entity), options)?))
+            }
             _ => Opened::Model(model::open(
                 &source,
                 given.map(|k| &k.config),
@@ -163,7 +165,7 @@ fn open_files(
         match (name, opened) {
             (_, Ok(Some((_, Opened::Model(found))))) => model = Some(found),
             (FileName::Embeddings { entity, part, .. }, Ok(Some((source, Opened::Part(found))))) => {
-                parts.entry(entity.clone()).or_default().insert(*part, (source, found));
+                parts.entry(entity.clone()).or_default().insert(*part, (source, *found));
             }
             (_, Ok(_)) => {}
             (_, Err(error)) if options.lenient && super::is_content(&error) => {

@@ -53,7 +53,7 @@ pub(super) fn open(
         entry.attributes = entry_attributes(&item.attributes);
         parameters.push(entry);
     }
-    let own = file.config_text().and_then(|text| super::config::lenient(text));
+    let own = file.config_text().and_then(super::config::lenient);
     let config = given.or(own.as_ref()).or(beside);
     let mut found = Model {
         tensors: Vec::new(),

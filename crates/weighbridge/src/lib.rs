@@ -47,16 +47,24 @@
 //! | --- | --- | --- | --- |
 //! | [`primitiv`](formats::primitiv) | yes | yes | Shape, Tensor, Parameter, Model and Optimizer files of the primitiv toolkit |
 //! | [`paddle`](formats::paddle) | yes | yes | PaddlePaddle: programs, tensor streams, pickled states, of all eras |
+//! | [`biggraph`](formats::biggraph) | yes | yes | PyTorch-BigGraph: checkpoints, edges, entities, configurations |
 //! | [`safetensors`](formats::safetensors) | yes | yes | one file |
 //! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3 |
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
+//! | [`torch`](formats::torch) | yes | yes | what `torch.save` writes; the form before 1.6 is read only |
+//! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
+//! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |
+//! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
+//! | [`tsv`](formats::tsv) | yes | yes | a table as text, as the exporter of BigGraph writes it |
+//! | [`word2vec`](formats::word2vec) | yes | yes | word vectors, as text or binary |
 //!
 //! # Where to go
 //!
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
 //! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`],
-//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`formats`], [`store`], [`ops`].
+//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`containers`], [`formats`], [`store`],
+//! [`ops`].
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.

@@ -56,7 +56,7 @@ fn options(version_write: VersionWrite, sync: bool) -> StoreOptions {
 }
 
 fn snapshot(version: u64) -> Option<u64> {
-    (version % EVERY == 0).then_some(version / EVERY)
+    version.is_multiple_of(EVERY).then_some(version / EVERY)
 }
 
 fn form(version: u64) -> LinkForm {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
-use weighbridge::plan::WritePlan;
+use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
 use weighbridge::text::escape;
 
@@ -92,11 +92,21 @@ fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) 
         "format": plan.format,
         "kind": plan.kind,
         "bytes": report.bytes,
-        "files": plan.files.iter().map(|f| json!({ "name": f.name, "bytes": f.len })).collect::<Json>(),
+        "files": plan.files.iter().map(file).collect::<Json>(),
         "losses": plan.losses.iter().map(weighbridge::checkpoint::Loss::to_json).collect::<Json>(),
         "casts": casts,
         "notes": notes.iter().map(Note::to_json).collect::<Json>(),
     })
+}
+
+/// A file that was planned. Of one whose length is known only when it is written there is an estimate,
+/// and that word with it; `bytes` of the whole is exact.
+fn file(planned: &PlannedFile) -> Json {
+    let mut json = json!({ "name": planned.name, "bytes": planned.len });
+    if planned.is_estimated() {
+        json["estimated"] = json!(true);
+    }
+    json
 }
 
 fn text(

@@ -3,6 +3,7 @@
 use super::{MARKER, VersionWrite};
 use crate::engine::{Disk, replace_small};
 use crate::error::{Error, Result};
+use crate::formats::biggraph::text::{number_text, parse_number};
 use crate::source::to_usize;
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -35,15 +36,14 @@ impl Marker {
 
     fn parse(bytes: &[u8], cut: bool) -> Self {
         let shown = || Self::Unparsable(String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned());
-        let Ok(text) = std::str::from_utf8(bytes) else { return shown() };
         if cut {
             return shown();
         }
-        let text = text.trim();
-        if text.is_empty() {
-            return Self::Blank;
+        match parse_number(bytes) {
+            Ok(None) => Self::Blank,
+            Ok(Some(number)) => u64::try_from(number.value).map_or_else(|_| shown(), Self::Version),
+            Err(_) => shown(),
         }
-        integer(text).map_or_else(shown, Self::Version)
     }
 
     /// The version, where the file gives one.
@@ -74,23 +74,6 @@ impl Marker {
     }
 }
 
-/// A number of 0 and above as Python reads it.
-fn integer(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix('+').unwrap_or(text);
-    if digits.starts_with('_') || digits.ends_with('_') || digits.contains("__") {
-        return None;
-    }
-    let mut value = 0u64;
-    for digit in digits.chars().filter(|&c| c != '_') {
-        let digit = match digit {
-            '０'..='９' => u32::from(digit) - u32::from('０'),
-            _ => digit.to_digit(10)?,
-        };
-        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
-    }
-    (!digits.is_empty()).then_some(value)
-}
-
 /// Writes the version file.
 pub(super) fn write(
     disk: &dyn Disk,
@@ -99,7 +82,7 @@ pub(super) fn write(
     how: VersionWrite,
     sync: bool,
 ) -> Result<()> {
-    let text = format!("{version}\n");
+    let text = number_text(version);
     if how == VersionWrite::Replace {
         return replace_small(disk, folder, MARKER, text.as_bytes(), sync);
     }

@@ -58,8 +58,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "hdf5", kind: KIND, files: vec![file.finish()?], losses })
 }
 
+/// The path of a group, and its attributes.
+type Group<'a> = (Vec<&'a str>, Vec<(&'a str, &'a Value)>);
+
 /// The group that a key of the metadata names, and its attributes, where all of them come back.
-fn of_group<'a>(key: &'a str, value: &'a Value) -> Option<(Vec<&'a str>, Vec<(&'a str, &'a Value)>)> {
+fn of_group<'a>(key: &'a str, value: &'a Value) -> Option<Group<'a>> {
     let Value::Map(pairs) = value else { return None };
     let path: Vec<&str> = key.strip_prefix('/')?.split('/').collect();
     let mut seen = HashSet::new();

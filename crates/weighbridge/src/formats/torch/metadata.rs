@@ -1,32 +1,55 @@
 //! What torch has no place for, as the text of a JSON object of strings.
 
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, Metadata, RESERVED_PREFIX, Value, bridge_index, escape_text,
+    Checkpoint, INDEX_KEY, Loss, Metadata, RESERVED_PREFIX, Value, bridge_index_beside, escape_text,
 };
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
+/// Metadata goes into the carried index as a whole, so that its order comes back, where its texts
+/// have no more bytes than this together; an index that is too long would not be read.
+const MOST_TEXT: usize = 256 << 10;
+
 /// The JSON; `None` where there is nothing to say.
 pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -> Option<String> {
     let mut map = Map::new();
+    let whole = !is_plain(&checkpoint.metadata) && text_len(&checkpoint.metadata) <= MOST_TEXT;
     for (key, value) in checkpoint.metadata.iter() {
         match value {
             Value::Text(_) if key.starts_with(RESERVED_PREFIX) => {
                 let detail = "keys of this beginning are reserved for what this library carries";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
             }
-            Value::Text(text) => {
+            Value::Text(text) if !whole => {
                 map.insert(key.to_owned(), Json::from(text.as_str()));
             }
-            // Typed values go into the carried index.
+            // Typed values, or all of them, go into the carried index.
             _ => {}
         }
     }
-    if let Some(index) = bridge_index(checkpoint, names) {
+    let held = |key: &str, value: &Value| {
+        matches!(value, Value::Text(_)) && (!whole || key.starts_with(RESERVED_PREFIX))
+    };
+    if let Some(index) = bridge_index_beside(checkpoint, names, held) {
         map.insert(INDEX_KEY.into(), index.into());
     }
     (!map.is_empty()).then(|| Json::Object(map).to_string())
+}
+
+/// True where an object of strings says everything: texts, in the order of their keys.
+fn is_plain(metadata: &Metadata) -> bool {
+    metadata.iter().all(|(_, value)| matches!(value, Value::Text(_)))
+        && metadata.iter().map(|(key, _)| key).is_sorted()
+}
+
+/// The bytes of all texts and their keys together.
+fn text_len(metadata: &Metadata) -> usize {
+    let len = |(key, value): (&str, &Value)| match value {
+        Value::Text(text) => key.len() + text.len(),
+        _ => 0,
+    };
+    metadata.iter().map(len).sum()
 }
 
 /// The text metadata, and the carried index. `None` where this is no such JSON.

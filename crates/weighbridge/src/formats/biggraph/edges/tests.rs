@@ -59,18 +59,18 @@ fn graph(each: u64, lists: bool) -> Checkpoint {
     let all: [(&str, &[u64]); 4] = [("user", &USERS), ("item", &ITEMS), ("country", &[3]), ("doc", &[9])];
     made.metadata.set(COUNTS, counts_value(all));
     let mut dice = Dice(7);
-    for l in 0..3usize {
-        for r in 0..3usize {
+    for (l, &users) in USERS.iter().enumerate() {
+        for (r, &items) in ITEMS.iter().enumerate() {
             let (mut lhs, mut rhs, mut rel, mut weight) = (vec![], vec![], vec![], vec![]);
             let (mut offsets, mut data) = (vec![0i64], vec![]);
             for number in 0..dice.below(each) {
                 let relation = dice.below(if lists { 4 } else { 3 });
                 // The sides that are cut, or the one bucket of those that are not.
                 let (from, to) = match relation {
-                    0 if USERS[l] > 0 => (dice.below(USERS[l]), dice.below(ITEMS[r])),
-                    1 if l == 0 => (dice.below(3), dice.below(ITEMS[r])),
-                    2 if r == 0 && USERS[l] > 0 => (dice.below(USERS[l]), dice.below(3)),
-                    3 if l == 0 => (u64::MAX, dice.below(ITEMS[r])),
+                    0 if users > 0 => (dice.below(users), dice.below(items)),
+                    1 if l == 0 => (dice.below(3), dice.below(items)),
+                    2 if r == 0 && users > 0 => (dice.below(users), dice.below(3)),
+                    3 if l == 0 => (u64::MAX, dice.below(items)),
                     _ => continue,
                 };
                 if relation == 3 {
@@ -89,9 +89,9 @@ fn graph(each: u64, lists: bool) -> Checkpoint {
                 bucket,
                 "rhs",
                 DType::I32,
-                rhs.iter().flat_map(|n| (*n as i32).to_le_bytes()).collect(),
+                rhs.iter().flat_map(|n| i32::try_from(*n).unwrap().to_le_bytes()).collect(),
             );
-            add(&mut made, bucket, "rel", DType::U8, rel.iter().map(|n| *n as u8).collect());
+            add(&mut made, bucket, "rel", DType::U8, rel.iter().map(|n| u8::try_from(*n).unwrap()).collect());
             if lists {
                 add(&mut made, bucket, "lhsd_offsets", DType::I64, i64s(&offsets));
                 add(&mut made, bucket, "lhsd_data", DType::I64, i64s(&data));

@@ -147,7 +147,7 @@ mod tests {
             for (k, quantile) in wanted {
                 assert!((x[k] - quantile).abs() < 0.06, "{k}: {}", x[k]);
             }
-            assert!(x[0] < -4.2 && x[0] > -7.0 && x[n as usize - 1] > 4.2 && x[n as usize - 1] < 7.0);
+            assert!(x[0] < -4.2 && x[0] > -7.0 && x[x.len() - 1] > 4.2 && x[x.len() - 1] < 7.0);
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
             for len in [0, 1, 2, 3, 5, 8, 40] {
                 if start + len <= 280 {
                     let part = read_vec(&source, start, len).unwrap();
-                    assert_eq!(part, &whole[start as usize..(start + len) as usize]);
+                    assert_eq!(part, &whole[usize::try_from(start).unwrap()..][..part.len()]);
                 }
             }
         }

@@ -53,10 +53,8 @@ fn same_item(place: &str, item: &Item, expected: &Json) {
     } else if expected.get("other").is_some() {
         assert!(matches!(dataset.kind, Kind::Other(_)), "{place}: {:?}", dataset.kind);
         assert_eq!(dataset.entry(path).unwrap_err().code(), "hdf5-type", "{place}");
-        return;
     } else if let Some(code) = expected.get("unread") {
         assert_eq!(dataset.entry(path).unwrap_err().code(), code.as_str().unwrap(), "{place}");
-        return;
     } else {
         let entry = dataset.entry(path).unwrap();
         assert_eq!(entry.stored.name(), expected["dtype"].as_str().unwrap(), "{place}");

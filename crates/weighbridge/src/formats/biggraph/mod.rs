@@ -44,7 +44,7 @@ pub(in crate::formats) use detect::looks_like_biggraph;
 pub use grow::grow;
 pub use partitions::Partitions;
 
-use super::{Facts, Format, OpenOptions, PlanOptions, Scan};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
@@ -115,6 +115,10 @@ impl Format for BigGraph {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

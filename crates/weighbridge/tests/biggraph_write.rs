@@ -1,5 +1,6 @@
 //! What is written for PyTorch-BigGraph is what was read, and what its files need to be.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::cast_possible_truncation)]
 
 mod common {
     pub(crate) mod biggraph;
@@ -43,8 +44,11 @@ fn write(checkpoint: &Checkpoint, target: &Path, options: &PlanOptions) -> Vec<&
     plan.losses.iter().map(|loss| loss.code).collect()
 }
 
-/// Names, roles, types, shapes, attributes and bits, sorted by name.
-fn content(checkpoint: &Checkpoint) -> Vec<(String, String, DType, Vec<u64>, String, Vec<u8>)> {
+/// Name, role, type, shape, attributes and bits.
+type Content = (String, String, DType, Vec<u64>, String, Vec<u8>);
+
+/// What the tensors are, sorted by name.
+fn content(checkpoint: &Checkpoint) -> Vec<Content> {
     let one = |t: &TensorEntry| {
         let attributes = format!("{:?}", t.attributes);
         let bytes = read_tensor(t, Order::Row).unwrap();

@@ -83,6 +83,11 @@ impl Format for BigGraph {
         &FACTS
     }
 
+    fn labels_in(&self) -> LabelsIn {
+        // In files of their own; where they are left out, the layouter says so.
+        LabelsIn::Column
+    }
+
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         read::recognises(head, source)
     }

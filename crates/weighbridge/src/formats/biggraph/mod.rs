@@ -122,10 +122,6 @@ impl Format for BigGraph {
         scan::scan(source, options)
     }
 
-    fn labels_in(&self) -> LabelsIn {
-        LabelsIn::Column
-    }
-
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
     }

@@ -43,6 +43,7 @@ mod write;
 pub(in crate::formats) use detect::looks_like_biggraph;
 pub use grow::grow;
 pub use partitions::Partitions;
+pub use scan::is_text;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;

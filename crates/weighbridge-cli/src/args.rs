@@ -306,9 +306,15 @@ pub(crate) struct Convert {
     /// repeated. Old rows stay in their partitions and places
     #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "Changes")]
     pub grow: Vec<(String, String)>,
-    /// What decides the values of the rows that --grow adds
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "grow", help_heading = "Changes")]
+    /// What decides the values of the rows that --grow and --draw make
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Changes")]
     pub seed: u64,
+    /// Draw initial embeddings for a folder of entities, as PyTorch-BigGraph would (needs --config)
+    #[arg(long, help_heading = "Changes")]
+    pub draw: bool,
+    /// With --draw: draw 1,000,003 numbers a partition and repeat them, as PyTorch-BigGraph does
+    #[arg(long, requires = "draw", help_heading = "Changes")]
+    pub repeat: bool,
     /// Add the global embedding of each type to the rows of its table, as PyTorch-BigGraph's exporter does
     #[arg(long, help_heading = "Changes")]
     pub with_global: bool,

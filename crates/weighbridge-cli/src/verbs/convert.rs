@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
+use weighbridge::formats::biggraph::Draw;
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             rename: args.rename.clone(),
             cast: args.cast,
             rounding: args.rounding,
+            draw: args.draw.then_some(Draw { seed: args.seed, repeat: args.repeat }),
             grow,
             with_global: args.with_global,
             reverse_dims: args.reverse_dims,

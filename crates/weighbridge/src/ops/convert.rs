@@ -50,6 +50,8 @@ pub struct Changes {
     pub cast: Option<DType>,
     /// How that cast rounds.
     pub rounding: Rounding,
+    /// Draw initial embeddings for the entities of a PyTorch-BigGraph folder.
+    pub draw: Option<biggraph::Draw>,
     /// Add rows for these new entities to the tables of these types.
     pub grow: Vec<Grow>,
     /// Add the global embedding of each type to the rows of its table.
@@ -98,6 +100,9 @@ impl Changes {
     /// # Errors
     /// As the methods of [`Checkpoint`] that it calls.
     pub fn apply(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+        if let Some(draw) = self.draw {
+            biggraph::draw(checkpoint, draw)?;
+        }
         for grow in &self.grow {
             biggraph::grow(checkpoint, &grow.entity, &grow.names, grow.seed)?;
         }

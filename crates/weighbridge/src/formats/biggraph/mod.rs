@@ -19,6 +19,7 @@
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
 //! | `edges` | columns of edges, and edges that move into other partitions |
 //! | `rows` | sources of rows: random ones, and rows of a table in another order |
+//! | `draw` | initial embeddings for a folder of entities |
 //! | `grow` | new entities for a trained table |
 //! | `detect` | which HDF5 files are BigGraph's |
 //! | `read` | from files and folders to an index |
@@ -29,6 +30,7 @@
 mod check;
 pub mod config;
 mod detect;
+mod draw;
 pub mod edges;
 mod grow;
 pub mod layout;
@@ -41,6 +43,7 @@ pub mod text;
 mod write;
 
 pub(in crate::formats) use detect::looks_like_biggraph;
+pub use draw::{Draw, draw};
 pub use grow::grow;
 pub use partitions::Partitions;
 pub use scan::is_text;

@@ -57,7 +57,17 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         for item in folder.list(DEPTH)? {
             let label = path.join(&item.name).display().to_string();
             let file = match folder.open(&item.name)? {
-                Some(source) => scan_source(&source, options)?,
+                Some(source) => {
+                    let scanned = scan_source(&source, options)?;
+                    let is_text = scanned.format.is_none()
+                        && formats::biggraph::is_text(&item.name, &source, &options.limits)?;
+                    // A text of BigGraph's is known by its name only.
+                    if is_text {
+                        ScannedFile { format: Some("biggraph"), scan: Scan::default(), ..scanned }
+                    } else {
+                        scanned
+                    }
+                }
                 None => unread(label, Finding::unchecked("file-vanished", "the file was there a moment ago")),
             };
             found.push((item.name, file));

@@ -43,8 +43,9 @@ mod write;
 pub(in crate::formats) use detect::looks_like_biggraph;
 pub use grow::grow;
 pub use partitions::Partitions;
+pub use scan::is_text;
 
-use super::{Facts, Format, OpenOptions, PlanOptions, Scan};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
@@ -81,6 +82,11 @@ static FACTS: Facts = Facts {
 impl Format for BigGraph {
     fn facts(&self) -> &'static Facts {
         &FACTS
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        // In files of their own; where they are left out, the layouter says so.
+        LabelsIn::Column
     }
 
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {

@@ -1,10 +1,40 @@
 //! What a file would run if BigGraph opened it: the optimizer's state is a pickle.
 
+use super::layout::FileName;
 use super::read;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::formats::{OpenOptions, Scan, by_id};
-use crate::source::SourceRef;
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec};
+use std::path::Path;
+
+/// True for a file that by its name is one of BigGraph's texts, and by its bytes is text: upstream reads
+/// such a file as numbers or JSON, and runs nothing. One that is longer than the limit is not looked at.
+///
+/// # Errors
+/// [`crate::Kind::Io`].
+pub fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool> {
+    let known = name.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
+    let by_name = matches!(
+        known,
+        Some(
+            FileName::EntityCount { .. }
+                | FileName::EntityNames { .. }
+                | FileName::RelationCount
+                | FileName::RelationNames
+                | FileName::Version
+                | FileName::Config
+                | FileName::Stats
+        )
+    );
+    if !by_name || source.len() > limits.header_bytes {
+        return Ok(false);
+    }
+    let bytes = read_vec(&**source, 0, source.len())?;
+    let is_printed = |c: char| !c.is_control() || c.is_ascii_whitespace();
+    Ok(std::str::from_utf8(&bytes).is_ok_and(|text| text.chars().all(is_printed)))
+}
 
 /// Looks through one file. A configuration is text, and nothing in it is run.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -28,4 +58,23 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
 fn without_state(mut opened: Checkpoint) -> Checkpoint {
     opened.notes.retain(|note| !note.code.starts_with("state-"));
     opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+    use std::sync::Arc;
+
+    #[test]
+    fn texts_are_known_by_name_and_bytes() {
+        let is = |name: &str, bytes: &[u8]| {
+            let source: SourceRef = Arc::new(MemorySource::new(name, bytes.to_vec()));
+            is_text(Path::new(name), &source, &Limits::default()).unwrap()
+        };
+        assert!(is("checkpoint_version.txt", b"6\n") && is("a/entity_names_user_0.json", b"[\"\xc3\xbc\"]"));
+        assert!(is("entity_count_user_0.txt", b"") && is("training_stats.json", b"{}\n"));
+        assert!(!is("checkpoint_version.txt", b"\x80\x04N."), "a pickle");
+        assert!(!is("checkpoint_version.txt", b"1\0") && !is("evil.txt", b"1\n"));
+    }
 }

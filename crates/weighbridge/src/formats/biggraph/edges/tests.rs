@@ -53,6 +53,7 @@ fn i64s(numbers: &[i64]) -> Vec<u8> {
 }
 
 /// Edges in three times three buckets, with features for documents where `lists`.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::needless_range_loop)]
 fn graph(each: u64, lists: bool) -> Checkpoint {
     let mut made = Checkpoint::new("biggraph", "edges", "edges");
     made.metadata.set(CONFIG, Value::Text(config().to_json()));

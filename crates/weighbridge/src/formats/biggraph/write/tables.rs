@@ -190,7 +190,7 @@ fn table<'a>(
 ) -> Result<Table<'a>> {
     let all = rows.shape.dims().first().copied().unwrap_or(0);
     let configured = config.and_then(|c| c.entity(&entity));
-    let old = stored_counts(checkpoint, &entity, all);
+    let old = stored_counts(checkpoint, stored_type(rows), all);
     let old_parts =
         old.as_ref().map_or_else(|| configured.map_or(1, |e| e.num_partitions), |c| c.len() as u64);
     let old = old.unwrap_or_else(|| new_counts(&[all], old_parts).into_iter().map(Some).collect());
@@ -212,7 +212,7 @@ fn table<'a>(
             && t.shape.dims() == [all]
     };
     let sum = checkpoint.tensors.iter().find(is_sum);
-    let optimizers = optimizers(checkpoint, &entity);
+    let optimizers = optimizers(checkpoint, stored_type(rows));
     Ok(Table {
         entity,
         rows,
@@ -222,6 +222,11 @@ fn table<'a>(
         old_parts: usize::try_from(old_parts).unwrap_or(usize::MAX),
         optimizers,
     })
+}
+
+/// The type under which the metadata know a table: empty where its file does not tell.
+fn stored_type(rows: &TensorEntry) -> &str {
+    rows.path.parts().get(1).and_then(Name::as_str).unwrap_or("")
 }
 
 /// The rows of each partition as the metadata say, where that fits the table.

@@ -1,0 +1,38 @@
+//! One job on BigGraph's files, timed from within, for `benches/biggraph.py`:
+//!
+//! `load PATH` reads every tensor of a file or folder into memory; `save FILE OUT` reads a partition
+//! first and times writing it with its state, synced; `open FOLDER` opens it.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
+
+use std::sync::Arc;
+use std::time::Instant;
+use weighbridge::engine::{LocalSink, RunOptions, load, run};
+use weighbridge::formats::{PlanOptions, by_id};
+use weighbridge::source::{MemorySource, SourceRef};
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let begun = Instant::now();
+    let mut checkpoint = weighbridge::open(&words[1]).unwrap();
+    if words[0] == "open" {
+        println!("{}", begun.elapsed().as_secs_f64());
+        return;
+    }
+    let tensors = load(&checkpoint.tensors, None, 0).unwrap();
+    if words[0] == "load" {
+        println!("{}", begun.elapsed().as_secs_f64());
+        assert!(!tensors.is_empty());
+        return;
+    }
+    for (entry, bytes) in checkpoint.tensors.iter_mut().zip(tensors) {
+        let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
+        let mut piece = entry.pieces[0].clone();
+        piece.region = weighbridge::tensor::Region::whole(&entry.shape);
+        (piece.source, piece.offset, piece.len) = (source.clone(), 0, source.len());
+        entry.pieces = vec![piece];
+    }
+    let begun = Instant::now();
+    let plan = by_id("biggraph").unwrap().plan(&checkpoint, &PlanOptions::of_kind("embeddings")).unwrap();
+    run(&plan, &LocalSink::file(&words[2], false).unwrap(), &RunOptions::default()).unwrap();
+    println!("{}", begun.elapsed().as_secs_f64());
+}

@@ -9,6 +9,7 @@ HDF5 1.14 (h5py 3.11) and 2.0 (h5py 3.16). Exit code 0: h5py agrees with everyth
 """
 
 import glob
+import json
 import os
 import shutil
 import subprocess
@@ -213,7 +214,7 @@ def converted(binary, testdata):
     for source in sources:
         with tempfile.TemporaryDirectory() as folder:
             target = os.path.join(folder, "a.h5")
-            done = subprocess.run([binary, "convert", source, target], capture_output=True, text=True)
+            done = subprocess.run([binary, "convert", source, target, "--json"], capture_output=True, text=True)
             if done.returncode != 0:
                 print("skip", os.path.basename(source), done.stderr.strip().splitlines()[:1])
                 continue
@@ -221,7 +222,10 @@ def converted(binary, testdata):
                 datasets = []
                 file.visititems(lambda n, i: datasets.append(n) if isinstance(i, h5py.Dataset) else None)
                 names = [n for n in arrays.files if n != "weighbridge.metadata"]
-                check(f"{source} names", len(datasets) == len(names), (datasets, names))
+                # What is no array of numbers, or packed in a way that is not read, is named as a loss.
+                lost = [loss["detail"] for loss in json.loads(done.stdout)["losses"] if loss["code"] == "omitted"]
+                names = [n for n in names if not any(d.startswith((f"{n}:", f"{n}.npy:")) for d in lost)]
+                check(f"{source} names", len(datasets) == len(names), (datasets, names, lost))
                 for name in names:
                     path = name.replace(".", "/")
                     if path not in file or not isinstance(file[path], h5py.Dataset):

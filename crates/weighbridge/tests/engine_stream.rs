@@ -189,7 +189,7 @@ fn whichever_call_fails_the_target_is_old_or_new_and_whole() {
                 } else if target.exists() {
                     fs::remove_file(&target).unwrap();
                 }
-                n += if n < 20 || n > ROWS { 1 } else { 7 };
+                n += if (20..=ROWS).contains(&n) { 7 } else { 1 };
             }
             if folder { fs::remove_dir_all(&target).unwrap() } else { fs::remove_file(&target).unwrap() }
         }

@@ -196,11 +196,16 @@ fn seeds() -> Vec<Vec<Seed>> {
     for family in std::fs::read_dir(&root).unwrap() {
         let family = family.unwrap().path();
         // The odd files of BigGraph are small; what it writes itself is larger than a seed may be.
-        let good = family.join(if family.ends_with("biggraph") { "alt" } else { "good" });
+        let good = match family.file_name().and_then(|name| name.to_str()) {
+            Some("biggraph") => family.join("alt"),
+            // All of them are good.
+            Some("tables") => family.clone(),
+            _ => family.join("good"),
+        };
         if !good.is_dir() {
             continue;
         }
-        let family = good.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        let family = family.file_name().unwrap().to_str().unwrap().to_owned();
         let mut paths = Vec::new();
         walk(&good, &mut paths);
         paths.sort();

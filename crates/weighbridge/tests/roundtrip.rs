@@ -43,7 +43,7 @@ fn through_every_bridge_and_back() {
         let truth = weighbridge::open(&golden).unwrap();
         let extension = golden.extension().unwrap().to_str().unwrap();
         let back = dir.path().join("back").with_extension(extension);
-        for bridge in ["a.safetensors", "b.npz"] {
+        for bridge in ["a.safetensors", "b.npz", "c.h5", "d.pt"] {
             let bridge = dir.path().join(bridge);
             convert(&golden, &bridge, &force(Changes::default())).unwrap();
             let opened = weighbridge::open(&bridge).unwrap();

@@ -15,7 +15,12 @@
 //!
 //! Read: the columns that the rules of tables choose, a few rows at a time, from front to back. The
 //! index is the footer alone; where lists are not declared to be of one length, the first one tells.
+//!
+//! A page is unpacked as a whole. What its head claims is held against its bytes and against the limit
+//! `header_bytes` first; a row of a list that is not of a fixed length may still be as long as the
+//! file's lengths of runs say.
 
+mod pages;
 mod read;
 mod write;
 

@@ -88,6 +88,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 struct File {
     source: Chunks,
     metadata: ArrowReaderMetadata,
+    limits: Limits,
 }
 
 impl fmt::Debug for File {
@@ -120,7 +121,7 @@ impl File {
         let source = Chunks(source.clone());
         let metadata =
             guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;
-        Ok(Self { source, metadata })
+        Ok(Self { source, metadata, limits: limits.clone() })
     }
 
     /// Some columns of a row group, from row `skip` of it on, in batches of up to `at_once` rows.
@@ -132,6 +133,7 @@ impl File {
         at_once: usize,
     ) -> Result<ParquetRecordBatchReader> {
         let skip = to_usize(skip)?;
+        self.check_pages(group, &columns)?;
         guarded("a row group", || {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 self.source.clone(),
@@ -141,6 +143,24 @@ impl File {
             let builder = builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(at_once);
             if skip > 0 { builder.with_offset(skip).build() } else { builder.build() }
         })
+    }
+
+    /// Looks at what the pages of some columns of a row group claim.
+    fn check_pages(&self, group: usize, columns: &[usize]) -> Result<()> {
+        let source = &self.source.0;
+        let metadata = self.metadata.metadata();
+        let schema = metadata.file_metadata().schema_descr();
+        let chunks = guarded("a row group", || {
+            let chunks = metadata.row_group(group).columns().iter().enumerate();
+            let chunks = chunks.filter(|(leaf, _)| columns.contains(&schema.get_column_root_idx(*leaf)));
+            let ranges = chunks.map(|(_, chunk)| (chunk.byte_range(), chunk.compression()));
+            Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
+        })?;
+        for ((start, len), compression) in chunks {
+            super::pages::check(source, start..start.saturating_add(len), compression, &self.limits)
+                .map_err(|e| e.in_file(source.label()))?;
+        }
+        Ok(())
     }
 
     fn first_width(&self, group: usize, layout: &Layout) -> Result<u64> {

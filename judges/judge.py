@@ -136,10 +136,57 @@ def judge(path, folder):
     run("convert", target, back, "--force")
     check(f"{path.name}: back from npz", back.read_bytes() == path.read_bytes())
 
+    if truth["data_type"] == "Model" and len(want) > 1:
+        judge_folders(path, folder, want, back)
+
     if truth["data_type"] == "Tensor":
         target = folder / "out.npy"
         run("convert", path, target, "--force")
         compare(f"{path.name} as npy", {((b"value",), None): np.load(target, allow_pickle=False)}, want)
+
+
+def load_shards(folder):
+    """The arrays of a folder as Hugging Face's loaders get them: by the list, shard by shard; and the list."""
+    text = (folder / "model.safetensors.index.json").read_text(encoding="ascii")
+    index = json.loads(text)
+    check("the list is written as json.dumps writes it", text == json.dumps(index, indent=2, sort_keys=True) + "\n")
+    arrays = {}
+    for name in sorted(set(index["weight_map"].values())):
+        with safetensors.safe_open(folder / name, framework="numpy") as opened:
+            metadata = opened.metadata()
+            check(f"{name}: no metadata but a format", metadata is None or list(metadata) == ["format"])
+            here = {key: opened.get_tensor(key) for key in opened.keys()}
+        check(f"{name}: what the list says", sorted(here) == sorted(k for k, v in index["weight_map"].items() if v == name))
+        arrays.update(here)
+    check("total_size", index["metadata"]["total_size"] == sum(array.nbytes for array in arrays.values()))
+    return arrays, index
+
+
+def judge_folders(path, folder, want, back):
+    """A model as shards and as a folder of arrays."""
+    most = max(array.nbytes for array in want.values())
+    target = folder / "shards"
+    run("convert", path, target, "--to", "safetensors", "--set", f"shard={most or 1}", "--force")
+    arrays, index = load_shards(target)
+    compare(f"{path.name} as shards", carried(index["metadata"][INDEX], arrays), want)
+    files = set(index["weight_map"].values())
+    check(f"{path.name}: nothing else in the folder", len(list(target.iterdir())) == len(files) + 1)
+    for name in files:
+        size = sum(arrays[key].nbytes for key, file in index["weight_map"].items() if file == name)
+        check(f"{path.name}: {name} is not too large", size <= (most or 1))
+    report = json.loads(run("verify", target, "--json"))
+    check(f"{path.name}: every shard is accounted for", len(report["files"]) == len(files))
+    for source in [target, target / "model.safetensors.index.json"]:
+        run("convert", source, back, "--force")
+        check(f"{path.name}: back from {source.name}", back.read_bytes() == path.read_bytes())
+
+    target = folder / "arrays"
+    run("convert", path, target, "--to", "npy", "--force")
+    arrays = {file.name[:-len(".npy")]: np.load(file, mmap_mode="r") for file in target.glob("*.npy")}
+    check(f"{path.name}: mapped", all(isinstance(array, np.memmap) for array in arrays.values()))
+    compare(f"{path.name} as arrays", carried((target / f"{INDEX}.json").read_text(), arrays), want)
+    run("convert", target, back, "--force")
+    check(f"{path.name}: back from arrays", back.read_bytes() == path.read_bytes())
 
 
 def judge_show(path):
@@ -182,6 +229,19 @@ def judge_foreign(folder):
         for key, array in arrays.items():
             if "complex128" not in key:
                 same(f"{name} as safetensors: {key}", loaded[key], array)
+    one = {key: array for key, array in arrays.items() if "complex128" not in key and not key.endswith(".big")}
+    safetensors.numpy.save_file({k: np.ascontiguousarray(v) for k, v in one.items()}, folder / "one.safetensors", {"format": "np"})
+    run("convert", folder / "one.safetensors", folder / "cut", "--to", "safetensors", "--set", "shard=64B", "--deny-loss")
+    loaded, _ = load_shards(folder / "cut")
+    check("shards: names", sorted(loaded) == sorted(one))
+    for key, array in one.items():
+        same(f"shards: {key}", loaded[key], array)
+    run("convert", folder / "plain.npz", folder / "all", "--to", "npy", "--deny-loss")
+    check("a folder of arrays has nothing else", sorted(f.stem for f in (folder / "all").iterdir()) == sorted(arrays))
+    for key, array in arrays.items():
+        loaded = np.load(folder / "all" / f"{key}.npy", mmap_mode="r" if array.size else None)
+        same(f"arrays: {key}", loaded, array)
+        check(f"arrays: {key}: order", loaded.flags.f_contiguous == array.flags.f_contiguous)
     for name, array in arrays.items():
         np.save(folder / "one.npy", array)
         run("convert", folder / "one.npy", folder / "two.npy", "--force")

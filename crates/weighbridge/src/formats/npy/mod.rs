@@ -1,4 +1,4 @@
-//! npy: one numpy array.
+//! npy: one numpy array, or a folder of them.
 //!
 //! ```text
 //! \x93NUMPY  major minor          8 bytes; versions 1.0, 2.0, 3.0
@@ -11,7 +11,17 @@
 //! Read: all numeric types in both byte orders and both orders of elements. Objects (a pickle),
 //! texts, dates and structured types are named and refused. Written: what numpy's own writer gives,
 //! byte for byte; a tensor keeps the order of elements that it has, so nothing is transposed.
+//!
+//! A checkpoint of several tensors becomes a folder, whose arrays numpy can map into memory:
+//!
+//! ```text
+//! NAME.npy                  a tensor; what a file name should not have is %XX
+//! NAME.names.json           the names of its rows, where it has them: one list of texts
+//! weighbridge.index.json    what the names of files cannot say, where there is something:
+//!                           paths, roles, metadata (see checkpoint::INDEX_KEY)
+//! ```
 
+mod folder;
 pub mod header;
 mod read;
 #[cfg(test)]
@@ -22,16 +32,21 @@ pub use header::Header;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
-use super::{Facts, Format, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use crate::source::{FolderRef, SourceRef};
 use crate::tensor::DType;
 
 /// The format.
 #[derive(Debug)]
 pub struct Npy;
+
+/// The kind that is one file.
+const ARRAY: &str = "array";
+/// The kind that is a folder of files.
+const FOLDER: &str = "folder";
 
 /// The types that numpy has.
 pub(super) static DTYPES: &[DType] = &[
@@ -53,8 +68,8 @@ pub(super) static DTYPES: &[DType] = &[
 
 static FACTS: Facts = Facts {
     id: "npy",
-    title: "numpy array",
-    extensions: &[("npy", "array")],
+    title: "numpy array, or a folder of them",
+    extensions: &[("npy", ARRAY)],
     dtypes: DTYPES,
     order: None,
     settings: &[],
@@ -69,6 +84,16 @@ impl Format for Npy {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        folder::recognises(folder)
+    }
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        folder::open(folder, options)
+    }
+    /// Beside the table in a folder; one array has no place for them and says so.
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
     }
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)

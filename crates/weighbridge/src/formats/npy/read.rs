@@ -1,13 +1,13 @@
 //! From bytes to the index.
 
-use super::Header;
+use super::{ARRAY, Header};
 use crate::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::{Cursor, SourceRef};
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let mut checkpoint = Checkpoint::new("npy", "array", source.label());
+    let mut checkpoint = Checkpoint::new("npy", ARRAY, source.label());
     let mut cursor = Cursor::new(source.clone(), 0);
     let header = Header::read(&mut cursor, source.len(), &options.limits)?;
     let path = TensorPath::value();

@@ -179,7 +179,7 @@ fn with(tensors: Vec<TensorEntry>) -> Checkpoint {
 }
 
 fn refusal(checkpoint: &Checkpoint) -> Error {
-    Npy.plan(checkpoint, &PlanOptions::default()).unwrap_err()
+    Npy.plan(checkpoint, &PlanOptions::of_kind("array")).unwrap_err()
 }
 
 #[test]
@@ -217,6 +217,10 @@ fn losses_are_named() {
     checkpoint.tensors[0].role = Role::Buffer;
     assert_eq!(codes(&checkpoint), ["name-dropped", "index-dropped"]);
     checkpoint.tensors[0].role = Role::Parameter;
+    let names = ["a", "b"].into_iter().collect();
+    checkpoint.tensors[0].labels = Some(crate::checkpoint::MemoryLabels::shared("names", names));
+    assert_eq!(codes(&checkpoint), ["name-dropped", "names-left-out"]);
+    checkpoint.tensors[0].labels = None;
     checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "tensor".into() });
     checkpoint.notes = vec![Note::omission("x", "y"), Note::new("z", "z")];
     assert_eq!(codes(&checkpoint), ["name-dropped", "index-dropped", "omitted"]);

@@ -1,6 +1,6 @@
 //! From the index to a plan.
 
-use super::header;
+use super::{ARRAY, FOLDER, folder, header};
 use crate::checkpoint::{Checkpoint, Loss, Metadata, TensorEntry, TensorPath, bridge_index, left_behind};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -10,22 +10,35 @@ use crate::tensor::Order;
 /// The most dimensions that numpy can have.
 const MOST_DIMENSIONS: usize = 64;
 
+/// Lays out `checkpoint`: one tensor as a file, several as a folder, unless the kind says which.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`]: `one-tensor` where one file is asked for and there is not one tensor,
+/// and for what numpy cannot hold; [`crate::Kind::Usage`] for another kind.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "array") {
-        return Err(Error::usage("unknown-kind", "npy has no such kind").expected("array").found(kind));
+    let was_folder = (checkpoint.format, checkpoint.kind) == ("npy", FOLDER);
+    match options.kind.as_deref() {
+        Some(FOLDER) => return folder::plan(checkpoint),
+        None if was_folder || checkpoint.tensors.len() > 1 => return folder::plan(checkpoint),
+        None | Some(ARRAY) => {}
+        Some(kind) => {
+            return Err(Error::usage("unknown-kind", "npy has no such kind")
+                .expected(format_args!("{ARRAY} or {FOLDER}"))
+                .found(kind));
+        }
     }
     let [tensor] = checkpoint.tensors.as_slice() else {
         return Err(Error::mismatch("one-tensor", "an npy file holds exactly one tensor")
             .in_file(&checkpoint.label)
             .found(format_args!("{} tensors", checkpoint.tensors.len()))
-            .hint("write an npz, or select one tensor"));
+            .hint("write an npz, a folder (--kind folder), or select one tensor"));
     };
     let (header, order) = array_header(tensor)?;
     let mut file = FileBuilder::new("");
     file.literal(header);
     file.tensor(tensor, order)?;
     let losses = losses(checkpoint, tensor);
-    Ok(WritePlan { format: "npy", kind: "array", files: vec![file.finish()], losses })
+    Ok(WritePlan { format: "npy", kind: ARRAY, files: vec![file.finish()], losses })
 }
 
 /// The header under which `tensor` is written, and the order of its elements: the one that it has,
@@ -63,6 +76,10 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
         .collect();
     if tensor.path != TensorPath::value() {
         losses.push(Loss::new("name-dropped", tensor.name(), "an npy file has no place for a name"));
+    }
+    if tensor.labels.is_some() {
+        let detail = "an npy file has no place for the names of rows; a folder has (--kind folder)";
+        losses.push(Loss::new("names-left-out", tensor.name(), detail));
     }
     // Name and metadata are told of above; what else would there be to carry?
     let mut bare = checkpoint.clone();

@@ -53,7 +53,7 @@ pub(super) fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Header> {
     let State { mut header, failure, tensor, extra, .. } = state;
     if let Err(error) = result {
         let place = at + place_of(text, &error);
-        let error = failure.unwrap_or_else(|| explain(&error)).at(place);
+        let error = failure.unwrap_or_else(|| explain(&error, "header")).at(place);
         return Err(match tensor {
             Some(name) => error.on_tensor(escape_text(&name)),
             None => error,
@@ -68,7 +68,7 @@ pub(super) fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Header> {
 
 /// The byte of `text` at which the parser stood. It counts lines from 1, and in a line the bytes
 /// that it has taken.
-fn place_of(text: &str, error: &serde_json::Error) -> u64 {
+pub(super) fn place_of(text: &str, error: &serde_json::Error) -> u64 {
     let line_start = match error.line() {
         0 | 1 => 0,
         line => text.match_indices('\n').nth(line - 2).map_or(0, |(i, _)| i + 1),
@@ -76,15 +76,15 @@ fn place_of(text: &str, error: &serde_json::Error) -> u64 {
     (line_start + error.column().saturating_sub(1)) as u64
 }
 
-/// What the parser says, without its line and column.
-fn explain(error: &serde_json::Error) -> Error {
+/// What the parser says of a text that should be a `what`, without its line and column.
+pub(super) fn explain(error: &serde_json::Error, what: &str) -> Error {
     let text = error.to_string();
     let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
     let message: String = escape_text(message).chars().take(SHOWN).collect();
     if error.is_data() {
-        Error::corrupt("bad-header", format!("this is not what a header of safetensors holds: {message}"))
+        Error::corrupt("bad-header", format!("this is not what a {what} of safetensors holds: {message}"))
     } else {
-        Error::corrupt("bad-json", format!("the header is not JSON: {message}"))
+        Error::corrupt("bad-json", format!("the {what} is not JSON: {message}"))
     }
 }
 

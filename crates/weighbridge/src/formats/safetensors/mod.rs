@@ -1,4 +1,4 @@
-//! safetensors: one file of named tensors with a JSON header.
+//! safetensors: a file of named tensors with a JSON header, or a folder of such files.
 //!
 //! ```text
 //! offset  bytes
@@ -12,26 +12,46 @@
 //! The tensors fill the data without a hole and without an overlap, up to the end of the file. What
 //! the original reader refuses is refused here, with the reason and the place; keys that stand
 //! twice, which the original takes the last of, are refused too.
+//!
+//! A large model is cut into several such files, the shards, with a list of what stands where, as
+//! Hugging Face does it:
+//!
+//! ```text
+//! model-00001-of-00002.safetensors      tensors in their order, up to a size
+//! model-00002-of-00002.safetensors      one that is larger than that size has a file of its own
+//! model.safetensors.index.json          {"metadata": {"total_size": bytes of all tensors, ...},
+//!                                        "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
+//! ```
+//!
+//! Metadata and what names cannot say stand in the `metadata` of the list, where other programs pass
+//! over them; only `format`, which they ask every file for, stands in each shard.
 
 mod header;
 mod read;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::finding::Finding;
 use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
+use std::path::Path;
 
 /// The format.
 #[derive(Debug)]
 pub struct Safetensors;
 
-/// The one kind of file.
+/// The kind that is one file.
 const KIND: &str = "single";
+/// The kind that is a folder of files and their list.
+const SHARDED: &str = "sharded";
+/// The setting that gives the size of these files.
+const SHARD: &str = "shard";
 /// The key of the header that is no tensor.
 const METADATA: &str = "__metadata__";
 /// Bytes before the header.
@@ -41,11 +61,15 @@ const MAX_HEADER: u64 = 100_000_000;
 
 static FACTS: Facts = Facts {
     id: "safetensors",
-    title: "safetensors, one file",
+    title: "safetensors, one file or shards",
     extensions: &[("safetensors", KIND)],
     dtypes: &DTYPES,
     order: Some(Order::Row),
-    settings: &[],
+    settings: &[Setting {
+        name: SHARD,
+        values: "5GB, 500MB, 64MiB, ... or bytes",
+        what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
+    }],
 };
 
 /// The element types, by growing alignment: the order in which the original declares them, and by
@@ -92,8 +116,11 @@ impl Format for Safetensors {
     }
 
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
-    /// has a length above 2^56 in its first 8 characters.
+    /// has a length above 2^56 in its first 8 characters. A list of shards is a JSON object itself.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        if shards::is_list(head, source) {
+            return true;
+        }
         let Some((&length, [b'{', next, ..])) = head.split_first_chunk::<8>() else { return false };
         let length = u64::from_le_bytes(length);
         let fits = length <= MAX_HEADER || length <= source.len().saturating_sub(PREFIX);
@@ -101,7 +128,47 @@ impl Format for Safetensors {
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        read::open(source, options)
+        match read::open(&source, options) {
+            // The text of a list is no length that any file could have.
+            Err(_) if shards::is_list_file(&source)? => Err(shards::alone()),
+            opened => opened,
+        }
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        match read::open(&source, options) {
+            Err(_) if shards::is_list_file(&source)? => shards::open_list(&source, folder, name, options),
+            opened => opened,
+        }
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        shards::recognises_folder(folder)
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        shards::open_folder(folder, options)
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        Ok(shards::check(checkpoint))
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let scanned = match read::open(source, options) {
+            // A list holds names only; whether the files are there is another question.
+            Err(_) if shards::is_list_file(source)? => {
+                shards::read_list(source, &options.limits).map(|_| Scan::default())
+            }
+            opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
+        };
+        scanned.or_else(Scan::of_error)
     }
 
     fn labels_in(&self) -> LabelsIn {

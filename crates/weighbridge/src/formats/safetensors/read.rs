@@ -14,43 +14,74 @@ use crate::tensor::Encoding;
 /// Reads the index of `source`.
 ///
 /// # Errors
+/// As [`contents`].
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let Contents { tensors, names, metadata, notes } = contents(source, options)?;
+    let mut checkpoint = Checkpoint::new("safetensors", KIND, source.label());
+    checkpoint.tensors = tensors;
+    checkpoint.notes = notes;
+    let metadata = metadata.into_iter().map(|(key, text)| (key, Value::Text(text)));
+    say(&mut checkpoint, &names, metadata);
+    Ok(checkpoint)
+}
+
+/// What stands in one file.
+pub(super) struct Contents {
+    /// The tensors in the order of the data, under the paths that follow from their names.
+    pub(super) tensors: Vec<TensorEntry>,
+    /// Their names.
+    pub(super) names: Vec<String>,
+    /// The pairs of `__metadata__`, the carried index among them.
+    pub(super) metadata: Vec<(String, String)>,
+    /// What is odd.
+    pub(super) notes: Vec<Note>,
+}
+
+/// Reads the header of `source`.
+///
+/// # Errors
 /// [`crate::Kind::Corrupt`], [`crate::Kind::Unsupported`] or [`crate::Kind::Limit`] with the
 /// place: that of a fault in the header, or where the data of the tensor begin.
-pub(super) fn open(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let length = header_length(&source, &options.limits)?;
-    let bytes = read_vec(&*source, PREFIX, length)?;
-    let Header { mut tensors, metadata, notes } = header::parse(&bytes, PREFIX, &options.limits)?;
+pub(super) fn contents(source: &SourceRef, options: &OpenOptions) -> Result<Contents> {
+    let length = header_length(source, &options.limits)?;
+    let bytes = read_vec(&**source, PREFIX, length)?;
+    let Header { tensors: mut rows, metadata, mut notes } = header::parse(&bytes, PREFIX, &options.limits)?;
     drop(bytes);
 
-    let mut checkpoint = Checkpoint::new("safetensors", KIND, source.label());
-    checkpoint.notes = notes;
     // A tensor without elements stands before the one that begins at the same place.
-    tensors.sort_by_key(|row| (row.begin, row.end));
-    check_cover(&tensors, &source, PREFIX + length, options.lenient, &mut checkpoint.notes)?;
+    rows.sort_by_key(|row| (row.begin, row.end));
+    check_cover(&rows, source, PREFIX + length, options.lenient, &mut notes)?;
 
-    let mut names = Vec::with_capacity(tensors.len());
-    checkpoint.tensors.reserve_exact(tensors.len());
-    for Row { name, dtype, shape, begin, .. } in tensors {
+    let mut names = Vec::with_capacity(rows.len());
+    let mut tensors = Vec::with_capacity(rows.len());
+    for Row { name, dtype, shape, begin, .. } in rows {
         let path = TensorPath::from_dotted(&name);
         let offset = PREFIX + length + begin;
-        let entry = TensorEntry::dense(path, dtype, shape, &source, offset, Encoding::ROW)?;
-        checkpoint.tensors.push(entry);
+        tensors.push(TensorEntry::dense(path, dtype, shape, source, offset, Encoding::ROW)?);
         names.push(name);
     }
+    Ok(Contents { tensors, names, metadata, notes })
+}
 
+/// Puts what a file says besides its tensors into `checkpoint`: the carried index to the tensors,
+/// whose `names` it knows, and all else as metadata.
+pub(super) fn say(
+    checkpoint: &mut Checkpoint,
+    names: &[String],
+    metadata: impl IntoIterator<Item = (String, Value)>,
+) {
     let mut index = None;
-    let plain = metadata.into_iter().filter_map(|(key, text)| {
-        if key == INDEX_KEY {
+    let plain = metadata.into_iter().filter_map(|(key, value)| match value {
+        Value::Text(text) if key == INDEX_KEY => {
             index = Some(text);
-            return None;
+            None
         }
-        Some((key, Value::Text(text)))
+        value => Some((key, value)),
     });
     checkpoint.metadata = plain.collect();
     if let Some(index) = index {
-        restore_bridge_index(&mut checkpoint, &names, &index);
+        restore_bridge_index(checkpoint, names, &index);
     }
-    Ok(checkpoint)
 }
 
 /// The length of the header, held against the limit and the end of the file.

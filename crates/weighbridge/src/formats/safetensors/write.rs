@@ -1,12 +1,12 @@
 //! From an index to a plan. Same index, same bytes: no clock, no hash order.
 
-use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX};
+use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, shards};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
 };
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
-use crate::plan::{FileBuilder, WritePlan};
+use crate::plan::{FileBuilder, PlannedFile, WritePlan};
 use crate::tensor::Order;
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -15,49 +15,77 @@ use std::collections::BTreeMap;
 /// The data begin at a multiple of this, so that a mapped tensor is aligned for its type.
 const ALIGN: u64 = 64;
 
-/// Lays out `checkpoint`.
+/// Lays out `checkpoint` as one file, or as shards where the options ask for them.
 ///
-/// The tensors are sorted as the original sorts them: by alignment from wide to narrow, then by
-/// name. So each begins at a multiple of the size of its elements.
+/// The tensors of a file are sorted as the original sorts them: by alignment from wide to narrow,
+/// then by name. So each begins at a multiple of the size of its elements.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`] for what the format cannot hold: `no-such-dtype`, `shape-overflow`,
 /// `part-of-a-byte`, `name-collision`, `header-too-long`, `too-long`; [`crate::Kind::Usage`] for
-/// another kind than `single`.
+/// another kind than `single` and `sharded`, and for a size of shards that is none.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
-        return Err(Error::usage("unknown-kind", "safetensors has no such kind of file")
-            .expected(KIND)
-            .found(kind));
+    let most = options.setting(SHARD).map(shards::parse_size).transpose()?;
+    let was_sharded = (checkpoint.format, checkpoint.kind) == ("safetensors", SHARDED);
+    match (options.kind.as_deref(), most) {
+        (None | Some(SHARDED), Some(most)) => return shards::plan(checkpoint, most),
+        (Some(SHARDED), None) => return shards::plan(checkpoint, shards::DEFAULT_SIZE),
+        (None, None) if was_sharded => return shards::plan(checkpoint, shards::DEFAULT_SIZE),
+        (None | Some(KIND), None) => {}
+        (Some(KIND), Some(_)) => {
+            return Err(Error::usage("shards-in-a-folder", "shards are several files, and one is asked for")
+                .hint("name a folder: --to safetensors, and a target without .safetensors"));
+        }
+        (Some(kind), _) => {
+            return Err(Error::usage("unknown-kind", "safetensors has no such kind of file")
+                .expected(format_args!("{KIND} or {SHARDED}"))
+                .found(kind));
+        }
     }
     checkpoint.check_unique()?;
     let names = bridge_names(checkpoint, |name| name);
     let mut losses = left_behind(checkpoint);
-
-    let mut rows = Vec::with_capacity(names.len());
-    for (entry, name) in checkpoint.tensors.iter().zip(&names) {
-        rows.push(Row::new(entry, name)?);
-    }
-    rows.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
+    let rows = rows(checkpoint, &names)?;
     let index = bridge_index(checkpoint, &names);
-    let header = header(&rows, &metadata(checkpoint, index, &mut losses))?;
+    let file = file("", rows, &metadata(checkpoint, index, &mut losses))?;
+    Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file], losses })
+}
 
-    let mut file = FileBuilder::new("");
+/// The tensors of `checkpoint` under their `names`, in its order.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`] for a tensor that the format cannot hold.
+pub(super) fn rows<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> Result<Vec<Row<'a>>> {
+    checkpoint.tensors.iter().zip(names).map(|(entry, name)| Row::new(entry, name)).collect()
+}
+
+/// A file of these tensors.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`]: `header-too-long`, `too-long`.
+pub(super) fn file(name: &str, mut rows: Vec<Row<'_>>, metadata: &Texts<'_>) -> Result<PlannedFile> {
+    rows.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
+    let header = header(&rows, metadata)?;
+    let mut file = FileBuilder::new(name);
     file.literal((header.len() as u64).to_le_bytes());
     file.literal(header);
     for row in &rows {
         file.tensor(row.entry, Order::Row)?;
     }
-    Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file.finish()], losses })
+    Ok(file.finish())
 }
 
+/// Texts by key, as `__metadata__` has them.
+pub(super) type Texts<'a> = BTreeMap<&'a str, Cow<'a, str>>;
+
 /// A tensor and what the header says of it.
-struct Row<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
     entry: &'a TensorEntry,
-    name: &'a str,
+    pub(super) name: &'a str,
     /// Place of the dtype in [`NAMED`].
     rank: usize,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl<'a> Row<'a> {
@@ -89,11 +117,7 @@ impl<'a> Row<'a> {
 }
 
 /// The pairs of `__metadata__`: the texts, and the carried index where there is one.
-fn metadata<'a>(
-    checkpoint: &'a Checkpoint,
-    index: Option<String>,
-    losses: &mut Vec<Loss>,
-) -> BTreeMap<&'a str, Cow<'a, str>> {
+fn metadata<'a>(checkpoint: &'a Checkpoint, index: Option<String>, losses: &mut Vec<Loss>) -> Texts<'a> {
     let mut pairs = BTreeMap::new();
     for (key, value) in checkpoint.metadata.iter() {
         match value {
@@ -115,7 +139,7 @@ fn metadata<'a>(
 }
 
 /// The header with its padding.
-fn header(rows: &[Row<'_>], metadata: &BTreeMap<&str, Cow<'_, str>>) -> Result<String> {
+fn header(rows: &[Row<'_>], metadata: &Texts<'_>) -> Result<String> {
     let mut text = String::from("{");
     if !metadata.is_empty() {
         text.push_str(&format!("{}:{{", quoted(METADATA)));

@@ -15,7 +15,7 @@ mod tests;
 pub(super) mod text;
 
 pub(super) use decoded::{DecodedSource, Decoder};
-pub(super) use plan::{Form, plan};
+pub(super) use plan::{Form, plan, tidy};
 
 use crate::checkpoint::{LabelList, LabelsRef, TensorEntry, check_count};
 use crate::error::Result;

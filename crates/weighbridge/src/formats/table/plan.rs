@@ -109,7 +109,7 @@ fn stripped(entry: &TensorEntry, alone: bool) -> Vec<Loss> {
 
 /// A name of a tensor as that of a file on any system: letters, digits, `_`, `-` and `.` stay, all
 /// else is `%` and the hexadecimal number of the byte.
-fn tidy(name: String) -> String {
+pub(in crate::formats) fn tidy(name: String) -> String {
     let mut file = String::with_capacity(name.len());
     for (place, c) in name.char_indices() {
         let stays = c.is_alphanumeric() || matches!(c, '_' | '-') || (c == '.' && place > 0);

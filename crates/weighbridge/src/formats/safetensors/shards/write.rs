@@ -1,0 +1,152 @@
+//! From an index to the plan of a folder: shards in order, then their list.
+
+use super::super::SHARDED;
+use super::super::write::{Row, Texts, file, rows};
+use super::names::{list_name, shard_name};
+use super::{FORMAT, TOTAL_SIZE};
+use crate::checkpoint::{
+    Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, bridge_names, escape_text, left_behind,
+};
+use crate::error::{Error, Result};
+use crate::formats::biggraph::text::json::write_string;
+use crate::plan::{FileBuilder, WritePlan};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Bytes of tensors in a shard where nobody says another number: what Hugging Face takes.
+pub(in super::super) const DEFAULT_SIZE: u64 = 5_000_000_000;
+
+/// Units of sizes: those of Hugging Face are powers of 1000, those with an `i` of 1024.
+const UNITS: [(&str, u64); 10] = [
+    ("KIB", 1 << 10),
+    ("MIB", 1 << 20),
+    ("GIB", 1 << 30),
+    ("TIB", 1 << 40),
+    ("KB", 1000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+    ("", 1),
+];
+
+/// The bytes that a text such as `5GB`, `64MiB` or `1000` means.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], code `bad-size`.
+pub(in super::super) fn parse_size(text: &str) -> Result<u64> {
+    let upper = text.trim().to_ascii_uppercase();
+    let digits = upper.len() - upper.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = upper.split_at(digits);
+    let unit = UNITS.iter().find(|(name, _)| *name == unit.trim_start());
+    let bytes = unit.and_then(|(_, unit)| number.parse::<u64>().ok()?.checked_mul(*unit));
+    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| {
+        Error::usage("bad-size", "this is no size of a shard")
+            .expected("a number with a unit: 5GB, 500MB, 64MiB, or bytes")
+            .found(escape_text(text))
+    })
+}
+
+/// Lays out `checkpoint` as shards of at most `most` bytes of tensors.
+///
+/// # Errors
+/// As for one file.
+pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64) -> Result<WritePlan> {
+    checkpoint.check_unique()?;
+    let names = bridge_names(checkpoint, |name| name);
+    let shards = split(rows(checkpoint, &names)?, most);
+    let count = shards.len() as u64;
+
+    let mut losses = Vec::new();
+    if checkpoint.metadata.get(INDEX_KEY).is_some() {
+        losses.push(Loss::new("reserved-key", INDEX_KEY, "this key is reserved for the carried index"));
+    }
+    // Every shard says what other programs ask it for.
+    let format = match checkpoint.metadata.get(FORMAT) {
+        Some(Value::Text(format)) => Some(format.as_str()),
+        _ => None,
+    };
+    let texts: Texts<'_> = format.map(|format| (FORMAT, Cow::from(format))).into_iter().collect();
+
+    let mut map: BTreeMap<&str, String> = BTreeMap::new();
+    let mut total = 0u64;
+    let mut files = Vec::with_capacity(shards.len() + 1);
+    for (number, shard) in (1..).zip(shards) {
+        let name = shard_name(number, count);
+        for row in &shard {
+            // Any shard that passes 2^64 bytes is refused below; all together need not fit a file.
+            total = total.saturating_add(row.bytes);
+            map.insert(row.name, json_text(&name));
+        }
+        files.push(file(&name, shard, &texts)?);
+    }
+    let mut list = FileBuilder::new(list_name());
+    list.literal(list_text(&metadata(checkpoint, &names, total), &map));
+    files.push(list.finish());
+    losses.extend(left_behind(checkpoint));
+    Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
+}
+
+/// Cuts the tensors into shards, in their order. A tensor that is larger than a shard becomes one of
+/// its own, before the one that is being filled.
+fn split(rows: Vec<Row<'_>>, most: u64) -> Vec<Vec<Row<'_>>> {
+    let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0u64);
+    for row in rows {
+        if row.bytes > most {
+            shards.push(vec![row]);
+            continue;
+        }
+        if row.bytes > most - filled {
+            shards.push(std::mem::take(&mut current));
+            filled = 0;
+        }
+        filled += row.bytes;
+        current.push(row);
+    }
+    if !current.is_empty() {
+        shards.push(current);
+    }
+    shards
+}
+
+/// The metadata of the list, as JSON by key.
+fn metadata<'a>(checkpoint: &'a Checkpoint, names: &[String], total: u64) -> BTreeMap<&'a str, String> {
+    let mut pairs = BTreeMap::from([(TOTAL_SIZE, total.to_string())]);
+    for (key, value) in checkpoint.metadata.iter().filter(|(key, value)| stands_in_list(key, value)) {
+        let json = match value {
+            // Every shard says it.
+            Value::Text(_) if key == FORMAT => continue,
+            Value::Text(text) => json_text(text),
+            value => value.to_json().to_string(),
+        };
+        pairs.insert(key, json);
+    }
+    let held = |key: &str, value: &Value| key == INDEX_KEY || stands_in_list(key, value);
+    if let Some(index) = bridge_index_beside(checkpoint, names, held) {
+        pairs.insert(INDEX_KEY, json_text(&index));
+    }
+    pairs
+}
+
+/// True for what the list gives back as it was.
+fn stands_in_list(key: &str, value: &Value) -> bool {
+    let exact = matches!(value, Value::Text(_) | Value::Bool(_) | Value::U64(_) | Value::Null);
+    exact && key != TOTAL_SIZE && key != INDEX_KEY
+}
+
+/// The list as `json.dumps(list, indent=2, sort_keys=True)` gives it, with a line end.
+fn list_text(metadata: &BTreeMap<&str, String>, map: &BTreeMap<&str, String>) -> String {
+    let object = |pairs: &BTreeMap<&str, String>| {
+        let lines: Vec<String> =
+            pairs.iter().map(|(key, value)| format!("\n    {}: {value}", json_text(key))).collect();
+        if lines.is_empty() { "{}".to_owned() } else { format!("{{{}\n  }}", lines.join(",")) }
+    };
+    format!("{{\n  \"metadata\": {},\n  \"weight_map\": {}\n}}\n", object(metadata), object(map))
+}
+
+/// `text` as JSON in ASCII, as Python writes it.
+fn json_text(text: &str) -> String {
+    let mut json = String::with_capacity(text.len() + 2);
+    write_string(&mut json, text);
+    json
+}

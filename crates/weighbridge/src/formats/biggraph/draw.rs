@@ -145,7 +145,7 @@ mod tests {
             draw(&mut checkpoint, Draw { seed, repeat: false }).unwrap();
             assert_eq!(checkpoint.tensors[0].shape.dims(), [5, 4]);
             assert_eq!(checkpoint.tensors[1].shape.dims(), [0, 2]);
-            assert_eq!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap(), []);
+            assert!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap().is_empty());
             read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()
         };
         let values = drawn(3);

@@ -77,9 +77,9 @@ impl MovedColumn {
     fn edges(&self, run: &Run, range: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
         let selection = self.mover.select(run.block, self.target)?;
         let numbers = match self.what {
-            What::Ids(side) => &selection.ids[side as usize],
-            What::Relations => &selection.rel,
-            _ => return self.weights(run, selection.positions.get(range).unwrap_or_default(), out),
+            What::Ids(side) => selection.ids(side as usize),
+            What::Relations => selection.rel(),
+            _ => return self.weights(run, selection.positions().get(range).unwrap_or_default(), out),
         };
         for number in numbers.get(range).unwrap_or_default() {
             out.extend_from_slice(&number.to_le_bytes());
@@ -114,7 +114,7 @@ impl MovedColumn {
             let lists = self.mover.lists(run.block, side)?;
             let selection = self.mover.select(run.block, self.target)?;
             let mut end = run.first_feature[side as usize];
-            for (edge, &position) in (run.first..).zip(selection.positions.iter()) {
+            for (edge, &position) in (run.first..).zip(selection.positions()) {
                 let list = &lists[position as usize];
                 end = end.saturating_add(list.end - list.start);
                 if edges.contains(&edge) {
@@ -137,7 +137,7 @@ impl MovedColumn {
             let lists = self.mover.lists(run.block, side)?;
             let selection = self.mover.select(run.block, self.target)?;
             let mut at = run.first_feature[place];
-            for &position in selection.positions.iter() {
+            for &position in selection.positions() {
                 let list = &lists[position as usize];
                 let begin = at;
                 at += list.end - list.start;

@@ -17,6 +17,7 @@ mod column;
 pub(crate) mod integers;
 mod mover;
 mod places;
+mod sorted;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +48,8 @@ pub(crate) const CONFIG: &str = "config";
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, and where the columns or the
 /// partitions do not fit together; [`crate::Kind::Corrupt`]: `id-out-of-range`,
-/// `relation-out-of-range`, `no-such-partition`, `bad-list`, with the bucket and the edge.
+/// `relation-out-of-range`, `no-such-partition`, `bad-list`, with the bucket and the edge;
+/// [`crate::Kind::Limit`]: `too-many-edges`, `too-many-buckets`, `too-many-runs`.
 pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<Checkpoint> {
     let config = config(checkpoint)?;
     partitions.check(config.entities.iter().map(|(name, _)| name.as_str()))?;

@@ -2,25 +2,37 @@
 //!
 //! Edges are looked at in blocks. Planning counts how many of each block go to each new bucket; that
 //! fixes every length. What a new column holds is made when it is read, from the old columns of the
-//! blocks that it draws from. Blocks that were sorted while counting are kept as long as there is
-//! room for them ([`KEPT`]), so that graphs of up to ten million edges are read once; of larger
-//! ones, a block that is not kept is read again for each bucket that it feeds.
+//! blocks that it draws from.
+//!
+//! Blocks that were sorted while counting are kept as long as there is room for them ([`KEPT`]), so that
+//! graphs of up to ten million edges are read once. Of larger ones, the blocks that are not kept are
+//! read again once for each group of new buckets that have room together ([`STORED`]): for every five
+//! million edges that are written. A bucket that alone has more is made of blocks that are read again
+//! for each of its columns. Lists of features are always read again: for each bucket and column.
 
 use super::buckets::{Bucket, Side};
 use super::integers;
 use super::places::{Places, Window};
+use super::sorted::{Groups, Selection, Sorted, Store};
 use crate::engine::default_threads;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::DType;
-use std::borrow::Cow;
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Edges in a block: a few megabytes of columns.
 const BLOCK: u64 = if cfg!(test) { 16 } else { 1 << 18 };
 /// Bytes of sorted blocks that are kept between planning and writing.
-const KEPT: u64 = 256 << 20;
+const KEPT: u64 = if cfg!(test) { 4 << 10 } else { 256 << 20 };
+/// Bytes of what groups of new buckets need of other blocks. Two groups have room: one ends where
+/// the next begins.
+const STORED: u64 = if cfg!(test) { 8 << 10 } else { 256 << 20 };
+/// The most bytes of an edge in there.
+const EDGE: u64 = 28;
+/// The most runs: about a gigabyte of them. Every block may have one for every new bucket.
+const MOST_RUNS: u64 = 1 << 24;
 /// The most edges that are moved. A file that claims more without having the bytes would only waste
 /// time.
 const MOST_EDGES: u64 = 1 << 36;
@@ -37,6 +49,9 @@ pub(crate) struct Mover {
     pub(super) lists: [bool; 2],
     /// The type of the weights, where there are any.
     pub(super) weight: Option<DType>,
+    groups: Groups,
+    /// What the groups need of blocks that are not kept.
+    store: Store,
 }
 
 #[derive(Debug)]
@@ -44,18 +59,7 @@ struct Block {
     bucket: usize,
     first: u64,
     count: u64,
-    sorted: Option<Sorted>,
-}
-
-/// The edges of a block, sorted by where they go.
-#[derive(Debug)]
-struct Sorted {
-    /// Each new bucket that gets some, and where its edges begin.
-    starts: Vec<(u32, usize)>,
-    /// Where each edge stands in the block; left out where nothing but these columns is moved.
-    positions: Vec<u32>,
-    ids: [Vec<i64>; 2],
-    rel: Vec<i64>,
+    sorted: Option<Arc<Sorted>>,
 }
 
 /// What a new bucket is made of.
@@ -78,18 +82,44 @@ pub(super) struct Run {
     pub(super) features: [u64; 2],
 }
 
-/// The edges of a block that go to one new bucket, in their order.
-pub(super) struct Selection<'a> {
-    pub(super) positions: Cow<'a, [u32]>,
-    pub(super) ids: [Cow<'a, [i64]>; 2],
-    pub(super) rel: Cow<'a, [i64]>,
-}
-
 /// Where each edge of a block goes.
 struct Assigned {
     target: Vec<u32>,
     ids: [Vec<i64>; 2],
     rel: Vec<i64>,
+}
+
+/// What counting has for all blocks together.
+struct Counting {
+    /// Bytes of sorted blocks that may still be kept.
+    room: AtomicU64,
+    /// Runs so far.
+    runs: AtomicU64,
+    /// The most of them.
+    most_runs: u64,
+    /// A number for each new bucket, all 0: one list for each thread, which every block would otherwise
+    /// make and clear.
+    tallies: Mutex<Vec<Vec<usize>>>,
+}
+
+impl Counting {
+    fn new(most_runs: u64) -> Self {
+        let tallies = Mutex::new(Vec::new());
+        Self { room: AtomicU64::new(KEPT), runs: AtomicU64::new(0), most_runs, tallies }
+    }
+
+    /// A list of `targets` zeros.
+    fn tally(&self, targets: usize) -> Vec<usize> {
+        let free = self.tallies.lock().ok().and_then(|mut free| free.pop());
+        free.unwrap_or_else(|| vec![0; targets])
+    }
+
+    /// Takes a list of zeros back.
+    fn free(&self, tally: Vec<usize>) {
+        if let Ok(mut free) = self.tallies.lock() {
+            free.push(tally);
+        }
+    }
 }
 
 /// What a block gives to a new bucket.
@@ -105,8 +135,20 @@ impl Mover {
     /// # Errors
     /// [`crate::Kind::Corrupt`]: `id-out-of-range`, `relation-out-of-range`, `bad-list` and
     /// `no-such-partition` with the bucket and the number of the edge; [`crate::Kind::Mismatch`],
-    /// `weights-differ`, where the weights of two buckets are not of one type, or only some have any.
+    /// `weights-differ`, where the weights of two buckets are not of one type, or only some have any;
+    /// [`crate::Kind::Limit`]: `too-many-edges`, and `too-many-runs` where so many edges go to too
+    /// many buckets.
     pub(crate) fn new(label: &str, buckets: Vec<Bucket>, places: Places) -> Result<Self> {
+        Self::with_runs(label, buckets, places, MOST_RUNS)
+    }
+
+    /// As [`new`](Self::new), with another number of runs as the most.
+    pub(super) fn with_runs(
+        label: &str,
+        buckets: Vec<Bucket>,
+        places: Places,
+        most_runs: u64,
+    ) -> Result<Self> {
         let mut blocks = Vec::new();
         let mut sum = 0u64;
         for (place, bucket) in buckets.iter().enumerate() {
@@ -127,11 +169,23 @@ impl Mover {
         let lists = Side::BOTH.map(|side| has(side.offsets()));
         let weight = weight_type(&buckets)?;
         let targets = (0..places.buckets()).map(|_| Target::default()).collect();
-        let mut mover = Self { label: label.to_owned(), buckets, places, blocks, targets, lists, weight };
-        let room = AtomicU64::new(KEPT);
-        let counted = parallel(mover.blocks.len(), |block| mover.count(block, &room))?;
+        let mut mover = Self {
+            label: label.to_owned(),
+            buckets,
+            places,
+            blocks,
+            targets,
+            lists,
+            weight,
+            groups: Groups::default(),
+            store: Store::default(),
+        };
+        mover.check_ends()?;
+        let counting = Counting::new(most_runs);
+        let counted = parallel(mover.blocks.len(), |block| mover.count(block, &counting))?;
+        drop(counting);
         for (block, (shares, sorted)) in counted.into_iter().enumerate() {
-            mover.blocks[block].sorted = sorted;
+            mover.blocks[block].sorted = sorted.map(Arc::new);
             for share in shares {
                 let target = &mut mover.targets[share.target as usize];
                 let (first, first_feature) = (target.edges, target.features);
@@ -147,7 +201,30 @@ impl Mover {
                 }
             }
         }
+        let edges = mover.targets.iter().map(|target| target.edges);
+        mover.groups = Groups::new(edges, STORED / 2 / EDGE);
         Ok(mover)
+    }
+
+    /// Fails where features belong to no edge: they would be lost.
+    fn check_ends(&self) -> Result<()> {
+        for bucket in &self.buckets {
+            for side in Side::BOTH {
+                let Some(offsets) = bucket.column(side.offsets()) else { continue };
+                let (edges, features) = (bucket.edges()?, bucket.needed(side.data())?.elements());
+                let end = |place: u64| Ok(integers::read(offsets, place..place + 1)?.first().copied());
+                let (first, last) = (end(0)?, end(edges)?);
+                if first != Some(0) || last.and_then(|n| u64::try_from(n).ok()) != Some(features) {
+                    let text = format!("features of {bucket} are in the list of no edge");
+                    let shown = |end: Option<i64>| end.map_or("nothing".to_owned(), |n| n.to_string());
+                    return Err(Error::corrupt("bad-list", text)
+                        .in_file(&self.label)
+                        .expected(format_args!("{} from 0 to {features}", side.offsets()))
+                        .found(format_args!("{} to {}", shown(first), shown(last))));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn places(&self) -> &Places {
@@ -172,21 +249,24 @@ impl Mover {
     }
 
     /// What a block gives to each new bucket, and its edges sorted where there is room for them.
-    fn count(&self, number: usize, room: &AtomicU64) -> Result<(Vec<Share>, Option<Sorted>)> {
+    fn count(&self, number: usize, counting: &Counting) -> Result<(Vec<Share>, Option<Sorted>)> {
         let assigned = self.assign(number)?;
-        let mut counts = vec![0usize; self.targets.len()];
-        for &target in &assigned.target {
-            counts[target as usize] += 1;
-        }
-        let mut shares = Vec::new();
-        let mut starts = Vec::new();
-        let mut start = 0;
-        for (target, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
-            let target = u32::try_from(target).unwrap_or(u32::MAX);
-            shares.push(Share { target, edges: *count as u64, features: [0; 2] });
-            starts.push((target, start));
-            // From here on: where the next edge for it goes.
-            start += std::mem::replace(count, start);
+        let mut tally = counting.tally(self.targets.len());
+        let starts = assigned.tally(&mut tally);
+        let ends = starts.iter().skip(1).map(|s| s.1).chain([assigned.target.len()]);
+        let share = |(&(target, start), end): (&(u32, usize), usize)| Share {
+            target,
+            edges: (end - start) as u64,
+            features: [0; 2],
+        };
+        let mut shares: Vec<Share> = starts.iter().zip(ends).map(share).collect();
+        let runs = counting.runs.fetch_add(shares.len() as u64, Ordering::Relaxed);
+        if runs.saturating_add(shares.len() as u64) > counting.most_runs {
+            return Err(Error::limit("too-many-runs", "so many edges cannot go to so many buckets at once")
+                .in_file(&self.label)
+                .expected(format_args!("at most {} runs of edges for one bucket", counting.most_runs))
+                .found(format_args!("more, for {} buckets", self.targets.len()))
+                .hint("fewer partitions"));
         }
         for side in Side::BOTH.into_iter().filter(|side| self.lists[*side as usize]) {
             for (index, list) in self.lists(number, side)?.into_iter().enumerate() {
@@ -201,8 +281,11 @@ impl Mover {
         let bytes = assigned.rel.len() as u64 * 8 * columns;
         let claim = |left: u64| left.checked_sub(bytes);
         let keep = self.lists == [false; 2]
-            && room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
-        let sorted = keep.then(|| assigned.sort(starts, counts, self.weight.is_some()));
+            && counting.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
+        let touched: Vec<u32> = starts.iter().map(|s| s.0).collect();
+        let sorted = keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
+        touched.into_iter().for_each(|target| tally[target as usize] = 0);
+        counting.free(tally);
         Ok((shares, sorted))
     }
 
@@ -258,7 +341,7 @@ impl Mover {
     }
 
     /// Which features each edge of a block has.
-    pub(super) fn lists(&self, number: usize, side: Side) -> Result<Vec<std::ops::Range<u64>>> {
+    pub(super) fn lists(&self, number: usize, side: Side) -> Result<Vec<Range<u64>>> {
         let block = &self.blocks[number];
         let bucket = &self.buckets[block.bucket];
         let Some(offsets) = bucket.column(side.offsets()) else {
@@ -281,25 +364,69 @@ impl Mover {
         lists.collect()
     }
 
+    /// True where it matters which edge of a block one is: something else of it is to be fetched.
+    fn with_positions(&self) -> bool {
+        self.weight.is_some() || self.lists != [false; 2]
+    }
+
     /// The edges of a block that go to one new bucket.
-    pub(super) fn select(&self, number: usize, target: usize) -> Result<Selection<'_>> {
+    pub(super) fn select(&self, number: usize, target: usize) -> Result<Selection> {
         let target = u32::try_from(target).unwrap_or(u32::MAX);
         if let Some(sorted) = &self.blocks[number].sorted {
             return Ok(sorted.select(target));
         }
-        let assigned = self.assign(number)?;
-        let positions: Vec<u32> =
-            (0u32..).zip(&assigned.target).filter(|(_, t)| **t == target).map(|p| p.0).collect();
-        let pick = |all: &[i64]| Cow::Owned(positions.iter().map(|&p| all[p as usize]).collect());
-        let ids = [pick(&assigned.ids[0]), pick(&assigned.ids[1])];
-        let rel = pick(&assigned.rel);
-        Ok(Selection { positions: positions.into(), ids, rel })
+        let group = self.groups.of(target);
+        let key = (number, group.start);
+        if let Some(sorted) = self.store.get(key) {
+            return Ok(sorted.select(target));
+        }
+        let sorted = Arc::new(self.assign(number)?.pick(&group, self.with_positions()));
+        self.store.put(key, sorted.clone(), STORED);
+        Ok(sorted.select(target))
     }
 }
 
 impl Assigned {
+    /// Where the edges of each bucket that gets some begin, in the order of the buckets; `tally` then says
+    /// where the next edge of each goes.
+    fn tally(&self, tally: &mut [usize]) -> Vec<(u32, usize)> {
+        let mut starts = Vec::new();
+        for &target in &self.target {
+            let count = &mut tally[target as usize];
+            if *count == 0 {
+                starts.push((target, 0));
+            }
+            *count += 1;
+        }
+        starts.sort_unstable();
+        let mut next = 0;
+        for (target, start) in &mut starts {
+            *start = next;
+            next += std::mem::replace(&mut tally[*target as usize], next);
+        }
+        starts
+    }
+
+    /// The edges that go to some buckets, in the order of these.
+    fn pick(&self, targets: &Range<u32>, with_positions: bool) -> Sorted {
+        let of = |index: &u32| self.target[*index as usize];
+        let mut order: Vec<u32> =
+            (0u32..).zip(&self.target).filter(|(_, target)| targets.contains(target)).map(|p| p.0).collect();
+        // Stable: edges of one bucket stay in their order.
+        order.sort_by_key(of);
+        let mut starts: Vec<(u32, usize)> = Vec::new();
+        for (place, target) in order.iter().map(of).enumerate() {
+            if starts.last().is_none_or(|last| last.0 != target) {
+                starts.push((target, place));
+            }
+        }
+        let pick = |all: &[i64]| order.iter().map(|&index| all[index as usize]).collect();
+        let (ids, rel) = ([pick(&self.ids[0]), pick(&self.ids[1])], pick(&self.rel));
+        Sorted { starts, positions: if with_positions { order } else { Vec::new() }, ids, rel }
+    }
+
     /// Brings the edges into the order of their buckets. `next` says where the next edge for each goes.
-    fn sort(self, starts: Vec<(u32, usize)>, mut next: Vec<usize>, with_positions: bool) -> Sorted {
+    fn sort(self, starts: Vec<(u32, usize)>, next: &mut [usize], with_positions: bool) -> Sorted {
         let count = self.target.len();
         let mut positions = vec![0u32; if with_positions { count } else { 0 }];
         let mut ids = [vec![0; count], vec![0; count]];
@@ -316,20 +443,6 @@ impl Assigned {
             }
         }
         Sorted { starts, positions, ids, rel }
-    }
-}
-
-impl Sorted {
-    fn select(&self, target: u32) -> Selection<'_> {
-        let place = self.starts.partition_point(|(t, _)| *t < target);
-        let start = self.starts.get(place).map_or(self.rel.len(), |s| s.1);
-        let has = self.starts.get(place).is_some_and(|s| s.0 == target);
-        let end = if has { self.starts.get(place + 1).map_or(self.rel.len(), |s| s.1) } else { start };
-        Selection {
-            positions: self.positions.get(start..end).unwrap_or_default().into(),
-            ids: [(&self.ids[0][start..end]).into(), (&self.ids[1][start..end]).into()],
-            rel: (&self.rel[start..end]).into(),
-        }
     }
 }
 

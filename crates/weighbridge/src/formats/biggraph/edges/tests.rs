@@ -189,6 +189,57 @@ fn edges_keep_their_rows_in_any_partitions_and_back() {
     }
 }
 
+/// The edges of `old` in the order in which they must come to stand when types are cut as in `new`:
+/// by new bucket, and in each as they stood. One edge at a time, with plain arithmetic.
+fn moved_one_by_one(old: &Checkpoint, new: &Checkpoint) -> Vec<Edge> {
+    let config = super::config(new).unwrap();
+    let part = |entity: &str, row: i64| {
+        let mut left = row;
+        let counts = counts(new, entity).unwrap();
+        counts.iter().position(|count| {
+            left -= count.cast_signed();
+            left < 0
+        })
+    };
+    let mut all: Vec<_> = edges(old)
+        .into_iter()
+        .map(|edge| {
+            let relation = &config.relations[usize::try_from(edge.2).unwrap()];
+            let bucket = [part(&relation.lhs, edge.0).unwrap(), part(&relation.rhs, edge.1).unwrap()];
+            (bucket, edge)
+        })
+        .collect();
+    all.sort_by_key(|(bucket, _)| *bucket);
+    all.into_iter().map(|(_, edge)| edge).collect()
+}
+
+#[test]
+fn edges_stand_in_the_order_of_the_old_buckets() {
+    for lists in [false, true] {
+        // More blocks than are kept and stored.
+        let old = graph(400, lists);
+        assert!(edges(&old).len() > 500);
+        for parts in [1, 2, 4, 7] {
+            let new = repartition(&old, &Partitions::Partitioned(parts)).unwrap();
+            assert_eq!(edges(&new), moved_one_by_one(&old, &new), "{parts}");
+        }
+    }
+}
+
+#[test]
+fn runs_are_counted() {
+    let old = graph(400, false);
+    let places = || {
+        let kind = |name: &str, counts: &[u64]| EntityType::new(name, false, counts, 4).unwrap();
+        let whole = EntityType::new("country", false, &[3], 1).unwrap();
+        let types = vec![kind("user", &USERS), kind("item", &ITEMS), whole];
+        Places::new(types, vec![[0, 1], [2, 1], [0, 2]], false).unwrap()
+    };
+    let with = |most: u64| Mover::with_runs("m", buckets(&old).unwrap(), places(), most).map(|_| ());
+    assert_eq!(with(100).unwrap_err().code(), "too-many-runs");
+    assert!(with(100_000).is_ok());
+}
+
 #[test]
 fn nothing_moves_where_the_number_stays() {
     let old = graph(100, true);
@@ -238,6 +289,8 @@ fn edges_that_lead_nowhere_are_refused() {
     for bad in [[0, 1, 0], [0, -1, 0], [0, 0, 1], [1, 0, 0]] {
         assert_eq!(spoil("lhsd_offsets", i64s(&bad), DType::I64).unwrap_err().code(), "bad-list");
     }
+    // Features before the first list and behind the last would be lost.
+    assert_eq!(spoil("lhsd_data", i64s(&[1, 2]), DType::I64).unwrap_err().code(), "bad-list");
     let mut bare = graph(10, false);
     bare.metadata = crate::checkpoint::Metadata::default();
     assert_eq!(repartition(&bare, &Partitions::Partitioned(2)).unwrap_err().code(), "no-config");

@@ -10,6 +10,7 @@
 //! (specification, section 6: `init_scale` times a standard normal), with nothing in the optimizer's
 //! state.
 
+use super::chosen;
 use super::config::Config;
 use super::layout::split_counts;
 use super::rows::{NormalSource, Repeat, ZeroSource};
@@ -152,14 +153,8 @@ fn set_counts(checkpoint: &mut Checkpoint, entity: &str, counts: impl Iterator<I
 
 /// The scale with which upstream draws new rows.
 fn scale(checkpoint: &Checkpoint) -> f64 {
-    let attributes = match checkpoint.metadata.get("attributes") {
-        Some(Value::Map(all)) => all.iter().find(|(n, _)| n.as_str() == Some("config/json")).map(|(_, v)| v),
-        _ => None,
-    };
-    match checkpoint.metadata.get("config").or(attributes) {
-        Some(Value::Text(text)) => Config::parse(text, true).map_or(DEFAULT_SCALE, |(c, _)| c.init_scale),
-        _ => DEFAULT_SCALE,
-    }
+    let config = chosen::config_text(checkpoint).map(|text| Config::parse(text, true));
+    config.and_then(Result::ok).map_or(DEFAULT_SCALE, |(config, _)| config.init_scale)
 }
 
 /// Rows that follow each other, of the old table or of the new rows.

@@ -15,6 +15,7 @@
 //! | room | what it is |
 //! | --- | --- |
 //! | `config` | the configuration: keys, defaults, rules |
+//! | `chosen` | which configuration counts for a checkpoint |
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
 //! | `edges` | columns of edges, and edges that move into other partitions |
@@ -28,6 +29,7 @@
 //! | `check` | what upstream finds late or never |
 
 mod check;
+mod chosen;
 pub mod config;
 mod detect;
 mod draw;

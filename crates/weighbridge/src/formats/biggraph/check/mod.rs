@@ -8,10 +8,9 @@ mod edges;
 mod look;
 mod tables;
 
-use super::config::Config;
-use super::detect::CONFIG_JSON;
+use super::chosen;
 use super::read::{self, parse_config};
-use crate::checkpoint::{Checkpoint, Note, Value};
+use crate::checkpoint::{Checkpoint, Note};
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
 
@@ -19,7 +18,7 @@ use crate::finding::{Finding, Severity};
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let mut findings: Vec<Finding> =
         checkpoint.notes.iter().filter_map(|note| weigh(note, checkpoint.kind)).collect();
-    let config = config_of(checkpoint);
+    let config = chosen::config_text(checkpoint).and_then(parse_config);
     match checkpoint.kind {
         read::EDGES => findings.extend(edges::check(checkpoint, config.as_ref())?),
         read::CHECKPOINT | read::INIT | read::MODEL | read::EMBEDDINGS => {
@@ -40,22 +39,6 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
         findings.extend(config.problems());
     }
     Ok(findings)
-}
-
-/// The configuration that the files were written with, or that was found beside them.
-fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
-    let text = match (checkpoint.metadata.get("config"), checkpoint.metadata.get("attributes")) {
-        (Some(Value::Text(text)), _) => text,
-        (_, Some(Value::Map(attributes))) => {
-            let own = attributes.iter().find(|(name, _)| name.as_str() == Some(CONFIG_JSON));
-            match own {
-                Some((_, Value::Text(text))) => text,
-                _ => return None,
-            }
-        }
-        _ => return None,
-    };
-    parse_config(text)
 }
 
 /// The finding that a remark of the reader is, where it is more than a remark.

@@ -44,7 +44,11 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     let attributes = Attributes::of(model.as_ref(), &parts);
     let stored = attributes.config_text().and_then(config::lenient);
     let of_given = given.as_ref().map(|known| &known.config);
-    let config = of_given.or(stored.as_ref()).or(beside.as_ref().map(|known| &known.config));
+    // By its own configuration the state of the model is numbered, where the files do not agree on one.
+    let own = model.as_ref().filter(|_| stored.is_none()).and_then(|model| config_in(&model.attributes));
+    let own = own.and_then(|text| Some(Known { config: config::lenient(text)?, text: text.to_owned() }));
+    let fallback = given.as_ref().or(own.as_ref()).or(beside.as_ref());
+    let config = of_given.or(stored.as_ref()).or(fallback.map(|known| &known.config));
     let kind = if init { super::INIT } else { super::CHECKPOINT };
     let mut checkpoint = super::checkpoint(kind, folder.label());
     checkpoint.metadata.set("version", Value::U64(number));
@@ -210,17 +214,20 @@ impl Attributes {
     }
 
     fn config_text(&self) -> Option<&str> {
-        let config =
-            self.common.iter().find(|(name, _)| name.as_str() == Some(super::super::detect::CONFIG_JSON));
-        match config {
-            Some((_, Value::Text(text))) => Some(text),
-            _ => None,
-        }
+        config_in(&self.common)
     }
 
     fn note(&self) -> Option<Note> {
         let names = self.differ.join(", ");
         let text = format!("the files of the version do not agree on the attributes {names}");
         (!self.differ.is_empty()).then(|| Note::omission("attributes-differ", text))
+    }
+}
+
+/// The configuration among the attributes of a file.
+fn config_in(attributes: &[(Name, Value)]) -> Option<&str> {
+    match attributes.iter().find(|(name, _)| name.as_str() == Some(super::super::detect::CONFIG_JSON)) {
+        Some((_, Value::Text(text))) => Some(text),
+        _ => None,
     }
 }

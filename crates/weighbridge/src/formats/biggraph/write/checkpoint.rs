@@ -76,7 +76,7 @@ pub(super) fn init(
     let known = known::find(checkpoint)?;
     let config = known.as_ref().map(|k| &k.config);
     let tables = tables::tables(checkpoint, settings, config)?;
-    let root = Root::of(checkpoint, None, None);
+    let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
     let form = Form { root: &root, float32: false, lr: config.map_or(DEFAULT_LR, |c| c.lr) };
     let mut files = partitions(&tables, 0, &form, losses)?;
     let model = Model::of(checkpoint);
@@ -108,7 +108,7 @@ pub(super) fn embeddings(
         _ => e,
     })?;
     let table = tables.first().ok_or_else(|| Error::mismatch("no-tables", "there is no table"))?;
-    let root = Root::of(checkpoint, None, None);
+    let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
     let form = Form { root: &root, float32: false, lr: known.map_or(DEFAULT_LR, |k| k.config.lr) };
     let all = table.rows.shape.dims().first().copied().unwrap_or(0);
     let file = partition(table, &Part { number: 0, rows: 0..all }, String::new(), &form, losses)?;
@@ -122,7 +122,7 @@ pub(super) fn embeddings(
 /// The parameters as one file.
 pub(super) fn model(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
     let known = known::find(checkpoint)?;
-    let root = Root::of(checkpoint, None, None);
+    let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
     let model = Model::of(checkpoint);
     let file = model.file(String::new(), &root, known.as_ref().map(|k| &k.config), losses)?;
     for tensor in checkpoint.tensors.iter().filter(|t| !model::is_parameter(&t.path)) {

@@ -1,9 +1,9 @@
 //! The configuration that goes along with a checkpoint: the one it has, changed, or made.
 
+use super::super::chosen;
 use super::super::config::Config;
-use super::root::CONFIG_JSON;
 use super::tables::Table;
-use crate::checkpoint::{Checkpoint, Loss, Value};
+use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
@@ -22,34 +22,40 @@ pub(super) struct Known {
     pub(super) file: Option<SourceRef>,
     /// True where it differs from what the files of the checkpoint said.
     pub(super) changed: bool,
+    /// True where the files of the checkpoint had another one.
+    replaces: bool,
     /// True where some of it was not understood.
     odd: bool,
 }
 
-/// The configuration of a checkpoint, if it has one: the one in its files, that beside them, or
-/// what the metadata `config` hold.
+/// The configuration of a checkpoint, if it has one: the one that [counts](chosen::config_text), else
+/// that of the folder.
 ///
 /// # Errors
 /// What the configuration's own rules say.
 pub(super) fn find(checkpoint: &Checkpoint) -> Result<Option<Known>> {
     let file = checkpoint.companions.iter().find(|(name, _)| name == CONFIG_FILE).map(|(_, source)| source);
-    let attributes = match checkpoint.metadata.get("attributes") {
-        Some(Value::Map(pairs)) => {
-            pairs.iter().find(|(n, _)| n.as_str() == Some(CONFIG_JSON)).map(|(_, v)| v)
-        }
-        _ => None,
-    };
-    let text = match attributes.or(checkpoint.metadata.get(super::super::edges::CONFIG)) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => match file {
-            Some(source) => text_of(source)?,
-            None => return Ok(None),
-        },
+    let stored = chosen::stored_text(checkpoint);
+    let text = match (chosen::config_text(checkpoint), file) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(source)) => text_of(source)?,
+        (None, None) => return Ok(None),
     };
     // What is odd goes along as it is, as long as nothing must change.
     let (config, odd) = Config::parse(&text, true).map_err(|e| e.in_file(&checkpoint.label))?;
-    let changed = attributes.is_none();
-    Ok(Some(Known { config, text, file: file.cloned(), changed, odd: !odd.is_empty() }))
+    let changed = stored != Some(text.as_str());
+    // The file of the folder may be that of a later run; it goes along unless another one was named.
+    let same = |source: &&SourceRef| !changed || text_of(source).is_ok_and(|own| own == text);
+    let file = file.filter(same).cloned();
+    let replaces = changed && stored.is_some();
+    Ok(Some(Known { config, text, file, changed, replaces, odd: !odd.is_empty() }))
+}
+
+impl Known {
+    /// The text to write in place of the one that the files of the checkpoint had.
+    pub(super) fn instead(&self) -> Option<&str> {
+        self.replaces.then_some(self.text.as_str())
+    }
 }
 
 /// The text of a companion.
@@ -138,5 +144,5 @@ pub(super) fn make(tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<Known
         CONFIG_FILE,
         "the configuration is not known: a minimal one was made, with one relation, and `.` for all paths",
     ));
-    Ok(Known { text: config.to_json(), config, file: None, changed: true, odd: false })
+    Ok(Known { text: config.to_json(), config, file: None, changed: true, replaces: false, odd: false })
 }

@@ -1,0 +1,25 @@
+//! Which configuration counts for an opened checkpoint. Everything that asks, asks here: reading numbers
+//! the optimizer's state by it, and writing must not number it by another.
+//!
+//! 1. the one that the caller named, or that was found beside files that have none: metadata `config`
+//! 2. the one in the files: attribute `config/json`
+
+use super::detect::CONFIG_JSON;
+use crate::checkpoint::{Checkpoint, Value};
+
+/// The text of the configuration that counts, where there is any.
+pub(super) fn config_text(checkpoint: &Checkpoint) -> Option<&str> {
+    match checkpoint.metadata.get(super::edges::CONFIG) {
+        Some(Value::Text(text)) => Some(text),
+        _ => stored_text(checkpoint),
+    }
+}
+
+/// The text of the configuration that stands in the files.
+pub(super) fn stored_text(checkpoint: &Checkpoint) -> Option<&str> {
+    let Some(Value::Map(attributes)) = checkpoint.metadata.get("attributes") else { return None };
+    match attributes.iter().find(|(name, _)| name.as_str() == Some(CONFIG_JSON)) {
+        Some((_, Value::Text(text))) => Some(text),
+        _ => None,
+    }
+}

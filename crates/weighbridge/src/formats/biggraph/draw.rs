@@ -1,9 +1,10 @@
 //! Initial embeddings: what upstream draws for rows that it finds nowhere (specification, section 6,
 //! random initialisation).
 
+use super::chosen;
 use super::config::Config;
 use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
-use crate::checkpoint::{Checkpoint, Name, Piece, Role, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Name, Origin, Piece, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Region, Shape};
@@ -20,21 +21,19 @@ pub struct Draw {
 }
 
 /// Turns a folder of entities into tables: for each type `init_scale` times a standard normal, of the
-/// type's dimension, as the configuration has it. Names and partitions stay.
+/// type's dimension, as the configuration has it. Names and partitions stay; its kind becomes `init`.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-entities` where it is no folder of entities, `config-missing` where no
 /// configuration is known, `no-such-type` for a type that it does not know, `partition-missing` where
 /// a count is not there.
 pub fn draw(checkpoint: &mut Checkpoint, draw: Draw) -> Result<()> {
-    let config = match checkpoint.metadata.get("config") {
-        Some(Value::Text(text)) => Config::parse(text, true)?.0,
-        _ => {
-            return Err(Error::mismatch("config-missing", "only a configuration knows dimension and scale")
-                .in_file(&checkpoint.label)
-                .hint("--config FILE names it"));
-        }
+    let Some(text) = chosen::config_text(checkpoint) else {
+        return Err(Error::mismatch("config-missing", "only a configuration knows dimension and scale")
+            .in_file(&checkpoint.label)
+            .hint("--config FILE names it"));
     };
+    let (config, _) = Config::parse(text, true)?;
     let mut tables = Vec::new();
     for entry in checkpoint.tensors.iter().filter(|t| t.role == Role::Names) {
         let Some(entity) = entry.path.parts().last().and_then(Name::as_str) else { continue };
@@ -52,6 +51,9 @@ pub fn draw(checkpoint: &mut Checkpoint, draw: Draw) -> Result<()> {
             .in_file(&checkpoint.label));
     }
     checkpoint.tensors = tables;
+    // Of a folder of entities it has become what training begins from: that is to be written now.
+    checkpoint.kind = super::read::INIT;
+    checkpoint.origin = Some(Origin { format: "biggraph".to_owned(), kind: super::read::INIT.to_owned() });
     Ok(())
 }
 

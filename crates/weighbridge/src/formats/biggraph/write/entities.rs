@@ -55,6 +55,7 @@ pub(super) fn folder(
     } else if let Some(partitions) = &settings.partitions {
         partitions.check(kinds.iter().map(|kind| kind.entity.as_str()))?;
     }
+    losses.extend(checkpoint.tensors.iter().filter(|t| !is_type(t)).map(super::no_place));
     let mut all = Vec::new();
     for kind in &kinds {
         all.extend(files(kind)?);

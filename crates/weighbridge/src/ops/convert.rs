@@ -75,7 +75,8 @@ impl Grow {
     /// Reads the names from a file: a JSON array of strings, or one name a line.
     ///
     /// # Errors
-    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no such list;
+    /// [`crate::Kind::Io`]; [`crate::Kind::Corrupt`] where it is no such list, `empty-name` where a name
+    /// in it is empty;
     /// [`crate::Kind::Limit`] where it is larger than the limits allow.
     pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
@@ -89,6 +90,12 @@ impl Grow {
                 Error::corrupt("not-utf8", "the names are not text in UTF-8").in_file(source.label())
             })?;
             text.lines().for_each(|name| names.push(name));
+        }
+        if let Some(row) = names.iter().position(str::is_empty) {
+            return Err(Error::corrupt("empty-name", "an entity has no name")
+                .in_file(source.label())
+                .found(format_args!("name {} of {}", row + 1, names.len()))
+                .hint("one name a line, without empty lines; or a JSON array of names"));
         }
         Ok(Self { entity: entity.into(), names, seed })
     }

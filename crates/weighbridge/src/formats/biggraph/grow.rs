@@ -33,7 +33,7 @@ const NAMED: usize = 3;
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-such-type`, `names-unknown` where the names of the old rows are not
 /// known, `name-exists` for a name that is there already or comes twice;
-/// [`crate::Kind::Unsupported`], `grow-dtype`, for a table that is not of float32; and what reading the
+/// [`crate::Kind::Unsupported`], `grow-dtype`, for a table that is not stored as float32; and what reading the
 /// old names says.
 pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: u64) -> Result<()> {
     let path = [Name::from("embeddings"), Name::from(entity)];
@@ -55,11 +55,12 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
     let [rows, columns] = *table.shape.dims() else {
         return Err(Error::mismatch("not-a-table", "a table has two dimensions").on_tensor(table.name()));
     };
-    if table.dtype() != DType::F32 {
-        return Err(Error::unsupported("grow-dtype", "only tables of f32 grow")
+    // New rows are joined to the stored ones: a cast would come to both.
+    if table.stored != DType::F32 || table.cast.is_some() {
+        return Err(Error::unsupported("grow-dtype", "only tables that are stored as f32 grow")
             .on_tensor(table.name())
-            .found(table.dtype())
-            .hint("cast it first: --cast f32"));
+            .found(table.stored)
+            .hint("convert it with --cast f32 first, and let what that writes grow"));
     }
     let old_names = labels.read()?;
     check_names(&old_names, names).map_err(|e| e.on_tensor(table.name()))?;
@@ -283,5 +284,11 @@ mod tests {
         assert_eq!(code(&|_| {}, "user", &["x", "b"]), "name-exists");
         assert_eq!(code(&|_| {}, "user", &["x", "x"]), "name-exists");
         assert_eq!(code(&|c| c.tensors[0].labels = None, "user", &["x"]), "names-unknown");
+        assert_eq!(code(&|c| c.tensors[0].stored = DType::F64, "user", &["x"]), "grow-dtype");
+        let as_f32 = |c: &mut Checkpoint| {
+            c.tensors[0].stored = DType::F64;
+            c.tensors[0].cast = Some(DType::F32.into());
+        };
+        assert_eq!(code(&as_f32, "user", &["x"]), "grow-dtype");
     }
 }

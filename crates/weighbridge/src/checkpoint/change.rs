@@ -115,6 +115,7 @@ impl Checkpoint {
     /// tensors would have the same path, `empty-path` when one would have none.
     pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
         let mut used = vec![false; rules.len()];
+        let partitioned = self.metadata.get("partitions").is_some();
         for tensor in &mut self.tensors {
             let hit = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule.apply(&tensor.path)?)));
             if let Some((i, path)) = hit {
@@ -127,8 +128,10 @@ impl Checkpoint {
                     .on_tensor(tensor.name()));
                 }
                 used[i] = true;
-                // A program beside the tensors is to be told.
-                if self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME) {
+                // A program beside the tensors is to be told; the metadata know the partitions of a table
+                // by its old name.
+                let told = self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME);
+                if told || partitioned && tensor.role == Role::Embedding {
                     let old = Value::Text(tensor.path.to_text());
                     tensor.attributes.entry(RENAMED_FROM.to_owned()).or_insert(old);
                 }

@@ -13,7 +13,8 @@ pub const VARIABLE_NAME: &str = "variable_name";
 /// The attribute of an optimizer's tensor that holds the name of its parameter as a variable, where
 /// the path is another.
 pub const PARAMETER_VARIABLE: &str = "parameter_variable";
-/// The attribute that holds the name that a tensor had in its program before it was renamed.
+/// The attribute that holds the name that a tensor had before it was renamed, where its program or the
+/// metadata know it by that.
 pub const RENAMED_FROM: &str = "renamed_from";
 /// The attribute of a tensor that shares a part of its bytes with another one: what they are both
 /// views of.

@@ -4,7 +4,7 @@ use super::super::config::Config;
 use super::super::layout::is_type_name;
 use super::super::partitions::{Partitions, new_counts};
 use super::settings::Settings;
-use crate::checkpoint::{Checkpoint, LabelsRef, Name, Role, TensorEntry, Value};
+use crate::checkpoint::{Checkpoint, LabelsRef, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -28,6 +28,8 @@ pub(super) struct Table<'a> {
     pub(super) counts: Vec<Option<u64>>,
     /// True where rows come to stand in another partition than they did.
     pub(super) moved: bool,
+    /// True where the metadata know it by another type: it was renamed.
+    pub(super) renamed: bool,
     /// The number of partitions there were.
     old_parts: usize,
     /// What the metadata say about the optimizer of each old partition.
@@ -190,7 +192,7 @@ fn table<'a>(
 ) -> Result<Table<'a>> {
     let all = rows.shape.dims().first().copied().unwrap_or(0);
     let configured = config.and_then(|c| c.entity(&entity));
-    let old = stored_counts(checkpoint, stored_type(rows), all);
+    let old = stored_counts(checkpoint, &stored_type(rows), all);
     let old_parts =
         old.as_ref().map_or_else(|| configured.map_or(1, |e| e.num_partitions), |c| c.len() as u64);
     let old = old.unwrap_or_else(|| new_counts(&[all], old_parts).into_iter().map(Some).collect());
@@ -212,21 +214,31 @@ fn table<'a>(
             && t.shape.dims() == [all]
     };
     let sum = checkpoint.tensors.iter().find(is_sum);
-    let optimizers = optimizers(checkpoint, stored_type(rows));
+    let stored = stored_type(rows);
+    let optimizers = optimizers(checkpoint, &stored);
+    // The file of a single table does not tell its type.
+    let renamed = !stored.is_empty() && stored != entity;
     Ok(Table {
         entity,
         rows,
         sum,
         counts,
         moved,
+        renamed,
         old_parts: usize::try_from(old_parts).unwrap_or(usize::MAX),
         optimizers,
     })
 }
 
-/// The type under which the metadata know a table: empty where its file does not tell.
-fn stored_type(rows: &TensorEntry) -> &str {
-    rows.path.parts().get(1).and_then(Name::as_str).unwrap_or("")
+/// The type under which the metadata know a table: the one that it was opened with, empty where its
+/// file does not tell.
+fn stored_type(rows: &TensorEntry) -> String {
+    let type_of = |path: &TensorPath| path.parts().get(1).and_then(Name::as_str).unwrap_or("").to_owned();
+    match rows.text_attribute(RENAMED_FROM) {
+        // Names of types have no dots.
+        Some(old) => type_of(&TensorPath::from_dotted(old)),
+        None => type_of(&rows.path),
+    }
 }
 
 /// The rows of each partition as the metadata say, where that fits the table.

@@ -45,7 +45,8 @@ pub(super) fn join(entity: &str, parts: Vec<Option<(SourceRef, Part)>>) -> Resul
         table.notes.extend(part.notes);
         rows.push(part.rows);
         sums.extend(part.sum);
-        steps.extend(part.step);
+        // One for each partition that is there, or they would be dealt to others.
+        steps.push(part.step.unwrap_or(Value::Null));
     }
     if !sums.is_empty() && (sums.len() < rows.len() || sums.iter().any(|s| s.stored != sums[0].stored)) {
         let text = format!(
@@ -60,6 +61,7 @@ pub(super) fn join(entity: &str, parts: Vec<Option<(SourceRef, Part)>>) -> Resul
     table.rows = one_below_the_other(rows)?;
     table.sum = one_below_the_other(sums)?;
     if let Some(sum) = &mut table.sum
+        && steps.iter().any(|step| *step != Value::Null)
         && let Some(first) = steps.first().cloned()
     {
         let same = steps.iter().all(|step| *step == first);

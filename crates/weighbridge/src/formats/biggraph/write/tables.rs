@@ -76,7 +76,7 @@ impl<'a> Table<'a> {
 
     /// The step of Python's kind that a partition has, where release 1.0.0 wrote it.
     pub(super) fn step(&self, part: u64) -> Option<Value> {
-        match self.sum?.attributes.get("step")? {
+        let step = match self.sum?.attributes.get("step")? {
             Value::List(steps) if self.moved => steps.iter().max_by_key(|s| as_i64(s)).cloned(),
             Value::List(steps) => {
                 // One for each partition that is there.
@@ -84,7 +84,8 @@ impl<'a> Table<'a> {
                 steps.get(before).cloned()
             }
             step => Some(step.clone()),
-        }
+        };
+        step.filter(|step| *step != Value::Null)
     }
 }
 

@@ -220,8 +220,11 @@ fn names(
     if settings.entities {
         return entities::beside(checkpoint, tables, relations, losses);
     }
-    // Where nothing moves, the names of a checkpoint are still those beside it.
-    let stale = |table: &&Table<'_>| checkpoint.format != super::ID || table.moved;
+    // Where nothing moves and no row is new, the names of a checkpoint are still those beside it.
+    let stale = |table: &&Table<'_>| {
+        let opened = table.labels().is_some_and(|labels| !labels.sources().is_empty());
+        checkpoint.format != super::ID || table.moved || table.renamed || !opened
+    };
     let labelled = tables.iter().filter(stale).filter(|table| table.labels().is_some());
     losses.extend(labelled.map(names_left_out));
     Ok(Vec::new())

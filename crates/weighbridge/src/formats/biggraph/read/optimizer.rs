@@ -37,9 +37,11 @@ pub(super) fn state_of(file: &File, options: &OpenOptions) -> Result<Option<Stat
     })
 }
 
-/// The form of a blob and the options in it, as metadata: `form`, `param_groups`.
+/// The form of a blob and the options in it, as metadata: `form`, `param_groups`, and `empty` where it has
+/// options and remembers nothing.
 pub(super) fn optimizer_value(state: &State) -> Value {
     let form = (Name::from("form"), Value::Text(state.form.to_owned()));
     let groups = state.groups.clone().map(|groups| (Name::from("param_groups"), groups));
-    Value::Map(std::iter::once(form).chain(groups).collect())
+    let empty = (groups.is_some() && state.state.is_empty()).then(state::empty_mark);
+    Value::Map(std::iter::once(form).chain(groups).chain(empty).collect())
 }

@@ -200,11 +200,14 @@ fn partition(
     let mut file = Hdf5Builder::new(name);
     form.root.put(&mut file)?;
     file.dataset(&[EMBEDDINGS], Data::Tensor(rows))?;
+    let optimizer = table.optimizer(part.number);
+    let said = optimizer.and_then(super::param_groups).flatten();
     if let Some(sum) = sum {
-        let said = table.optimizer(part.number).and_then(super::param_groups).flatten();
         let groups = said.cloned().unwrap_or_else(|| state::table_groups(form.lr));
         let slots = Slots { parameter: 0, step: table.step(part.number).map(Step::Number), sum: Some(sum) };
         file.dataset(&super::STATE, Data::Opaque(state::blob(&[slots], &groups)?))?;
+    } else if let Some(groups) = said.filter(|_| optimizer.is_some_and(state::says_empty)) {
+        file.dataset(&super::STATE, Data::Opaque(state::blob(&[], groups)?))?;
     }
     file.finish()
 }

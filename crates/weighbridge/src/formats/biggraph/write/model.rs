@@ -99,8 +99,13 @@ impl<'a> Model<'a> {
         let said = self.groups();
         if self.states.is_empty() {
             // A model without parameters has an empty state, where it has one.
-            let empty = matches!(said, Some(None)) && self.is_empty();
-            return empty.then(state::empty).transpose();
+            return match said {
+                Some(None) if self.is_empty() => state::empty().map(Some),
+                Some(Some(groups)) if self.optimizer().is_some_and(state::says_empty) => {
+                    state::blob(&[], groups).map(Some)
+                }
+                _ => Ok(None),
+            };
         }
         let order = self.order(config)?;
         let places: HashMap<&TensorPath, usize> = order.iter().zip(0..).collect();
@@ -145,9 +150,12 @@ impl<'a> Model<'a> {
     /// What the metadata say about the optimizer: `None` where nothing, `Some(None)` where it has no
     /// parameters.
     fn groups(&self) -> Option<Option<&'a Value>> {
+        super::param_groups(self.optimizer()?)
+    }
+
+    fn optimizer(&self) -> Option<&'a Value> {
         let Some(Value::Map(all)) = self.checkpoint.metadata.get("optimizer") else { return None };
-        let of_model = all.iter().find(|(name, _)| name.as_str() == Some(MODEL)).map(|(_, value)| value)?;
-        super::param_groups(of_model)
+        all.iter().find(|(name, _)| name.as_str() == Some(MODEL)).map(|(_, value)| value)
     }
 
     /// The parameters in the order in which the optimizer counts them.

@@ -7,8 +7,9 @@ use super::root::FORMAT_VERSION;
 use super::settings::Settings;
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value};
 use crate::containers::hdf5::write::{Data, Hdf5Builder};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::PlannedFile;
+use crate::tensor::DType;
 
 /// The column of weights.
 const WEIGHT: &str = "weight";
@@ -20,6 +21,16 @@ pub(super) fn files(
     settings: &Settings,
     losses: &mut Vec<Loss>,
 ) -> Result<Vec<PlannedFile>> {
+    if settings.partitions.is_some() && settings.stored_ids {
+        return Err(Error::usage("bad-setting", "edges that go to other partitions are written as int64")
+            .found("ids=stored")
+            .hint("leave out ids=stored, or partitions"));
+    }
+    losses.extend(checkpoint.tensors.iter().filter(|t| changes(t, settings)).map(|column| {
+        let detail =
+            format!("{} values become int64: fractions and what is too large are lost", column.dtype());
+        Loss::new("ids-changed", column.name(), detail)
+    }));
     let moved = settings.partitions.as_ref().map(|p| edges::repartition(checkpoint, p)).transpose()?;
     let checkpoint = moved.as_ref().unwrap_or(checkpoint);
     let buckets = buckets::buckets(checkpoint)?;
@@ -27,6 +38,13 @@ pub(super) fn files(
         losses.push(super::no_place(tensor));
     }
     buckets.iter().map(|bucket| file(bucket, settings, losses)).collect()
+}
+
+/// True where ids, relations or lists may not be the same numbers as `i64`.
+fn changes(column: &TensorEntry, settings: &Settings) -> bool {
+    let written = |name: &str| name != WEIGHT && COLUMNS.contains(&name);
+    let inexact = column.dtype().is_float() || column.dtype() == DType::U64;
+    !settings.stored_ids && inexact && buckets::is_column(column) && column_name(column).is_some_and(written)
 }
 
 fn file(bucket: &Bucket, settings: &Settings, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
@@ -53,8 +71,9 @@ fn stored(
     if !whole {
         return Ok(column.clone());
     }
-    if name == WEIGHT && column.dtype().is_float() {
-        losses.push(Loss::new("weights-truncated", column.name(), "weights lose their fraction"));
+    if name == WEIGHT && (column.dtype().is_float() || column.dtype() == DType::U64) {
+        let detail = "weights lose their fraction, and what passes int64";
+        losses.push(Loss::new("weights-truncated", column.name(), detail));
     }
     integers::as_integers(column)
 }

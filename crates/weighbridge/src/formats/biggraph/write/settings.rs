@@ -34,7 +34,7 @@ pub(in super::super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "ids",
         values: "int64 or stored",
-        what: "the type of ids, relations and lists of edges (default: int64, as upstream)",
+        what: "the type of ids, relations and lists of edges (default: int64, as upstream; edges that move are always int64)",
     },
 ];
 

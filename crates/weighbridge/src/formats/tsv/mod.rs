@@ -13,7 +13,8 @@
 //!
 //! Read: opening reads the file once, to find its lines and that all have as many fields. All numbers
 //! are f32, whatever the digits say. The first field is the name, unless it is a number with a point,
-//! an exponent or no finite value in all of the first lines. Lines may end in CR LF.
+//! an exponent or no finite value in all of the first lines: names that look so are reported when they
+//! are written. Lines may end in CR LF.
 
 mod read;
 #[cfg(test)]
@@ -84,6 +85,14 @@ impl Format for Tsv {
         });
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
+        for entry in checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()) {
+            if let (Some(table), Some(labels)) = (Table::new(entry), &entry.labels)
+                && read::look_like_numbers(&*labels.read()?, table.columns)
+            {
+                let detail = "the first names look like numbers: a reader takes them for a column";
+                plan.losses.push(Loss::new("names-like-numbers", entry.name(), detail));
+            }
+        }
         Ok(plan)
     }
 }

@@ -1,6 +1,6 @@
 //! From text to the index.
 
-use crate::checkpoint::{Checkpoint, Note};
+use crate::checkpoint::{Checkpoint, LabelList, Note};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::{Lines, number};
 use crate::formats::{HEAD, OpenOptions};
@@ -55,6 +55,28 @@ pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
 /// True for a number with a point, an exponent, or no finite value.
 fn is_float(field: &[u8]) -> bool {
     number(field).is_ok() && !field.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+'))
+}
+
+/// Bytes of a number and the tab before it, at most as they are written.
+const LONGEST: usize = 64;
+
+/// True where the names of the first lines would be taken for numbers when they are read: of the
+/// lines that are looked at even if all numbers in them are as long as can be.
+pub(super) fn look_like_numbers(names: &LabelList, columns: u64) -> bool {
+    let numbers = usize::try_from(columns).unwrap_or(usize::MAX).saturating_mul(LONGEST);
+    let mut room = HEAD;
+    let mut any = false;
+    for name in names.iter() {
+        if any && room == 0 {
+            break;
+        }
+        if !is_float(name.as_bytes()) {
+            return false;
+        }
+        any = true;
+        room = room.saturating_sub(numbers.saturating_add(name.len()).saturating_add(1));
+    }
+    any
 }
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {

@@ -73,6 +73,25 @@ fn endings_and_special_values() {
 }
 
 #[test]
+fn names_that_look_like_numbers_are_told() {
+    let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
+    let mut entry =
+        TensorEntry::dense(TensorPath::value(), DType::F32, Shape::new([2, 1]), &source, 0, Encoding::ROW)
+            .unwrap();
+    for (names, told) in
+        [(["1.5", "-inf"], true), (["nan", "1e5"], true), (["1.5", "a"], false), (["1", "2"], false)]
+    {
+        entry.labels = Some(MemoryLabels::shared("l", names.into_iter().collect::<LabelList>()));
+        let checkpoint = Checkpoint { tensors: vec![entry.clone()], ..Checkpoint::default() };
+        let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
+        assert_eq!(plan.losses.iter().any(|loss| loss.code == "names-like-numbers"), told, "{names:?}");
+        // What is told is what happens.
+        let again = open(&materialise(&plan).remove(0)).unwrap();
+        assert_eq!(again.tensors[0].labels.is_none(), told);
+    }
+}
+
+#[test]
 fn names_that_hold_a_tab_are_refused() {
     let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
     let shape = Shape::new([2, 1]);

@@ -306,7 +306,7 @@ pub(crate) struct Convert {
     /// repeated. Old rows stay in their partitions and places
     #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "Changes")]
     pub grow: Vec<(String, String)>,
-    /// What decides the values of the rows that --grow and --draw make
+    /// What decides the values of rows that are drawn: by --grow, --draw, and for entities that a table lacks
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Changes")]
     pub seed: u64,
     /// Draw initial embeddings for a folder of entities, as PyTorch-BigGraph would (needs --config)

@@ -43,7 +43,7 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
 }
 
 /// The configuration that the files were written with, or that was found beside them.
-fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
+pub(super) fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
     let text = match (checkpoint.metadata.get("config"), checkpoint.metadata.get("attributes")) {
         (Some(Value::Text(text)), _) => text,
         (_, Some(Value::Map(attributes))) => {

@@ -86,7 +86,12 @@ pub(crate) enum Verb {
                             weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \
                             weighbridge convert model/ one/ --to paddle --kind separate          .pdiparams to a file each\n  \
                             weighbridge convert one/ old/ --to paddle --kind inference --set era=1   to __model__, __params__\n  \
-                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams")]
+                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams\n\n\
+                            PyTorch-BigGraph:\n  \
+                            weighbridge convert model/ user.parquet --select embeddings.user --no-state    a table, with names\n  \
+                            weighbridge convert model/ more/ --to biggraph --set partitions=8              repartitioned\n  \
+                            weighbridge convert user.parquet init/ --to biggraph --kind init --entities entities/    rows by name\n  \
+                            weighbridge convert model/ grown/ --to biggraph --grow user=new.txt --set entities=yes")]
     Convert(Box<Convert>),
     /// Is a file whole and consistent, and what is each of its bytes for?
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
@@ -273,11 +278,12 @@ pub(crate) struct Convert {
     pub source: PathBuf,
     /// The file to write, or the folder where the format has several files
     pub target: PathBuf,
-    /// The format to write: primitiv, paddle, safetensors, npz, npy; told from the target's extension if left out
+    /// The format to write: primitiv, paddle, biggraph, safetensors, npz, npy, torch, hdf5, parquet, arrow, tsv,
+    /// word2vec; told from the target's extension if left out
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<String>,
     /// The kind of file within the format, such as primitiv's parameter or paddle's inference, separate,
-    /// combined, state, training
+    /// combined, state, training, or biggraph's init, edges, entities
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
     /// Choose how the format is written, such as protocol=2 for a Paddle state; may be repeated

@@ -3,8 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use weighbridge::engine::{LocalSink, RunOptions, run};
-use weighbridge::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge::plan::{FileBuilder, PlannedFile};
 use weighbridge::store::{
     Basis, Carry, CheckpointStore, CommitOptions, LinkForm, Marker, OrphanKind, Previous, RecoverOptions,
     RollbackOptions, StoreOptions, SweepOptions, VersionWrite,
@@ -19,8 +18,9 @@ const CRASHED: [&str; 6] = [
     "model.v2.h5",
     "training_stats.json",
 ];
-const CONFIG: &str =
-    r#"{"entities": {"all": {"num_partitions": 2}}, "relations": [{"lhs": "all", "rhs": "all"}]}"#;
+const CONFIG: &str = r#"{"entities": {"all": {"num_partitions": 2}},
+    "relations": [{"name": "r", "lhs": "all", "rhs": "all"}], "dimension": 4, "margin": 0.1,
+    "entity_path": "entities", "edge_paths": [], "checkpoint_path": "model"}"#;
 
 fn folder(names: &[&str], marker: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn torn_statistics_are_mended() {
     assert_eq!((report.lines, report.cut), (2, 17));
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"index\": 0}\n{\"index\": 1}\n{\"index\": NaN}\n");
     assert_eq!(store.append_stats(["a\nb"]).unwrap_err().code(), "bad-line");
-    assert_eq!(store.write_config(b"{}").unwrap_err().code(), "bad-config");
+    assert_eq!(store.write_config(b"{}").unwrap_err().code(), "config");
     store.write_config(CONFIG.replace('2', "3").as_bytes()).unwrap();
     assert_eq!(store.state().unwrap().expected.0["all"], 3);
     assert_eq!(
@@ -241,26 +241,18 @@ fn torn_statistics_are_mended() {
 }
 
 #[test]
-fn a_plan_joins_a_folder_with_its_marker_last() {
+fn configurations_are_read_as_biggraph_reads_them() {
     let dir = folder(&CRASHED, "2\n");
-    let plan = |names: &[&str]| WritePlan {
-        format: "test",
-        kind: "test",
-        files: names.iter().map(|name| file(name)).collect(),
-        losses: vec![],
-    };
-    let write = |names: &[&str], replace| {
-        let sink = LocalSink::marker_last(dir.path(), "checkpoint_version.txt", replace)?;
-        run(&plan(names), &sink, &RunOptions::default())
-    };
-    let before = names(dir.path());
-    assert_eq!(write(&["model.v3.h5"], false).unwrap_err().code(), "no-marker");
-    let taken = ["checkpoint_version.txt", "config.json", "model.v3.h5"];
-    assert_eq!(write(&taken, false).unwrap_err().code(), "exists");
-    assert_eq!(names(dir.path()).len(), before.len() + 1);
-    write(&taken, true).unwrap();
-    assert_eq!(fs::read(dir.path().join("model.v3.h5")).unwrap(), b"new model.v3.h5");
-    assert_eq!(fs::read(dir.path().join("checkpoint_version.txt")).unwrap(), b"new checkpoint_version.txt");
-    assert_eq!(fs::read(dir.path().join("config.json")).unwrap(), b"new config.json");
-    assert_eq!(names(dir.path()).len(), before.len() + 2);
+    let store = store(dir.path());
+    let odd = CONFIG.replace("0.1", "NaN").replace("num_partitions", "numPartitions");
+    store.write_config(odd.as_bytes()).unwrap();
+    let state = store.state().unwrap();
+    assert_eq!((state.basis, state.expected.0["all"], state.config_trouble), (Basis::Config, 2, None));
+    let dangling = CONFIG.replace(r#""rhs": "all""#, r#""rhs": "nobody""#);
+    assert_eq!(store.write_config(dangling.as_bytes()).unwrap_err().code(), "bad-config");
+    assert_eq!(store.write_config(b"\xff").unwrap_err().code(), "not-json");
+    // One that is damaged is told, and what the versions have counts.
+    fs::write(dir.path().join("config.json"), "{").unwrap();
+    let state = store.state().unwrap();
+    assert!(state.basis == Basis::Versions && state.config_trouble.is_some());
 }

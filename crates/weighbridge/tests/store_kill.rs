@@ -28,7 +28,8 @@ use weighbridge::store::{
 };
 
 const CONFIG: &str = r#"{"entities": {"user": {"num_partitions": 2}, "unused": {"num_partitions": 7}},
-    "relations": [{"lhs": "user", "rhs": "user"}]}"#;
+    "relations": [{"name": "r", "lhs": "user", "rhs": "user"}], "dimension": 4, "entity_path": "entities",
+    "edge_paths": [], "checkpoint_path": "model"}"#;
 /// Versions that the loops commit.
 const ROUNDS: u64 = 5;
 /// Every version that is a multiple of this becomes a snapshot.

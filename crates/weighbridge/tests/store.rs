@@ -147,6 +147,11 @@ fn a_second_writer_is_refused_and_readers_are_not() {
     assert_eq!(other.sweep(SweepOptions::default()).unwrap_err().code(), "locked");
     assert_eq!(other.rollback(2, RollbackOptions::default()).unwrap_err().code(), "locked");
     assert_eq!(other.version(2).unwrap().len(), 3);
+    // What stands beside the versions has the same lock; who holds it writes by way of it.
+    assert_eq!(other.append_stats(["{}"]).unwrap_err().code(), "locked");
+    assert_eq!(other.write_config(CONFIG.as_bytes()).unwrap_err().code(), "locked");
+    assert_eq!(staging.append_stats(["{}"]).unwrap().lines, 1);
+    staging.write_config(CONFIG.as_bytes()).unwrap();
     fs::write(dir.path().join("checkpoint_version.txt"), "1\n").unwrap();
     assert_eq!(staging.commit(&CommitOptions::default()).unwrap_err().code(), "version-moved");
     fs::write(dir.path().join("checkpoint_version.txt"), "2\n").unwrap();

@@ -85,7 +85,7 @@ fn one_round(store: &CheckpointStore) -> Result<u64> {
     for part in FILES {
         staging.put(file(&name(part, version)))?;
     }
-    store.append_stats(["{}"])?;
+    staging.append_stats(["{}"])?;
     let preserve = snapshot(version);
     let report =
         staging.commit(&CommitOptions { preserve, form: form(version), ..CommitOptions::default() })?;
@@ -374,7 +374,7 @@ fn child() {
                 scope.spawn(move || staging.put(file(&name(part, version))).unwrap());
             }
         });
-        store.append_stats(["{}"]).unwrap();
+        staging.append_stats(["{}"]).unwrap();
         let preserve = snapshot(version);
         let options = CommitOptions { preserve, form: form(version), ..CommitOptions::default() };
         let report = staging.commit(&options).unwrap();

@@ -218,6 +218,62 @@ fn the_other_ways_to_write_give_the_same_folder() {
     let store = CheckpointStore::open(dir.path(), options).unwrap();
     for (version, carry) in [(3, Carry::Copy), (4, Carry::Link)] {
         let staging = store.begin().unwrap();
+#[cfg(unix)]
+#[test]
+fn a_version_that_a_snapshot_holds_is_not_written_anew() {
+    let dir = folder(&CRASHED, "2\n");
+    let store = store(dir.path());
+    let keep = CommitOptions { previous: Previous::Keep, ..CommitOptions::default() };
+    commit(&store, &keep);
+    commit(&store, &CommitOptions { preserve: Some(2), ..keep.clone() });
+    commit(&store, &keep);
+    let kept = dir.path().join("epoch_2/model.v4.h5");
+    fs::write(&kept, "of the first run").unwrap();
+    // Version 3 is free of links, so version 4 is the first that is refused.
+    store.rollback(2, RollbackOptions { delete_newer: true }).unwrap();
+    assert_eq!(commit(&store, &keep), 3);
+    let error = store.begin().unwrap_err();
+    assert_eq!((error.code(), error.found_text()), ("snapshot-holds", Some("those of epoch_2")));
+    assert_eq!(fs::read(&kept).unwrap(), b"of the first run");
+    // Also where the snapshot came after the beginning, or its links lead nowhere.
+    let aside = dir.path().join("aside");
+    fs::rename(dir.path().join("epoch_2"), &aside).unwrap();
+    let staging = store.begin().unwrap();
+    for name in [staging.model(), staging.embeddings("all", 0), staging.embeddings("all", 1)] {
+        staging.put(file(&name)).unwrap();
+    }
+    fs::rename(&aside, dir.path().join("epoch_2")).unwrap();
+    assert_eq!(staging.commit(&keep).unwrap_err().code(), "snapshot-holds");
+    assert_eq!(fs::read(&kept).unwrap(), b"of the first run");
+    fs::remove_file(dir.path().join("model.v4.h5")).unwrap();
+    assert_eq!(store.begin().unwrap_err().code(), "snapshot-holds");
+    fs::remove_dir_all(dir.path().join("epoch_2")).unwrap();
+    assert_eq!(commit(&store, &keep), 4);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_snapshot_behind_a_link_keeps_its_version() {
+    let dir = folder(&CRASHED, "2\n");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    store.preserve(1, LinkForm::Absolute).unwrap();
+    let moved = elsewhere.path().join("epoch_1");
+    fs::rename(dir.path().join("epoch_1"), &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, dir.path().join("epoch_1")).unwrap();
+    assert_eq!(commit(&store, &CommitOptions::default()), 3);
+    assert_eq!(store.prune(1).unwrap().kept, [2, 3]);
+    assert!(store.state().unwrap().snapshots[&1].is_complete());
+    // Out of sight, it may hold anything.
+    fs::rename(&moved, elsewhere.path().join("other")).unwrap();
+    let snapshot = store.state().unwrap().snapshots[&1].clone();
+    assert!(snapshot.out_of_sight && !snapshot.is_complete());
+    assert_eq!(store.prune(1).unwrap().kept, [2, 3]);
+    assert_eq!(commit(&store, &CommitOptions::default()), 4);
+    fs::remove_file(dir.path().join("epoch_1")).unwrap();
+    assert_eq!(store.prune(1).unwrap().kept, [4]);
+}
+
         staging.put(file(&staging.model())).unwrap();
         let report = staging.commit(&CommitOptions { carry, ..CommitOptions::default() }).unwrap();
         assert_eq!((report.version, report.carried, report.deleted.len()), (version, 2, 3));

@@ -156,9 +156,11 @@ pub struct Orphan {
 pub enum OrphanKind {
     /// A file of a version above the current one: of a run that died, or that was rolled back.
     Newer,
-    /// A file of a version below the current one that no snapshot holds: of a run that died before
-    /// it was deleted, or kept on purpose. `prune` is for these.
+    /// A file of a complete version below the current one that no snapshot holds: kept on purpose,
+    /// or of a run that died before it was deleted. `prune` is for these.
     Older,
+    /// The same of a version that is not complete: of a run that died while it was deleted.
+    Remnant,
     /// Under a hidden name: of a writer of ours that died, or that is at work.
     Staged,
     /// With the ending `.tmp`, of whoever.
@@ -171,6 +173,7 @@ impl OrphanKind {
         match self {
             Self::Newer => "newer",
             Self::Older => "older",
+            Self::Remnant => "remnant",
             Self::Staged => "staged",
             Self::Temporary => "temporary",
         }
@@ -287,7 +290,11 @@ impl StoreState {
         let others = self.versions.values().filter(|v| v.version != current && v.version != 0);
         let mut found = Vec::new();
         for version in others.filter(|v| v.snapshots.is_empty()) {
-            let kind = if version.version > current { OrphanKind::Newer } else { OrphanKind::Older };
+            let kind = match version.version > current {
+                true => OrphanKind::Newer,
+                false if version.is_complete() => OrphanKind::Older,
+                false => OrphanKind::Remnant,
+            };
             let orphan = |f: &StoredFile| Orphan { name: f.name.clone(), len: f.len, kind };
             found.extend(version.files.iter().map(orphan));
         }
@@ -336,13 +343,6 @@ impl StoreState {
         })
     }
 
-    /// The state as JSON.
-    pub fn to_json(&self) -> Json {
-        json!({
-            "marker": self.marker.to_json(),
-            "current": self.current().ok(),
-            "versions": self.versions.values().map(VersionState::to_json).collect::<Json>(),
-            "snapshots": self.snapshots.values().map(SnapshotState::to_json).collect::<Json>(),
     /// Fails where a snapshot has links to files of `version`: whoever writes that version would
     /// change what the snapshot keeps. Links that lead nowhere count, too: they would lead there.
     pub(super) fn check_free(&self, version: u64) -> Result<()> {
@@ -360,6 +360,13 @@ impl StoreState {
             )))
     }
 
+    /// The state as JSON.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "marker": self.marker.to_json(),
+            "current": self.current().ok(),
+            "versions": self.versions.values().map(VersionState::to_json).collect::<Json>(),
+            "snapshots": self.snapshots.values().map(SnapshotState::to_json).collect::<Json>(),
             "orphans": self.orphans.iter().map(|o| {
                 json!({"name": o.name, "bytes": o.len, "kind": o.kind.as_str()})
             }).collect::<Json>(),

@@ -394,7 +394,8 @@ pub(crate) struct Store {
     /// How many versions --prune keeps
     #[arg(long, value_name = "N", requires = "prune", value_parser = keep)]
     pub keep: Option<usize>,
-    /// Remove what crashed runs left: newer or older than the current version, temporary, or all
+    /// Remove what crashed runs left: newer or older than the current version, temporary, or all of
+    /// these except complete older versions, which are removed only where older is named
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     #[arg(value_parser = ["newer", "older", "temporary", "all"])]
     pub sweep: Vec<String>,

@@ -61,8 +61,15 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         done.push(Done::new("prune", report.to_json(), text).and_files("removed", &report.deleted));
     }
     if !args.sweep.is_empty() {
-        let has = |what: &str| args.sweep.iter().any(|own| own == what || own == "all");
-        let options = SweepOptions { newer: has("newer"), older: has("older"), temporary: has("temporary") };
+        let has = |what: &str| args.sweep.iter().any(|own| own == what);
+        // Complete older versions may have been kept on purpose: they go only where they are named.
+        let all = has("all");
+        let options = SweepOptions {
+            newer: all || has("newer"),
+            older: has("older"),
+            remnants: all,
+            temporary: all || has("temporary"),
+        };
         let report = store.sweep(options)?;
         let text = format!("swept; {} orphans are left", report.left.len());
         done.push(Done::new("sweep", report.to_json(), text).and_files("removed", &report.removed));

@@ -77,6 +77,7 @@ fn weigh(note: &Note, kind: &str) -> Option<Finding> {
         "counts-differ" => {
             (Severity::Error, "the tables belong to other entities, or to another import of them")
         }
+        "entities-unreadable" => (Severity::Unchecked, "give the folder of entities that belongs to it"),
         "count-broken" | "count-missing" => (Severity::Error, "training stops there"),
         "state-broken" | "state-form" => (Severity::Error, "resuming training stops there"),
         "state-shape" | "state-parameters" | "state-incomplete" => {

@@ -265,6 +265,24 @@ def walk(group, path, seen, out):
         out["items"].append([at, item])
 
 
+def make_bad(small, bad):
+    """Files that contradict themselves, each with the code of the error beside it."""
+    os.makedirs(bad, exist_ok=True)
+    with open(os.path.join(small, "grow_default.h5"), "rb") as f:
+        scalar = bytearray(f.read(0x578))
+    # A dataset of one element without dimensions, in chunks of none, of which no chunk was written.
+    assert scalar[0x338:0x33c] == b"\1\1\1\0" and scalar[0x380:0x383] == b"\3\2\2"
+    scalar[0x339:0x33b] = b"\0\0"
+    scalar[0x382:0x38b] = b"\1" + b"\xff" * 8
+    scalar[0x28:0x30] = len(scalar).to_bytes(8, "little")
+    for name, content, code in [("scalar_chunked.h5", scalar, "hdf5-corrupt")]:
+        with open(os.path.join(bad, name), "wb") as out:
+            out.write(content)
+        with open(os.path.join(bad, name + ".json"), "w") as out:
+            json.dump({"code": code}, out)
+            out.write("\n")
+
+
 def main():
     target = sys.argv[1]
     os.makedirs(target, exist_ok=True)
@@ -286,6 +304,7 @@ def main():
         for form, libver in (("default", None), ("latest", "latest")):
             with h5py.File(os.path.join(small, f"{stem}_{form}.h5"), "w", libver=libver) as f:
                 maker(f)
+    make_bad(small, os.path.join(target, "..", "bad"))
     with open(os.path.join(target, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0, ensure_ascii=False)
         out.write("\n")

@@ -86,7 +86,12 @@ pub(crate) enum Verb {
                             weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \
                             weighbridge convert model/ one/ --to paddle --kind separate          .pdiparams to a file each\n  \
                             weighbridge convert one/ old/ --to paddle --kind inference --set era=1   to __model__, __params__\n  \
-                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams")]
+                            weighbridge convert best.pdparams net.pdiparams --program net.pdmodel    .pdparams to .pdiparams\n\n\
+                            PyTorch-BigGraph:\n  \
+                            weighbridge convert model/ user.parquet --select embeddings.user --no-state    a table, with names\n  \
+                            weighbridge convert model/ more/ --to biggraph --set partitions=8              repartitioned\n  \
+                            weighbridge convert user.parquet init/ --to biggraph --kind init --entities entities/    rows by name\n  \
+                            weighbridge convert model/ grown/ --to biggraph --grow user=new.txt --set entities=yes")]
     Convert(Box<Convert>),
     /// Is a file whole and consistent, and what is each of its bytes for?
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
@@ -273,11 +278,12 @@ pub(crate) struct Convert {
     pub source: PathBuf,
     /// The file to write, or the folder where the format has several files
     pub target: PathBuf,
-    /// The format to write: primitiv, paddle, safetensors, npz, npy; told from the target's extension if left out
+    /// The format to write: primitiv, paddle, biggraph, safetensors, npz, npy, torch, hdf5, parquet, arrow, tsv,
+    /// word2vec; told from the target's extension if left out
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<String>,
     /// The kind of file within the format, such as primitiv's parameter or paddle's inference, separate,
-    /// combined, state, training
+    /// combined, state, training, or biggraph's init, edges, entities
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
     /// Choose how the format is written, such as protocol=2 for a Paddle state; may be repeated
@@ -306,7 +312,7 @@ pub(crate) struct Convert {
     /// repeated. Old rows stay in their partitions and places
     #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "Changes")]
     pub grow: Vec<(String, String)>,
-    /// What decides the values of the rows that --grow and --draw make
+    /// What decides the values of rows that are drawn: by --grow, --draw, and for entities that a table lacks
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Changes")]
     pub seed: u64,
     /// Draw initial embeddings for a folder of entities, as PyTorch-BigGraph would (needs --config)
@@ -388,7 +394,8 @@ pub(crate) struct Store {
     /// How many versions --prune keeps
     #[arg(long, value_name = "N", requires = "prune", value_parser = keep)]
     pub keep: Option<usize>,
-    /// Remove what crashed runs left: newer or older than the current version, temporary, or all
+    /// Remove what crashed runs left: newer or older than the current version, temporary, or all of
+    /// these except complete older versions, which are removed only where older is named
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     #[arg(value_parser = ["newer", "older", "temporary", "all"])]
     pub sweep: Vec<String>,

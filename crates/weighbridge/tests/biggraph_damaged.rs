@@ -291,6 +291,50 @@ fn partitions_that_are_missing_or_cut_short() {
 }
 
 #[test]
+fn a_type_that_no_relation_uses_has_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("model");
+    copy(&golden("set1/ckpt_std_zip"), &folder);
+    let config = folder.join("config.json");
+    let mut json: Json = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+    json["entities"]["unused"] = json!({"num_partitions": 3});
+    fs::write(&config, json.to_string()).unwrap();
+    let store = weighbridge::store::CheckpointStore::open(&folder, Default::default()).unwrap();
+    assert_eq!(store.state().unwrap().highest_complete(), Some(6));
+    let options = knowing(Some(config), None);
+    let found = open_with(&folder, &options);
+    assert!(metadata(&found, "partitions")["unused"].is_null());
+    assert!(!codes(&found).contains(&"unknown-type"), "{:?}", found.notes);
+    fs::write(folder.join("checkpoint_version.txt"), "").unwrap();
+    let error = weighbridge::open_with(&folder, &options).unwrap_err();
+    assert!(error.hint_text().unwrap().contains("version 6"), "{error}");
+    // A partition above the last one does not stand for one that is missing.
+    fs::rename(folder.join("embeddings_user_1.v6.h5"), folder.join("embeddings_user_9.v6.h5")).unwrap();
+    let error = weighbridge::open_with(&folder, &options).unwrap_err();
+    assert!(error.hint_text().unwrap().contains("version 4"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn entities_that_nobody_asked_for_do_not_keep_a_checkpoint_from_opening() {
+    let tree = tree();
+    let (folder, entities) = (tree.path().join("ckpt_crash_before"), tree.path().join("dyn/entities"));
+    assert!(open(&folder).tensor("embeddings.all").unwrap().labels.is_some());
+    fs::remove_dir_all(&entities).unwrap();
+    // Who follows it never arrives.
+    std::os::unix::fs::symlink(&entities, &entities).unwrap();
+    let found = open(&folder);
+    assert!(codes(&found).contains(&"entities-unreadable"), "{:?}", found.notes);
+    assert!(found.tensor("embeddings.all").unwrap().labels.is_none());
+    let report = check(&folder);
+    assert_eq!(report.verdict, Verdict::CouldNotTell, "{:?}", report.findings);
+    // Nor edges, whose configuration leads there.
+    let config = folder.join("config.json");
+    let edges = open_with(tree.path().join("dyn/train"), &knowing(Some(config), None));
+    assert!(codes(&edges).contains(&"entities-unreadable"), "{:?}", edges.notes);
+}
+
+#[test]
 fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
     let tree = tree();
     let folder = tree.path().join("ckpt_crash_before");

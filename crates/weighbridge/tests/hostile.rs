@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! WEIGHBRIDGE_MUTATION_CASE=123 cargo test -p weighbridge --test hostile -- --nocapture
+//! WEIGHBRIDGE_MUTATION_LOG=/tmp/case cargo test -p weighbridge --test hostile      where the process is aborted
 //! WEIGHBRIDGE_MUTATIONS=20000000 cargo test --release -p weighbridge --test hostile
 //! ```
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
@@ -12,6 +13,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -465,13 +467,22 @@ fn damaged_files_never_panic_hang_or_take_memory() {
     let current: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(u64::MAX)).collect();
     let failures: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let outcomes = [const { AtomicU64::new(0) }; 3];
-    let work = |current: &AtomicU64| {
+    let log = std::env::var_os("WEIGHBRIDGE_MUTATION_LOG");
+    let work = |worker: usize, current: &AtomicU64| {
+        let log = log.as_ref().map(|path| {
+            let path = PathBuf::from(path).with_extension(worker.to_string());
+            std::fs::File::create(path).unwrap()
+        });
         loop {
             let case = next.fetch_add(1, Ordering::Relaxed);
             if case >= total || failures.lock().unwrap().len() > 20 {
                 break;
             }
             current.store(case, Ordering::Relaxed);
+            if let Some(log) = &log {
+                // Where the process is aborted, as by a stack that overflows, this is what is left.
+                log.write_all_at(format!("{case:>20}\n").as_bytes(), 0).unwrap();
+            }
             match run(&seeds, case) {
                 Ok(Outcome::Opened) => outcomes[0].fetch_add(1, Ordering::Relaxed),
                 Ok(Outcome::OpenedLeniently) => outcomes[1].fetch_add(1, Ordering::Relaxed),
@@ -486,7 +497,10 @@ fn damaged_files_never_panic_hang_or_take_memory() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| watch(&current, &done));
-        let workers: Vec<_> = current.iter().map(|current| scope.spawn(move || work(current))).collect();
+        let work = &work;
+        let workers = current.iter().enumerate();
+        let workers: Vec<_> =
+            workers.map(|(worker, current)| scope.spawn(move || work(worker, current))).collect();
         for worker in workers {
             worker.join().unwrap();
         }

@@ -3,8 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use weighbridge::engine::{LocalSink, RunOptions, run};
-use weighbridge::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge::plan::{FileBuilder, PlannedFile};
 use weighbridge::store::{
     Basis, Carry, CheckpointStore, CommitOptions, LinkForm, Marker, OrphanKind, Previous, RecoverOptions,
     RollbackOptions, StoreOptions, SweepOptions, VersionWrite,
@@ -19,8 +18,9 @@ const CRASHED: [&str; 6] = [
     "model.v2.h5",
     "training_stats.json",
 ];
-const CONFIG: &str =
-    r#"{"entities": {"all": {"num_partitions": 2}}, "relations": [{"lhs": "all", "rhs": "all"}]}"#;
+const CONFIG: &str = r#"{"entities": {"all": {"num_partitions": 2}},
+    "relations": [{"name": "r", "lhs": "all", "rhs": "all"}], "dimension": 4, "margin": 0.1,
+    "entity_path": "entities", "edge_paths": [], "checkpoint_path": "model"}"#;
 
 fn folder(names: &[&str], marker: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -147,6 +147,11 @@ fn a_second_writer_is_refused_and_readers_are_not() {
     assert_eq!(other.sweep(SweepOptions::default()).unwrap_err().code(), "locked");
     assert_eq!(other.rollback(2, RollbackOptions::default()).unwrap_err().code(), "locked");
     assert_eq!(other.version(2).unwrap().len(), 3);
+    // What stands beside the versions has the same lock; who holds it writes by way of it.
+    assert_eq!(other.append_stats(["{}"]).unwrap_err().code(), "locked");
+    assert_eq!(other.write_config(CONFIG.as_bytes()).unwrap_err().code(), "locked");
+    assert_eq!(staging.append_stats(["{}"]).unwrap().lines, 1);
+    staging.write_config(CONFIG.as_bytes()).unwrap();
     fs::write(dir.path().join("checkpoint_version.txt"), "1\n").unwrap();
     assert_eq!(staging.commit(&CommitOptions::default()).unwrap_err().code(), "version-moved");
     fs::write(dir.path().join("checkpoint_version.txt"), "2\n").unwrap();
@@ -201,9 +206,72 @@ fn going_back_pruning_and_sweeping_say_what_they_did() {
     fs::write(dir.path().join(".model.v9.h5.weighbridge-0123456789abcdef.part"), "x").unwrap();
     let report = store.sweep(SweepOptions::default()).unwrap();
     assert_eq!((report.removed.len(), report.left.len()), (1, 4));
-    let report = store.sweep(SweepOptions { newer: true, older: true, temporary: true }).unwrap();
-    assert_eq!((report.removed.len(), report.left.len()), (4, 0));
+    // Version 4 is complete and perhaps kept on purpose; version 3 is what is left of one.
+    fs::write(dir.path().join("embeddings_all_1.v3.h5"), "x").unwrap();
+    let all = SweepOptions { newer: true, remnants: true, temporary: true, ..SweepOptions::default() };
+    let report = store.sweep(all).unwrap();
+    let removed: Vec<_> = report.removed.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(removed, ["x.tmp", "embeddings_all_1.v3.h5"]);
+    assert_eq!((report.left.len(), store.version(4).unwrap().len()), (3, 3));
+    let report = store.sweep(SweepOptions { older: true, ..all }).unwrap();
+    assert_eq!((report.removed.len(), report.left.len()), (3, 0));
     assert_eq!(store.version(5).unwrap().len(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_version_that_a_snapshot_holds_is_not_written_anew() {
+    let dir = folder(&CRASHED, "2\n");
+    let store = store(dir.path());
+    let keep = CommitOptions { previous: Previous::Keep, ..CommitOptions::default() };
+    commit(&store, &keep);
+    commit(&store, &CommitOptions { preserve: Some(2), ..keep.clone() });
+    commit(&store, &keep);
+    let kept = dir.path().join("epoch_2/model.v4.h5");
+    fs::write(&kept, "of the first run").unwrap();
+    // Version 3 is free of links, so version 4 is the first that is refused.
+    store.rollback(2, RollbackOptions { delete_newer: true }).unwrap();
+    assert_eq!(commit(&store, &keep), 3);
+    let error = store.begin().unwrap_err();
+    assert_eq!((error.code(), error.found_text()), ("snapshot-holds", Some("those of epoch_2")));
+    assert_eq!(fs::read(&kept).unwrap(), b"of the first run");
+    // Also where the snapshot came after the beginning, or its links lead nowhere.
+    let aside = dir.path().join("aside");
+    fs::rename(dir.path().join("epoch_2"), &aside).unwrap();
+    let staging = store.begin().unwrap();
+    for name in [staging.model(), staging.embeddings("all", 0), staging.embeddings("all", 1)] {
+        staging.put(file(&name)).unwrap();
+    }
+    fs::rename(&aside, dir.path().join("epoch_2")).unwrap();
+    assert_eq!(staging.commit(&keep).unwrap_err().code(), "snapshot-holds");
+    assert_eq!(fs::read(&kept).unwrap(), b"of the first run");
+    fs::remove_file(dir.path().join("model.v4.h5")).unwrap();
+    assert_eq!(store.begin().unwrap_err().code(), "snapshot-holds");
+    fs::remove_dir_all(dir.path().join("epoch_2")).unwrap();
+    assert_eq!(commit(&store, &keep), 4);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_snapshot_behind_a_link_keeps_its_version() {
+    let dir = folder(&CRASHED, "2\n");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    store.preserve(1, LinkForm::Absolute).unwrap();
+    let moved = elsewhere.path().join("epoch_1");
+    fs::rename(dir.path().join("epoch_1"), &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, dir.path().join("epoch_1")).unwrap();
+    assert_eq!(commit(&store, &CommitOptions::default()), 3);
+    assert_eq!(store.prune(1).unwrap().kept, [2, 3]);
+    assert!(store.state().unwrap().snapshots[&1].is_complete());
+    // Out of sight, it may hold anything.
+    fs::rename(&moved, elsewhere.path().join("other")).unwrap();
+    let snapshot = store.state().unwrap().snapshots[&1].clone();
+    assert!(snapshot.out_of_sight && !snapshot.is_complete());
+    assert_eq!(store.prune(1).unwrap().kept, [2, 3]);
+    assert_eq!(commit(&store, &CommitOptions::default()), 4);
+    fs::remove_file(dir.path().join("epoch_1")).unwrap();
+    assert_eq!(store.prune(1).unwrap().kept, [4]);
 }
 
 #[test]
@@ -231,7 +299,7 @@ fn torn_statistics_are_mended() {
     assert_eq!((report.lines, report.cut), (2, 17));
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"index\": 0}\n{\"index\": 1}\n{\"index\": NaN}\n");
     assert_eq!(store.append_stats(["a\nb"]).unwrap_err().code(), "bad-line");
-    assert_eq!(store.write_config(b"{}").unwrap_err().code(), "bad-config");
+    assert_eq!(store.write_config(b"{}").unwrap_err().code(), "config");
     store.write_config(CONFIG.replace('2', "3").as_bytes()).unwrap();
     assert_eq!(store.state().unwrap().expected.0["all"], 3);
     assert_eq!(
@@ -241,26 +309,18 @@ fn torn_statistics_are_mended() {
 }
 
 #[test]
-fn a_plan_joins_a_folder_with_its_marker_last() {
+fn configurations_are_read_as_biggraph_reads_them() {
     let dir = folder(&CRASHED, "2\n");
-    let plan = |names: &[&str]| WritePlan {
-        format: "test",
-        kind: "test",
-        files: names.iter().map(|name| file(name)).collect(),
-        losses: vec![],
-    };
-    let write = |names: &[&str], replace| {
-        let sink = LocalSink::marker_last(dir.path(), "checkpoint_version.txt", replace)?;
-        run(&plan(names), &sink, &RunOptions::default())
-    };
-    let before = names(dir.path());
-    assert_eq!(write(&["model.v3.h5"], false).unwrap_err().code(), "no-marker");
-    let taken = ["checkpoint_version.txt", "config.json", "model.v3.h5"];
-    assert_eq!(write(&taken, false).unwrap_err().code(), "exists");
-    assert_eq!(names(dir.path()).len(), before.len() + 1);
-    write(&taken, true).unwrap();
-    assert_eq!(fs::read(dir.path().join("model.v3.h5")).unwrap(), b"new model.v3.h5");
-    assert_eq!(fs::read(dir.path().join("checkpoint_version.txt")).unwrap(), b"new checkpoint_version.txt");
-    assert_eq!(fs::read(dir.path().join("config.json")).unwrap(), b"new config.json");
-    assert_eq!(names(dir.path()).len(), before.len() + 2);
+    let store = store(dir.path());
+    let odd = CONFIG.replace("0.1", "NaN").replace("num_partitions", "numPartitions");
+    store.write_config(odd.as_bytes()).unwrap();
+    let state = store.state().unwrap();
+    assert_eq!((state.basis, state.expected.0["all"], state.config_trouble), (Basis::Config, 2, None));
+    let dangling = CONFIG.replace(r#""rhs": "all""#, r#""rhs": "nobody""#);
+    assert_eq!(store.write_config(dangling.as_bytes()).unwrap_err().code(), "bad-config");
+    assert_eq!(store.write_config(b"\xff").unwrap_err().code(), "not-json");
+    // One that is damaged is told, and what the versions have counts.
+    fs::write(dir.path().join("config.json"), "{").unwrap();
+    let state = store.state().unwrap();
+    assert!(state.basis == Basis::Versions && state.config_trouble.is_some());
 }

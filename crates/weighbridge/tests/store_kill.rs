@@ -16,8 +16,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use upstream::Start;
 use weighbridge::Result;
 use weighbridge::engine::{MIN_MEMORY, RunOptions};
@@ -28,7 +27,8 @@ use weighbridge::store::{
 };
 
 const CONFIG: &str = r#"{"entities": {"user": {"num_partitions": 2}, "unused": {"num_partitions": 7}},
-    "relations": [{"lhs": "user", "rhs": "user"}]}"#;
+    "relations": [{"name": "r", "lhs": "user", "rhs": "user"}], "dimension": 4, "entity_path": "entities",
+    "edge_paths": [], "checkpoint_path": "model"}"#;
 /// Versions that the loops commit.
 const ROUNDS: u64 = 5;
 /// Every version that is a multiple of this becomes a snapshot.
@@ -84,7 +84,7 @@ fn one_round(store: &CheckpointStore) -> Result<u64> {
     for part in FILES {
         staging.put(file(&name(part, version)))?;
     }
-    store.append_stats(["{}"])?;
+    staging.append_stats(["{}"])?;
     let preserve = snapshot(version);
     let report =
         staging.commit(&CommitOptions { preserve, form: form(version), ..CommitOptions::default() })?;
@@ -373,7 +373,7 @@ fn child() {
                 scope.spawn(move || staging.put(file(&name(part, version))).unwrap());
             }
         });
-        store.append_stats(["{}"]).unwrap();
+        staging.append_stats(["{}"]).unwrap();
         let preserve = snapshot(version);
         let options = CommitOptions { preserve, form: form(version), ..CommitOptions::default() };
         let report = staging.commit(&options).unwrap();
@@ -413,8 +413,6 @@ fn kill_once(folder: &Path, chance: &mut Chance) -> Option<u64> {
 #[cfg(unix)]
 #[test]
 fn a_thousand_killed_writers_lose_nothing() {
-    let (kills, committed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let begun = Instant::now();
     let dir = tempfile::tempdir().unwrap();
     let lane = |number: u64, folder: &str, count: u64| {
         let folder = dir.path().join(folder);
@@ -423,8 +421,10 @@ fn a_thousand_killed_writers_lose_nothing() {
         store.write_config(CONFIG.as_bytes()).unwrap();
         let (mut chance, mut last) = (Chance(number), 0);
         for _ in 0..count {
-            last = kill_once(&folder, &mut chance).unwrap_or(last);
-            kills.fetch_add(1, Ordering::Relaxed);
+            let said = kill_once(&folder, &mut chance);
+            // Who spoke has committed; how much more it did is a matter of speed.
+            assert!(said.is_none_or(|said| said > last), "{said:?} after version {last}");
+            last = said.unwrap_or(last);
             let version = store.current().unwrap();
             // A version may count that it had no time to speak of.
             assert!(version >= last, "version {last} was lost: {version} counts");
@@ -437,7 +437,8 @@ fn a_thousand_killed_writers_lose_nothing() {
             }
             last = version;
         }
-        committed.fetch_add(last, Ordering::Relaxed);
+        // Three of four were waited for until they spoke.
+        assert!(last >= count / 2, "{count} kills, {last} versions");
     };
     std::thread::scope(|scope| {
         let lane = &lane;
@@ -446,7 +447,4 @@ fn a_thousand_killed_writers_lose_nothing() {
         }
         scope.spawn(move || lane(3, "synced", 100));
     });
-    let (kills, committed) = (kills.into_inner(), committed.into_inner());
-    assert!(kills >= 1000 && committed > kills / 2, "{kills} kills, {committed} versions");
-    println!("{kills} kills, {committed} versions, none lost, {:.1} s", begun.elapsed().as_secs_f64());
 }

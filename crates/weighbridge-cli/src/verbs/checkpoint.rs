@@ -6,12 +6,14 @@ use crate::output::{DIM, Output, human_bytes};
 use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weighbridge::store::{
     CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
     StoredFile, SweepOptions, VersionState,
 };
 use weighbridge::text::escape;
+use weighbridge::{Error, OpenOptions};
 
 /// Files that a report names.
 const NAMED: usize = 8;
@@ -30,6 +32,7 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         done.push(Done::new("recover", report.to_json(), text));
     }
     if let Some(to) = args.rollback {
+        whole(&store, to, args)?;
         let report = store.rollback(to, RollbackOptions { delete_newer: args.delete_newer })?;
         let left = report.left.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         let mut text = format!("version {} counts now", report.to);
@@ -39,11 +42,17 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         done.push(Done::new("rollback", report.to_json(), text).and_files("removed", &report.deleted));
     }
     if let Some(epoch) = args.preserve {
+        whole(&store, store.current()?, args)?;
         let form = if args.copies { LinkForm::Copies } else { LinkForm::Relative };
         let report = store.preserve(epoch, form)?;
         let made = if report.made { "made" } else { "was there" };
         let text = format!("snapshot epoch_{} of version {} {made}", report.epoch, report.version);
         done.push(Done::new("preserve", report.to_json(), text));
+    }
+    let sweeps_versions = args.sweep.iter().any(|what| what != "temporary");
+    if args.prune || sweeps_versions {
+        // Nothing is deleted while what stays could not be read.
+        whole(&store, store.current()?, args)?;
     }
     if let Some(keep) = args.keep.filter(|_| args.prune) {
         let report = store.prune(keep)?;
@@ -52,16 +61,30 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         done.push(Done::new("prune", report.to_json(), text).and_files("removed", &report.deleted));
     }
     if !args.sweep.is_empty() {
-        let has = |what: &str| args.sweep.iter().any(|own| own == what || own == "all");
-        let options = SweepOptions { newer: has("newer"), older: has("older"), temporary: has("temporary") };
+        let has = |what: &str| args.sweep.iter().any(|own| own == what);
+        // Complete older versions may have been kept on purpose: they go only where they are named.
+        let all = has("all");
+        let options = SweepOptions {
+            newer: all || has("newer"),
+            older: has("older"),
+            remnants: all,
+            temporary: all || has("temporary"),
+        };
         let report = store.sweep(options)?;
         let text = format!("swept; {} orphans are left", report.left.len());
         done.push(Done::new("sweep", report.to_json(), text).and_files("removed", &report.removed));
     }
     let state = store.state()?;
     let current = state.current();
+    let damaged: BTreeMap<u64, String> = state
+        .versions
+        .values()
+        .filter(|version| version.is_complete())
+        .filter_map(|v| Some((v.version, whole(&store, v.version, args).err()?.message().to_owned())))
+        .collect();
     if output.json {
         let mut document = state.to_json();
+        document["damaged"] = json!(damaged);
         document["path"] = json!(args.path.display().to_string());
         document["done"] = done.iter().map(|d| json!({ "what": d.what, "report": d.json })).collect();
         output.document(&document)?;
@@ -69,19 +92,29 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         for line in &done {
             writeln!(output, "{}", line.text)?;
         }
-        show(&state, output)?;
+        show(&state, &damaged, output)?;
         if let Err(error) = &current {
-            output.warning("current", &error.to_string())?;
+            let hint = error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
+            output.warning("current", &format!("{}{hint}", error.message()))?;
         }
     }
     let whole = match &current {
         // Nothing was committed yet.
-        Ok(0) => true,
-        Ok(version) => state.complete(*version).is_ok(),
+        Ok(0) => state.highest_complete().is_none_or(|highest| highest == 0),
+        Ok(version) => state.complete(*version).is_ok() && !damaged.contains_key(version),
         Err(_) => false,
     };
     let snapshots = state.snapshots.values().all(SnapshotState::is_complete);
     Ok(if whole && snapshots { Outcome::Done } else { Outcome::Finding })
+}
+
+/// Fails where a version cannot be read: its files are there, and some are damaged.
+fn whole(store: &CheckpointStore, version: u64, args: &Store) -> Result<(), Error> {
+    if version == 0 {
+        return Ok(());
+    }
+    let options = OpenOptions { version: Some(version), ..args.input.options()? };
+    store.checkpoint(version, &options).map(|_| ())
 }
 
 /// What was asked for and done.
@@ -108,7 +141,7 @@ impl Done {
     }
 }
 
-fn show(state: &StoreState, output: &mut Output) -> io::Result<()> {
+fn show(state: &StoreState, damaged: &BTreeMap<u64, String>, output: &mut Output) -> io::Result<()> {
     let current = state.current().ok();
     let mut table = Table::new(&[
         ("version", Align::Right),
@@ -122,15 +155,22 @@ fn show(state: &StoreState, output: &mut Output) -> io::Result<()> {
             version.version.to_string().into(),
             version.files.len().to_string().into(),
             human_bytes(version.bytes()).into(),
-            condition(version, current).into(),
+            condition(version, current, damaged).into(),
             version.snapshots.iter().map(|e| format!("epoch_{e}")).collect::<Vec<_>>().join(", ").into(),
         ];
         table.row(cells);
     }
     table.print(output)?;
+    if current == Some(0) && state.highest_complete().is_some_and(|highest| highest > 0) {
+        let text = "the version file says 0, and there are complete versions: BigGraph would start over; \
+                    --rollback N lets one count";
+        output.warning("current", text)?;
+    }
     for snapshot in state.snapshots.values().filter(|s| !s.is_complete()) {
-        let parts = snapshot.broken.iter().chain(&snapshot.missing).take(NAMED);
-        let parts: Vec<_> = parts.map(|name| escape(name)).collect();
+        let mut parts: Vec<_> = snapshot.broken.iter().chain(&snapshot.missing).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        let parts: Vec<_> = parts.into_iter().take(NAMED).map(|name| escape(name)).collect();
         let text = format!("epoch_{} is not whole: {}", snapshot.epoch, parts.join(", "));
         output.warning("snapshot", &text)?;
     }
@@ -148,8 +188,11 @@ fn show(state: &StoreState, output: &mut Output) -> io::Result<()> {
 }
 
 /// `current`, and what is missing of a version.
-fn condition(version: &VersionState, current: Option<u64>) -> String {
+fn condition(version: &VersionState, current: Option<u64>, damaged: &BTreeMap<u64, String>) -> String {
     let counts = if current == Some(version.version) { "current, " } else { "" };
+    if let Some(why) = damaged.get(&version.version) {
+        return format!("{counts}damaged: {}", escape(why));
+    }
     if version.is_complete() {
         return format!("{counts}complete");
     }

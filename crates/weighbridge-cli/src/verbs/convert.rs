@@ -42,6 +42,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             with_global: args.with_global,
             reverse_dims: args.reverse_dims,
         },
+        seed: args.seed,
         deny_loss: args.deny_loss,
         force: args.force,
         run: RunOptions {

@@ -51,6 +51,12 @@ pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
     let omitted = checkpoint.notes.iter().filter(|note| note.omission);
     let mut losses: Vec<Loss> =
         omitted.map(|note| Loss::new("omitted", note.code, note.text.as_str())).collect();
+    // What these say is in the index too: as metadata, and as the names of tensors.
+    let in_index = |name: &str| name == "config.json" || name.ends_with(".info");
+    for (name, _) in checkpoint.companions.iter().filter(|(name, _)| !in_index(name)) {
+        let detail = "there is no place for this file, which stands beside the tensors";
+        losses.push(Loss::new("companion", name, detail));
+    }
     if checkpoint.topology.is_some() {
         let detail = "there is no place for it: keep its file, --program joins it with the tensors again";
         losses.push(Loss::new("program", "the program", detail));

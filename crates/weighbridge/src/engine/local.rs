@@ -7,7 +7,6 @@ mod disk;
 mod file;
 mod folder;
 mod gathering;
-mod marker;
 mod names;
 mod spot;
 mod staged;
@@ -16,16 +15,14 @@ mod swap;
 use super::{Sink, StagedFile};
 use crate::error::Result;
 use crate::plan::{PlannedFile, WritePlan};
-pub use disk::{Disk, DiskItem, DiskLock, ItemKind, LocalDisk};
+pub use disk::{Disk, DiskItem, DiskLock, ItemKind, LOCK_NAME, LocalDisk};
 use file::FileTarget;
 use folder::FolderTarget;
 pub use gathering::{Gathering, replace_small};
-pub use marker::LOCK_NAME;
-use marker::MarkerTarget;
 use spot::Spot;
 use std::path::Path;
 
-/// A target on a file system: one file, a folder of files, or files that join those of a folder.
+/// A target on a file system: one file, or a folder of files.
 #[derive(Debug)]
 pub struct LocalSink(Target);
 
@@ -33,7 +30,6 @@ pub struct LocalSink(Target);
 enum Target {
     File(FileTarget),
     Folder(FolderTarget),
-    Marker(MarkerTarget),
 }
 
 impl LocalSink {
@@ -59,20 +55,6 @@ impl LocalSink {
     /// around it is not there.
     pub fn folder(target: impl AsRef<Path>, replace: bool) -> Result<Self> {
         Ok(Self(Target::Folder(FolderTarget::new(target.as_ref(), replace)?)))
-    }
-
-    /// A sink for files that join those of the folder `target`, which is there. They get their names
-    /// one by one; `marker` is the file that makes them count, and gets its name last, in place of
-    /// the old one. A crash in between leaves the old marker, and new files that it does not mean.
-    ///
-    /// Only the marker may be there already; with `replace` also others, which are then replaced
-    /// just before the marker. The folder is locked until the sink is dropped.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Usage`], `locked`, where somebody else writes to the folder;
-    /// [`crate::Kind::Io`] where it is not there or has no locks.
-    pub fn marker_last(target: impl AsRef<Path>, marker: &str, replace: bool) -> Result<Self> {
-        Ok(Self(Target::Marker(MarkerTarget::new(target.as_ref(), marker, replace)?)))
     }
 
     /// The sink that `plan` asks for: a file where it has one file without a name, else a folder.
@@ -112,7 +94,6 @@ impl LocalSink {
         match &self.0 {
             Target::File(file) => file.swept,
             Target::Folder(folder) => folder.swept,
-            Target::Marker(_) => 0,
         }
     }
 
@@ -120,7 +101,6 @@ impl LocalSink {
         match &self.0 {
             Target::File(file) => file,
             Target::Folder(folder) => folder,
-            Target::Marker(marker) => marker,
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct ConvertOptions {
     pub settings: Vec<(String, String)>,
     /// What to change before it is written.
     pub changes: Changes,
+    /// What decides values that must be drawn: rows of entities that a table from elsewhere does not have.
+    pub seed: u64,
     /// Refuse when the target cannot hold everything.
     pub deny_loss: bool,
     /// Replace the target if it exists.
@@ -224,6 +226,12 @@ pub fn plan_checkpoint(
         let settings = PlanOptions { kind, settings: options.settings.clone() };
         settings.check(format.facts())?;
         let mut losses = options.changes.apply(&mut checkpoint)?;
+        let foreign =
+            |id: &str| checkpoint.format != id && checkpoint.carried_origin().is_none_or(|o| o.format != id);
+        if format.facts().id == "biggraph" && foreign("biggraph") {
+            let entity = settings.setting("type").map(str::to_owned);
+            losses.extend(biggraph::align(&mut checkpoint, entity.as_deref(), options.seed, &options.open)?);
+        }
         match format.labels_in() {
             LabelsIn::Column => {}
             LabelsIn::Tensors => formats::spread_labels(&mut checkpoint)?,

@@ -60,8 +60,9 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
                 Some(source) => {
                     let scanned = scan_source(&source, options)?;
                     let is_text = scanned.format.is_none()
-                        && formats::biggraph::is_text(&item.name, &source, &options.limits)?;
-                    // A text of BigGraph's is known by its name only.
+                        && (source.is_empty()
+                            || formats::biggraph::is_text(&item.name, &source, &options.limits)?);
+                    // A text of BigGraph's is known by its name only; nothing holds nothing.
                     if is_text {
                         ScannedFile { format: Some("biggraph"), scan: Scan::default(), ..scanned }
                     } else {

@@ -8,6 +8,7 @@ mod counting;
 mod cursor;
 mod file;
 mod folder;
+mod kept;
 mod map;
 mod memory;
 mod range;
@@ -21,6 +22,7 @@ pub(crate) use folder::check_no_links;
 pub use folder::{
     Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, check_relative,
 };
+pub(crate) use kept::KeptBlocks;
 pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;

@@ -54,7 +54,8 @@ impl Staging {
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`], `incomplete-version`, where files are missing; `version-moved` where
-    /// somebody wrote the version file meanwhile without the lock; [`crate::Kind::Io`]. The version
+    /// somebody wrote the version file meanwhile without the lock; [`crate::Kind::Usage`],
+    /// `snapshot-holds`, as [`begin`](super::CheckpointStore::begin); [`crate::Kind::Io`]. The version
     /// before stays and counts, unless the very last sync failed: then the new one may count, which
     /// is whole too.
     pub fn commit(self, options: &CommitOptions) -> Result<CommitReport> {
@@ -67,6 +68,8 @@ impl Staging {
                     .found(state.marker.to_json()),
             ));
         }
+        // Somebody may have made a snapshot since, without the lock.
+        state.check_free(self.version).map_err(here)?;
         let before = state.versions.get(&self.version.saturating_sub(1));
         let carried = self.carry(before, options.carry)?;
         self.check_whole(&state).map_err(here)?;
@@ -142,7 +145,8 @@ impl Staging {
     }
 
     /// Removes what has the names of this version: of a run that died, or that was rolled back. So
-    /// never do files of two runs stand together as one version. Returns how many there were.
+    /// never do files of two runs stand together as one version. No snapshot holds them, which was
+    /// looked at before. Returns how many there were.
     fn clear_the_way(&self, state: &StoreState) -> Result<usize> {
         let Some(there) = state.versions.get(&self.version) else { return Ok(0) };
         let removed = self.store.remove(&there.files)?.len();

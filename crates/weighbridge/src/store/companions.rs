@@ -1,6 +1,6 @@
 //! The files beside the versions: the configuration and the training statistics.
 
-use super::{CONFIG, CheckpointStore, Expected, STATS};
+use super::{CONFIG, CheckpointStore, Expected, STATS, Staging};
 use crate::engine::replace_small;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -29,20 +29,33 @@ impl CheckpointStore {
     /// version; BigGraph writes it at the start of a run.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`] where these bytes are no configuration; [`crate::Kind::Io`].
+    /// As [`Expected::of_config`] where these bytes are no configuration that the store understands;
+    /// [`crate::Kind::Usage`], `locked`, where somebody writes to the folder: who does so
+    /// himself has [`Staging::write_config`]; [`crate::Kind::Io`].
     pub fn write_config(&self, bytes: &[u8]) -> Result<()> {
-        Expected::of_config(bytes)?;
-        replace_small(&*self.disk, &self.folder, CONFIG, bytes, self.sync())
+        let _lock = self.lock()?;
+        self.write_config_locked(bytes)
     }
 
     /// Appends lines to the training statistics, `training_stats.json`. A torn last line is cut off
     /// first.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`], `bad-line`, for an empty line or one with a line break in it;
-    /// [`crate::Kind::Limit`] for a file that is too large to be mended in memory;
-    /// [`crate::Kind::Io`].
+    /// [`crate::Kind::Usage`]: `bad-line`, for an empty line or one with a line break in it, and
+    /// `locked`, where somebody writes to the folder: who does so himself has
+    /// [`Staging::append_stats`]; [`crate::Kind::Limit`] for a file that is too large to be mended in
+    /// memory; [`crate::Kind::Io`].
     pub fn append_stats<'a>(&self, lines: impl IntoIterator<Item = &'a str>) -> Result<StatsReport> {
+        let _lock = self.lock()?;
+        self.append_stats_locked(lines)
+    }
+
+    fn write_config_locked(&self, bytes: &[u8]) -> Result<()> {
+        Expected::of_config(bytes)?;
+        replace_small(&*self.disk, &self.folder, CONFIG, bytes, self.sync())
+    }
+
+    fn append_stats_locked<'a>(&self, lines: impl IntoIterator<Item = &'a str>) -> Result<StatsReport> {
         let mut text = String::new();
         let mut report = StatsReport { lines: 0, cut: 0 };
         for line in lines {
@@ -80,5 +93,24 @@ impl CheckpointStore {
         let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
         replace_small(&*self.disk, &self.folder, STATS, &bytes[..whole], self.sync())?;
         Ok((bytes.len() - whole) as u64)
+    }
+}
+
+impl Staging {
+    /// Replaces the configuration at once, not at the commit: it belongs to the folder. The commit
+    /// asks for the files that the new one wants.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::write_config`], but for the lock, which is held.
+    pub fn write_config(&self, bytes: &[u8]) -> Result<()> {
+        self.store.write_config_locked(bytes)
+    }
+
+    /// Appends lines to the training statistics at once, not at the commit: as BigGraph does.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::append_stats`], but for the lock, which is held.
+    pub fn append_stats<'a>(&self, lines: impl IntoIterator<Item = &'a str>) -> Result<StatsReport> {
+        self.store.append_stats_locked(lines)
     }
 }

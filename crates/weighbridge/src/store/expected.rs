@@ -4,10 +4,10 @@ use super::CONFIG;
 use super::state::VersionState;
 use crate::engine::Disk;
 use crate::error::{Error, Result};
+use crate::formats::biggraph::config::Config;
 use crate::formats::biggraph::layout::FileName;
 use crate::limits::Limits;
-use crate::source::to_usize;
-use serde_json::Value as Json;
+use crate::source::read_vec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -48,27 +48,26 @@ impl Basis {
 }
 
 impl Expected {
-    /// What the configuration `config.json` asks for.
+    /// What the configuration `config.json` asks for: the partitions of
+    /// [`Config::stored_types`]. It is read leniently, for most of its keys do not matter here.
     ///
     /// # Errors
-    /// [`crate::Kind::Corrupt`] where it is none; [`crate::Kind::Limit`] for more partitions than a
+    /// As [`Config::parse`] where it is none; [`crate::Kind::Corrupt`], `bad-config`, where a relation
+    /// joins types that it lacks; [`crate::Kind::Limit`] for more partitions than a
     /// folder could hold.
     pub fn of_config(bytes: &[u8]) -> Result<Self> {
-        let config: Json = serde_json::from_slice(bytes)
-            .map_err(|e| Error::corrupt("bad-config", format!("the configuration is not JSON: {e}")))?;
-        let mut parts = BTreeMap::new();
-        let relations = config.get("relations").and_then(Json::as_array);
-        let entities = config.get("entities").and_then(Json::as_object);
-        let (Some(relations), Some(entities)) = (relations, entities) else {
-            return Err(Error::corrupt("bad-config", "the configuration has no entities or no relations"));
-        };
-        for entity in relations.iter().flat_map(|r| [r.get("lhs"), r.get("rhs")]) {
-            let wrong =
-                || Error::corrupt("bad-config", "a relation joins types that the configuration lacks");
-            let entity = entity.and_then(Json::as_str).ok_or_else(wrong)?;
-            let count = entities.get(entity).and_then(|e| e.get("num_partitions")).and_then(Json::as_u64);
-            parts.insert(entity.to_owned(), count.ok_or_else(wrong)?);
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| Error::corrupt("not-json", "the configuration is not text in UTF-8"))?;
+        let (config, _) = Config::parse(text, true)?;
+        let types: BTreeSet<&str> = config.entities.iter().map(|(name, _)| name.as_str()).collect();
+        for name in config.relations.iter().flat_map(|relation| [&relation.lhs, &relation.rhs]) {
+            if !types.contains(name.as_str()) {
+                let what = "a relation joins types that the configuration lacks";
+                return Err(Error::corrupt("bad-config", what).found(name));
+            }
         }
+        let parts =
+            config.stored_types().map(|(name, entity)| (name.to_owned(), entity.num_partitions)).collect();
         let expected = Self(parts);
         expected.check()?;
         Ok(expected)
@@ -78,8 +77,7 @@ impl Expected {
     pub(super) fn of_folder(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>> {
         let Some(source) = disk.open(&folder.join(CONFIG))? else { return Ok(None) };
         Limits::check("header", "header_bytes", source.len(), Limits::default().header_bytes)?;
-        let mut bytes = vec![0; to_usize(source.len())?];
-        source.read_at(0, &mut bytes)?;
+        let bytes = read_vec(&*source, 0, source.len())?;
         Self::of_config(&bytes).map(Some)
     }
 

@@ -181,8 +181,10 @@ impl CheckpointStore {
     /// file is written, with 0.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`], `locked`, where somebody else writes to the folder; as
-    /// [`current`](Self::current) and [`version`](Self::version) of it; [`crate::Kind::Io`].
+    /// [`crate::Kind::Usage`], `locked`, where somebody else writes to the folder, and
+    /// `snapshot-holds` where a snapshot has links to files of the version that would be written, as
+    /// after going back: they would lead to other bytes then; as [`current`](Self::current) and
+    /// [`version`](Self::version) of it; [`crate::Kind::Io`].
     pub fn begin(&self) -> Result<Staging> {
         Staging::begin(self)
     }

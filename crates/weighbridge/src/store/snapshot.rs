@@ -67,7 +67,7 @@ pub(super) fn look(disk: &dyn Disk, folder: &Path, epoch: u64, expected: &Expect
     }
     let present: BTreeSet<&str> = files.iter().map(String::as_str).collect();
     let missing = marker.version().map_or_else(Vec::new, |version| expected.missing(version, &present));
-    Ok(SnapshotState { epoch, marker, broken, absolute, copies, missing, holds, files })
+    Ok(SnapshotState { epoch, marker, broken, absolute, copies, missing, holds, files, out_of_sight: false })
 }
 
 impl CheckpointStore {

@@ -30,6 +30,7 @@ impl Staging {
         let Some(version) = current.checked_add(1) else {
             return Err(store.here(Error::usage("last-version", "there is no version after this one")));
         };
+        state.check_free(version).map_err(|e| store.here(e))?;
         // Whoever staged these held the lock that we hold now.
         for orphan in state.orphans.iter().filter(|orphan| orphan.kind == OrphanKind::Staged) {
             store.remove_staged(&orphan.name)?;

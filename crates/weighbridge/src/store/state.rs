@@ -80,7 +80,7 @@ impl VersionState {
     }
 }
 
-/// A snapshot: the folder `epoch_{E}`.
+/// A snapshot: the folder `epoch_{E}`, or a link to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotState {
     /// The number of the epoch that came next when it was made.
@@ -89,7 +89,7 @@ pub struct SnapshotState {
     pub marker: Marker,
     /// Its files that can be read, by the names in it.
     pub files: Vec<String>,
-    /// Its links that lead nowhere.
+    /// Its links that lead nowhere; its own name where it is a link that cannot be followed.
     pub broken: Vec<String>,
     /// Links whose targets are absolute: they break when the folder is moved.
     pub absolute: Vec<String>,
@@ -99,12 +99,30 @@ pub struct SnapshotState {
     pub missing: Vec<String>,
     /// The versions to whose files it has links.
     pub holds: BTreeSet<u64>,
+    /// True where it is a link to a folder that cannot be looked into now, as on a disk that is not
+    /// mounted. It may hold any version, and is taken to hold all that are there.
+    pub out_of_sight: bool,
 }
 
 impl SnapshotState {
     /// True where it can be read as a checkpoint of its own.
     pub fn is_complete(&self) -> bool {
         self.marker.version().is_some() && self.missing.is_empty() && self.broken.is_empty()
+    }
+
+    /// What is known of a snapshot that cannot be looked into.
+    fn out_of_sight(epoch: u64) -> Self {
+        Self {
+            epoch,
+            marker: Marker::Missing,
+            files: Vec::new(),
+            broken: vec![FileName::Snapshot { epoch }.to_string()],
+            absolute: Vec::new(),
+            copies: false,
+            missing: Vec::new(),
+            holds: BTreeSet::new(),
+            out_of_sight: true,
+        }
     }
 
     fn to_json(&self) -> Json {
@@ -117,6 +135,7 @@ impl SnapshotState {
             "absolute": self.absolute,
             "copies": self.copies,
             "missing": self.missing,
+            "out_of_sight": self.out_of_sight,
         })
     }
 }
@@ -137,9 +156,11 @@ pub struct Orphan {
 pub enum OrphanKind {
     /// A file of a version above the current one: of a run that died, or that was rolled back.
     Newer,
-    /// A file of a version below the current one that no snapshot holds: of a run that died before
-    /// it was deleted, or kept on purpose. `prune` is for these.
+    /// A file of a complete version below the current one that no snapshot holds: kept on purpose,
+    /// or of a run that died before it was deleted. `prune` is for these.
     Older,
+    /// The same of a version that is not complete: of a run that died while it was deleted.
+    Remnant,
     /// Under a hidden name: of a writer of ours that died, or that is at work.
     Staged,
     /// With the ending `.tmp`, of whoever.
@@ -152,6 +173,7 @@ impl OrphanKind {
         match self {
             Self::Newer => "newer",
             Self::Older => "older",
+            Self::Remnant => "remnant",
             Self::Staged => "staged",
             Self::Temporary => "temporary",
         }
@@ -173,7 +195,7 @@ impl StoreState {
         let mut epochs = Vec::new();
         for item in &items {
             if let Some(FileName::Snapshot { epoch }) = state.sort(item) {
-                epochs.push(epoch);
+                epochs.push((epoch, matches!(item.kind, ItemKind::Link { .. })));
             }
         }
         for version in state.versions.values_mut() {
@@ -186,8 +208,15 @@ impl StoreState {
             let present = version.files.iter().filter(|f| f.len > 0).map(|f| f.name.as_str()).collect();
             version.missing = state.expected.missing(version.version, &present);
         }
-        for epoch in epochs {
-            let snapshot = snapshot::look(disk, folder, epoch, &state.expected)?;
+        for (epoch, link) in epochs {
+            let mut snapshot = match snapshot::look(disk, folder, epoch, &state.expected) {
+                // Its folder is elsewhere, and cannot be looked into now: its links may lead here.
+                Err(_) if link => SnapshotState::out_of_sight(epoch),
+                looked => looked?,
+            };
+            if snapshot.out_of_sight {
+                snapshot.holds = state.versions.keys().copied().collect();
+            }
             for held in &snapshot.holds {
                 if let Some(version) = state.versions.get_mut(held) {
                     version.snapshots.push(epoch);
@@ -217,7 +246,9 @@ impl StoreState {
             let state = self.versions.entry(version).or_insert(blank);
             state.files.push(StoredFile { name: text.to_owned(), len: len? });
         }
-        if matches!(name, FileName::Snapshot { .. }) && item.kind != ItemKind::Folder {
+        // A snapshot may have been moved to another disk, with a link in its place.
+        let folder = matches!(item.kind, ItemKind::Folder | ItemKind::Link { len: None, .. });
+        if matches!(name, FileName::Snapshot { .. }) && !folder {
             return None;
         }
         Some(name)
@@ -259,7 +290,11 @@ impl StoreState {
         let others = self.versions.values().filter(|v| v.version != current && v.version != 0);
         let mut found = Vec::new();
         for version in others.filter(|v| v.snapshots.is_empty()) {
-            let kind = if version.version > current { OrphanKind::Newer } else { OrphanKind::Older };
+            let kind = match version.version > current {
+                true => OrphanKind::Newer,
+                false if version.is_complete() => OrphanKind::Older,
+                false => OrphanKind::Remnant,
+            };
             let orphan = |f: &StoredFile| Orphan { name: f.name.clone(), len: f.len, kind };
             found.extend(version.files.iter().map(orphan));
         }
@@ -306,6 +341,23 @@ impl StoreState {
             )),
             None => error.hint("BigGraph would replace them by random values"),
         })
+    }
+
+    /// Fails where a snapshot has links to files of `version`: whoever writes that version would
+    /// change what the snapshot keeps. Links that lead nowhere count, too: they would lead there.
+    pub(super) fn check_free(&self, version: u64) -> Result<()> {
+        let holders = self.snapshots.values().filter(|s| s.holds.contains(&version));
+        let names: Vec<_> = holders.map(|s| FileName::Snapshot { epoch: s.epoch }.to_string()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names = few(&names);
+        Err(Error::usage("snapshot-holds", "a snapshot has links to files of the version to be written")
+            .expected(format_args!("no links to files of version {version}"))
+            .found(format_args!("those of {names}"))
+            .hint(format_args!(
+                "put copies in place of the links of {names} (cp -rL), or remove or move it away"
+            )))
     }
 
     /// The state as JSON.

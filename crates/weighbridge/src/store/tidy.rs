@@ -56,8 +56,11 @@ impl RollbackReport {
 pub struct SweepOptions {
     /// Files of versions above the current one.
     pub newer: bool,
-    /// Files of versions below the current one, however many, except version 0.
+    /// Files of versions below the current one, however many, except version 0. Also of complete
+    /// ones, which may have been kept on purpose.
     pub older: bool,
+    /// Of these, the files of versions that are not complete.
+    pub remnants: bool,
     /// Files with the ending `.tmp`.
     pub temporary: bool,
 }
@@ -146,7 +149,7 @@ impl CheckpointStore {
     pub fn sweep(&self, options: SweepOptions) -> Result<SweepReport> {
         let _lock = self.lock()?;
         let state = self.state()?;
-        if options.newer || options.older {
+        if options.newer || options.older || options.remnants {
             let current = state.current().map_err(|e| self.here(e))?;
             if current > 0 {
                 state.complete(current).map_err(|e| self.here(e))?;
@@ -158,6 +161,7 @@ impl CheckpointStore {
             let wanted = match orphan.kind {
                 OrphanKind::Newer => options.newer,
                 OrphanKind::Older => options.older,
+                OrphanKind::Remnant => options.older || options.remnants,
                 OrphanKind::Temporary => options.temporary,
                 OrphanKind::Staged => true,
             };

@@ -15,6 +15,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The file that is locked while a folder is written to. Hidden, empty, and left where it is.
+pub const LOCK_NAME: &str = ".weighbridge.lock";
+
 /// Entries that a listing may have before it is refused.
 const MOST_ITEMS: usize = 1_000_000;
 

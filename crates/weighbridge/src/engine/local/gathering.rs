@@ -91,8 +91,8 @@ impl Gathering {
         }
     }
 
-    /// Waits until the content of all files, and their hidden names, would survive a loss of power.
-    /// `threads` of 1 syncs them in the order of their names; else many wait at once.
+    /// Waits until the content of all files would survive a loss of power. Their names do so only
+    /// after a sync of the folder, which is of use once they have their last ones. `threads` of 1 syncs them in the order of their names; else many wait at once.
     ///
     /// # Errors
     /// [`crate::Kind::Io`].

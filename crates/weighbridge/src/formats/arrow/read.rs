@@ -28,6 +28,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
     let file = Arc::new(File::read(source, &options.limits)?);
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
+    file.check_overlap()?;
     let heads = file.blocks.iter().map(|block| file.head(block, &layout)).collect::<Result<Vec<_>>>()?;
     let mut rows = 0u64;
     for head in &heads {
@@ -163,6 +164,20 @@ impl File {
         let len = len.ok_or_else(|| Error::corrupt("past-the-end", "a batch is longer than 2^64"))?;
         check_range(&*self.source, offset, len)?;
         Ok((offset, head, len))
+    }
+
+    /// Fails where the batches take more bytes than the file has: a footer that lists one batch a
+    /// million times would have it read as often.
+    fn check_overlap(&self) -> Result<()> {
+        let mut left = self.source.len();
+        for block in &self.blocks {
+            let (offset, _, len) = self.place(block)?;
+            left = left.checked_sub(len).filter(|_| len > 0).ok_or_else(|| {
+                Error::corrupt("overlapping-batches", "the batches take more bytes than the file has")
+                    .at(offset)
+            })?;
+        }
+        Ok(())
     }
 
     fn head(&self, block: &Block, layout: &Layout) -> Result<Head> {

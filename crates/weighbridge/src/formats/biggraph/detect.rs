@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Value;
 use crate::containers::hdf5::Contents;
+use crate::error::{Kind, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
 
@@ -23,20 +24,28 @@ pub(super) enum FileKind {
     Model,
 }
 
-/// Which file of BigGraph `source` is; `None` where it is none, or cannot be read.
-pub(super) fn detect(head: &[u8], source: &SourceRef) -> Option<FileKind> {
+/// Which file of BigGraph `source` is; `None` where it is none, or is damaged beyond telling.
+///
+/// # Errors
+/// [`crate::Kind::Io`].
+pub(super) fn detect(head: &[u8], source: &SourceRef) -> Result<Option<FileKind>> {
     if !head.starts_with(SIGNATURE) {
-        return None;
+        return Ok(None);
     }
-    kind_of(&crate::containers::hdf5::read(source, &Limits::default()).ok()?)
+    match crate::containers::hdf5::read(source, &Limits::default()) {
+        Ok(contents) => Ok(kind_of(&contents)),
+        Err(error) if error.kind() == Kind::Io => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// True where `source` is an HDF5 file of BigGraph: for the format that takes all other HDF5 files.
+/// One that cannot be read counts as none: whoever opens it meets the same error, and says so.
 pub(in crate::formats) fn looks_like_biggraph(source: &SourceRef) -> bool {
     let mut head = [0; SIGNATURE.len()];
     source.len() >= head.len() as u64
         && source.read_at(0, &mut head).is_ok()
-        && detect(&head, source).is_some()
+        && matches!(detect(&head, source), Ok(Some(_)))
 }
 
 /// Which file of BigGraph has these contents.
@@ -88,6 +97,33 @@ pub(super) fn is_version_one(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+    use crate::source::Source;
+    use std::sync::Arc;
+
+    /// A file on a disk that fails.
+    #[derive(Debug)]
+    struct Failing;
+
+    impl Source for Failing {
+        fn len(&self) -> u64 {
+            1 << 20
+        }
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<()> {
+            Err(Error::io("cannot read", std::io::ErrorKind::Other.into()))
+        }
+        fn label(&self) -> &str {
+            "failing"
+        }
+    }
+
+    #[test]
+    fn a_failing_disk_does_not_make_a_file_of_another_kind() {
+        let source: SourceRef = Arc::new(Failing);
+        assert_eq!(detect(SIGNATURE, &source).unwrap_err().kind(), Kind::Io);
+        assert_eq!(detect(b"PK", &source).unwrap(), None);
+        assert!(!looks_like_biggraph(&source));
+    }
 
     #[test]
     fn versions_compare_as_in_python() {

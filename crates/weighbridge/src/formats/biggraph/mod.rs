@@ -20,6 +20,7 @@
 //! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
 //! | `edges` | columns of edges, and edges that move into other partitions |
 //! | `rows` | sources of rows: random ones, and rows of a table in another order |
+//! | `align` | tables from elsewhere, put in the order of a folder of entities |
 //! | `draw` | initial embeddings for a folder of entities |
 //! | `grow` | new entities for a trained table |
 //! | `detect` | which HDF5 files are BigGraph's |
@@ -28,6 +29,7 @@
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
 
+mod align;
 mod check;
 mod chosen;
 pub mod config;
@@ -44,6 +46,7 @@ mod state;
 pub mod text;
 mod write;
 
+pub use align::align;
 pub(in crate::formats) use detect::looks_like_biggraph;
 pub use draw::{Draw, draw};
 pub use grow::grow;

@@ -48,6 +48,25 @@ impl Partitions {
         }
     }
 
+    /// The same for these types with the partitions that they have. A bare number is for all that have
+    /// several; where none has, it is for the only one.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`], code `which-type`, where a bare number would change nothing, and it is
+    /// not plain which type is meant.
+    pub fn resolve(&self, types: &[(String, u64)]) -> Result<Self> {
+        match (self, types) {
+            (Self::Partitioned(new), [(only, 1)]) => Ok(Self::Named(vec![(only.clone(), *new)])),
+            (Self::Partitioned(new), _) if *new > 1 && types.iter().all(|(_, old)| *old == 1) => {
+                let names: Vec<_> = types.iter().map(|(name, _)| name.as_str()).collect();
+                Err(Error::usage("which-type", "no type has several partitions: say which ones get them")
+                    .expected(format_args!("TYPE:{new}, with the types {}", names.join(", ")))
+                    .found(new))
+            }
+            _ => Ok(self.clone()),
+        }
+    }
+
     /// Fails where a type is named that is not among `types`.
     ///
     /// # Errors
@@ -83,6 +102,11 @@ mod tests {
         let some = Partitions::parse("user:8,a:b:1,country:3").unwrap();
         assert_eq!((some.of("user", 4), some.of("a:b", 9), some.of("country", 1)), (8, 1, 3));
         assert_eq!(some.of("item", 4), 4);
+        let types = |all: &[(&str, u64)]| all.iter().map(|(n, p)| ((*n).to_owned(), *p)).collect::<Vec<_>>();
+        let only = Partitions::parse("4").unwrap().resolve(&types(&[("a", 1)])).unwrap();
+        assert_eq!(only, Partitions::Named(vec![("a".to_owned(), 4)]));
+        assert_eq!(all.resolve(&types(&[("a", 1), ("b", 2)])).unwrap(), all);
+        assert_eq!(all.resolve(&types(&[("a", 1), ("b", 1)])).unwrap_err().code(), "which-type");
         for bad in ["", "0", "-1", "x", ":3", "user:", "user:0", "user:2,", "1000001", "1.0"] {
             assert_eq!(Partitions::parse(bad).unwrap_err().code(), "bad-partitions", "{bad}");
         }

@@ -1,15 +1,9 @@
 //! Elements that are decoded, block by block, when they are asked for.
 
 use crate::error::{Error, Result};
-use crate::source::{Source, SourceRef, Within, check_range, to_usize};
-use std::collections::VecDeque;
+use crate::source::{KeptBlocks, Source, SourceRef, Within, check_range, to_usize};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Decoded blocks that are kept: a few for the workers that read side by side.
-const KEPT: usize = 4;
-/// Bytes that the kept blocks may have together; one is kept whatever its length.
-const KEPT_BYTES: usize = 64 << 20;
+use std::sync::Arc;
 
 /// Makes the bytes of one block.
 pub(in crate::formats) trait Decoder: Debug + Send + Sync {
@@ -20,7 +14,8 @@ pub(in crate::formats) trait Decoder: Debug + Send + Sync {
     fn decode(&self, block: usize) -> Result<Vec<u8>>;
 }
 
-/// A source whose bytes are made block by block.
+/// A source whose bytes are made block by block. Those that were made last are kept, within the
+/// bound of the whole process.
 #[derive(Debug)]
 pub(in crate::formats) struct DecodedSource {
     outer: SourceRef,
@@ -28,7 +23,7 @@ pub(in crate::formats) struct DecodedSource {
     starts: Vec<u64>,
     decoder: Box<dyn Decoder>,
     sequential: bool,
-    kept: Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>,
+    kept: KeptBlocks,
 }
 
 impl DecodedSource {
@@ -38,7 +33,7 @@ impl DecodedSource {
         starts: Vec<u64>,
         decoder: Box<dyn Decoder>,
     ) -> SourceRef {
-        Arc::new(Self { outer, starts, decoder, sequential: false, kept: Mutex::default() })
+        Arc::new(Self { outer, starts, decoder, sequential: false, kept: KeptBlocks::new() })
     }
 
     /// As [`shared`](Self::shared), where it is cheap to go forwards only.
@@ -47,35 +42,20 @@ impl DecodedSource {
         starts: Vec<u64>,
         decoder: Box<dyn Decoder>,
     ) -> SourceRef {
-        Arc::new(Self { outer, starts, decoder, sequential: true, kept: Mutex::default() })
+        Arc::new(Self { outer, starts, decoder, sequential: true, kept: KeptBlocks::new() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<Vec<u8>>)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn block(&self, number: usize, len: u64) -> Result<Arc<Vec<u8>>> {
-        if let Some((_, block)) = self.kept().iter().find(|(own, _)| *own == number) {
-            return Ok(block.clone());
-        }
-        let block = Arc::new(self.decoder.decode(number)?);
-        if block.len() as u64 != len {
-            return Err(Error::corrupt(
-                "changed-meanwhile",
-                "the file is not what it was when it was opened",
-            )
-            .in_file(self.outer.label())
-            .expected(format_args!("{len} bytes of elements"))
-            .found(block.len()));
-        }
-        let mut kept = self.kept();
-        kept.push_back((number, block.clone()));
-        while kept.len() > KEPT
-            || (kept.len() > 1 && kept.iter().map(|(_, b)| b.len()).sum::<usize>() > KEPT_BYTES)
-        {
-            kept.pop_front();
-        }
-        Ok(block)
+    fn block(&self, number: usize, len: u64) -> Result<Arc<[u8]>> {
+        self.kept.get(number as u64, len, || {
+            let block = self.decoder.decode(number)?;
+            if block.len() as u64 == len {
+                return Ok(block);
+            }
+            Err(Error::corrupt("changed-meanwhile", "the file is not what it was when it was opened")
+                .in_file(self.outer.label())
+                .expected(format_args!("{len} bytes of elements"))
+                .found(block.len()))
+        })
     }
 }
 

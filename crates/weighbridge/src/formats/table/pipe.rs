@@ -153,7 +153,13 @@ pub(in crate::formats) fn batch(
 /// carry besides.
 pub(in crate::formats) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry) -> Vec<(String, String)> {
     let name = entry.text();
-    let mut single = Checkpoint { tensors: vec![entry.clone()], ..checkpoint.clone() };
+    // Not a copy of the other tensors: this is done for each table.
+    let mut single = Checkpoint {
+        tensors: vec![entry.clone()],
+        metadata: checkpoint.metadata.clone(),
+        origin: checkpoint.origin.clone(),
+        ..Checkpoint::default()
+    };
     if let [dim] = *entry.shape.dims() {
         single.tensors[0].shape = crate::tensor::Shape::new([dim, 1]);
     }

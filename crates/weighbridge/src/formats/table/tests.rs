@@ -369,3 +369,18 @@ fn formats_of_tables_do_not_claim_each_others_files() {
         assert!(!ALL.iter().any(|f| f.recognises(text.as_bytes(), &source)), "{text:?}");
     }
 }
+
+#[test]
+fn a_footer_cannot_list_one_batch_again_and_again() {
+    let plan = plan("arrow", vec![table(DType::F32, 12_000, 100, Encoding::ROW)], &[]).unwrap();
+    let mut bytes = materialise(&plan).remove(0);
+    assert!(open(&bytes).is_ok());
+    // In the footer, a batch is its offset, the length of its head, four bytes, the length of the rest.
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let end = |at: usize| number(at) + (number(at + 8) & 0xffff_ffff) + number(at + 16);
+    let follows = |at: usize| end(at) == number(at + 24) && end(at + 24) == number(at + 48);
+    let tail = bytes.len() - 2000..bytes.len() - 80;
+    let blocks = tail.into_iter().find(|&at| number(at) > 0 && follows(at)).unwrap();
+    bytes.copy_within(blocks..blocks + 24, blocks + 48);
+    assert_eq!(open(&bytes).unwrap_err().code(), "overlapping-batches");
+}

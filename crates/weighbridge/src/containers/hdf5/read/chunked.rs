@@ -5,24 +5,19 @@ use super::dataset::Stored;
 use super::file::fault;
 use super::fill::repeat;
 use crate::error::{Error, Result};
-use crate::source::{Source, SourceRef, check_range, read_vec, to_usize};
+use crate::source::{KeptBlocks, Source, SourceRef, check_range, read_vec, to_usize};
 use hdf5_reader::filters::apply_pipeline_with_limit;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-/// Unpacked chunks that are kept, in bytes: at least so many.
-const KEPT: u64 = 16 << 20;
-/// At most so many, where one row of chunks is larger than [`KEPT`]; one chunk is kept in any case.
-const MOST_KEPT: u64 = 128 << 20;
 /// Runs of at least so many bytes are read where they lie, without the chunk around them.
 const LONG_RUN: usize = 4 << 10;
 /// Larger chunks that are not packed are never read whole.
 const LARGE_PLAIN: u64 = 1 << 20;
 
 /// The elements of a chunked dataset, row by row. Chunks are unpacked when they are needed and kept
-/// for a while; several threads can read at once, and wait for each other's chunk instead of
-/// unpacking it twice.
+/// for a while, as reading row by row comes back to each chunk of a row of chunks; several threads
+/// can read at once, and wait for each other's chunk instead of unpacking it twice.
 #[derive(Debug)]
 pub(super) struct ChunkedSource {
     source: SourceRef,
@@ -32,26 +27,12 @@ pub(super) struct ChunkedSource {
     fill: Vec<u8>,
     edges_plain: bool,
     len: u64,
-    kept: Mutex<Kept>,
-    most_kept: u64,
-}
-
-/// A chunk that is or will be unpacked. Its lock is held while that is done.
-type Cell = Arc<Mutex<Option<Arc<[u8]>>>>;
-
-#[derive(Debug, Default)]
-struct Kept {
-    cells: HashMap<u64, Cell>,
-    /// First come, first dropped.
-    order: VecDeque<u64>,
+    kept: KeptBlocks,
 }
 
 impl ChunkedSource {
     /// The dataset of `len` bytes; `slots` are in the order of the grid.
     pub(super) fn new(stored: &Stored, grid: Grid, slots: Vec<Slot>, edges_plain: bool, len: u64) -> Self {
-        // Reading row by row comes back to each chunk of a row of chunks.
-        let across = grid.counts[1..].iter().product::<u64>();
-        let most_kept = across.saturating_mul(grid.chunk_len).clamp(KEPT, MOST_KEPT);
         Self {
             source: stored.place.source.clone(),
             grid,
@@ -60,8 +41,7 @@ impl ChunkedSource {
             fill: stored.fill.clone(),
             edges_plain,
             len,
-            kept: Mutex::default(),
-            most_kept,
+            kept: KeptBlocks::new(),
         }
     }
 
@@ -76,33 +56,7 @@ impl ChunkedSource {
 
     /// The bytes of a chunk, unpacked.
     fn chunk(&self, slot: &Slot) -> Result<Arc<[u8]>> {
-        let cell = self.cell(slot.number);
-        // A thread that failed left nothing half done.
-        let mut chunk = lock(&cell);
-        if let Some(chunk) = &*chunk {
-            return Ok(chunk.clone());
-        }
-        let unpacked: Arc<[u8]> = self.unpack(slot)?.into();
-        *chunk = Some(unpacked.clone());
-        Ok(unpacked)
-    }
-
-    fn cell(&self, number: u64) -> Cell {
-        let mut kept = lock(&self.kept);
-        if let Some(cell) = kept.cells.get(&number) {
-            return cell.clone();
-        }
-        let cell = Cell::default();
-        kept.cells.insert(number, cell.clone());
-        kept.order.push_back(number);
-        // What a cell costs besides its bytes counts too: chunks may be tiny.
-        let most = (self.most_kept / (self.grid.chunk_len + 256)).max(1);
-        while kept.order.len() as u64 > most {
-            if let Some(oldest) = kept.order.pop_front() {
-                kept.cells.remove(&oldest);
-            }
-        }
-        cell
+        self.kept.get(slot.number, self.grid.chunk_len, || self.unpack(slot))
     }
 
     fn unpack(&self, slot: &Slot) -> Result<Vec<u8>> {
@@ -147,10 +101,6 @@ impl ChunkedSource {
         }
         (number, offset * size + at % size, run * size - at % size)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Source for ChunkedSource {

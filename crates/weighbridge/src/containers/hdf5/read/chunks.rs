@@ -1,7 +1,7 @@
 //! Chunked datasets: where each chunk lies, and what tensor they make together.
 
 use super::chunked::ChunkedSource;
-use super::file::{File, fault};
+use super::file::{File, Place, fault};
 use super::layout::{Chunked, Index};
 use crate::checkpoint::{Piece, TensorEntry};
 use crate::containers::hdf5::Dataset;
@@ -57,7 +57,9 @@ impl Grid {
         let (shape, chunk) = (dataset.shape.dims(), &chunked.chunk);
         let size = u64::from(dataset.stored.element.size);
         let chunk_len = chunk.iter().try_fold(size, |len, &extent| len.checked_mul(extent));
-        let Some(chunk_len) = chunk_len.filter(|&len| len > 0 && shape.len() == chunk.len()) else {
+        // A single element cannot be cut into chunks: there is no dimension to cut along.
+        let fits = !chunk.is_empty() && shape.len() == chunk.len();
+        let Some(chunk_len) = chunk_len.filter(|&len| len > 0 && fits) else {
             return Err(Error::corrupt("hdf5-corrupt", "HDF5: chunks that do not fit the dataset")
                 .expected(format_args!("chunks for {}", dataset.shape))
                 .found(format_args!("{chunk:?}")));
@@ -148,13 +150,19 @@ impl Dataset {
         let row = grid.shape[1..].iter().product::<u64>() * grid.size;
         let mut pieces: Vec<Piece> = Vec::new();
         let mut slots = slots.iter().peekable();
+        // All chunks that were never written are one source, of as many bytes as the largest has.
+        let mut unwritten: Option<SourceRef> = None;
         for number in 0..all {
             let start = number * grid.chunk[0];
             let rows = grid.chunk[0].min(grid.shape[0] - start);
             let slot = slots.next_if(|slot| slot.number == number);
             let (source, offset) = match slot {
                 Some(slot) => (stored.place.source.clone(), slot.offset),
-                None => (self.filled(rows * row)?, 0),
+                None => match &unwritten {
+                    Some(source) => (source.clone(), 0),
+                    // No later chunk has more rows.
+                    None => (unwritten.insert(self.filled(rows * row)?).clone(), 0),
+                },
             };
             if let (Some(last), Some(_)) = (pieces.last_mut(), slot)
                 && Arc::ptr_eq(&last.source, &source)
@@ -207,7 +215,9 @@ impl Dataset {
             .map_err(|_| Error::unsupported("hdf5-unsupported", "HDF5: chunks of 2^32 elements or more"))?;
         let rank = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
         // Where the dataset may grow, places are counted as if it had.
-        let most = self.stored.most.as_ref().filter(|most| most.iter().all(|&n| n != UNLIMITED && n > 0));
+        let most = self.stored.most.as_ref().filter(|most| {
+            most.iter().zip(&grid.shape).all(|(&most, &now)| most != UNLIMITED && most >= now)
+        });
         let full = most.unwrap_or(&grid.shape);
         match chunked.index {
             Index::Tree1 => {
@@ -234,7 +244,7 @@ impl Dataset {
             Index::Single(size, filter_mask) => {
                 Ok(vec![ChunkEntry { address, size, filter_mask, offsets: vec![0; grid.shape.len()] }])
             }
-            Index::Implicit => implicit(grid, full, address, file.place.limits.tensors),
+            Index::Implicit => implicit(grid, full, address, &file.place),
             Index::Fixed => collect_fixed_array_chunk_entries_storage(
                 storage, address, offsets, lengths, full, &chunk, None,
             )
@@ -256,9 +266,9 @@ impl Dataset {
 }
 
 /// Chunks one after the other, in the order of a dataset of the extents `full`.
-fn implicit(grid: &Grid, full: &[u64], address: u64, limit: u64) -> Result<Vec<ChunkEntry>> {
+fn implicit(grid: &Grid, full: &[u64], address: u64, place_of: &Place) -> Result<Vec<ChunkEntry>> {
     let all: u64 = grid.counts.iter().product();
-    Limits::check("chunks", "tensors", all, limit)?;
+    Limits::check("chunks", "tensors", all, place_of.limits.tensors)?;
     let past = || Error::corrupt("past-the-end", "HDF5: chunks leave the file").at(address);
     let mut entries = Vec::new();
     for number in 0..all {
@@ -272,6 +282,8 @@ fn implicit(grid: &Grid, full: &[u64], address: u64, limit: u64) -> Result<Vec<C
             step = step.saturating_mul(full[axis].div_ceil(grid.chunk[axis]));
         }
         let at = place.checked_mul(grid.chunk_len).and_then(|at| at.checked_add(address)).ok_or_else(past)?;
+        // No more entries are kept than there are chunks in the file.
+        place_of.offset(at, grid.chunk_len)?;
         entries.push(ChunkEntry { address: at, size: 0, filter_mask: 0, offsets });
     }
     Ok(entries)

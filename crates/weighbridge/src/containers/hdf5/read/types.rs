@@ -119,7 +119,7 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
         }
         6 => compound(reader, flags, size, version, depth)?,
         7 => Class::Other("references".to_owned()),
-        8 => enumeration(reader, flags, version, depth)?,
+        8 => enumeration(reader, flags, size, version, depth)?,
         9 => {
             let base = parse(reader, depth + 1)?;
             match flags & 15 {
@@ -234,8 +234,14 @@ fn compound(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth:
     Ok(Class::Other(format!("records of {count} fields ({}{more})", names.join(", "))))
 }
 
-fn enumeration(reader: &mut Reader<'_>, flags: u32, version: u32, depth: usize) -> Result<Class> {
+fn enumeration(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth: usize) -> Result<Class> {
     let base = parse(reader, depth + 1)?;
+    // Elements are as long as the integers that are named; else one name would stand for others.
+    if base.size != size {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: an enumeration of another size than its integers")
+            .expected(format_args!("{} bytes", base.size))
+            .found(format_args!("{size} bytes")));
+    }
     let count = (flags & 0xffff) as usize;
     let mut names = Vec::new();
     for _ in 0..count {
@@ -278,4 +284,27 @@ fn padded_name<'a>(reader: &mut Reader<'a>, version: u32) -> Result<&'a [u8]> {
         reader.skip(used.next_multiple_of(8) - used)?;
     }
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An enumeration FALSE, TRUE over a signed byte, that says it has elements of `size` bytes.
+    fn truth(size: u8) -> Vec<u8> {
+        let mut bytes = vec![0x18, 2, 0, 0, size, 0, 0, 0];
+        bytes.extend([0x10, 8, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]);
+        bytes.extend(b"FALSE\0\0\0TRUE\0\0\0\0");
+        bytes.extend([0, 1]);
+        bytes
+    }
+
+    #[test]
+    fn an_enumeration_is_as_long_as_its_integers() {
+        let whole = Type::parse(&truth(1)).unwrap();
+        assert_eq!(whole, Type { class: Class::Number(DType::Bool, Endian::Little), size: 1 });
+        for size in [2, 4, 255] {
+            assert_eq!(Type::parse(&truth(size)).unwrap_err().code(), "hdf5-corrupt");
+        }
+    }
 }

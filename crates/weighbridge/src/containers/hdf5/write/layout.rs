@@ -4,7 +4,7 @@ use super::attribute::{Attribute, Elements};
 use super::group::{self, Address};
 use super::header::{Header, UNDEFINED};
 use super::heap::{GlobalHeap, Place};
-use super::{Content, Data, Hdf5Builder, Node, datatype};
+use super::{Content, Data, Hdf5Builder, Node, datatype, shown};
 use crate::error::{Error, Result};
 use crate::plan::{FileBuilder, PlannedFile};
 use crate::tensor::Order;
@@ -104,7 +104,7 @@ fn objects(nodes: &[Node], texts: &[Vec<Place>], bytes: &mut Vec<u8>) -> Result<
             Content::Dataset(data) => elements = Some(dataset(&mut header, data)?),
         }
         attributes(&mut header, node, &texts[index])
-            .map_err(|e| e.within(format_args!("/{}", node.label)))?;
+            .map_err(|e| e.within(format_args!("/{}", shown(nodes, index))))?;
         let (header, prefix) = header.finish()?;
         let start = bytes.len();
         addresses[index].header = start as u64;

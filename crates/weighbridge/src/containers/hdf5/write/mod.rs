@@ -47,8 +47,10 @@ pub struct Hdf5Builder {
 /// A group or a dataset.
 #[derive(Debug, Default)]
 struct Node {
-    /// The path, for people.
-    label: String,
+    /// The place of the group that holds it, and its name there. A path of its own would make deep
+    /// trees take the square of their depth.
+    parent: usize,
+    name: String,
     /// In the order in which they were given.
     attributes: Vec<(String, Value)>,
     attribute_names: HashSet<String>,
@@ -138,7 +140,7 @@ impl Hdf5Builder {
             check_tensor(entry)?;
         }
         let group = self.make_group(above)?;
-        self.insert(group, name, label(path), Content::Dataset(Box::new(data))).map(|_| ())
+        self.insert(group, name, Content::Dataset(Box::new(data))).map(|_| ())
     }
 
     /// The finished file.
@@ -160,11 +162,11 @@ impl Hdf5Builder {
 
     fn make_group(&mut self, path: &[&str]) -> Result<usize> {
         let mut place = 0;
-        for (depth, &part) in path.iter().enumerate() {
+        for &part in path {
             place = match &self.nodes[place].content {
                 Content::Group(members) => match members.get(part) {
                     Some(&member) => member,
-                    None => self.insert(place, part, label(&path[..=depth]), Content::default())?,
+                    None => self.insert(place, part, Content::default())?,
                 },
                 Content::Dataset(_) => return Err(collision(&label(path))),
             };
@@ -176,19 +178,24 @@ impl Hdf5Builder {
     }
 
     /// Puts something new into a group.
-    fn insert(&mut self, group: usize, name: &str, label: String, content: Content) -> Result<usize> {
+    fn insert(&mut self, group: usize, name: &str, content: Content) -> Result<usize> {
         if name.is_empty() || name == "." || name.contains(['/', '\0']) {
             return Err(Error::mismatch("bad-name", "HDF5 cannot have an object of this name")
                 .found(crate::text::escape(name))
                 .hint("a name is not empty, is not a dot alone, and holds neither / nor NUL"));
         }
         let place = self.nodes.len();
-        let Content::Group(members) = &mut self.nodes[group].content else { return Err(collision(&label)) };
-        if members.contains_key(name) {
-            return Err(collision(&label));
+        match &mut self.nodes[group].content {
+            Content::Group(members) if !members.contains_key(name) => {
+                members.insert(name.to_owned(), place);
+            }
+            _ => {
+                let above = shown(&self.nodes, group);
+                let own = crate::text::escape(name);
+                return Err(collision(&if group == 0 { own } else { format!("{above}/{own}") }));
+            }
         }
-        members.insert(name.to_owned(), place);
-        self.nodes.push(Node { label, content, ..Node::default() });
+        self.nodes.push(Node { parent: group, name: name.to_owned(), content, ..Node::default() });
         Ok(place)
     }
 }
@@ -206,6 +213,18 @@ fn check_tensor(entry: &TensorEntry) -> Result<()> {
             .found(entry.shape.rank()));
     }
     Ok(())
+}
+
+/// The path of a node, for people; empty for the root.
+fn shown(nodes: &[Node], mut place: usize) -> String {
+    let mut parts = Vec::new();
+    // Each group stands before what it holds.
+    while let Some(node) = nodes.get(place).filter(|_| place > 0) {
+        parts.push(node.name.as_str());
+        place = node.parent;
+    }
+    parts.reverse();
+    label(&parts)
 }
 
 fn label(path: &[&str]) -> String {

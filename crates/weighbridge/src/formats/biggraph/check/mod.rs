@@ -9,6 +9,7 @@ mod look;
 mod tables;
 
 use super::chosen;
+use super::config::Config;
 use super::read::{self, parse_config};
 use crate::checkpoint::{Checkpoint, Note};
 use crate::error::Result;
@@ -18,7 +19,7 @@ use crate::finding::{Finding, Severity};
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     let mut findings: Vec<Finding> =
         checkpoint.notes.iter().filter_map(|note| weigh(note, checkpoint.kind)).collect();
-    let config = chosen::config_text(checkpoint).and_then(parse_config);
+    let config = config_of(checkpoint);
     match checkpoint.kind {
         read::EDGES => findings.extend(edges::check(checkpoint, config.as_ref())?),
         read::CHECKPOINT | read::INIT | read::MODEL | read::EMBEDDINGS => {
@@ -41,6 +42,11 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// The configuration that counts, as far as it is understood.
+pub(super) fn config_of(checkpoint: &Checkpoint) -> Option<Config> {
+    chosen::config_text(checkpoint).and_then(parse_config)
+}
+
 /// The finding that a remark of the reader is, where it is more than a remark.
 fn weigh(note: &Note, kind: &str) -> Option<Finding> {
     let (severity, hint) = match note.code {
@@ -60,6 +66,7 @@ fn weigh(note: &Note, kind: &str) -> Option<Finding> {
         "counts-differ" => {
             (Severity::Error, "the tables belong to other entities, or to another import of them")
         }
+        "entities-unreadable" => (Severity::Unchecked, "give the folder of entities that belongs to it"),
         "count-broken" | "count-missing" => (Severity::Error, "training stops there"),
         "state-broken" | "state-form" => (Severity::Error, "resuming training stops there"),
         "state-shape" | "state-parameters" | "state-incomplete" => {

@@ -21,6 +21,7 @@ use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use field::{Field, Loader, Writer};
+use std::collections::HashSet;
 
 /// How to make a JSON file of a configuration that is Python code: by upstream's own parser.
 const BY_UPSTREAM: &str = "it is code and is not run here; if you trust it: python -c 'import sys, json; \
@@ -97,6 +98,15 @@ impl Config {
     /// The type of that name.
     pub fn entity(&self, name: &str) -> Option<&EntityType> {
         self.entities.iter().find(|(own, _)| own == name).map(|(_, entity)| entity)
+    }
+
+    /// The types of which a version has tables, in order: those that a relation uses. Upstream neither
+    /// trains nor writes any other.
+    pub fn stored_types(&self) -> impl Iterator<Item = (&str, &EntityType)> {
+        let used: HashSet<&str> =
+            self.relations.iter().flat_map(|r| [r.lhs.as_str(), r.rhs.as_str()]).collect();
+        let all = self.entities.iter().map(|(name, entity)| (name.as_str(), entity));
+        all.filter(move |(name, _)| used.contains(name))
     }
 
     /// The number of columns of the table of a type; `None` where there is no such type.

@@ -53,9 +53,13 @@ pub(crate) const CONFIG: &str = "config";
 pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<Checkpoint> {
     let config = config(checkpoint)?;
     partitions.check(config.entities.iter().map(|(name, _)| name.as_str()))?;
+    let all: Vec<Vec<u64>> =
+        config.entities.iter().map(|(name, _)| counts(checkpoint, name)).collect::<Result<_>>()?;
+    let names = config.entities.iter().map(|(name, _)| name.clone());
+    let old: Vec<(String, u64)> = names.zip(all.iter().map(|counts| counts.len() as u64)).collect();
+    let partitions = partitions.resolve(&old)?;
     let mut types = Vec::with_capacity(config.entities.len());
-    for (name, entity) in &config.entities {
-        let counts = counts(checkpoint, name)?;
+    for ((name, entity), counts) in config.entities.iter().zip(all) {
         let parts = partitions.of(name, counts.len() as u64);
         types.push(EntityType::new(name, entity.featurized, &counts, parts)?);
     }

@@ -58,16 +58,26 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     }
     checkpoint.metadata.set("attributes", Value::Map(attributes.common));
 
-    let order = order_of_types(config, files);
+    // Of a type that no relation uses there are no files.
+    let stored_types: HashMap<&str, u64> = config
+        .into_iter()
+        .flat_map(Config::stored_types)
+        .map(|(name, entity)| (name, entity.num_partitions))
+        .collect();
+    let order = order_of_types(
+        config,
+        |name| stored_types.contains_key(name) || files.embeddings.contains_key(name),
+        files,
+    );
     let (mut partitions, mut optimizers) = (Vec::new(), Vec::new());
     let mut all_parts = 0u64;
     let mut missing = Vec::new();
     for entity in order {
         let mut found = parts.remove(&entity).unwrap_or_default();
-        let wanted = config.filter(|_| !init).and_then(|c| c.entity(&entity)).map(|e| e.num_partitions);
+        let wanted = stored_types.get(entity.as_str()).filter(|_| !init).copied();
         let last =
             files.embeddings.get(&entity).and_then(|all| all.last()).map_or(0, |l| l.saturating_add(1));
-        if config.is_some() && wanted.is_none() && !init {
+        if config.is_some_and(|c| c.entity(&entity).is_none()) && !init {
             let text = format!("the configuration knows no type {entity}, but there are embeddings of it");
             all_notes.push(Note::new("unknown-type", text));
         }
@@ -131,11 +141,20 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     Ok(checkpoint)
 }
 
-/// Types in the order of the configuration, then those it does not know.
-fn order_of_types(config: Option<&Config>, files: &VersionFiles) -> Vec<String> {
+/// Types in the order of the configuration, as far as they are `meant`, then those it does not know.
+fn order_of_types(
+    config: Option<&Config>,
+    meant: impl Fn(&str) -> bool,
+    files: &VersionFiles,
+) -> Vec<String> {
     let known = config.into_iter().flat_map(|c| c.entities.iter().map(|(name, _)| name));
     let mut seen = HashSet::new();
-    known.chain(files.embeddings.keys()).filter(|name| seen.insert(*name)).cloned().collect()
+    known
+        .filter(|name| meant(name))
+        .chain(files.embeddings.keys())
+        .filter(|name| seen.insert(*name))
+        .cloned()
+        .collect()
 }
 
 /// Opens the files of a version, several at once. Those that cannot be read are notes where

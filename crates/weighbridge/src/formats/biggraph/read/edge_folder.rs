@@ -1,5 +1,6 @@
 //! A folder of edges: a file for each bucket.
 
+use super::super::config::Config;
 use super::super::layout::{FileName, Listing};
 use super::{config, edges, names, notes, parallel};
 use crate::checkpoint::{Checkpoint, Note, Value};
@@ -76,10 +77,22 @@ pub(super) fn know(
     if let Some(text) = text {
         checkpoint.metadata.set("config", Value::Text(text));
     }
-    let Some((entities, way)) = names::entities_of_edges(folder, parsed.as_ref(), options)? else {
+    let counted = count_entities(checkpoint, folder, parsed.as_ref(), options);
+    checkpoint.notes.extend(names::unasked(counted, options)?);
+    Ok(())
+}
+
+/// Tells how many entities there are, where that is found.
+fn count_entities(
+    checkpoint: &mut Checkpoint,
+    folder: Option<&FolderRef>,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let Some((entities, way)) = names::entities_of_edges(folder, config, options)? else {
         return Ok(());
     };
-    let (counts, notes) = names::counts(&entities, parsed.as_ref())?;
+    let (counts, notes) = names::counts(&entities, config)?;
     checkpoint.notes.extend(notes);
     checkpoint.notes.push(Note::new("counts-from", format!("the numbers of entities are those of {way}")));
     checkpoint.metadata.set("counts", counts);

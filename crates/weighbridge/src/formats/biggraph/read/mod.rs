@@ -70,9 +70,10 @@ fn is_content(error: &Error) -> bool {
     !matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled)
 }
 
-/// True where a file of this beginning is BigGraph's.
+/// True where a file of this beginning is BigGraph's. One that cannot be read is taken for none here;
+/// who opens it meets the error.
 pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
-    detect(head, source).is_some() || config::looks_like_config(head)
+    matches!(detect(head, source), Ok(Some(_))) || config::looks_like_config(head)
 }
 
 /// Opens a file alone.
@@ -98,7 +99,7 @@ fn open_file(
     let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
     source.read_at(0, &mut head)?;
     let name = place.and_then(|(_, name)| name.to_str()).and_then(FileName::parse);
-    let kind = match detect(&head, source) {
+    let kind = match detect(&head, source)? {
         Some(kind) => kind,
         // The caller says that it is BigGraph's, or it would not be here: then the name may tell.
         None => match name {

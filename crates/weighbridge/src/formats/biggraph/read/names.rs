@@ -5,7 +5,7 @@ use super::super::layout::{FileName, Listing, relative_entity_folder};
 use super::super::text::{NameFiles, read_count};
 use super::{notes, parallel};
 use crate::checkpoint::{Checkpoint, LabelsRef, Name, Note, Role, Value};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef};
@@ -124,7 +124,45 @@ pub(super) fn labels(
 
 /// Gives the tables of a checkpoint the names of their rows, where these are found: in the folder that
 /// the caller names, or where the configuration says, seen from the checkpoint.
+///
+/// # Errors
+/// [`crate::Kind::Io`] and [`crate::Kind::Limit`] of the folder that the caller names. Of another,
+/// that is a note: nobody asked for it.
 pub(super) fn attach(
+    checkpoint: &mut Checkpoint,
+    folder: &FolderRef,
+    listing: &Listing,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let notes = checkpoint.notes.len();
+    unasked(name_rows(checkpoint, folder, listing, config, options), options).map(|trouble| {
+        let Some(trouble) = trouble else { return };
+        // All rows have names, or none.
+        for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
+            tensor.labels = None;
+        }
+        checkpoint.notes.truncate(notes);
+        checkpoint.notes.push(trouble);
+    })
+}
+
+/// Where nobody asked for entities, a failure to read them is a note and not an error.
+pub(super) fn unasked(done: Result<()>, options: &OpenOptions) -> Result<Option<Note>> {
+    match done {
+        Ok(()) => Ok(None),
+        Err(error) if options.entities.is_none() && error.kind() != Kind::Cancelled => {
+            let place = error.file().map_or_else(String::new, |file| format!("{file}: "));
+            let cause = std::error::Error::source(&error).map_or_else(String::new, |e| format!(": {e}"));
+            let what = error.message();
+            let text = format!("entities were looked for and cannot be read: {place}{what}{cause}");
+            Ok(Some(Note::new("entities-unreadable", text)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn name_rows(
     checkpoint: &mut Checkpoint,
     folder: &FolderRef,
     listing: &Listing,

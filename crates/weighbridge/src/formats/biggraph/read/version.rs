@@ -103,15 +103,17 @@ pub(super) fn newest_complete(listing: &Listing, config: Option<&Config>) -> Opt
     listing.versions.iter().rev().find(complete).map(|(version, _)| *version)
 }
 
-/// True where a version has its model and all partitions: those of the configuration, or else as
-/// many of each type as any version has.
+/// True where a version has its model and all partitions: those of the types that the
+/// configuration's relations use, or else as many of each type as any version has.
 pub(super) fn is_complete(files: &VersionFiles, listing: &Listing, config: Option<&Config>) -> bool {
-    let parts = |entity: &str| files.embeddings.get(entity).map_or(0, |parts| parts.len() as u64);
+    let all_below = |entity: &str, count: u64| {
+        files.embeddings.get(entity).map_or(0, |parts| parts.range(..count).count() as u64) == count
+    };
     let tables = match config {
-        Some(config) => config.entities.iter().all(|(name, e)| parts(name) >= e.num_partitions),
+        Some(config) => config.stored_types().all(|(name, e)| all_below(name, e.num_partitions)),
         None => listing.versions.values().flat_map(|v| &v.embeddings).all(|(entity, all)| {
             let last = all.last().map_or(0, |last| last.saturating_add(1));
-            parts(entity) >= last
+            all_below(entity, last)
         }),
     };
     files.model && tables

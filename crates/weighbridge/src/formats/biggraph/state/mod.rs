@@ -7,6 +7,8 @@
 //! Parameters are numbers there; which parameter a number means, the configuration tells.
 
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(super) use read::{State, bytes_of, read};

@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 /// Values of options are taken so deep; BigGraph's have three levels.
 const DEPTH: usize = 16;
-/// Values in the options of one blob. A pickle can say the same list many times.
-const MOST_VALUES: usize = 100_000;
+/// Slots and values that are taken out of one blob, and pairs that are looked at for them. A pickle
+/// can say the same list many times.
+const MOST_VALUES: usize = 1 << 18;
+/// Parameters of one optimizer.
+const MOST_PARAMETERS: usize = 100_000;
 
 /// What a blob says.
 #[derive(Debug)]
@@ -51,12 +54,14 @@ pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<Sta
     let pairs = graph.pairs(saved.root()).ok_or_else(|| wrong("a dict"))?;
     let mut found =
         State { form, state: Vec::new(), groups: None, parameters: Vec::new(), unknown: Vec::new() };
+    let mut values = Values { graph, left: MOST_VALUES };
     for &(key, value) in pairs {
+        values.spend(1)?;
         match graph.text(key) {
-            Some("state") => found.state = state(&saved, value, &mut found.unknown)?,
+            Some("state") => found.state = state(&saved, value, &mut values, &mut found.unknown)?,
             Some("param_groups") => {
-                found.parameters = parameters(graph, value)?;
-                found.groups = Some(Values { graph, left: MOST_VALUES }.value(value, DEPTH)?);
+                found.parameters = parameters(&mut values, value)?;
+                found.groups = Some(values.value(value, DEPTH)?);
             }
             other => found.unknown.push(other.unwrap_or("a key that is no text").to_owned()),
         }
@@ -83,7 +88,12 @@ fn wrong(what: &str) -> Error {
 }
 
 /// What is remembered about each parameter.
-fn state(saved: &Saved, id: ObjectId, unknown: &mut Vec<String>) -> Result<Vec<Remembered>> {
+fn state(
+    saved: &Saved,
+    id: ObjectId,
+    values: &mut Values<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Remembered>> {
     let graph = saved.graph();
     let pairs = graph.pairs(id).ok_or_else(|| wrong("a dict as state"))?;
     let mut all = Vec::with_capacity(pairs.len());
@@ -91,15 +101,19 @@ fn state(saved: &Saved, id: ObjectId, unknown: &mut Vec<String>) -> Result<Vec<R
         let parameter = graph.int(key).ok_or_else(|| wrong("numbers of parameters as keys of state"))?;
         let slots = graph.pairs(value).ok_or_else(|| wrong("a dict for each parameter"))?;
         let mut one = Remembered { parameter, tensors: Vec::new(), values: Vec::new() };
+        // Parameters may share their slots in the pickle; here each has its own.
+        values.spend(1 + slots.len())?;
         for &(name, value) in slots {
             let name = graph.text(name).ok_or_else(|| wrong("text as names of slots"))?.to_owned();
             // The caller knows the path of the parameter.
             if let Some(entry) = saved.tensor(value, TensorPath::value())? {
                 one.tensors.push((name, entry));
-            } else if let Ok(value) = (Values { graph, left: MOST_VALUES }).value(value, 1) {
-                one.values.push((name, value));
-            } else {
-                unknown.push(name);
+                continue;
+            }
+            match values.value(value, 1) {
+                Ok(value) => one.values.push((name, value)),
+                Err(error) if values.left == 0 => return Err(error),
+                Err(_) => unknown.push(name),
             }
         }
         all.push(one);
@@ -108,14 +122,16 @@ fn state(saved: &Saved, id: ObjectId, unknown: &mut Vec<String>) -> Result<Vec<R
 }
 
 /// The numbers in `params` of all groups, in order.
-fn parameters(graph: &Graph, groups: ObjectId) -> Result<Vec<i64>> {
+fn parameters(values: &mut Values<'_>, groups: ObjectId) -> Result<Vec<i64>> {
+    let graph = values.graph;
     let mut all = Vec::new();
     for &group in graph.sequence(groups).ok_or_else(|| wrong("a list as param_groups"))? {
         let pairs = graph.pairs(group).ok_or_else(|| wrong("a dict for each group"))?;
+        values.spend(1 + pairs.len())?;
         let params = pairs.iter().rev().find(|(key, _)| graph.text(*key) == Some("params"));
         let numbers = params.and_then(|(_, list)| graph.sequence(*list)).unwrap_or_default();
         // A group may stand in the list many times, but no parameter may.
-        if all.len() + numbers.len() > MOST_VALUES {
+        if all.len() + numbers.len() > MOST_PARAMETERS {
             return Err(Error::limit("state-size", "the optimizer has too many parameters"));
         }
         for &number in numbers {
@@ -125,16 +141,28 @@ fn parameters(graph: &Graph, groups: ObjectId) -> Result<Vec<i64>> {
     Ok(all)
 }
 
-/// Plain values of a graph. A list that is shared is written out each time, so they are counted.
+/// Plain values of a graph. A list that is shared is written out each time, so all that is taken out
+/// of a blob is counted together.
 struct Values<'a> {
     graph: &'a Graph,
+    /// What may still be taken out; 0 once more was asked for.
     left: usize,
 }
 
+fn too_much() -> Error {
+    Error::limit("state-size", "the state or the options of the optimizer are too many or too deep")
+}
+
 impl Values<'_> {
+    /// Takes from what is left.
+    fn spend(&mut self, count: usize) -> Result<()> {
+        let left = self.left.checked_sub(count);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or_else(too_much)
+    }
+
     fn value(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
-        let too_much = || Error::limit("state-size", "the options of the optimizer are too many or too deep");
-        self.left = self.left.checked_sub(1).ok_or_else(too_much)?;
+        self.spend(1)?;
         let below = || depth.checked_sub(1).ok_or_else(too_much);
         Ok(match self.graph.object(id) {
             Object::None => Value::Null,

@@ -133,6 +133,17 @@ pub(super) fn tables<'a>(
             .found(format_args!("type={name} for {} tables", found.len()))
             .hint("--select picks one; --rename gives each a name: embeddings.TYPE"));
     }
+    let partitions = match &settings.partitions {
+        Some(partitions) => {
+            let old = |rows: &&TensorEntry| {
+                let entity = type_of(rows, settings)?;
+                let parts = old_parts(checkpoint, rows, &entity, config);
+                Ok((entity, parts))
+            };
+            Some(partitions.resolve(&found.iter().map(old).collect::<Result<Vec<_>>>()?)?)
+        }
+        None => None,
+    };
     for rows in found {
         let entity = type_of(rows, settings)?;
         if rows.shape.rank() != 2 {
@@ -146,7 +157,7 @@ pub(super) fn tables<'a>(
                 .found(&entity)
                 .hint("--rename gives each a name of its own: embeddings.TYPE"));
         }
-        tables.push(table(checkpoint, rows, entity, settings.partitions.as_ref(), config)?);
+        tables.push(table(checkpoint, rows, entity, partitions.as_ref(), config)?);
     }
     if let Some(partitions) = &settings.partitions {
         partitions.check(tables.iter().map(|table| table.entity.as_str()))?;
@@ -192,10 +203,8 @@ fn table<'a>(
     config: Option<&Config>,
 ) -> Result<Table<'a>> {
     let all = rows.shape.dims().first().copied().unwrap_or(0);
-    let configured = config.and_then(|c| c.entity(&entity));
+    let old_parts = old_parts(checkpoint, rows, &entity, config);
     let old = stored_counts(checkpoint, &stored_type(rows), all);
-    let old_parts =
-        old.as_ref().map_or_else(|| configured.map_or(1, |e| e.num_partitions), |c| c.len() as u64);
     let old = old.unwrap_or_else(|| new_counts(&[all], old_parts).into_iter().map(Some).collect());
     let new_parts = partitions.map_or(old_parts, |p| p.of(&entity, old_parts));
     let moved = new_parts != old_parts;
@@ -239,6 +248,15 @@ fn stored_type(rows: &TensorEntry) -> String {
         // Names of types have no dots.
         Some(old) => type_of(&TensorPath::from_dotted(old)),
         None => type_of(&rows.path),
+    }
+}
+
+/// How many partitions a table has: as the metadata say, else as the configuration says, else one.
+fn old_parts(checkpoint: &Checkpoint, rows: &TensorEntry, entity: &str, config: Option<&Config>) -> u64 {
+    let all = rows.shape.dims().first().copied().unwrap_or(0);
+    match stored_counts(checkpoint, &stored_type(rows), all) {
+        Some(counts) => counts.len() as u64,
+        None => config.and_then(|c| c.entity(entity)).map_or(1, |e| e.num_partitions),
     }
 }
 

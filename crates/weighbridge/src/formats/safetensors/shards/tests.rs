@@ -404,8 +404,8 @@ fn every_prefix_and_every_changed_byte_of_the_list_is_survived() {
             "{len}"
         );
     }
-    for at in 0..list.len() {
-        for value in [0, 0xff, b'"', b'}', b'9', list[at] ^ 1] {
+    for (at, &old) in list.iter().enumerate() {
+        for value in [0, 0xff, b'"', b'}', b'9', old ^ 1] {
             let mut changed = files.clone();
             changed.get_mut(LIST).unwrap()[at] = value;
             for lenient in [false, true] {

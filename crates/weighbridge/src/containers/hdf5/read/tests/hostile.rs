@@ -3,6 +3,7 @@
 use super::{file, folder, open};
 use crate::checkpoint::TensorPath;
 use crate::containers::hdf5::{Contents, Kind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Entries above this are not read: a damaged shape may be honest about endless fill values.
@@ -107,6 +108,39 @@ fn small_files() -> Vec<Vec<u8>> {
     }
     assert!(files.len() >= 8);
     files
+}
+
+/// Files of ../testdata/hdf5/bad, each with the error of its datasets beside it.
+#[test]
+fn contradictions_are_errors() {
+    let bad = folder().join("../bad");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(&bad).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "h5") {
+            continue;
+        }
+        let expected = std::fs::read_to_string(format!("{}.json", path.display())).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+        let contents = open(std::fs::read(&path).unwrap()).unwrap();
+        for item in &contents.items {
+            let error = item.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap_err();
+            assert_eq!(error.code(), expected["code"], "{}", path.display());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn chunks_that_were_never_written_share_one_source() {
+    let contents = open(file("layouts_default.h5")).unwrap();
+    let some = contents.items.iter().find(|item| item.path == ["some"]).unwrap();
+    let entry = some.dataset.as_ref().unwrap().entry(TensorPath::value()).unwrap();
+    let unwritten: Vec<_> =
+        entry.pieces.iter().map(|piece| &piece.source).filter(|s| s.len() < 100).collect();
+    assert!(unwritten.len() > 1, "{unwritten:?}");
+    assert!(unwritten.windows(2).all(|pair| Arc::ptr_eq(pair[0], pair[1])));
 }
 
 #[test]

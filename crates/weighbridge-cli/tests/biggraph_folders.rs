@@ -1,0 +1,156 @@
+//! PyTorch-BigGraph as a user of the command meets it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value as Json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/biggraph/set1").join(name)
+}
+
+fn weighbridge(words: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Splits at blanks; a word that begins with `@` is a golden path, one with `%` is below `dir`.
+fn run(dir: &Path, line: &str) -> Output {
+    let word = |word: &str| match word.split_at(1) {
+        ("@", rest) => golden(rest),
+        ("%", rest) => dir.join(rest),
+        _ => PathBuf::from(word),
+    };
+    let words: Vec<PathBuf> = line.split(' ').map(word).collect();
+    weighbridge(&words.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+}
+
+fn ok(dir: &Path, line: &str) -> String {
+    let output = run(dir, line);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(dir: &Path, line: &str) -> Json {
+    serde_json::from_slice(&run(dir, line).stdout).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::write(target, fs::read(entry.path()).unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn rows_are_shown_by_name_and_pieces_are_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> =
+        serde_json::from_slice(&fs::read(golden("std/entities/entity_names_user_1.json")).unwrap()).unwrap();
+    let plain = |name: &&String| name.bytes().all(|b| b.is_ascii_alphanumeric());
+    let row = names.iter().position(|name| plain(&name)).unwrap();
+    let entities = "--entities @std/entities";
+    let by_name = ok(dir.path(), &format!("show @ckpt_std_zip embeddings.user['{}'] {entities}", names[row]));
+    let by_number = ok(dir.path(), &format!("show @ckpt_std_zip embeddings.user[{}] {entities}", 15 + row));
+    assert_eq!(by_name, by_number);
+    let listed = json(dir.path(), "ls @ckpt_std_zip --pieces --json");
+    let user = listed["tensors"].as_array().unwrap().iter().find(|t| t["name"] == "embeddings.user").unwrap();
+    let starts: Vec<_> = user["pieces"].as_array().unwrap().iter().map(|p| p["start"][0].as_u64()).collect();
+    assert_eq!(starts, [Some(0), Some(15), Some(30), Some(45)]);
+}
+
+#[test]
+fn a_checkpoint_its_entities_and_its_edges_are_repartitioned() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    ok(at, "convert @ckpt_std_zip %m --to biggraph --set partitions=3");
+    ok(at, "convert @std/entities %entities --to biggraph --set partitions=3");
+    ok(
+        at,
+        "convert @std/edges %edges --to biggraph --set partitions=3 --config @ckpt_std_zip/config.json --entities @std/entities",
+    );
+    for line in ["verify %m --entities %entities", "verify %edges --entities %entities --config %m/config.json"] {
+        let output = run(at, line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    let hashes = |path: &str| {
+        let listed = json(at, &format!("ls {path} --hash --json"));
+        let tensors = listed["tensors"].as_array().unwrap().clone();
+        tensors.into_iter().map(|t| (t["name"].clone(), t["sha256"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(hashes("@ckpt_std_zip"), hashes("%m"));
+    assert_eq!(json(at, "checkpoint %m --json")["done"], Json::Array(vec![]));
+}
+
+#[test]
+fn a_table_from_elsewhere_takes_the_places_of_its_entities() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    ok(at, "convert @ckpt_std_zip %user.parquet --select embeddings.user --no-state --entities @std/entities");
+    let config = "--config @ckpt_std_zip/config.json --entities @std/entities";
+    ok(at, &format!("convert %user.parquet %init --to biggraph --kind init --set type=user {config} --deny-loss"));
+    let hash = |path: &str| {
+        let listed = json(at, &format!("ls {path} --hash --json --select x").replace(" --select x", ""));
+        let tensors = listed["tensors"].as_array().unwrap().clone();
+        tensors.into_iter().find(|t| t["name"] == "embeddings.user").unwrap()["sha256"].clone()
+    };
+    assert_eq!(hash("%init"), hash("@ckpt_std_zip"));
+    assert!(at.join("init/embeddings_user_3.v0.h5").is_file());
+}
+
+#[test]
+fn versions_are_listed_recovered_and_guarded() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    copy(&golden("ckpt_std_zip"), &at.join("c"));
+    fs::remove_dir_all(at.join("c/epoch_2")).unwrap();
+    let shown = json(at, "checkpoint %c --json");
+    assert_eq!(run(at, "checkpoint %c").status.code(), Some(0));
+    assert!(shown["damaged"].as_object().unwrap().is_empty());
+
+    // An empty version file: BigGraph would start over.
+    fs::write(at.join("c/checkpoint_version.txt"), "").unwrap();
+    assert_eq!(run(at, "ls %c").status.code(), Some(2));
+    assert_eq!(run(at, "checkpoint %c").status.code(), Some(1));
+    ok(at, "checkpoint %c --recover");
+    assert_eq!(fs::read_to_string(at.join("c/checkpoint_version.txt")).unwrap(), "6\n");
+
+    // A file that was cut: nothing is deleted while what stays cannot be read.
+    let cut = at.join("c/embeddings_user_2.v6.h5");
+    let bytes = fs::read(&cut).unwrap();
+    fs::write(&cut, &bytes[..9000]).unwrap();
+    assert_eq!(run(at, "checkpoint %c").status.code(), Some(1));
+    assert_eq!(run(at, "checkpoint %c --prune --keep 1").status.code(), Some(2));
+    assert_eq!(run(at, "checkpoint %c --sweep all").status.code(), Some(2));
+    assert!(at.join("c/model.v4.h5").is_file());
+    ok(at, "checkpoint %c --rollback 4");
+    assert_eq!(fs::read_to_string(at.join("c/checkpoint_version.txt")).unwrap(), "4\n");
+    fs::write(&cut, &bytes).unwrap();
+    ok(at, "checkpoint %c --rollback 6");
+    ok(at, "checkpoint %c --prune --keep 1");
+    assert!(!at.join("c/model.v4.h5").exists() && at.join("c/model.v6.h5").is_file());
+}
+
+#[test]
+fn a_table_grows_and_initial_rows_are_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    fs::write(at.join("new.txt"), "new1\nnew2\nnew3\nnew4\nnew5\n").unwrap();
+    ok(
+        at,
+        "convert @ckpt_std_zip %g --to biggraph --grow user=NEW --set entities=yes --entities @std/entities"
+            .replace("NEW", at.join("new.txt").to_str().unwrap())
+            .as_str(),
+    );
+    assert_eq!(fs::read_to_string(at.join("g/entity_count_user_0.txt")).unwrap(), "17\n");
+    let shown = ok(at, "show %g embeddings.user['new5'] --entities %g");
+    assert!(shown.contains("f32 [8]"), "{shown}");
+    ok(at, "convert @std/entities %i --to biggraph --kind init --draw --seed 7 --config @ckpt_std_zip/config.json");
+    assert!(at.join("i/embeddings_item_3.v0.h5").is_file());
+}

@@ -1,0 +1,215 @@
+//! Tables from elsewhere, put in the order of a folder of entities: upstream takes rows by their
+//! place, so a row must stand where its entity stands.
+
+use super::BigGraph;
+use super::rows::{GatherSource, NormalSource, Repeat};
+use crate::checkpoint::{Checkpoint, LabelsRef, Loss, Name, Role, TensorEntry, TensorPath, Value};
+use crate::error::{Error, Result};
+use crate::formats::{Format, OpenOptions};
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec};
+use crate::tensor::{DType, Encoding, Shape};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The scale of rows that are drawn, where no configuration tells it.
+const DEFAULT_SCALE: f64 = 0.001;
+
+/// Gives tables that come from another format what `options` say belongs to them: the configuration,
+/// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
+/// type of the only table, where its name does not tell. Entities without a row get a drawn one, and
+/// rows without an entity are left out: both are losses.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`]: `no-such-type` for a table of a type that the folder does not know,
+/// `names-unknown` where rows without names are not as many as the entities, `name-twice`; and what
+/// reading the names says.
+pub fn align(
+    checkpoint: &mut Checkpoint,
+    entity: Option<&str>,
+    seed: u64,
+    options: &OpenOptions,
+) -> Result<Vec<Loss>> {
+    if let Some(source) = &options.config {
+        Limits::check("bytes of a configuration", "header_bytes", source.len(), options.limits.header_bytes)?;
+        let text = String::from_utf8(read_vec(&**source, 0, source.len())?)
+            .map_err(|_| Error::corrupt("config-text", "a configuration is UTF-8").in_file(source.label()))?;
+        checkpoint.metadata.set("config", Value::Text(text));
+    }
+    let Some(folder) = &options.entities else { return Ok(Vec::new()) };
+    let entities = BigGraph.open_folder(folder, &OpenOptions { format: None, ..options.clone() })?;
+    if entities.kind != "entities" {
+        return Err(Error::mismatch("no-entities", "this is no folder of entities")
+            .in_file(folder.label())
+            .found(entities.kind));
+    }
+    let (mut losses, mut partitions) = (Vec::new(), Vec::new());
+    for place in 0..checkpoint.tensors.len() {
+        let table = &checkpoint.tensors[place];
+        let is_table = table.shape.rank() == 2 && matches!(table.role, Role::Embedding | Role::Parameter);
+        if !is_table {
+            continue;
+        }
+        let last = table.path.parts().last().and_then(Name::as_str).unwrap_or_default();
+        let name = entity.unwrap_or(last).to_owned();
+        let path = TensorPath::new(vec![Name::from("entities"), Name::from(name.as_str())]);
+        let Some(known) = entities.tensors.iter().find(|t| t.path == path) else {
+            let all: Vec<_> = entities.tensors.iter().filter_map(|t| t.path.parts().last()).collect();
+            return Err(Error::mismatch("no-such-type", "the folder of entities does not know this type")
+                .on_tensor(table.name())
+                .expected(all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                .found(crate::text::escape(&name))
+                .hint("--set type=NAME names the type of the only table"));
+        };
+        let rows = known.shape.dims().first().copied().unwrap_or(0);
+        let mut aligned = match (&table.labels, &known.labels) {
+            (Some(own), Some(wanted)) => ordered(table, own, wanted, seed, checkpoint, &mut losses)?,
+            _ if table.shape.dims().first() == Some(&rows) => table.clone(),
+            _ => {
+                return Err(Error::mismatch(
+                    "names-unknown",
+                    "without names the rows must be as many as the entities",
+                )
+                .on_tensor(table.name())
+                .expected(format_args!("{rows} rows"))
+                .found(&table.shape));
+            }
+        };
+        aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name.as_str())]);
+        aligned.role = Role::Embedding;
+        aligned.labels.clone_from(&known.labels);
+        checkpoint.tensors[place] = aligned;
+        if let Some(Value::Map(all)) = entities.metadata.get("partitions")
+            && let Some(pair) = all.iter().find(|(own, _)| own.as_str() == Some(&name))
+        {
+            partitions.push(pair.clone());
+        }
+    }
+    checkpoint.metadata.set("partitions", Value::Map(partitions));
+    for key in ["dynamic_relations", "relation_names"] {
+        if let Some(value) = entities.metadata.get(key) {
+            checkpoint.metadata.set(key, value.clone());
+        }
+    }
+    Ok(losses)
+}
+
+/// The rows of `table` in the order of the names that are wanted.
+fn ordered(
+    table: &TensorEntry,
+    own: &LabelsRef,
+    wanted: &LabelsRef,
+    seed: u64,
+    checkpoint: &Checkpoint,
+    losses: &mut Vec<Loss>,
+) -> Result<TensorEntry> {
+    let (own, wanted) = (own.read()?, wanted.read()?);
+    let index = own.index();
+    if index.len() < own.len() {
+        let mut seen = HashSet::new();
+        let twice = own.iter().find(|name| !seen.insert(*name)).unwrap_or_default();
+        return Err(Error::mismatch("name-twice", "two rows have one name: which one is meant?")
+            .on_tensor(table.name())
+            .found(crate::text::escape(twice)));
+    }
+    let rows = table.shape.dims().first().copied().unwrap_or(0);
+    let columns = table.shape.dims().get(1).copied().unwrap_or(0);
+    let (mut order, mut drawn) = (Vec::with_capacity(wanted.len()), 0u64);
+    for name in wanted.iter() {
+        match index.get(name) {
+            Some(&row) => order.push(row as u64),
+            None => {
+                order.push(rows + drawn);
+                drawn += 1;
+            }
+        }
+    }
+    let used = wanted.len() as u64 - drawn;
+    if rows > used {
+        let detail = format!("{} rows belong to no entity of the folder", rows - used);
+        losses.push(Loss::new("rows-left-out", table.name(), detail));
+    }
+    let plain = TensorEntry { labels: None, ..table.clone() };
+    let mut parts = vec![plain];
+    if drawn > 0 {
+        let detail = format!("{drawn} of {} entities have no row: theirs are drawn at random", wanted.len());
+        losses.push(Loss::new("rows-drawn", table.name(), detail));
+        if table.dtype() != DType::F32 {
+            return Err(Error::unsupported("drawn-dtype", "rows can be drawn for tables of f32 only")
+                .on_tensor(table.name())
+                .found(table.dtype())
+                .hint("convert the table to f32 first"));
+        }
+        let scale = super::check::config_of(checkpoint).map_or(DEFAULT_SCALE, |config| config.init_scale);
+        let noise: SourceRef = Arc::new(NormalSource::new(drawn, columns, scale, seed, Repeat::Independent)?);
+        let shape = Shape::from([drawn, columns]);
+        parts.push(TensorEntry::dense(table.path.clone(), DType::F32, shape, &noise, 0, Encoding::ROW)?);
+    }
+    let label = table.pieces.first().map_or("table", |piece| piece.source.label());
+    let gathered: SourceRef = Arc::new(GatherSource::new(label, &parts, order)?);
+    let shape = Shape::from([wanted.len() as u64, columns]);
+    let mut entry =
+        TensorEntry::dense(table.path.clone(), table.dtype(), shape, &gathered, 0, Encoding::ROW)?;
+    entry.attributes.clone_from(&table.attributes);
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::MemoryLabels;
+    use crate::engine::read_tensor;
+    use crate::source::{FolderRef, MemoryFolder, MemorySource};
+    use crate::tensor::Order;
+
+    fn entities() -> OpenOptions {
+        let folder = MemoryFolder::new("entities")
+            .with("entity_count_user_0.txt", b"2\n".to_vec())
+            .with("entity_count_user_1.txt", b"2\n".to_vec())
+            .with("entity_names_user_0.json", br#"["d", "b"]"#.to_vec())
+            .with("entity_names_user_1.json", br#"["a", "x"]"#.to_vec());
+        OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() }
+    }
+
+    fn table(names: Option<&[&str]>, rows: u64) -> Checkpoint {
+        let bytes: Vec<u8> = (0..rows).flat_map(|row| (row as f32).to_le_bytes()).collect();
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let path = TensorPath::from_dotted("user");
+        let mut entry =
+            TensorEntry::dense(path, DType::F32, Shape::from([rows, 1]), &source, 0, Encoding::ROW).unwrap();
+        entry.labels = names.map(|names| MemoryLabels::shared("n", names.iter().copied().collect()));
+        let mut checkpoint = Checkpoint::new("parquet", "table", "t");
+        checkpoint.tensors = vec![entry];
+        checkpoint
+    }
+
+    #[test]
+    fn rows_take_the_places_of_their_entities() {
+        let mut checkpoint = table(Some(&["a", "b", "c", "d"]), 4);
+        let losses = align(&mut checkpoint, None, 1, &entities()).unwrap();
+        let codes: Vec<_> = losses.iter().map(|loss| loss.code).collect();
+        assert_eq!(codes, ["rows-left-out", "rows-drawn"]);
+        let entry = &checkpoint.tensors[0];
+        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        assert_eq!(values[..3], [3.0, 1.0, 0.0]);
+        assert!(values[3] != 0.0 && values[3].abs() < 0.01);
+        assert_eq!(entry.path.to_text(), "embeddings.user");
+        let names = entry.labels.as_ref().unwrap().read().unwrap();
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["d", "b", "a", "x"]);
+        let counts = Value::List(vec![Value::U64(2), Value::U64(2)]);
+        assert_eq!(
+            checkpoint.metadata.get("partitions"),
+            Some(&Value::Map(vec![(Name::from("user"), counts)]))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_placed_is_refused() {
+        let code = |mut c: Checkpoint, entity| align(&mut c, entity, 0, &entities()).unwrap_err().code();
+        assert_eq!(code(table(Some(&["a", "a"]), 2), None), "name-twice");
+        assert_eq!(code(table(None, 3), None), "names-unknown");
+        assert_eq!(code(table(None, 4), Some("item")), "no-such-type");
+        assert!(align(&mut table(None, 4), None, 0, &entities()).unwrap().is_empty());
+    }
+}

@@ -13,7 +13,7 @@
 use super::buckets::{Bucket, Side};
 use super::integers;
 use super::places::{Places, Window};
-use super::sorted::{Groups, Selection, Sorted, Store};
+use super::sorted::{Assigned, Groups, Selection, Sorted, Store};
 use crate::engine::default_threads;
 use crate::error::{Error, Result};
 use crate::source::to_usize;
@@ -80,13 +80,6 @@ pub(super) struct Run {
     pub(super) first_feature: [u64; 2],
     pub(super) edges: u64,
     pub(super) features: [u64; 2],
-}
-
-/// Where each edge of a block goes.
-struct Assigned {
-    target: Vec<u32>,
-    ids: [Vec<i64>; 2],
-    rel: Vec<i64>,
 }
 
 /// What counting has for all blocks together.
@@ -383,66 +376,6 @@ impl Mover {
         let sorted = Arc::new(self.assign(number)?.pick(&group, self.with_positions()));
         self.store.put(key, sorted.clone(), STORED);
         Ok(sorted.select(target))
-    }
-}
-
-impl Assigned {
-    /// Where the edges of each bucket that gets some begin, in the order of the buckets; `tally` then says
-    /// where the next edge of each goes.
-    fn tally(&self, tally: &mut [usize]) -> Vec<(u32, usize)> {
-        let mut starts = Vec::new();
-        for &target in &self.target {
-            let count = &mut tally[target as usize];
-            if *count == 0 {
-                starts.push((target, 0));
-            }
-            *count += 1;
-        }
-        starts.sort_unstable();
-        let mut next = 0;
-        for (target, start) in &mut starts {
-            *start = next;
-            next += std::mem::replace(&mut tally[*target as usize], next);
-        }
-        starts
-    }
-
-    /// The edges that go to some buckets, in the order of these.
-    fn pick(&self, targets: &Range<u32>, with_positions: bool) -> Sorted {
-        let of = |index: &u32| self.target[*index as usize];
-        let mut order: Vec<u32> =
-            (0u32..).zip(&self.target).filter(|(_, target)| targets.contains(target)).map(|p| p.0).collect();
-        // Stable: edges of one bucket stay in their order.
-        order.sort_by_key(of);
-        let mut starts: Vec<(u32, usize)> = Vec::new();
-        for (place, target) in order.iter().map(of).enumerate() {
-            if starts.last().is_none_or(|last| last.0 != target) {
-                starts.push((target, place));
-            }
-        }
-        let pick = |all: &[i64]| order.iter().map(|&index| all[index as usize]).collect();
-        let (ids, rel) = ([pick(&self.ids[0]), pick(&self.ids[1])], pick(&self.rel));
-        Sorted { starts, positions: if with_positions { order } else { Vec::new() }, ids, rel }
-    }
-
-    /// Brings the edges into the order of their buckets. `next` says where the next edge for each goes.
-    fn sort(self, starts: Vec<(u32, usize)>, next: &mut [usize], with_positions: bool) -> Sorted {
-        let count = self.target.len();
-        let mut positions = vec![0u32; if with_positions { count } else { 0 }];
-        let mut ids = [vec![0; count], vec![0; count]];
-        let mut rel = vec![0; count];
-        for (index, &target) in (0u32..).zip(&self.target) {
-            let place = next[target as usize];
-            next[target as usize] += 1;
-            let from = index as usize;
-            ids[0][place] = self.ids[0][from];
-            ids[1][place] = self.ids[1][from];
-            rel[place] = self.rel[from];
-            if with_positions {
-                positions[place] = index;
-            }
-        }
-        Sorted { starts, positions, ids, rel }
     }
 }
 

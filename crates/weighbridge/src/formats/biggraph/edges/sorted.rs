@@ -5,6 +5,73 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+/// Where each edge of a block goes.
+pub(super) struct Assigned {
+    pub(super) target: Vec<u32>,
+    pub(super) ids: [Vec<i64>; 2],
+    pub(super) rel: Vec<i64>,
+}
+
+impl Assigned {
+    /// Where the edges of each bucket that gets some begin, in the order of the buckets; `tally` then says
+    /// where the next edge of each goes.
+    pub(super) fn tally(&self, tally: &mut [usize]) -> Vec<(u32, usize)> {
+        let mut starts = Vec::new();
+        for &target in &self.target {
+            let count = &mut tally[target as usize];
+            if *count == 0 {
+                starts.push((target, 0));
+            }
+            *count += 1;
+        }
+        starts.sort_unstable();
+        let mut next = 0;
+        for (target, start) in &mut starts {
+            *start = next;
+            next += std::mem::replace(&mut tally[*target as usize], next);
+        }
+        starts
+    }
+
+    /// The edges that go to some buckets, in the order of these.
+    pub(super) fn pick(&self, targets: &Range<u32>, with_positions: bool) -> Sorted {
+        let of = |index: &u32| self.target[*index as usize];
+        let mut order: Vec<u32> =
+            (0u32..).zip(&self.target).filter(|(_, target)| targets.contains(target)).map(|p| p.0).collect();
+        // Stable: edges of one bucket stay in their order.
+        order.sort_by_key(of);
+        let mut starts: Vec<(u32, usize)> = Vec::new();
+        for (place, target) in order.iter().map(of).enumerate() {
+            if starts.last().is_none_or(|last| last.0 != target) {
+                starts.push((target, place));
+            }
+        }
+        let pick = |all: &[i64]| order.iter().map(|&index| all[index as usize]).collect();
+        let (ids, rel) = ([pick(&self.ids[0]), pick(&self.ids[1])], pick(&self.rel));
+        Sorted { starts, positions: if with_positions { order } else { Vec::new() }, ids, rel }
+    }
+
+    /// Brings the edges into the order of their buckets. `next` says where the next edge for each goes.
+    pub(super) fn sort(self, starts: Vec<(u32, usize)>, next: &mut [usize], with_positions: bool) -> Sorted {
+        let count = self.target.len();
+        let mut positions = vec![0u32; if with_positions { count } else { 0 }];
+        let mut ids = [vec![0; count], vec![0; count]];
+        let mut rel = vec![0; count];
+        for (index, &target) in (0u32..).zip(&self.target) {
+            let place = next[target as usize];
+            next[target as usize] += 1;
+            let from = index as usize;
+            ids[0][place] = self.ids[0][from];
+            ids[1][place] = self.ids[1][from];
+            rel[place] = self.rel[from];
+            if with_positions {
+                positions[place] = index;
+            }
+        }
+        Sorted { starts, positions, ids, rel }
+    }
+}
+
 /// Edges of a block, sorted by where they go.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {

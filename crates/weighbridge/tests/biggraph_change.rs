@@ -131,8 +131,7 @@ fn state_is_numbered_by_the_configuration_that_was_named() {
 fn a_renamed_table_keeps_its_partitions_and_options() {
     let dir = tempfile::tempdir().unwrap();
     let truth = open(golden("set1/ckpt_std_zip"));
-    let mut renamed = truth.clone();
-    renamed.rename(&[Rename::parse("embeddings.user=embeddings.person").unwrap()]).unwrap();
+    let renamed = renamed(truth.clone(), "embeddings.user=embeddings.person");
     let Value::Map(tables) = said(&truth, "optimizer", "embeddings") else { panic!() };
     let rate = tables.iter().find(|(name, _)| name.as_str() == Some("user")).unwrap().1.clone();
     let target = dir.path().join("init");
@@ -143,6 +142,45 @@ fn a_renamed_table_keeps_its_partitions_and_options() {
     let Value::Map(tables) = said(&again, "optimizer", "embeddings") else { panic!() };
     let own = tables.iter().find(|(name, _)| name.as_str() == Some("person")).unwrap().1.clone();
     assert_eq!(own, rate);
+}
+
+fn renamed(mut checkpoint: Checkpoint, rule: &str) -> Checkpoint {
+    checkpoint.rename(&[Rename::parse(rule).unwrap()]).unwrap();
+    checkpoint
+}
+
+#[test]
+fn what_was_renamed_grows_in_its_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let truth = open(golden("set1/ckpt_std_zip"));
+    let new: LabelList = ["new 0", "new 1", "new 2", "new 3", "new 4"].into_iter().collect();
+    let (mut plain, mut other) = (truth.clone(), renamed(truth, "embeddings.user=embeddings.person"));
+    grow(&mut plain, "user", &new, 1).unwrap();
+    grow(&mut other, "person", &new, 1).unwrap();
+    write(&other, dir.path(), &options(Some("init"), &[("entities", "yes")]));
+    let again = open(dir.path());
+    assert_eq!(said(&again, "partitions", "person"), said(&plain, "partitions", "user"));
+    let bits = |c: &Checkpoint, name: &str| read_tensor(c.tensor(name).unwrap(), Order::Row).unwrap();
+    assert_eq!(bits(&again, "embeddings.person"), bits(&plain, "embeddings.user"));
+}
+
+#[test]
+fn renamed_types_of_entities_keep_their_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(golden("set1/ckpt_std_zip/config.json")).unwrap();
+    let mut truth = open(golden("set1/std/entities"));
+    truth.metadata.set("config", Value::Text(text.replace("\"user\"", "\"person\"")));
+    let Value::List(counts) = said(&truth, "partitions", "user") else { panic!() };
+    assert!(counts.len() > 1);
+    let mut other = renamed(truth, "entities.user=entities.person");
+    for kind in ["entities", "init"] {
+        if kind == "init" {
+            draw(&mut other, Draw::default()).unwrap();
+        }
+        let target = dir.path().join(kind);
+        write(&other, &target, &options(Some(kind), &[]));
+        assert_eq!(said(&open(&target), "partitions", "person"), Value::List(counts.clone()), "{kind}");
+    }
 }
 
 /// Two partitions of a row each, with sums where `step` is given.

@@ -129,9 +129,9 @@ impl Checkpoint {
                 }
                 used[i] = true;
                 // A program beside the tensors is to be told; the metadata know the partitions of a table
-                // by its old name.
+                // or of its names by the old name.
                 let told = self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME);
-                if told || partitioned && tensor.role == Role::Embedding {
+                if told || partitioned && matches!(tensor.role, Role::Embedding | Role::Names) {
                     let old = Value::Text(tensor.path.to_text());
                     tensor.attributes.entry(RENAMED_FROM.to_owned()).or_insert(old);
                 }

@@ -3,7 +3,9 @@
 
 use super::BigGraph;
 use super::rows::{GatherSource, NormalSource, Repeat};
-use crate::checkpoint::{Checkpoint, LabelsRef, Loss, Name, Role, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{
+    Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+};
 use crate::error::{Error, Result};
 use crate::formats::{Format, OpenOptions};
 use crate::limits::Limits;
@@ -77,6 +79,8 @@ pub fn align(
         };
         aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name.as_str())]);
         aligned.role = Role::Embedding;
+        // The partitions of the folder are said by this name.
+        aligned.attributes.remove(RENAMED_FROM);
         aligned.labels.clone_from(&known.labels);
         checkpoint.tensors[place] = aligned;
         if let Some(Value::Map(all)) = entities.metadata.get("partitions")

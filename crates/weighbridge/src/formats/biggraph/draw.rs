@@ -3,8 +3,11 @@
 
 use super::chosen;
 use super::config::Config;
+use super::partitions::stored_type;
 use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
-use crate::checkpoint::{Checkpoint, Name, Origin, Piece, Role, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{
+    Checkpoint, Name, Origin, Piece, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+};
 use crate::error::{Error, Result};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Region, Shape};
@@ -41,7 +44,7 @@ pub fn draw(checkpoint: &mut Checkpoint, draw: Draw) -> Result<()> {
             Error::mismatch("no-such-type", "the configuration does not know this type of entities")
                 .found(crate::text::escape(entity))
         })?;
-        let counts = counts(checkpoint, entity)?;
+        let counts = counts(checkpoint, &stored_type(entry))?;
         // Every partition of every type has numbers of its own.
         let stream = (tables.len() as u64) << 32;
         tables.push(table(entry, entity, &counts, columns, config.init_scale, draw, stream)?);
@@ -108,6 +111,9 @@ fn table(
     entry.shape = Shape::from([rows, columns]);
     entry.role = Role::Embedding;
     entry.labels.clone_from(&names.labels);
+    // The metadata know the partitions by the old name.
+    let renamed = names.attributes.get(RENAMED_FROM).cloned();
+    entry.attributes.extend(renamed.map(|old| (RENAMED_FROM.to_owned(), old)));
     Ok(entry)
 }
 

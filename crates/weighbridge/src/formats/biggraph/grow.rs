@@ -13,6 +13,7 @@
 use super::chosen;
 use super::config::Config;
 use super::layout::split_counts;
+use super::partitions::stored_type;
 use super::rows::{NormalSource, Repeat, ZeroSource};
 use crate::checkpoint::{Checkpoint, LabelList, MemoryLabels, Name, Piece, Role, TensorEntry, Value};
 use crate::error::{Error, Result};
@@ -65,7 +66,8 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
     let old_names = labels.read()?;
     check_names(&old_names, names).map_err(|e| e.on_tensor(table.name()))?;
 
-    let old = counts(checkpoint, entity, rows)?;
+    let stored = stored_type(table);
+    let old = counts(checkpoint, &stored, rows)?;
     let more: Vec<u64> = split_counts(names.len() as u64, old.len() as u64).collect();
     let runs = Runs::new(&old, &more);
     let scale = scale(checkpoint);
@@ -101,7 +103,7 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
         checkpoint.tensors[state] = runs.join(entry, &zeros, width)?;
     }
     checkpoint.tensors[at] = TensorEntry { labels: Some(labels), ..grown };
-    set_counts(checkpoint, entity, old.iter().zip(&more).map(|(old, more)| old + more));
+    set_counts(checkpoint, &stored, old.iter().zip(&more).map(|(old, more)| old + more));
     Ok(())
 }
 

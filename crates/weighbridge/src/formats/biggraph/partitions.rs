@@ -1,6 +1,7 @@
 //! How many partitions the types of entities are to have.
 
 use super::layout::split_counts;
+use crate::checkpoint::{Name, RENAMED_FROM, TensorEntry, TensorPath};
 use crate::error::{Error, Result};
 
 /// The most partitions that a type may be given: more files than any folder should hold.
@@ -89,6 +90,17 @@ pub(super) fn new_counts(counts: &[u64], parts: u64) -> Vec<u64> {
         return counts.to_vec();
     }
     split_counts(counts.iter().fold(0, |sum: u64, n| sum.saturating_add(*n)), parts).collect()
+}
+
+/// The type under which the metadata know a table or its names: the one that it was opened with, empty where its
+/// file does not tell.
+pub(super) fn stored_type(rows: &TensorEntry) -> String {
+    let type_of = |path: &TensorPath| path.parts().get(1).and_then(Name::as_str).unwrap_or("").to_owned();
+    match rows.text_attribute(RENAMED_FROM) {
+        // Names of types have no dots.
+        Some(old) => type_of(&TensorPath::from_dotted(old)),
+        None => type_of(&rows.path),
+    }
 }
 
 #[cfg(test)]

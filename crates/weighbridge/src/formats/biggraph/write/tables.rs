@@ -2,9 +2,9 @@
 
 use super::super::config::Config;
 use super::super::layout::is_type_name;
-use super::super::partitions::{Partitions, new_counts};
+use super::super::partitions::{Partitions, new_counts, stored_type};
 use super::settings::Settings;
-use crate::checkpoint::{Checkpoint, LabelsRef, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, LabelsRef, Name, Role, TensorEntry, Value};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -238,17 +238,6 @@ fn table<'a>(
         old_parts: usize::try_from(old_parts).unwrap_or(usize::MAX),
         optimizers,
     })
-}
-
-/// The type under which the metadata know a table: the one that it was opened with, empty where its
-/// file does not tell.
-fn stored_type(rows: &TensorEntry) -> String {
-    let type_of = |path: &TensorPath| path.parts().get(1).and_then(Name::as_str).unwrap_or("").to_owned();
-    match rows.text_attribute(RENAMED_FROM) {
-        // Names of types have no dots.
-        Some(old) => type_of(&TensorPath::from_dotted(old)),
-        None => type_of(&rows.path),
-    }
 }
 
 /// How many partitions a table has: as the metadata say, else as the configuration says, else one.

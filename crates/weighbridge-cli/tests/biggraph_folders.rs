@@ -75,7 +75,9 @@ fn a_checkpoint_its_entities_and_its_edges_are_repartitioned() {
         at,
         "convert @std/edges %edges --to biggraph --set partitions=3 --config @ckpt_std_zip/config.json --entities @std/entities",
     );
-    for line in ["verify %m --entities %entities", "verify %edges --entities %entities --config %m/config.json"] {
+    for line in
+        ["verify %m --entities %entities", "verify %edges --entities %entities --config %m/config.json"]
+    {
         let output = run(at, line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stdout));
     }
@@ -92,11 +94,19 @@ fn a_checkpoint_its_entities_and_its_edges_are_repartitioned() {
 fn a_table_from_elsewhere_takes_the_places_of_its_entities() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    ok(at, "convert @ckpt_std_zip %user.parquet --select embeddings.user --no-state --entities @std/entities");
+    ok(
+        at,
+        "convert @ckpt_std_zip %user.parquet --select embeddings.user --no-state --entities @std/entities",
+    );
     let config = "--config @ckpt_std_zip/config.json --entities @std/entities";
-    ok(at, &format!("convert %user.parquet %init --to biggraph --kind init --set type=user {config} --deny-loss"));
+    ok(
+        at,
+        &format!(
+            "convert %user.parquet %init --to biggraph --kind init --set type=user {config} --deny-loss"
+        ),
+    );
     let hash = |path: &str| {
-        let listed = json(at, &format!("ls {path} --hash --json --select x").replace(" --select x", ""));
+        let listed = json(at, &format!("ls {path} --hash --json"));
         let tensors = listed["tensors"].as_array().unwrap().clone();
         tensors.into_iter().find(|t| t["name"] == "embeddings.user").unwrap()["sha256"].clone()
     };
@@ -151,6 +161,9 @@ fn a_table_grows_and_initial_rows_are_drawn() {
     assert_eq!(fs::read_to_string(at.join("g/entity_count_user_0.txt")).unwrap(), "17\n");
     let shown = ok(at, "show %g embeddings.user['new5'] --entities %g");
     assert!(shown.contains("f32 [8]"), "{shown}");
-    ok(at, "convert @std/entities %i --to biggraph --kind init --draw --seed 7 --config @ckpt_std_zip/config.json");
+    ok(
+        at,
+        "convert @std/entities %i --to biggraph --kind init --draw --seed 7 --config @ckpt_std_zip/config.json",
+    );
     assert!(at.join("i/embeddings_item_3.v0.h5").is_file());
 }

@@ -48,8 +48,8 @@
 //! | [`primitiv`](formats::primitiv) | yes | yes | Shape, Tensor, Parameter, Model and Optimizer files of the primitiv toolkit |
 //! | [`paddle`](formats::paddle) | yes | yes | PaddlePaddle: programs, tensor streams, pickled states, of all eras |
 //! | [`biggraph`](formats::biggraph) | yes | yes | PyTorch-BigGraph: checkpoints, edges, entities, configurations |
-//! | [`safetensors`](formats::safetensors) | yes | yes | one file |
-//! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3 |
+//! | [`safetensors`](formats::safetensors) | yes | yes | one file, or shards with their list |
+//! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3; a folder of them |
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
 //! | [`torch`](formats::torch) | yes | yes | what `torch.save` writes; the form before 1.6 is read only |
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |

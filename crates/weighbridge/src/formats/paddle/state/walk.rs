@@ -40,6 +40,8 @@ pub(super) struct Walk<'a> {
     texts: HashSet<String>,
     unknown: BTreeMap<String, u64>,
     bf16: bool,
+    /// True while a key is followed.
+    in_key: bool,
 }
 
 /// One pair of a dict.
@@ -120,6 +122,7 @@ impl<'a> Walk<'a> {
             texts: HashSet::new(),
             unknown: BTreeMap::new(),
             bf16: false,
+            in_key: false,
         }
     }
 
@@ -221,9 +224,16 @@ impl<'a> Walk<'a> {
         Ok(members)
     }
 
-    /// A key of a dict.
+    /// A key of a dict. No key can hold a dict in Python, so keys within keys are not followed:
+    /// they could lead back to where they came from.
     fn key(&mut self, id: ObjectId) -> Result<Value> {
-        self.node(id, DEEPEST.saturating_sub(4))
+        if self.in_key {
+            return Ok(self.inert("a dict in a key of a dict"));
+        }
+        self.in_key = true;
+        let key = self.node(id, DEEPEST.saturating_sub(4));
+        self.in_key = false;
+        key
     }
 
     /// True for a dict with tensors only, and at least one.

@@ -153,3 +153,13 @@ fn damaged_directories_do_no_harm() {
     }
     assert!(opened > 10, "{opened}");
 }
+
+#[test]
+fn a_dict_that_is_a_key_of_itself_is_no_circle() {
+    // {d: 1}, where d is the dict itself; then the same with a tuple around the key.
+    for bytes in [&b"\x80\x02}q\x00h\x00K\x01s."[..], &b"\x80\x02}q\x00h\x00\x85K\x01s."[..]] {
+        let checkpoint = open(bytes).unwrap();
+        let note = checkpoint.notes.iter().find(|note| note.code == "unknown-class").unwrap();
+        assert!(note.omission && note.text.contains("in a key"), "{}", note.text);
+    }
+}

@@ -377,7 +377,7 @@ fn a_footer_cannot_list_one_batch_again_and_again() {
     assert!(open(&bytes).is_ok());
     // In the footer, a batch is its offset, the length of its head, four bytes, the length of the rest.
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let end = |at: usize| number(at) + (number(at + 8) & 0xffff_ffff) + number(at + 16);
+    let end = |at: usize| number(at).wrapping_add(number(at + 8) & 0xffff_ffff).wrapping_add(number(at + 16));
     let follows = |at: usize| end(at) == number(at + 24) && end(at + 24) == number(at + 48);
     let tail = bytes.len() - 2000..bytes.len() - 80;
     let blocks = tail.into_iter().find(|&at| number(at) > 0 && follows(at)).unwrap();

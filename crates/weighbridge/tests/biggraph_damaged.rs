@@ -349,12 +349,17 @@ fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
     assert_eq!(lost, ["state-not-understood", "state-incomplete"]);
     fs::remove_file(folder.join("model.v2.h5")).unwrap();
     fs::write(folder.join("config.json"), "{ not JSON").unwrap();
-    let found = open(&folder);
-    assert!(codes(&found).contains(&"model-missing"));
+    let error = weighbridge::open(&folder).unwrap_err();
+    assert_eq!((error.code(), error.found_text()), ("model-missing", Some("no model.v2.h5")));
+    let found = open_with(&folder, &lenient());
+    assert!(found.notes.iter().any(|note| note.code == "model-missing" && note.omission));
     assert_eq!(found.tensors.len(), 1);
     let report = check(&folder);
     assert_eq!(report.verdict, Verdict::Unsound);
     assert!(wrong(&report).contains(&"state-incomplete"), "{:?}", report.findings);
+    // That the file is missing is one finding, not one for each parameter.
+    assert!(wrong(&report).contains(&"model-missing"), "{:?}", report.findings);
+    assert!(!wrong(&report).contains(&"parameter-missing"), "{:?}", report.findings);
 }
 
 #[test]

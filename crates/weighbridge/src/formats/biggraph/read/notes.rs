@@ -58,6 +58,21 @@ pub(super) fn missing(
         .hint("resuming BigGraph would fill them with random rows without a word; lenient reading opens the rest"))
 }
 
+/// The file of parameters of the version is not there.
+///
+/// # Errors
+/// `model-missing`, unless `options.lenient`.
+pub(super) fn no_model(version: u64, folder: &FolderRef, options: &OpenOptions) -> Result<Note> {
+    let name = FileName::Model { version };
+    if options.lenient {
+        return Ok(Note::omission("model-missing", format!("there is no {name}: no parameters are known")));
+    }
+    Err(Error::corrupt("model-missing", "the parameters of the version are not there")
+        .in_file(folder.label())
+        .found(format_args!("no {name}"))
+        .hint("resuming BigGraph would start them anew without a word; lenient reading opens the rest"))
+}
+
 /// What else stands in the folder of a checkpoint of which `version` is opened.
 pub(super) fn of_folder(
     folder: &FolderRef,

@@ -232,6 +232,18 @@ fn runs_that_died_leave_orphans() {
     assert!(note.text.contains("embeddings_all_0.v3.h5, embeddings_all_1.v3.h5"), "{}", note.text);
     assert_eq!(wrong(&check(&golden("set1/ckpt_crash_after"))), ["orphan-unfinished"]);
     assert!(!codes(&open(golden("set1/ckpt_crash_before"))).contains(&"orphan-unfinished"));
+    // Whichever version is opened: the files of the one that counts are no orphans.
+    let first = tempfile::tempdir().unwrap();
+    copy(&golden("set1/ckpt_crash_after"), first.path());
+    for name in ["model", "embeddings_all_0", "embeddings_all_1"] {
+        let of = |version: u64| first.path().join(format!("{name}.v{version}.h5"));
+        fs::copy(of(2), of(1)).unwrap();
+    }
+    let earlier = OpenOptions { version: Some(1), ..OpenOptions::default() };
+    let report = check_with(first.path(), earlier);
+    assert_eq!(wrong(&report), ["orphan-unfinished"], "{:?}", report.findings);
+    let text = &report.findings.iter().find(|f| f.code == "orphan-unfinished").unwrap().text;
+    assert!(text.contains("embeddings_all_0.v3.h5") && !text.contains(".v2."), "{text}");
     // A version that no run deletes any more.
     let tree = tree();
     let folder = tree.path().join("ckpt_crash_resumed");

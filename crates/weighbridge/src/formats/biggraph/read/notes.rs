@@ -1,6 +1,6 @@
 //! What is odd about a folder, as notes. The check of the format says how much each weighs.
 
-use super::super::layout::{FileName, Listing, OrphanReason};
+use super::super::layout::{FileName, Listing, Orphan, OrphanReason};
 use crate::checkpoint::Note;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -81,7 +81,7 @@ pub(super) fn of_folder(
     init: bool,
 ) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
-    let orphans = if init { Vec::new() } else { listing.orphans(version) };
+    let orphans = if init { Vec::new() } else { orphans(folder, listing, version)? };
     for (reason, code, text) in [
         (OrphanReason::Unfinished, "orphan-unfinished", "files of an iteration that did not come to its end"),
         (
@@ -103,6 +103,23 @@ pub(super) fn of_folder(
     }
     notes.extend(strays(listing));
     Ok(notes)
+}
+
+/// The files of versions that neither count nor are opened. Which one counts says the version file,
+/// whichever was asked for.
+fn orphans(folder: &FolderRef, listing: &Listing, opened: u64) -> Result<Vec<Orphan>> {
+    let said = match folder.open(Path::new(&FileName::Version.to_string()))? {
+        Some(source) => super::super::text::read_version(&source).ok().flatten(),
+        None => None,
+    };
+    let current = said.filter(|said| listing.versions.contains_key(said)).unwrap_or(opened);
+    let of_opened = |name: &FileName| match name {
+        FileName::Model { version } | FileName::Embeddings { version, .. } => *version == opened,
+        _ => false,
+    };
+    let mut orphans = listing.orphans(current);
+    orphans.retain(|orphan| !of_opened(&orphan.name));
+    Ok(orphans)
 }
 
 /// Files that nobody accounts for.

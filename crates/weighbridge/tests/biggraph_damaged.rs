@@ -297,7 +297,14 @@ fn partitions_that_are_missing_or_cut_short() {
     let found = open_with(&folder, &lenient());
     let table = found.tensor("embeddings.all").unwrap();
     assert_eq!(table.pieces.len(), 1);
-    assert!(table.labels.is_none() && metadata(&found, "partitions")["all"][1].is_null());
+    assert!(metadata(&found, "partitions")["all"][1].is_null());
+    // The rows that are there have their names.
+    let names = table.labels.as_ref().unwrap().read().unwrap();
+    assert_eq!(names.len() as u64, table.shape.dims()[0]);
+    fs::remove_file(tree.path().join("dyn/entities/entity_names_all_0.json")).unwrap();
+    let found = open_with(&folder, &lenient());
+    assert!(found.tensor("embeddings.all").unwrap().labels.is_none());
+    assert!(found.notes.iter().any(|note| note.code == "names-incomplete" && note.omission));
     assert!(found.notes.iter().any(|note| note.code == "partition-missing" && note.omission));
     assert_eq!(check(&folder).verdict, Verdict::Unsound);
 }
@@ -324,26 +331,6 @@ fn a_type_that_no_relation_uses_has_no_files() {
     fs::rename(folder.join("embeddings_user_1.v6.h5"), folder.join("embeddings_user_9.v6.h5")).unwrap();
     let error = weighbridge::open_with(&folder, &options).unwrap_err();
     assert!(error.hint_text().unwrap().contains("version 4"), "{error}");
-}
-
-#[cfg(unix)]
-#[test]
-fn entities_that_nobody_asked_for_do_not_keep_a_checkpoint_from_opening() {
-    let tree = tree();
-    let (folder, entities) = (tree.path().join("ckpt_crash_before"), tree.path().join("dyn/entities"));
-    assert!(open(&folder).tensor("embeddings.all").unwrap().labels.is_some());
-    fs::remove_dir_all(&entities).unwrap();
-    // Who follows it never arrives.
-    std::os::unix::fs::symlink(&entities, &entities).unwrap();
-    let found = open(&folder);
-    assert!(codes(&found).contains(&"entities-unreadable"), "{:?}", found.notes);
-    assert!(found.tensor("embeddings.all").unwrap().labels.is_none());
-    let report = check(&folder);
-    assert_eq!(report.verdict, Verdict::CouldNotTell, "{:?}", report.findings);
-    // Nor edges, whose configuration leads there.
-    let config = folder.join("config.json");
-    let edges = open_with(tree.path().join("dyn/train"), &knowing(Some(config), None));
-    assert!(codes(&edges).contains(&"entities-unreadable"), "{:?}", edges.notes);
 }
 
 #[test]

@@ -334,6 +334,24 @@ fn a_type_that_no_relation_uses_has_no_files() {
 }
 
 #[test]
+fn a_fault_of_the_whole_file_is_in_no_part_of_it() {
+    let bytes = fs::read(golden("set1/std/edges/edges_0_0.h5")).unwrap();
+    let mut faults = 0;
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0xff;
+        let source = Arc::new(MemorySource::new("e.h5", damaged));
+        let named = OpenOptions { format: Some("biggraph".to_owned()), ..OpenOptions::default() };
+        let Err(error) = open_source(source.clone(), &named) else { continue };
+        assert!(!error.message().starts_with("in :"), "byte {at}: {error}");
+        faults += 1;
+        let Ok(found) = open_source(source, &OpenOptions { lenient: true, ..named }) else { continue };
+        assert!(found.notes.iter().all(|note| !note.text.contains(": :")), "byte {at}: {:?}", found.notes);
+    }
+    assert!(faults > 50, "{faults}");
+}
+
+#[test]
 fn a_model_or_blob_that_is_not_there_leaves_the_tables() {
     let tree = tree();
     let folder = tree.path().join("ckpt_crash_before");

@@ -327,6 +327,26 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
+fn a_verdict_outlives_a_closed_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("cut.model");
+    let model = fs::read(golden("trained/trained_xor_a.model")).unwrap();
+    fs::write(&bad, &model[..model.len() - 1]).unwrap();
+    let good = golden("trained/trained_xor_a.model");
+    for (words, code) in [
+        (["verify", path(&bad)], 1),
+        (["verify", path(&good)], 0),
+        (["scan", path(&bad)], 3),
+        (["ls", path(&good)], 0),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = command(&words).stdout(writer).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{words:?}");
+    }
+}
+
+#[test]
 fn completions_and_manual_are_made() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(ok(&["completions", shell]).contains("weighbridge"));

@@ -48,6 +48,11 @@ fn looks_random(bytes: &[u8]) -> bool {
     (squares * 256 / len).saturating_sub(len) < 400 + len / 2
 }
 
+/// True where the beginning is that of something else, so that no extension can be right.
+pub(super) fn is_known(head: &[u8]) -> bool {
+    KNOWN.iter().any(|(magic, _)| head.starts_with(magic))
+}
+
 /// The error for a file that no format recognises.
 pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
     let error = Error::unsupported("unknown-format", "this file is of no format that is known here")

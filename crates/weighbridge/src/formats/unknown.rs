@@ -1,6 +1,8 @@
 //! What a file is when it is none of ours: the likely cause, for the error.
 
+use crate::containers::zip;
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::source::SourceRef;
 
 /// Beginnings of files that people mistake for models, or that are models of other families.
@@ -62,6 +64,12 @@ pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
         return Error::corrupt("empty-file", "the file is empty")
             .in_file(source.label())
             .hint("the write that made it may have failed: look for another copy");
+    }
+    let is_zip = head.starts_with(b"PK\x03\x04");
+    if is_zip && !zip::has_member(source, &Limits::default(), |_| true) {
+        return Error::corrupt("truncated", "this zip archive ends early: its directory is not there")
+            .in_file(source.label())
+            .hint("the copy or download may have been cut short: get the file again");
     }
     let shown = &head[..head.len().min(16)];
     let error = error.found(shown.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" "));

@@ -276,7 +276,8 @@ impl PlanOptions {
         let Some((name, _)) = self.settings.iter().find(|(name, _)| !known(name)) else { return Ok(()) };
         let all: Vec<_> = facts.settings.iter().map(|s| format!("{}={}", s.name, s.values)).collect();
         let error = Error::usage("unknown-setting", format!("{} has no such setting", facts.id)).found(name);
-        Err(if all.is_empty() { error } else { error.hint(format_args!("there is {}", all.join("; "))) })
+        let there = format!("there is {}", all.join("; "));
+        Err(error.hint(if all.is_empty() { "it has none".to_owned() } else { there }))
     }
 }
 
@@ -477,6 +478,12 @@ mod tests {
 
     #[test]
     fn unknown_names_say_what_there_is() {
+        let settings = PlanOptions { kind: None, settings: vec![("colour".to_owned(), "red".to_owned())] };
+        let hint = |format: &dyn Format| {
+            settings.check(format.facts()).unwrap_err().hint_text().map(str::to_owned).unwrap()
+        };
+        assert_eq!(hint(&npz::Npz), "it has none");
+        assert!(hint(&tsv::Tsv).starts_with("there is floats="), "{}", hint(&tsv::Tsv));
         assert!(by_id("nope").err().unwrap().hint_text().unwrap().contains("primitiv"));
         assert!(by_extension(Path::new("x")).err().unwrap().hint_text().unwrap().contains(".model"));
     }

@@ -11,6 +11,7 @@ use clap::Parser;
 use output::Output;
 use std::io::Write;
 use std::process::ExitCode;
+use weighbridge::finding::Verdict;
 use weighbridge::{Error, Kind};
 
 /// How the command ended. See `weighbridge --help`.
@@ -22,6 +23,16 @@ pub(crate) enum Outcome {
     Finding,
     /// Nothing wrong was found, but not everything could be looked at.
     CouldNotTell,
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Sound => Self::Done,
+            Verdict::Unsound => Self::Finding,
+            Verdict::CouldNotTell => Self::CouldNotTell,
+        }
+    }
 }
 
 /// What a verb may end with.
@@ -68,11 +79,9 @@ fn main() -> ExitCode {
         Ok(outcome)
     });
     match result {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Finding) => ExitCode::from(1),
-        Ok(Outcome::CouldNotTell) => ExitCode::from(3),
-        // Whoever read our output has seen enough.
-        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ok(outcome) => code(outcome),
+        // Whoever read our output has seen enough; what is known by then still counts.
+        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => code(output.outcome),
         Err(Failure::Output(e)) => {
             eprintln!("error: cannot write the output: {e}");
             ExitCode::from(2)
@@ -81,6 +90,14 @@ fn main() -> ExitCode {
             output.error(&error);
             ExitCode::from(if error.kind() == Kind::Cancelled { 130 } else { 2 })
         }
+    }
+}
+
+fn code(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::Finding => ExitCode::from(1),
+        Outcome::CouldNotTell => ExitCode::from(3),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Standard output and standard error: text in colour where the terminal has it, or JSON.
 
+use crate::Outcome;
 use crate::args::Color;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
@@ -26,6 +27,9 @@ const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
 pub(crate) struct Output {
     /// True where one JSON document is asked for.
     pub json: bool,
+    /// How the command ends if nobody reads its output to the end: a verb that has come to a verdict
+    /// says so before it prints.
+    pub outcome: Outcome,
     choice: ColorChoice,
     out: BufWriter<Box<dyn Write>>,
 }
@@ -38,12 +42,17 @@ impl Output {
             Color::Never => ColorChoice::Never,
         };
         let stdout = Box::new(AutoStream::new(io::stdout(), choice));
-        Self { json, choice, out: BufWriter::with_capacity(64 << 10, stdout) }
+        Self { json, outcome: Outcome::Done, choice, out: BufWriter::with_capacity(64 << 10, stdout) }
     }
 
     /// Prints nowhere.
     pub(crate) fn nowhere() -> Self {
-        Self { json: false, choice: ColorChoice::Never, out: BufWriter::new(Box::new(io::sink())) }
+        Self {
+            json: false,
+            outcome: Outcome::Done,
+            choice: ColorChoice::Never,
+            out: BufWriter::new(Box::new(io::sink())),
+        }
     }
 
     /// Prints the one JSON document.

@@ -128,6 +128,12 @@ fn versions_are_listed_recovered_and_guarded() {
     fs::write(at.join("c/checkpoint_version.txt"), "").unwrap();
     assert_eq!(run(at, "ls %c").status.code(), Some(2));
     assert_eq!(run(at, "checkpoint %c").status.code(), Some(1));
+    // Also where nobody reads what it says.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut deaf = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
+    let status = deaf.arg("checkpoint").arg(at.join("c")).stdout(writer).stderr(Stdio::null()).status();
+    assert_eq!(status.unwrap().code(), Some(1));
     ok(at, "checkpoint %c --recover");
     assert_eq!(fs::read_to_string(at.join("c/checkpoint_version.txt")).unwrap(), "6\n");
 

@@ -259,10 +259,15 @@ fn targets_are_safe() {
 #[test]
 fn errors_are_clear_in_text_and_json() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(&str, &[u8], &str, &str); 6] = [
+    // An archive of one empty file `a`: its head, the directory of one entry, and the end.
+    let head = [&b"PK\x03\x04"[..], &[0; 22], &[1, 0, 0, 0], b"a"].concat();
+    let directory = [&b"PK\x01\x02"[..], &[0; 24], &[1, 0], &[0; 16], b"a"].concat();
+    let end = [&b"PK\x05\x06"[..], &[0, 0, 0, 0, 1, 0, 1, 0, 47, 0, 0, 0, 31, 0, 0, 0, 0, 0]].concat();
+    let cases: [(&str, &[u8], &str, &str); 7] = [
         ("empty", b"", "empty-file", "empty"),
         ("lfs", b"version https://git-lfs.github.com/spec/v1\n", "unknown-format", "Git LFS"),
-        ("zip", b"PK\x03\x04aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "unknown-format", "PyTorch"),
+        ("zip", &[&head[..], &directory, &end].concat(), "unknown-format", "PyTorch"),
+        ("cut.zip", &head, "truncated", "ends early"),
         ("cut.model", &fs::read(golden("trained/trained_xor_a.model")).unwrap()[..100], "truncated", "ends"),
         ("html", b"<!DOCTYPE html>", "unknown-format", "web page"),
         ("evil\x1b[2J", b"garbage!", "unknown-format", "--from"),
@@ -324,6 +329,26 @@ fn a_closed_pipe_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
     drop(dir);
+}
+
+#[test]
+fn a_verdict_outlives_a_closed_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("cut.model");
+    let model = fs::read(golden("trained/trained_xor_a.model")).unwrap();
+    fs::write(&bad, &model[..model.len() - 1]).unwrap();
+    let good = golden("trained/trained_xor_a.model");
+    for (words, code) in [
+        (["verify", path(&bad)], 1),
+        (["verify", path(&good)], 0),
+        (["scan", path(&bad)], 3),
+        (["ls", path(&good)], 0),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = command(&words).stdout(writer).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{words:?}");
+    }
 }
 
 #[test]

@@ -323,7 +323,8 @@ fn folders_of_edges() {
 fn a_folder_to_start_training_from() {
     let path = golden("set1/init_v0_f64");
     let config = golden("set1/ckpt_from_init_v0/config.json");
-    for options in [knowing(None, None), knowing(Some(config), Some(golden("set1/std/entities")))] {
+    let entities = golden("set1/std/entities");
+    for options in [knowing(None, None), knowing(Some(config), Some(entities.clone()))] {
         let found = open_with(&path, &options);
         assert_eq!((found.format, found.kind), ("biggraph", "init"));
         assert_eq!(metadata(&found, "version"), json!(0));
@@ -332,8 +333,18 @@ fn a_folder_to_start_training_from() {
         let table = found.tensor("embeddings.item").unwrap();
         assert_eq!((table.dtype().name(), table.pieces.len()), ("f64", 3));
         assert!(codes(&found).contains(&"partition-missing"));
-        // The rows of a missing partition have no names, so that nobody takes others for them.
-        assert!(table.labels.is_none());
+        // The rows that are there have their own names; those of the missing partition are not among them.
+        assert_eq!(table.labels.is_some(), options.entities.is_some());
+        if let Some(labels) = &table.labels {
+            let mut wanted = Vec::new();
+            for part in [0, 1, 3] {
+                let text = fs::read(entities.join(format!("entity_names_item_{part}.json"))).unwrap();
+                wanted.extend(serde_json::from_slice::<Vec<String>>(&text).unwrap());
+            }
+            let list = labels.read().unwrap();
+            assert_eq!(list.iter().collect::<Vec<_>>(), wanted);
+            assert_eq!(wanted.len() as u64, table.shape.dims()[0]);
+        }
     }
     assert!(
         weighbridge::formats::detect_folder(

@@ -59,9 +59,12 @@ fn content(checkpoint: &Checkpoint) -> Vec<Content> {
     all
 }
 
-/// The metadata; blobs are always written as zip archives.
+/// The metadata without those of the entities, which stand elsewhere; blobs are always written as zip
+/// archives.
 fn metadata(checkpoint: &Checkpoint) -> String {
-    let text = checkpoint.metadata.iter().map(|(k, v)| format!("{k}: {v:?}\n")).collect::<String>();
+    let own =
+        checkpoint.metadata.iter().filter(|(k, _)| !["dynamic_relations", "relation_names"].contains(k));
+    let text = own.map(|(k, v)| format!("{k}: {v:?}\n")).collect::<String>();
     text.replace("\"legacy\"", "\"zip\"")
 }
 
@@ -429,4 +432,25 @@ fn weights_and_ids_as_asked() {
     assert_eq!((lhs, rhs, weight), (DType::U8, DType::I32, DType::I64));
     assert_eq!(bytes, [0i64, 2, -1].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>());
     assert_eq!(losses, ["weights-truncated"]);
+}
+
+#[test]
+fn relations_go_along_with_the_entities_of_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    for (checkpoint, graph) in [
+        ("set1/ckpt_dyn_complex_diagonal", "set1/dyn/entities"),
+        ("set2/ckpt_dyn_affine", "set2/dyn/entities"),
+        ("set1/ckpt_std_zip", "set1/std/entities"),
+    ] {
+        let truth = golden(graph);
+        let found = open_with(golden(checkpoint), &knowing(None, Some(truth.clone())));
+        let target = dir.path().join("entities");
+        write(&found, &target, &options(Some("entities"), &[]));
+        assert_eq!(texts(&target), texts(&truth), "{checkpoint}");
+        write(&found, &target, &options(None, &[("entities", "yes")]));
+        for name in ["dynamic_rel_count.txt", "dynamic_rel_names.json"] {
+            let (ours, theirs) = (fs::read(target.join(name)).ok(), fs::read(truth.join(name)).ok());
+            assert_eq!(ours, theirs, "{checkpoint}: {name}");
+        }
+    }
 }

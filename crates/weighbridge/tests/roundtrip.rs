@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge::engine::read_tensor;
-use weighbridge::ops::{Changes, ConvertOptions, convert};
+use weighbridge::ops::{Changes, ConvertOptions, convert, prepare};
 use weighbridge::source::{CountingSource, FileSource};
 use weighbridge::tensor::{DType, Order};
 use weighbridge::{Checkpoint, OpenOptions};
@@ -95,6 +95,32 @@ fn a_model_without_state_is_the_one_that_the_original_saved_so() {
         convert(folder.join(with), &target, &force(changes)).unwrap();
         assert!(fs::read(&target).unwrap() == fs::read(folder.join(without)).unwrap(), "{with}");
     }
+}
+
+#[test]
+fn who_drops_state_hears_that_there_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let codes = |source: PathBuf, no_state: bool| {
+        let options = force(Changes { no_state, ..Changes::default() });
+        let (_, notes) = prepare(source, dir.path().join("x.npz"), &options).unwrap();
+        notes.iter().map(|note| note.code).collect::<Vec<_>>()
+    };
+    let (torch, primitiv) =
+        (data.join("torch/good/module_state.pt"), data.join("primitiv/good/model/model_nested_adam_a.model"));
+    assert!(codes(torch.clone(), true).contains(&"no-state-known"));
+    assert!(!codes(torch, false).contains(&"no-state-known"));
+    assert!(!codes(primitiv, true).contains(&"no-state-known"));
+}
+
+#[test]
+fn what_was_guessed_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (table, target) = (dir.path().join("t.tsv"), dir.path().join("t.safetensors"));
+    fs::write(&table, "a\t1.5\nb\t2\n").unwrap();
+    let (plan, _) = prepare(&table, &target, &ConvertOptions::default()).unwrap();
+    let codes: Vec<_> = plan.losses.iter().map(|loss| loss.code).collect();
+    assert!(codes.contains(&"guessed-dtype") && !codes.contains(&"guessed-names"), "{codes:?}");
 }
 
 /// A stored npz whose bytes changed after it was written: opening does not see it, whoever reads

@@ -82,6 +82,14 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         .filter(|version| version.is_complete())
         .filter_map(|v| Some((v.version, whole(&store, v.version, args).err()?.message().to_owned())))
         .collect();
+    let whole = match &current {
+        // Nothing was committed yet.
+        Ok(0) => state.highest_complete().is_none_or(|highest| highest == 0),
+        Ok(version) => state.complete(*version).is_ok() && !damaged.contains_key(version),
+        Err(_) => false,
+    };
+    let snapshots = state.snapshots.values().all(SnapshotState::is_complete);
+    output.outcome = if whole && snapshots { Outcome::Done } else { Outcome::Finding };
     if output.json {
         let mut document = state.to_json();
         document["damaged"] = json!(damaged);
@@ -98,14 +106,7 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
             output.warning("current", &format!("{}{hint}", error.message()))?;
         }
     }
-    let whole = match &current {
-        // Nothing was committed yet.
-        Ok(0) => state.highest_complete().is_none_or(|highest| highest == 0),
-        Ok(version) => state.complete(*version).is_ok() && !damaged.contains_key(version),
-        Err(_) => false,
-    };
-    let snapshots = state.snapshots.values().all(SnapshotState::is_complete);
-    Ok(if whole && snapshots { Outcome::Done } else { Outcome::Finding })
+    Ok(output.outcome)
 }
 
 /// Fails where a version cannot be read: its files are there, and some are damaged.

@@ -4,22 +4,18 @@ use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, Output, scan_verdict};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
-use weighbridge::finding::Verdict;
 use weighbridge::ops::scan::{ScanReport, ScannedFile, scan};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let report = scan(&args.path, &args.input.options()?)?;
+    output.outcome = report.verdict.into();
     if output.json {
         output.document(&report.to_json())?;
     } else {
         text(&report, output)?;
     }
-    Ok(match report.verdict {
-        Verdict::Sound => Outcome::Done,
-        Verdict::Unsound => Outcome::Finding,
-        Verdict::CouldNotTell => Outcome::CouldNotTell,
-    })
+    Ok(output.outcome)
 }
 
 fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {

@@ -6,23 +6,19 @@ use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
 use weighbridge::check::{Account, Use};
-use weighbridge::finding::Verdict;
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Verify, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = VerifyOptions { open: args.input.options()?, values: args.values, threads: args.threads };
     let report = verify(&args.path, &options)?;
+    output.outcome = report.verdict.into();
     if output.json {
         output.document(&report.to_json(args.account))?;
     } else {
         text(&report, args.account, output)?;
     }
-    Ok(match report.verdict {
-        Verdict::Sound => Outcome::Done,
-        Verdict::Unsound => Outcome::Finding,
-        Verdict::CouldNotTell => Outcome::CouldNotTell,
-    })
+    Ok(output.outcome)
 }
 
 fn text(report: &VerifyReport, account: bool, output: &mut Output) -> io::Result<()> {

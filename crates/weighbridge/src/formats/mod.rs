@@ -15,6 +15,7 @@ pub mod parquet;
 pub mod primitiv;
 pub mod safetensors;
 mod table;
+mod told;
 pub mod torch;
 pub mod tsv;
 mod unknown;
@@ -23,7 +24,7 @@ pub mod word2vec;
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 
-use crate::checkpoint::{Checkpoint, STRUCTURED_NAME, VARIABLE_NAME};
+use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
@@ -33,6 +34,7 @@ use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, Source
 use crate::tensor::{DType, Order};
 use std::path::Path;
 use std::sync::Arc;
+use told::format_of;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
 pub static ALL: &[&dyn Format] = &[
@@ -274,7 +276,8 @@ impl PlanOptions {
         let Some((name, _)) = self.settings.iter().find(|(name, _)| !known(name)) else { return Ok(()) };
         let all: Vec<_> = facts.settings.iter().map(|s| format!("{}={}", s.name, s.values)).collect();
         let error = Error::usage("unknown-setting", format!("{} has no such setting", facts.id)).found(name);
-        Err(if all.is_empty() { error } else { error.hint(format_args!("there is {}", all.join("; "))) })
+        let there = format!("there is {}", all.join("; "));
+        Err(error.hint(if all.is_empty() { "it has none".to_owned() } else { there }))
     }
 }
 
@@ -318,8 +321,9 @@ pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
     open_with(path, &OpenOptions::default())
 }
 
-/// Opens the file or folder at `path`. The content tells the format, never the name; files that
-/// belong to it are found beside it.
+/// Opens the file or folder at `path`. The content tells the format; where it is text that could be
+/// anybody's, the extension of a table of text does, with a note. Files that belong to it are found
+/// beside it.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] when it cannot be read, and what the format's reader says.
@@ -341,7 +345,7 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkp
 /// As [`open_with`].
 pub fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let label = source.label().to_owned();
-    let open = || format_of(&source, options)?.open(source.clone(), options);
+    let open = || format_of(&source, None, options)?.0.open(source.clone(), options);
     finish(open(), &label, options)
 }
 
@@ -356,7 +360,12 @@ pub fn open_in_folder(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     let label = source.label().to_owned();
-    let open = || format_of(&source, options)?.open_beside(source.clone(), folder, name, options);
+    let open = || {
+        let (format, note) = format_of(&source, Some(name), options)?;
+        let mut opened = format.open_beside(source.clone(), folder, name, options)?;
+        opened.notes.extend(note);
+        Ok(opened)
+    };
     finish(open(), &label, options)
 }
 
@@ -375,11 +384,11 @@ pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
     finish(open(), folder.label(), options)
 }
 
-fn format_of(source: &SourceRef, options: &OpenOptions) -> Result<&'static dyn Format> {
-    match &options.format {
-        Some(id) => by_id(id),
-        None => detect(source),
-    }
+/// The first bytes, [`HEAD`] of them at most.
+fn head_of(source: &SourceRef) -> Result<Vec<u8>> {
+    let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
+    source.read_at(0, &mut head)?;
+    Ok(head)
 }
 
 fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
@@ -422,10 +431,7 @@ fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
     }
     for (place, text) in twice.into_iter().rev() {
         checkpoint.tensors.remove(place);
-        checkpoint.notes.push(crate::checkpoint::Note::new(
-            "one-variable",
-            format!("{text}: one variable, the same elements"),
-        ));
+        checkpoint.notes.push(Note::new("one-variable", format!("{text}: one variable, the same elements")));
     }
     Ok(())
 }
@@ -447,8 +453,7 @@ pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
 /// # Errors
 /// [`crate::Kind::Unsupported`], with a guess at what the file is instead.
 pub fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
-    let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
-    source.read_at(0, &mut head)?;
+    let head = head_of(source)?;
     match ALL.iter().find(|f| f.recognises(&head, source)) {
         Some(&format) => Ok(format),
         None => Err(unknown::explain(&head, source)),
@@ -473,6 +478,12 @@ mod tests {
 
     #[test]
     fn unknown_names_say_what_there_is() {
+        let settings = PlanOptions { kind: None, settings: vec![("colour".to_owned(), "red".to_owned())] };
+        let hint = |format: &dyn Format| {
+            settings.check(format.facts()).unwrap_err().hint_text().map(str::to_owned).unwrap()
+        };
+        assert_eq!(hint(&npz::Npz), "it has none");
+        assert!(hint(&tsv::Tsv).starts_with("there is floats="), "{}", hint(&tsv::Tsv));
         assert!(by_id("nope").err().unwrap().hint_text().unwrap().contains("primitiv"));
         assert!(by_extension(Path::new("x")).err().unwrap().hint_text().unwrap().contains(".model"));
     }

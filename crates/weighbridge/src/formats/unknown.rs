@@ -1,6 +1,8 @@
 //! What a file is when it is none of ours: the likely cause, for the error.
 
+use crate::containers::zip;
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::source::SourceRef;
 
 /// Beginnings of files that people mistake for models, or that are models of other families.
@@ -48,6 +50,11 @@ fn looks_random(bytes: &[u8]) -> bool {
     (squares * 256 / len).saturating_sub(len) < 400 + len / 2
 }
 
+/// True where the beginning is that of something else, so that no extension can be right.
+pub(super) fn is_known(head: &[u8]) -> bool {
+    KNOWN.iter().any(|(magic, _)| head.starts_with(magic))
+}
+
 /// The error for a file that no format recognises.
 pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
     let error = Error::unsupported("unknown-format", "this file is of no format that is known here")
@@ -57,6 +64,12 @@ pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
         return Error::corrupt("empty-file", "the file is empty")
             .in_file(source.label())
             .hint("the write that made it may have failed: look for another copy");
+    }
+    let is_zip = head.starts_with(b"PK\x03\x04");
+    if is_zip && !zip::has_member(source, &Limits::default(), |_| true) {
+        return Error::corrupt("truncated", "this zip archive ends early: its directory is not there")
+            .in_file(source.label())
+            .hint("the copy or download may have been cut short: get the file again");
     }
     let shown = &head[..head.len().min(16)];
     let error = error.found(shown.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" "));

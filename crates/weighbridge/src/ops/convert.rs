@@ -167,7 +167,11 @@ pub fn prepare(
     LocalSink::check(target, options.force)?;
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
-    let notes = checkpoint.notes.clone();
+    let mut notes = checkpoint.notes.clone();
+    if options.changes.no_state && checkpoint.tensors.iter().all(|t| t.role.slot().is_none()) {
+        let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
+        notes.push(Note::new("no-state-known", text));
+    }
     let plan = plan_checkpoint(checkpoint, format, kind, options)?;
     LocalSink::check_plan(&plan, target, options.force)?;
     Ok((plan, notes))
@@ -252,13 +256,18 @@ pub fn plan_checkpoint(
     Ok(plan)
 }
 
-/// Names that were guessed become names like any other in a form that keeps names.
+/// What was guessed is like anything else in a form that does not say so.
 fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
     let guessed = checkpoint.tensors.iter().filter(|t| t.guessed).count();
     let same_form = plan.format == checkpoint.format && plan.kind == checkpoint.kind;
     (guessed > 0 && !same_form).then(|| {
         let subject = if guessed == 1 { "1 tensor".to_owned() } else { format!("{guessed} tensors") };
-        Loss::new("guessed-names", subject, "the names are guesses, and the target does not say so")
+        if checkpoint.notes.iter().any(|note| note.code == "dtype-guessed") {
+            let detail = "the type of the elements is a guess, and the target does not say so";
+            return Loss::new("guessed-dtype", subject, detail);
+        }
+        let detail = "names, types or layouts are guesses, and the target does not say so";
+        Loss::new("guessed-names", subject, detail)
     })
 }
 

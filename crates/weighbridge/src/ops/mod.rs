@@ -15,6 +15,7 @@
 mod convert;
 pub mod hash;
 pub mod info;
+mod near;
 mod numpy;
 mod parallel;
 pub mod program;

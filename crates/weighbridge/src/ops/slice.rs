@@ -3,9 +3,13 @@
 //! The meaning is numpy's: a negative index counts from the end, a range is clamped to the
 //! tensor, an integer drops its dimension and must lie within it. Steps are positive only.
 
+use super::near::near;
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Region, Shape};
+
+/// Notes that say why rows have no names.
+const NO_NAMES: [&str; 4] = ["counts-differ", "entities-unreadable", "names-incomplete", "names-missing"];
 
 /// The parts between the brackets, not yet held against a shape.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -242,24 +246,27 @@ fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a Te
         // A text that names no tensor so far may do so up to a later bracket.
         let Ok(entry) = checkpoint.tensor(text[..at].trim_end()) else { continue };
         return Some(
-            row_of(entry, label).and_then(|row| Ok((entry, Slice::parse(&format!("[{row}{rest}"))?))),
+            row_of(checkpoint, entry, label)
+                .and_then(|row| Ok((entry, Slice::parse(&format!("[{row}{rest}"))?))),
         );
     }
     None
 }
 
 /// The row of a table that goes by that name.
-fn row_of(entry: &TensorEntry, label: &str) -> Result<usize> {
+fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<usize> {
     let Some(labels) = &entry.labels else {
+        // Where names were looked for, it is known already why there are none.
+        let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
+        let default = "use a number, or say where the names are: --entities FOLDER for PyTorch-BigGraph";
         return Err(Error::usage("no-row-names", "the rows of this tensor have no names")
             .on_tensor(entry.name())
-            .hint("use a number, or say where the names are: --entities FOLDER for PyTorch-BigGraph"));
+            .hint(why.map_or(default, |note| note.text.as_str())));
     };
     let list = labels.read()?;
     list.find(label).ok_or_else(|| {
-        let wanted = label.to_lowercase();
-        let near = list.iter().filter(|name| name.to_lowercase().contains(&wanted)).take(3);
-        let near: Vec<_> = near.map(crate::text::escape).collect();
+        let near = near(|| list.iter(), label, 3);
+        let near: Vec<_> = near.into_iter().map(crate::text::escape).collect();
         let error = Error::mismatch("no-such-row", "no row of the table has this name")
             .on_tensor(entry.name())
             .found(crate::text::escape(label));
@@ -421,7 +428,15 @@ mod tests {
         }
         assert_eq!(found("embeddings.user['bob']").unwrap_err().code(), "no-such-row");
         assert!(found("embeddings.user['Ali']").unwrap_err().hint_text().unwrap().contains("alice"));
-        assert_eq!(found("plain['alice']").unwrap_err().code(), "no-row-names");
+        // Nothing contains it, but one letter is wrong.
+        assert!(found("embeddings.user['alicf']").unwrap_err().hint_text().unwrap().contains("alice"));
+        let error = found("plain['alice']").unwrap_err();
+        assert_eq!(error.code(), "no-row-names");
+        assert!(error.hint_text().unwrap().contains("--entities"));
         assert_eq!(found("other['alice']").unwrap_err().code(), "no-such-tensor");
+        // Where they were looked for, the reason is known.
+        checkpoint.notes.push(crate::checkpoint::Note::new("counts-differ", "other entities"));
+        let error = resolve(&checkpoint, "plain['alice']").unwrap_err();
+        assert_eq!(error.hint_text(), Some("other entities"));
     }
 }

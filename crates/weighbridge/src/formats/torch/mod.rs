@@ -80,6 +80,12 @@ const DTYPES: [DType; 20] = [
     DType::F8E5M2Fnuz,
 ];
 
+/// True for an archive without a directory that begins as torch's do: the reader says that it ends early.
+fn is_cut(source: &SourceRef, of_torch: impl Fn(&str) -> bool) -> bool {
+    !zip::has_member(source, &Limits::default(), |_| true)
+        && zip::first_member(source, 0).is_some_and(|(name, _)| of_torch(&name))
+}
+
 impl Format for Torch {
     fn facts(&self) -> &'static Facts {
         &FACTS
@@ -92,7 +98,8 @@ impl Format for Torch {
         };
         is_legacy(head)
             || read::is_tar(head)
-            || (head.starts_with(b"PK\x03\x04") && zip::has_member(source, &Limits::default(), of_torch))
+            || (head.starts_with(b"PK\x03\x04")
+                && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {

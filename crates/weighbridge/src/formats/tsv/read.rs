@@ -79,6 +79,10 @@ pub(super) fn look_like_numbers(names: &LabelList, columns: u64) -> bool {
     any
 }
 
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let whole = head.len() as u64 == source.len();
@@ -86,8 +90,12 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     if (!whole || head.ends_with(b"\n")) && firsts.len() > 1 {
         firsts.pop();
     }
-    let first = |line: &&[u8]| is_float(line.split(|&b| b == b'\t').next().unwrap_or_default());
-    let bare = !head.is_empty() && firsts.iter().all(first);
+    let first =
+        |line: &&[u8]| is_float(without_return(line).split(|&b| b == b'\t').next().unwrap_or_default());
+    // Of one column, a float shows that whole numbers beside it are no names.
+    let alone = |line: &&[u8]| !line.contains(&b'\t') && number(without_return(line)).is_ok();
+    let column = firsts.iter().all(alone) && firsts.iter().any(first);
+    let bare = !head.is_empty() && (column || firsts.iter().all(first));
     if source.is_empty() {
         return Err(Error::corrupt("empty", "a table without a line has no columns"));
     }

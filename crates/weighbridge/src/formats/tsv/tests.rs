@@ -118,3 +118,39 @@ fn names_that_hold_a_tab_are_refused() {
     let result = crate::ops::save(&plan, dir.path().join("t"), false, &options);
     assert_eq!(result.unwrap_err().code(), "names-differ");
 }
+
+#[test]
+fn the_extension_tells_what_the_content_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let open_file = |name: &str, text: &[u8]| {
+        std::fs::write(dir.path().join(name), text).unwrap();
+        crate::open(dir.path().join(name))
+    };
+    for (text, dims, named) in [
+        (&b"a\t1\t2\nb\t3\t4\n"[..], [2, 2], true),
+        (b"1.5\n2\n-3e8\n", [3, 1], false),
+        (b"1.5\r\n2\r\n", [2, 1], false),
+        (b"7\n8\n", [2, 0], true),
+    ] {
+        let found = open_file("t.tsv", text).unwrap();
+        assert_eq!((found.format, found.tensors[0].shape.dims()), ("tsv", &dims[..]), "{text:?}");
+        assert_eq!(found.tensors[0].labels.is_some(), named, "{text:?}");
+        assert!(found.notes.iter().any(|note| note.code == "told-by-extension"));
+        assert_eq!(open_file("t.txt", text).unwrap_err().code(), "unknown-format");
+        assert_eq!(open_file("t.parquet", text).unwrap_err().code(), "unknown-format");
+    }
+    let error = open_file("ragged.TSV", b"a\t1\nb\n").unwrap_err();
+    assert_eq!(error.code(), "ragged-line");
+    // What is clearly something else stays that; so does what needs no extension.
+    for text in [&b"a\0\t1\n"[..], b"\xff\t1\n", b"version https://git-lfs.github.com/spec/v1\n", b"<html>\n"]
+    {
+        assert_eq!(open_file("t.tsv", text).unwrap_err().code(), "unknown-format", "{text:?}");
+    }
+    // Nothing is called clean for its name: a pickle that runs code can be plain text.
+    std::fs::write(dir.path().join("evil.tsv"), b"cposix\nsystem\n(S'true'\ntR.").unwrap();
+    let scanned = crate::ops::scan::scan(dir.path().join("evil.tsv"), &OpenOptions::default()).unwrap();
+    assert_eq!(scanned.verdict, crate::finding::Verdict::Unsound, "{:?}", scanned.files);
+    let found = open_file("t.vec", b"a\t1.5\nb\t2\n").unwrap();
+    assert!(found.format == "tsv" && found.notes.iter().all(|note| note.code != "told-by-extension"));
+    assert_eq!(open_file("u.vec", b"a 1 2\n").unwrap_err().code(), "word2vec-header");
+}

@@ -40,12 +40,21 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
             findings.push(Finding::error("table-dimension", text).on_tensor(table.name()));
         }
     }
-    if matches!(checkpoint.kind, CHECKPOINT | MODEL)
-        && !checkpoint.notes.iter().any(|note| note.code == "model-missing")
-    {
+    if matches!(checkpoint.kind, CHECKPOINT | MODEL) && !has_no_model(checkpoint) {
         findings.extend(parameters(&own, config));
     }
     Ok(findings)
+}
+
+/// True for a checkpoint whose file of parameters is not there: that is one finding, not one for each
+/// parameter.
+fn has_no_model(checkpoint: &Checkpoint) -> bool {
+    let Some(Value::Map(optimizer)) = checkpoint.metadata.get("optimizer") else { return false };
+    let of_model = optimizer.iter().find(|(name, _)| name.as_str() == Some("model"));
+    let stateless = of_model.is_some_and(|(_, state)| *state == Value::Null);
+    checkpoint.kind == CHECKPOINT
+        && stateless
+        && !checkpoint.tensors.iter().any(|t| t.role == Role::Parameter)
 }
 
 /// Parameters that are missing, unknown, or of another shape.

@@ -2,13 +2,15 @@
 
 use crate::checkpoint::{Checkpoint, Name, Role, TensorEntry, Value};
 use crate::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The attribute of a column that says which bucket it is of: the partitions of both sides.
 pub(crate) const BUCKET: &str = "bucket";
 /// The columns of an edge file, in the order in which upstream makes them.
 pub(crate) const COLUMNS: [&str; 8] =
     ["lhs", "rhs", "rel", "lhsd_offsets", "lhsd_data", "rhsd_offsets", "rhsd_data", "weight"];
+/// Buckets that an error names, at most.
+const SHOWN: usize = 5;
 
 /// One of the two ends of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +157,28 @@ pub(crate) fn buckets(checkpoint: &Checkpoint) -> Result<Vec<Bucket>> {
     }
     all.iter().try_for_each(Bucket::check)?;
     Ok(all)
+}
+
+/// Fails where a bucket is not there of all that so many partitions of the left and the right side
+/// make: its edges would be lost without a word.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`], code `bucket-missing`, with the first of them.
+pub(crate) fn check_all(buckets: &[Bucket], [left, right]: [u64; 2]) -> Result<()> {
+    // What stands alone is the only bucket.
+    let have: HashSet<[u64; 2]> = buckets.iter().map(|b| b.parts.unwrap_or([0, 0])).collect();
+    let all = (0..left).flat_map(|l| (0..right).map(move |r| [l, r]));
+    // The search ends soon, however many there are to be: only those that are there are passed.
+    let mut missing = all.filter(|parts| !have.contains(parts));
+    let named: Vec<String> = missing.by_ref().take(SHOWN).map(|[l, r]| format!("edges_{l}_{r}.h5")).collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let more = if missing.next().is_some() { " and more" } else { "" };
+    Err(Error::mismatch("bucket-missing", "buckets of edges are not there")
+        .expected(format_args!("{left} times {right} buckets"))
+        .found(format_args!("no {}{more}", named.join(", ")))
+        .hint("an empty bucket needs a file too, with no edges in it"))
 }
 
 /// The bucket of a column: its attribute, or the part of its path before the last.

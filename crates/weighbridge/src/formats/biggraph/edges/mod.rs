@@ -46,7 +46,7 @@ pub(crate) const CONFIG: &str = "config";
 /// asks for is there, if only with no edges: it stops at one that is missing.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, and where the columns or the
+/// [`crate::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, `bucket-missing`, and where the columns or the
 /// partitions do not fit together; [`crate::Kind::Corrupt`]: `id-out-of-range`,
 /// `relation-out-of-range`, `no-such-partition`, `bad-list`, with the bucket and the edge;
 /// [`crate::Kind::Limit`]: `too-many-edges`, `too-many-buckets`, `too-many-runs`.
@@ -71,7 +71,9 @@ pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<C
     let relation = |relation: &super::config::Relation| Ok([place(&relation.lhs)?, place(&relation.rhs)?]);
     let relations = config.relations.iter().map(relation).collect::<Result<Vec<_>>>()?;
     let places = Places::new(types, relations, config.dynamic_relations)?;
-    let mover = Mover::new(&checkpoint.label, buckets::buckets(checkpoint)?, places)?;
+    let buckets = buckets::buckets(checkpoint)?;
+    buckets::check_all(&buckets, places.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
+    let mover = Mover::new(&checkpoint.label, buckets, places)?;
     moved(checkpoint, config, mover)
 }
 

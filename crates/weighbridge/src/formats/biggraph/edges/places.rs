@@ -162,6 +162,14 @@ impl Places {
         self.parts
     }
 
+    /// The old number of partitions of the left and the right side: the most that a type has there.
+    pub(crate) fn old_parts(&self) -> [u64; 2] {
+        Side::BOTH.map(|side| {
+            let used = self.relations.iter().map(|pair| &self.types[pair[side as usize]]);
+            used.map(|kind| kind.old.len().saturating_sub(1) as u64).max().unwrap_or(1).max(1)
+        })
+    }
+
     /// The number of new buckets.
     pub(crate) fn buckets(&self) -> usize {
         usize::try_from(self.parts[0] * self.parts[1]).unwrap_or(usize::MAX)

@@ -275,6 +275,12 @@ fn edges_that_lead_nowhere_are_refused() {
         bucket("rel", vec![0, 1], DType::U8);
         bucket("lhsd_offsets", i64s(&[0, 0, 0]), DType::I64);
         bucket("lhsd_data", i64s(&[]), DType::I64);
+        for parts in (0..9).map(|n| [n / 3, n % 3]).filter(|parts| *parts != [0, 1]) {
+            for name in ["lhs", "rhs", "rel", "lhsd_data"] {
+                add(&mut made, parts, name, DType::I64, Vec::new());
+            }
+            add(&mut made, parts, "lhsd_offsets", DType::I64, i64s(&[0]));
+        }
         repartition(&made, &Partitions::Partitioned(2))
     };
     assert!(spoil("", vec![], DType::I64).is_ok());
@@ -300,4 +306,21 @@ fn edges_that_lead_nowhere_are_refused() {
     let weight = mixed.tensors.iter().position(|t| t.path.to_text() == "2_2.weight").unwrap();
     mixed.tensors.remove(weight);
     assert_eq!(repartition(&mixed, &Partitions::Partitioned(2)).unwrap_err().code(), "weights-differ");
+}
+
+#[test]
+fn a_bucket_that_is_not_there_is_missed() {
+    let mut graph = graph(9, false);
+    let of = |bucket: &'static str| move |t: &TensorEntry| t.path.parts()[0] != Name::from(bucket);
+    graph.tensors.retain(of("1_2"));
+    let error = repartition(&graph, &Partitions::parse("2").unwrap()).unwrap_err();
+    assert_eq!((error.code(), error.found_text()), ("bucket-missing", Some("no edges_1_2.h5")));
+    graph.tensors.retain(|t| t.path.parts()[0] == Name::from("0_0"));
+    let error = repartition(&graph, &Partitions::parse("2").unwrap()).unwrap_err();
+    assert!(error.found_text().unwrap().ends_with("edges_1_2.h5 and more"), "{error}");
+    // An empty one is there.
+    let bucket = Bucket { parts: Some([0, 0]), columns: Vec::new() };
+    assert!(buckets::check_all(&[bucket], [1, 1]).is_ok());
+    let claim = buckets::check_all(&[], [u64::MAX, u64::MAX]).unwrap_err();
+    assert_eq!(claim.code(), "bucket-missing");
 }

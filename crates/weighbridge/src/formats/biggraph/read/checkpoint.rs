@@ -26,7 +26,7 @@ type Parts = BTreeMap<String, BTreeMap<u64, (SourceRef, Part)>>;
 /// Opens one version of a checkpoint folder.
 ///
 /// # Errors
-/// What [`version::choose`] says and what the files say; `partition-missing`.
+/// What [`version::choose`] says and what the files say; `partition-missing`, `model-missing`.
 pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
     let given = config::given(options)?;
     let beside = config::beside(folder)?;
@@ -116,12 +116,10 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             model.optimizer
         }
         None => {
-            if !init && !broken_files {
-                let name = FileName::Model { version: number };
-                all_notes.push(Note::new(
-                    "model-missing",
-                    format!("there is no {name}: parameters would start anew"),
-                ));
+            // One that is there and cannot be read was noted as such.
+            let noted = files.model && broken_files;
+            if !init && !noted {
+                all_notes.push(notes::no_model(number, folder, options)?);
             }
             Value::Null
         }

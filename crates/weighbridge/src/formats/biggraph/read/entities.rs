@@ -7,6 +7,7 @@ use super::{config, notes};
 use crate::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
 use crate::formats::OpenOptions;
+use crate::limits::Limits;
 use crate::source::{FolderRef, MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Shape};
 use std::path::Path;
@@ -33,15 +34,14 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     let nothing: SourceRef = Arc::new(MemorySource::new(folder.label(), Vec::new()));
     for entity in types {
         let parts = list_of(Some(&all), &entity);
-        let known = parts.iter().copied().collect::<Option<Vec<u64>>>();
         let rows = parts.iter().flatten().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         let path = TensorPath::new(vec![Name::from("entities"), Name::from(entity.as_str())]);
         let shape = Shape::from([rows, 0]);
         let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW)?;
         entry.role = Role::Names;
-        match known {
-            Some(rows) => entry.labels = labels(&entities, &entity, &rows, &options.limits)?,
-            None => {
+        match parts.iter().all(Option::is_some) {
+            true => entry.labels = labels(&entities, &entity, &parts, &options.limits)?,
+            false => {
                 let text = format!("{entity}: partitions without a count: names cannot be given to rows");
                 checkpoint.notes.push(Note::new("count-missing", text));
             }
@@ -58,7 +58,14 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
 }
 
 /// The number and the names of relations, where there are files of them.
-fn relations(checkpoint: &mut Checkpoint, folder: &FolderRef, options: &OpenOptions) -> Result<()> {
+///
+/// # Errors
+/// What these files say, unless `options.lenient`.
+pub(super) fn relations(
+    checkpoint: &mut Checkpoint,
+    folder: &FolderRef,
+    options: &OpenOptions,
+) -> Result<()> {
     let mut take = |name: FileName, read: &dyn Fn(&SourceRef) -> Result<Value>, key: &str| -> Result<()> {
         let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(()) };
         match read(&source) {
@@ -71,6 +78,7 @@ fn relations(checkpoint: &mut Checkpoint, folder: &FolderRef, options: &OpenOpti
         Ok(())
     };
     let names = |source: &SourceRef| {
+        Limits::check("bytes of names", "header_bytes", source.len(), options.limits.header_bytes)?;
         let mut list = LabelList::new();
         read_names(source, &options.limits, None, &mut list)?;
         Ok(Value::List(list.iter().map(|name| Value::Text(name.to_owned())).collect()))

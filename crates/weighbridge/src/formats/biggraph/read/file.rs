@@ -35,9 +35,12 @@ impl File {
             let path = problem.path.join("/");
             let damaged = !matches!(problem.error.kind(), Kind::Unsupported | Kind::Limit);
             if damaged && !options.lenient {
-                return Err(fail(problem.error.within(format_args!("in {path}"))));
+                // A fault of the whole file is in no part of it.
+                let in_part = |error: Error| error.within(format_args!("in {path}"));
+                return Err(fail(if path.is_empty() { problem.error } else { in_part(problem.error) }));
             }
-            let text = format!("{}: {path}: {}", source.label(), problem.error.message());
+            let place = if path.is_empty() { path } else { format!("{path}: ") };
+            let text = format!("{}: {place}{}", source.label(), problem.error.message());
             notes.push(Note::omission(problem.error.code(), text));
             broken.insert(problem.path);
         }

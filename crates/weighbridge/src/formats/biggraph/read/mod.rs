@@ -161,6 +161,10 @@ fn open_part(source: &SourceRef, name: Option<FileName>, options: &OpenOptions) 
         found.tensors.push(sum);
     }
     found.notes.extend(part.notes);
+    if let (Some(entity), Some(number)) = (entity, number) {
+        let config = config::given(options)?;
+        names::attach_to_part(&mut found, entity, number, config.as_ref().map(|k| &k.config), options)?;
+    }
     Ok(found)
 }
 

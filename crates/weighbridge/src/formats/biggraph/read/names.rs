@@ -3,9 +3,10 @@
 use super::super::config::Config;
 use super::super::layout::{FileName, Listing, relative_entity_folder};
 use super::super::text::{NameFiles, read_count};
+use super::entities::relations;
 use super::{notes, parallel};
 use crate::checkpoint::{Checkpoint, LabelsRef, Name, Note, Role, Value};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef};
@@ -102,15 +103,16 @@ fn types(entities: &Entities, config: Option<&Config>) -> Result<Vec<(String, u6
 }
 
 /// The names of the rows of `entity`, whose partitions have these numbers of rows: only where every
-/// partition has a file of names.
+/// partition has a file of names. One that is not there (`None`) has no rows, and no names.
 pub(super) fn labels(
     entities: &Entities,
     entity: &str,
-    rows: &[u64],
+    rows: &[Option<u64>],
     limits: &Limits,
 ) -> Result<Option<LabelsRef>> {
     let mut files: Vec<(SourceRef, u64)> = Vec::with_capacity(rows.len());
     for (part, rows) in (0u64..).zip(rows) {
+        let Some(rows) = rows else { continue };
         if !entities.listing.names.get(entity).is_some_and(|parts| parts.contains(&part)) {
             return Ok(None);
         }
@@ -174,37 +176,110 @@ fn name_rows(
     };
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
+    name_tables(checkpoint, &entities, &all, &way, options)?;
+    // Without them the tables are as whole as with them.
+    let lenient = OpenOptions { lenient: true, ..options.clone() };
+    relations(checkpoint, &entities.folder, &lenient)
+}
+
+/// Gives the file of one partition the names of its rows, where the caller names the folder of entities.
+pub(super) fn attach_to_part(
+    checkpoint: &mut Checkpoint,
+    entity: &str,
+    part: u64,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let Some(entities) = given(options)? else { return Ok(()) };
+    let (all, broken) = counts(&entities, config)?;
+    checkpoint.notes.extend(broken);
+    let at = usize::try_from(part).ok();
+    let said = at.and_then(|part| list_of(Some(&all), entity).get(part).copied()).flatten();
+    let rows = checkpoint.tensors.first().and_then(|t| t.shape.dims().first().copied());
+    let way = entities.folder.label().to_owned();
+    if said.is_some() && said != rows {
+        checkpoint.notes.push(differ_from(&way, vec![entity.to_owned()]));
+        return Ok(());
+    }
+    let file = FileName::EntityNames { entity: entity.to_owned(), part };
+    let source = match entities.folder.open(Path::new(&file.to_string()))? {
+        Some(source) if entities.listing.names.get(entity).is_some_and(|own| own.contains(&part)) => source,
+        _ => {
+            let text = format!("there is no {file} in {way}: the rows have no names");
+            checkpoint.notes.push(Note::new("names-missing", text));
+            return Ok(());
+        }
+    };
+    if let (Some(rows), Some(table)) = (rows, checkpoint.tensors.first_mut()) {
+        let label = source.label().to_owned();
+        table.labels = Some(NameFiles::shared(label, vec![(source, rows)], options.limits.clone()));
+        checkpoint.notes.push(names_from(&way));
+    }
+    Ok(())
+}
+
+fn names_from(way: &str) -> Note {
+    Note::new("names-from", format!("the names of rows are those of {way}"))
+}
+
+fn differ_from(way: &str, entities: Vec<String>) -> Note {
+    let text = format!(
+        "the numbers of entities in {way} are not those of the rows, so rows have no names: {}",
+        notes::some(entities)
+    );
+    Note::new("counts-differ", text)
+}
+
+/// Gives each table the names of its rows, if the numbers of entities are those of the rows.
+fn name_tables(
+    checkpoint: &mut Checkpoint,
+    entities: &Entities,
+    all: &Value,
+    way: &str,
+    options: &OpenOptions,
+) -> Result<()> {
     let partitions = checkpoint.metadata.get("partitions").cloned();
-    let (mut named, mut differ) = (Vec::new(), Vec::new());
+    let (mut named, mut differ, mut in_part, mut nameless) = (false, Vec::new(), Vec::new(), Vec::new());
     for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
         let Some(entity) = tensor.path.parts().get(1).and_then(|name| name.as_str()).map(str::to_owned)
         else {
             continue;
         };
         let rows = list_of(partitions.as_ref(), &entity);
-        let said = list_of(Some(&all), &entity);
+        let said = list_of(Some(all), &entity);
         let disagree =
             rows.iter().zip(&said).any(|(rows, said)| rows.is_some() && said.is_some() && rows != said);
         if disagree || (rows.len() != said.len() && said.iter().any(Option::is_some)) {
             differ.push(entity);
             continue;
         }
-        // The rows of a partition that is not there have no names either.
-        let Some(rows) = rows.into_iter().collect::<Option<Vec<u64>>>() else { continue };
-        if let Some(labels) = labels(&entities, &entity, &rows, &options.limits)? {
-            tensor.labels = Some(labels);
-            named.push(entity);
+        // The rows of a partition that is not there are not in the table either.
+        match labels(entities, &entity, &rows, &options.limits)? {
+            Some(labels) => {
+                tensor.labels = Some(labels);
+                named = true;
+            }
+            None if entities.listing.names.contains_key(&entity) => in_part.push(entity),
+            None => nameless.push(entity),
         }
     }
     if !differ.is_empty() {
-        let text = format!(
-            "the numbers of entities in {way} are not those of the rows, so rows have no names: {}",
-            notes::some(differ)
-        );
-        checkpoint.notes.push(Note::new("counts-differ", text));
+        checkpoint.notes.push(differ_from(way, differ));
     }
-    if !named.is_empty() {
-        checkpoint.notes.push(Note::new("names-from", format!("the names of rows are those of {way}")));
+    if !in_part.is_empty() {
+        let text = format!(
+            "some partitions have no file of names in {way}, so rows have no names: {}",
+            notes::some(in_part)
+        );
+        checkpoint.notes.push(Note::omission("names-incomplete", text));
+    }
+    // Counts without names are no less than upstream asks for: only who names the folder expects more.
+    if !nameless.is_empty() && options.entities.is_some() {
+        let text = format!("there are no names in {way}, so rows have none: {}", notes::some(nameless));
+        checkpoint.notes.push(Note::new("names-missing", text));
+    }
+    if named {
+        checkpoint.notes.push(names_from(way));
     }
     Ok(())
 }
@@ -221,14 +296,28 @@ pub(in super::super) fn list_of(map: Option<&Value>, entity: &str) -> Vec<Option
     list.iter().map(number).collect()
 }
 
+/// The entities that the caller names.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], code `no-entities`, where there are none.
+fn given(options: &OpenOptions) -> Result<Option<Entities>> {
+    let Some(given) = &options.entities else { return Ok(None) };
+    Entities::of(given)?.map(Some).ok_or_else(|| {
+        Error::usage("no-entities", "there are no counts or names of entities in the folder")
+            .in_file(given.label())
+            .expected("entity_count_TYPE_PART.txt and entity_names_TYPE_PART.json")
+    })
+}
+
 fn entities_of_checkpoint(
     folder: &FolderRef,
     listing: &Listing,
     config: Option<&Config>,
     options: &OpenOptions,
 ) -> Result<Option<(Entities, String)>> {
-    if let Some(given) = &options.entities {
-        return Ok(Entities::of(given)?.map(|entities| (entities, given.label().to_owned())));
+    if let Some(given) = given(options)? {
+        let way = given.folder.label().to_owned();
+        return Ok(Some((given, way)));
     }
     let mut ways: Vec<PathBuf> = Vec::new();
     if let Some(config) = config {
@@ -248,8 +337,9 @@ pub(super) fn entities_of_edges(
     config: Option<&Config>,
     options: &OpenOptions,
 ) -> Result<Option<(Entities, String)>> {
-    if let Some(given) = &options.entities {
-        return Ok(Entities::of(given)?.map(|entities| (entities, given.label().to_owned())));
+    if let Some(given) = given(options)? {
+        let way = given.folder.label().to_owned();
+        return Ok(Some((given, way)));
     }
     let Some(folder) = folder else { return Ok(None) };
     let own = Path::new(folder.label()).file_name();

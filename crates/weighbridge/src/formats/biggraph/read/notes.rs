@@ -1,6 +1,6 @@
 //! What is odd about a folder, as notes. The check of the format says how much each weighs.
 
-use super::super::layout::{FileName, Listing, OrphanReason};
+use super::super::layout::{FileName, Listing, Orphan, OrphanReason};
 use crate::checkpoint::Note;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -58,6 +58,21 @@ pub(super) fn missing(
         .hint("resuming BigGraph would fill them with random rows without a word; lenient reading opens the rest"))
 }
 
+/// The file of parameters of the version is not there.
+///
+/// # Errors
+/// `model-missing`, unless `options.lenient`.
+pub(super) fn no_model(version: u64, folder: &FolderRef, options: &OpenOptions) -> Result<Note> {
+    let name = FileName::Model { version };
+    if options.lenient {
+        return Ok(Note::omission("model-missing", format!("there is no {name}: no parameters are known")));
+    }
+    Err(Error::corrupt("model-missing", "the parameters of the version are not there")
+        .in_file(folder.label())
+        .found(format_args!("no {name}"))
+        .hint("resuming BigGraph would start them anew without a word; lenient reading opens the rest"))
+}
+
 /// What else stands in the folder of a checkpoint of which `version` is opened.
 pub(super) fn of_folder(
     folder: &FolderRef,
@@ -66,7 +81,7 @@ pub(super) fn of_folder(
     init: bool,
 ) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
-    let orphans = if init { Vec::new() } else { listing.orphans(version) };
+    let orphans = if init { Vec::new() } else { orphans(folder, listing, version)? };
     for (reason, code, text) in [
         (OrphanReason::Unfinished, "orphan-unfinished", "files of an iteration that did not come to its end"),
         (
@@ -88,6 +103,23 @@ pub(super) fn of_folder(
     }
     notes.extend(strays(listing));
     Ok(notes)
+}
+
+/// The files of versions that neither count nor are opened. Which one counts says the version file,
+/// whichever was asked for.
+fn orphans(folder: &FolderRef, listing: &Listing, opened: u64) -> Result<Vec<Orphan>> {
+    let said = match folder.open(Path::new(&FileName::Version.to_string()))? {
+        Some(source) => super::super::text::read_version(&source).ok().flatten(),
+        None => None,
+    };
+    let current = said.filter(|said| listing.versions.contains_key(said)).unwrap_or(opened);
+    let of_opened = |name: &FileName| match name {
+        FileName::Model { version } | FileName::Embeddings { version, .. } => *version == opened,
+        _ => false,
+    };
+    let mut orphans = listing.orphans(current);
+    orphans.retain(|orphan| !of_opened(&orphan.name));
+    Ok(orphans)
 }
 
 /// Files that nobody accounts for.

@@ -3,6 +3,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod convert;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod ls;

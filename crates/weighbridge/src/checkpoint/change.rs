@@ -33,6 +33,39 @@ impl Selection {
         };
         Ok(Self { select: compile(select)?, drop: compile(drop)? })
     }
+
+    /// Fails where a pattern matches no tensor of any of `checkpoints`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `no-match`.
+    pub(crate) fn check_matched(&self, checkpoints: &[&Checkpoint]) -> Result<()> {
+        for (pattern, set) in self.select.iter().chain(&self.drop) {
+            let mut tensors = checkpoints.iter().flat_map(|checkpoint| &checkpoint.tensors);
+            if !tensors.any(|tensor| matches(set, tensor)) {
+                let error = Error::mismatch("no-match", "this pattern matches no tensor")
+                    .found(pattern)
+                    .hint("patterns cover the whole name: write *w for names that end in w");
+                return Err(match checkpoints {
+                    [one] => error.in_file(&one.label),
+                    _ => error,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True for a tensor that is selected and not dropped.
+    pub(crate) fn keeps(&self, tensor: &TensorEntry) -> bool {
+        (self.select.is_empty() || self.select.iter().any(|(_, set)| matches(set, tensor)))
+            && !self.drop.iter().any(|(_, set)| matches(set, tensor))
+    }
+}
+
+fn matches(set: &GlobSet, tensor: &TensorEntry) -> bool {
+    let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| tensor.text_attribute(key));
+    set.is_match(tensor.path.to_text())
+        || set.is_match(tensor.text())
+        || also.into_iter().any(|name| set.is_match(name))
 }
 
 fn glob(pattern: &str) -> Result<GlobSet> {
@@ -82,24 +115,8 @@ impl Checkpoint {
     /// # Errors
     /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
     pub fn select(&mut self, selection: &Selection) -> Result<()> {
-        let matches = |set: &GlobSet, t: &TensorEntry| {
-            let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| t.text_attribute(key));
-            set.is_match(t.path.to_text())
-                || set.is_match(t.text())
-                || also.into_iter().any(|n| set.is_match(n))
-        };
-        for (pattern, set) in selection.select.iter().chain(&selection.drop) {
-            if !self.tensors.iter().any(|t| matches(set, t)) {
-                return Err(Error::mismatch("no-match", "this pattern matches no tensor")
-                    .in_file(&self.label)
-                    .found(pattern)
-                    .hint("patterns cover the whole name: write *w for names that end in w"));
-            }
-        }
-        self.tensors.retain(|t| {
-            (selection.select.is_empty() || selection.select.iter().any(|(_, set)| matches(set, t)))
-                && !selection.drop.iter().any(|(_, set)| matches(set, t))
-        });
+        selection.check_matched(&[self])?;
+        self.tensors.retain(|tensor| selection.keeps(tensor));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! - [`show`]: values, printed as numpy prints them;
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
+//! - [`mod@diff`]: two checkpoints of any two formats, and how far their values are apart;
 //! - [`info`]: the checkpoint as a whole;
 //! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
 //! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
@@ -13,6 +14,8 @@
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
 mod convert;
+mod decode;
+pub mod diff;
 pub mod hash;
 pub mod info;
 mod near;

@@ -66,7 +66,7 @@ fn attribute(attribute: &Attribute) -> Json {
     json!({ "name": attribute.name, "type": attribute.kind, "value": value(&attribute.value, 0) })
 }
 
-fn value(value_of: &AttributeValue, depth: usize) -> Json {
+pub(in crate::ops) fn value(value_of: &AttributeValue, depth: usize) -> Json {
     match value_of {
         AttributeValue::None => Json::Null,
         AttributeValue::Bool(b) => json!(b),

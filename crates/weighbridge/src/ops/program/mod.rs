@@ -10,6 +10,7 @@ mod listing;
 
 pub use dot::to_dot;
 pub use json::to_json;
+pub(super) use json::value;
 pub use listing::listing;
 
 use crate::checkpoint::Checkpoint;

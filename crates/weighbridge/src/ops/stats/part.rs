@@ -1,7 +1,8 @@
 //! The values of a block: decoded to `f64`, counted, and gathered so that parts can be joined.
 
 use super::{Histogram, Number, Stats};
-use crate::tensor::{DType, Element, element_at};
+use crate::ops::decode::decode;
+use crate::tensor::DType;
 use half::f16;
 
 /// Elements that are decoded at once: 32 KiB as `f64`, which stay in the first cache.
@@ -253,44 +254,5 @@ fn wide_range(dtype: DType, bytes: &[u8]) -> Option<(i128, i128)> {
             (!words.is_empty()).then(|| (min.into(), max.into()))
         }
         _ => None,
-    }
-}
-
-/// The elements as `f64`, without a detour for the types that are met in bulk.
-#[allow(clippy::cast_precision_loss)]
-fn decode(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
-    out.clear();
-    macro_rules! numbers {
-        ($t:ty, $size:literal) => {
-            out.extend(bytes.as_chunks::<$size>().0.iter().map(|c| f64::from(<$t>::from_le_bytes(*c))))
-        };
-    }
-    match dtype {
-        DType::F32 => numbers!(f32, 4),
-        DType::F64 => numbers!(f64, 8),
-        DType::BF16 => {
-            let wide = |c: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*c)) << 16);
-            out.extend(bytes.as_chunks::<2>().0.iter().map(|c| f64::from(wide(c))));
-        }
-        DType::F16 => numbers!(f16, 2),
-        DType::U8 => numbers!(u8, 1),
-        DType::I8 => numbers!(i8, 1),
-        DType::U16 => numbers!(u16, 2),
-        DType::I16 => numbers!(i16, 2),
-        DType::U32 => numbers!(u32, 4),
-        DType::I32 => numbers!(i32, 4),
-        DType::U64 => out.extend(bytes.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c) as f64)),
-        DType::I64 => out.extend(bytes.as_chunks::<8>().0.iter().map(|c| i64::from_le_bytes(*c) as f64)),
-        other if other.bits() == 8 => {
-            let table: [f64; 256] = std::array::from_fn(|code| {
-                let code = u8::try_from(code).unwrap_or(0);
-                element_at(other, &[code], 0).map_or(f64::NAN, Element::to_f64)
-            });
-            out.extend(bytes.iter().map(|&code| table[usize::from(code)]));
-        }
-        other => {
-            let count = bytes.len() / other.size().unwrap_or(1);
-            out.extend((0..count).map_while(|i| element_at(other, bytes, i)).map(Element::to_f64));
-        }
     }
 }

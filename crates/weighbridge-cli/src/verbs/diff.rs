@@ -1,0 +1,178 @@
+//! `diff`: what is different, and by how much?
+
+use crate::args::{Common, Diff};
+use crate::output::{HEADING, Output, human_count};
+use crate::table::{Align, Table};
+use crate::{Failure, Outcome};
+use std::io::{self, Write};
+use weighbridge::Error;
+use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
+use weighbridge::text::escape;
+
+pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let mut options = DiffOptions::default();
+    options.left = args.input.options()?;
+    options.right = args.right_input().options()?;
+    options.select.clone_from(&args.select);
+    options.drop.clone_from(&args.drop);
+    options.rename.clone_from(&args.rename);
+    options.no_state = args.no_state;
+    options.no_metadata = args.no_metadata;
+    options.names_only = args.names_only;
+    options.threads = args.threads;
+    options.tolerance = tolerance(args)?;
+    let report = diff(&args.left, &args.right, &options)?;
+    if output.json {
+        output.document(&report.to_json(args.all))?;
+    } else if args.markdown {
+        output.write_all(report.to_markdown().as_bytes())?;
+    } else {
+        text(&report, args.all, output)?;
+    }
+    Ok(if report.is_same() { Outcome::Done } else { Outcome::Finding })
+}
+
+fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {
+    let given = [("--atol", args.atol), ("--rtol", args.rtol)];
+    if let Some((name, Some(bad))) = given.iter().find(|(_, x)| x.is_some_and(|x| x.is_nan() || x < 0.0)) {
+        return Err(
+            Error::usage("bad-tolerance", format!("{name} is a number that is not below 0")).found(bad)
+        );
+    }
+    let one = |x: Option<f64>| x.unwrap_or(0.0);
+    let asked = args.atol.is_some() || args.rtol.is_some();
+    Ok(asked.then(|| Tolerance { absolute: one(args.atol), relative: one(args.rtol) }))
+}
+
+fn text(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> {
+    pairs(report, all, output)?;
+    for (title, list) in
+        [("only on the left", &report.left_alone), ("only on the right", &report.right_alone)]
+    {
+        alone(title, list, output)?;
+    }
+    if !report.metadata.is_empty() {
+        heading("metadata", output)?;
+        for change in &report.metadata {
+            writeln!(output, "  {}", change_text(change))?;
+        }
+    }
+    if !report.program.is_empty() {
+        heading("program", output)?;
+        for change in &report.program {
+            let block = if change.block == 0 { String::new() } else { format!("block {}: ", change.block) };
+            let part = change.part.as_ref().map_or_else(String::new, |part| format!(", {}", escape(part)));
+            let sides = sides(change.left.as_deref(), change.right.as_deref());
+            writeln!(output, "  {block}{}{part}: {sides}", escape(&change.subject))?;
+        }
+    }
+    for note in &report.notes {
+        output.warning("not compared", note)?;
+    }
+    summary(report, output)
+}
+
+fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> {
+    let shown: Vec<&Pair> = report.pairs.iter().filter(|pair| all || pair.status != Status::Same).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("what", Align::Left),
+        ("name", Align::Left),
+        ("apart", Align::Right),
+        ("max abs", Align::Right),
+        ("max rel", Align::Right),
+        ("mean abs", Align::Right),
+        ("cosine", Align::Right),
+        ("ULP", Align::Right),
+        ("", Align::Left),
+    ]);
+    for pair in shown {
+        let name = match pair.left == pair.right {
+            true => escape(&pair.left),
+            false => format!("{} -> {}", escape(&pair.left), escape(&pair.right)),
+        };
+        let mut row = vec![pair.status.as_str().to_owned(), name];
+        let mut rest: Vec<String> = pair.changes.iter().map(change_text).collect();
+        match &pair.values {
+            Some(values) if !values.same_bits => {
+                row.push(share(values.beyond, values.elements));
+                row.extend([values.max_abs, values.max_relative, values.mean_abs].map(short));
+                row.push(values.cosine.map_or_else(|| "-".to_owned(), |x| format!("{x:.6}")));
+                row.push(values.max_ulp.map_or_else(|| "-".to_owned(), human_count));
+                if let Some(at) = &values.at {
+                    rest.push(format!("most at {at:?}"));
+                }
+                if values.nan_left + values.nan_right > 0 {
+                    let (left, right) = (human_count(values.nan_left), human_count(values.nan_right));
+                    let moved = human_count(values.nan_moved);
+                    rest.push(format!("NaN {left} and {right}, {moved} of them on one side"));
+                }
+                if values.infinite_apart > 0 {
+                    rest.push(format!("infinities differ at {} places", human_count(values.infinite_apart)));
+                }
+            }
+            _ => row.extend(std::iter::repeat_n("-".to_owned(), 6)),
+        }
+        row.push(rest.join("; "));
+        table.row(row);
+    }
+    table.print(output)
+}
+
+fn alone(title: &str, list: &[Alone], output: &mut Output) -> io::Result<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    heading(title, output)?;
+    for tensor in list {
+        writeln!(output, "  {}  {} {:?}", escape(&tensor.name), tensor.dtype, tensor.shape)?;
+    }
+    Ok(())
+}
+
+fn heading(text: &str, output: &mut Output) -> io::Result<()> {
+    writeln!(output, "{HEADING}{text}{HEADING:#}")
+}
+
+fn change_text(change: &Change) -> String {
+    format!("{} {}", escape(&change.what), sides(change.left.as_deref(), change.right.as_deref()))
+}
+
+fn sides(left: Option<&str>, right: Option<&str>) -> String {
+    let side = |text: Option<&str>| text.map_or_else(|| "nothing".to_owned(), escape);
+    format!("{} -> {}", side(left), side(right))
+}
+
+fn share(part: u64, whole: u64) -> String {
+    format!("{} of {}", human_count(part), human_count(whole))
+}
+
+fn short(x: f64) -> String {
+    if x == 0.0 { "0".to_owned() } else { format!("{x:.3e}") }
+}
+
+fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
+    let mut parts = vec![format!("{} the same", human_count(report.count(Status::Same) as u64))];
+    let counts = [
+        (report.count(Status::Values), "with other values"),
+        (report.count(Status::Shape), "of another shape"),
+        (report.count(Status::Form), "of another form"),
+        (report.count(Status::Renamed), "renamed"),
+        (report.count(Status::Close), "near enough"),
+        (report.left_alone.len(), "only on the left"),
+        (report.right_alone.len(), "only on the right"),
+    ];
+    parts.extend(
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", human_count(*n as u64))),
+    );
+    let mut line = format!("tensors: {}", parts.join(", "));
+    for (what, count) in [("metadata", report.metadata.len()), ("program", report.program.len())] {
+        if count > 0 {
+            line.push_str(&format!("; {what}: {} differences", human_count(count as u64)));
+        }
+    }
+    let verdict = if report.is_same() { "the same" } else { "different" };
+    writeln!(output, "{HEADING}{verdict}{HEADING:#}  {line}")
+}

@@ -1,0 +1,94 @@
+//! `diff` as a user meets it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value as Json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
+}
+
+fn weighbridge(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn code(words: &[&str]) -> i32 {
+    weighbridge(words).status.code().unwrap()
+}
+
+fn json(words: &[&str]) -> Json {
+    serde_json::from_slice(&weighbridge(words).stdout).unwrap()
+}
+
+/// An npy file of these values.
+fn npy(path: &Path, values: &[f32]) {
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
+    header.push_str(&" ".repeat(117 - header.len()));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_conversion_is_no_difference_in_any_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = testdata("biggraph/set1/ckpt_std_zip");
+    let model = model.to_str().unwrap();
+    for target in ["x.safetensors", "x.npz", "x.pt", "x.h5"] {
+        let target = dir.path().join(target);
+        let target = target.to_str().unwrap();
+        assert_eq!(code(&["convert", model, target, "-q"]), 0);
+        let report = json(&["diff", model, target, "--json", "--all"]);
+        assert_eq!(report["same"], true, "{report}");
+        assert_eq!(report["pairs"].as_array().unwrap().len(), 62);
+        // Both ways.
+        assert_eq!(code(&["diff", target, model]), 0);
+    }
+    let cast = dir.path().join("cast.safetensors");
+    let cast = cast.to_str().unwrap();
+    assert_eq!(code(&["convert", model, cast, "-q", "--cast", "bf16"]), 0);
+    let report = json(&["diff", model, cast, "--json", "--no-state", "--no-metadata"]);
+    let pairs = report["pairs"].as_array().unwrap();
+    let far = |pair: &Json| pair["values"]["max_relative"].as_f64().unwrap();
+    assert!(pairs.iter().all(|pair| far(pair) <= 1.0 / 256.0) && far(&pairs[0]) > 0.001, "{report}");
+    assert_eq!(pairs[0]["changes"][0]["what"], "dtype");
+}
+
+#[test]
+fn tolerances_and_exit_codes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (path("a.npy"), path("b.npy"));
+    npy(Path::new(&a), &[1.0, 2.0, f32::NAN]);
+    npy(Path::new(&b), &[1.0, 2.125, f32::NAN]);
+    assert_eq!(code(&["diff", &a, &a]), 0);
+    assert_eq!(code(&["diff", &a, &b]), 1);
+    assert_eq!(code(&["diff", &a, &b, "--atol", "0.125"]), 0);
+    assert_eq!(code(&["diff", &a, &b, "--rtol", "0.05"]), 1);
+    assert_eq!(code(&["diff", &a, &b, "--names-only"]), 0);
+    assert_eq!(code(&["diff", &a, &b, "--atol=-1"]), 2);
+    assert_eq!(code(&["diff", &a, &path("none.npy")]), 2);
+    let text = String::from_utf8(weighbridge(&["diff", &a, &b]).stdout).unwrap();
+    assert!(text.contains("1 of 3") && text.contains("1.250e-1") && text.contains("most at [1]"), "{text}");
+    assert!(text.contains("NaN 1 and 1, 0 of them on one side"), "{text}");
+    let markdown = String::from_utf8(weighbridge(&["diff", &a, &b, "--markdown"]).stdout).unwrap();
+    assert!(markdown.starts_with("**different**"), "{markdown}");
+}
+
+#[test]
+fn versions_of_one_folder() {
+    let model = testdata("biggraph/set1/ckpt_std_zip");
+    let model = model.to_str().unwrap();
+    assert_eq!(code(&["diff", model, model, "--at", "4", "--right-at", "4"]), 0);
+    let report = json(&["diff", model, model, "--right-at", "4", "--json"]);
+    let version = report["metadata"].as_array().unwrap().iter().find(|change| change["what"] == "version");
+    let version = version.unwrap_or_else(|| panic!("{report}"));
+    assert_eq!((&version["left"], &version["right"]), (&Json::from("6"), &Json::from("4")));
+    let table =
+        report["pairs"].as_array().unwrap().iter().find(|pair| pair["left"] == "embeddings.user").unwrap();
+    assert_eq!(table["status"], "values");
+}

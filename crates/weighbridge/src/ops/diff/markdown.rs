@@ -1,0 +1,88 @@
+//! A report as GitHub's Markdown.
+
+use super::{Alone, DiffReport, Status};
+use crate::text::escape;
+use std::fmt::Write;
+
+/// The most lines of a table: a comment on a pull request has a limit of 65,536 characters.
+const MOST: usize = 100;
+
+/// The report. Names come from files: they stand in code, where nothing in them is markup.
+pub(super) fn markdown(report: &DiffReport) -> String {
+    let mut out = String::new();
+    let verdict = if report.is_same() { "the same" } else { "different" };
+    let _ = writeln!(out, "**{verdict}**: {} and {}\n", code(&report.left[0]), code(&report.right[0]));
+    let told: Vec<_> = report.pairs.iter().filter(|pair| pair.status != Status::Same).collect();
+    if !told.is_empty() {
+        out.push_str("| tensor | what | max abs | max rel | cosine | elements apart |\n| --- | --- | --- | --- | --- | --- |\n");
+        for pair in told.iter().take(MOST) {
+            let name = match pair.left == pair.right {
+                true => code(&pair.left),
+                false => format!("{} → {}", code(&pair.left), code(&pair.right)),
+            };
+            let mut what = vec![pair.status.as_str().to_owned()];
+            let side = |text: &Option<String>| text.as_deref().map_or_else(|| "nothing".to_owned(), code);
+            what.extend(
+                pair.changes.iter().map(|c| format!("{} {} → {}", c.what, side(&c.left), side(&c.right))),
+            );
+            let _ = match &pair.values {
+                Some(v) => {
+                    let cosine = v.cosine.map_or_else(String::new, |x| format!("{x:.6}"));
+                    let apart = format!("{} of {}", v.beyond, v.elements);
+                    let what = what.join(", ");
+                    writeln!(
+                        out,
+                        "| {name} | {what} | {:.3e} | {:.3e} | {cosine} | {apart} |",
+                        v.max_abs, v.max_relative
+                    )
+                }
+                None => writeln!(out, "| {name} | {} | | | | |", what.join(", ")),
+            };
+        }
+        more(&mut out, told.len());
+    }
+    for (title, list) in
+        [("Only on the left", &report.left_alone), ("Only on the right", &report.right_alone)]
+    {
+        let line = |alone: &Alone| format!("{} {} {:?}", code(&alone.name), alone.dtype, alone.shape);
+        bullets(&mut out, title, list.iter().map(line).collect());
+    }
+    let side = |text: &Option<String>| text.as_deref().map_or_else(|| "nothing".to_owned(), code);
+    let line = |what: &str, left: &Option<String>, right: &Option<String>| {
+        format!("{}: {} → {}", code(what), side(left), side(right))
+    };
+    bullets(&mut out, "Metadata", report.metadata.iter().map(|c| line(&c.what, &c.left, &c.right)).collect());
+    let programs = report.program.iter().map(|c| {
+        let part = c.part.as_ref().map_or_else(String::new, |part| format!(", {part}"));
+        line(&format!("block {}: {}{part}", c.block, c.subject), &c.left, &c.right)
+    });
+    bullets(&mut out, "Program", programs.collect());
+    bullets(&mut out, "Not compared", report.notes.iter().map(|note| code(note)).collect());
+    let _ = writeln!(out, "{} tensors are the same.", report.count(Status::Same));
+    out
+}
+
+fn bullets(out: &mut String, title: &str, lines: Vec<String>) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "**{title}**\n");
+    for line in lines.iter().take(MOST) {
+        let _ = writeln!(out, "- {line}");
+    }
+    more(out, lines.len());
+}
+
+/// What the list has no room for, and the blank line behind it.
+fn more(out: &mut String, count: usize) {
+    if count > MOST {
+        let _ = writeln!(out, "\nand {} more", count - MOST);
+    }
+    out.push('\n');
+}
+
+/// `text` as code in a line or a cell of a table.
+fn code(text: &str) -> String {
+    // A backtick would end the code, a bar the cell.
+    format!("`{}`", escape(text).replace('`', "'").replace('|', "\\|"))
+}

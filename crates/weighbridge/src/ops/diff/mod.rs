@@ -1,0 +1,340 @@
+//! Two checkpoints of any two formats: what one has and the other has not, and how far the values that both
+//! have are apart.
+//!
+//! Tensors are paired by name, and where names say nothing, by content: a rename is one difference and
+//! not two. Forms, files and the order of tensors are no difference; types, shapes, roles, values, names of
+//! rows, metadata and programs are. Both sides are read in blocks, in the order of the left one, so memory is
+//! bounded whatever the size of the tensors, and the result does not depend on the number of threads.
+
+mod markdown;
+mod pairs;
+mod program;
+mod values;
+
+pub use pairs::Found;
+pub use program::{ProgramChange, program};
+pub use values::{Tolerance, Values};
+
+use super::Changes;
+use crate::checkpoint::{Checkpoint, Metadata, Selection, TensorEntry, Value};
+use crate::error::Result;
+use crate::formats::{OpenOptions, open_with};
+use program::short;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+/// What [`diff`] shall do.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DiffOptions {
+    /// How to open the left side.
+    pub left: OpenOptions,
+    /// How to open the right side.
+    pub right: OpenOptions,
+    /// Patterns of tensors to look at, on both sides; all if empty. A pattern must match on one side.
+    pub select: Vec<String>,
+    /// Patterns of tensors to leave out, on both sides. A pattern must match on one side.
+    pub drop: Vec<String>,
+    /// Leave out optimizer state.
+    pub no_state: bool,
+    /// Rules `OLD=NEW` for names on the left, before tensors are paired.
+    pub rename: Vec<String>,
+    /// What counts as the same value. Without one, every bit counts.
+    pub tolerance: Option<Tolerance>,
+    /// Compare names, types and shapes only; no tensor is read.
+    pub names_only: bool,
+    /// Leave out metadata.
+    pub no_metadata: bool,
+    /// Threads; 0 for one a processor.
+    pub threads: usize,
+}
+
+/// Something of a tensor, or of the metadata, that is not the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What it is: `dtype`, `shape`, `role`, `row-names`, or a key of the metadata.
+    pub what: String,
+    /// On the left; `None` where it is not there.
+    pub left: Option<String>,
+    /// On the right; `None` where it is not there.
+    pub right: Option<String>,
+}
+
+impl Change {
+    fn new(what: &str, left: Option<String>, right: Option<String>) -> Self {
+        Self { what: what.to_owned(), left, right }
+    }
+    fn to_json(&self) -> Json {
+        json!({ "what": self.what, "left": self.left, "right": self.right })
+    }
+}
+
+/// How much a difference weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// Shapes are different, so that values cannot be compared.
+    Shape,
+    /// Values are different, further than the tolerance.
+    Values,
+    /// Values are near enough; their type, role or names of rows is different.
+    Form,
+    /// All is the same but the name.
+    Renamed,
+    /// Bits are different, but no value is further than the tolerance.
+    Close,
+    /// The same, or not different as far as was looked.
+    Same,
+}
+
+impl Status {
+    /// The word in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Values => "values",
+            Self::Form => "form",
+            Self::Renamed => "renamed",
+            Self::Close => "close",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// Two tensors that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// The displayed name on the left, not escaped.
+    pub left: String,
+    /// The displayed name on the right, not escaped.
+    pub right: String,
+    /// How they found each other.
+    pub found: Found,
+    /// What it comes to.
+    pub status: Status,
+    /// What is different besides the values.
+    pub changes: Vec<Change>,
+    /// How far the values are apart; `None` where shapes differ or values were not looked at.
+    pub values: Option<Values>,
+}
+
+impl Pair {
+    fn to_json(&self) -> Json {
+        json!({
+            "left": self.left, "right": self.right, "found": self.found.as_str(), "status": self.status.as_str(),
+            "changes": self.changes.iter().map(Change::to_json).collect::<Json>(),
+            "values": self.values.as_ref().map(Values::to_json),
+        })
+    }
+}
+
+/// A tensor that one side has alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alone {
+    /// The displayed name, not escaped.
+    pub name: String,
+    /// Its type.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+}
+
+impl Alone {
+    fn new(entry: &TensorEntry) -> Self {
+        Self { name: entry.text(), dtype: entry.dtype().to_string(), shape: entry.shape.dims().to_vec() }
+    }
+    fn to_json(&self) -> Json {
+        json!({ "name": self.name, "dtype": self.dtype, "shape": self.shape })
+    }
+}
+
+/// What [`diff`] found.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DiffReport {
+    /// The path, format and kind of the left side.
+    pub left: [String; 3],
+    /// The path, format and kind of the right side.
+    pub right: [String; 3],
+    /// Tensors that both have: what weighs most first, of values the largest share of distance first.
+    pub pairs: Vec<Pair>,
+    /// Tensors that the left side has alone.
+    pub left_alone: Vec<Alone>,
+    /// Tensors that the right side has alone.
+    pub right_alone: Vec<Alone>,
+    /// Differences of the metadata.
+    pub metadata: Vec<Change>,
+    /// Differences of the programs.
+    pub program: Vec<ProgramChange>,
+    /// What was not compared, as a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl DiffReport {
+    /// True where nothing is different, or near enough.
+    pub fn is_same(&self) -> bool {
+        let same = |pair: &Pair| matches!(pair.status, Status::Same | Status::Close);
+        self.left_alone.is_empty()
+            && self.right_alone.is_empty()
+            && self.metadata.is_empty()
+            && self.program.is_empty()
+            && self.pairs.iter().all(same)
+    }
+
+    /// How many pairs have this status.
+    pub fn count(&self, status: Status) -> usize {
+        self.pairs.iter().filter(|pair| pair.status == status).count()
+    }
+
+    /// The report, without the pairs that are the same unless `all` is asked for.
+    pub fn to_json(&self, all: bool) -> Json {
+        let side =
+            |[path, format, kind]: &[String; 3]| json!({ "path": path, "format": format, "kind": kind });
+        let pairs = self.pairs.iter().filter(|pair| all || pair.status != Status::Same);
+        json!({
+            "left": side(&self.left), "right": side(&self.right), "same": self.is_same(),
+            "equal": self.count(Status::Same),
+            "pairs": pairs.map(Pair::to_json).collect::<Json>(),
+            "left_alone": self.left_alone.iter().map(Alone::to_json).collect::<Json>(),
+            "right_alone": self.right_alone.iter().map(Alone::to_json).collect::<Json>(),
+            "metadata": self.metadata.iter().map(Change::to_json).collect::<Json>(),
+            "program": self.program.iter().map(ProgramChange::to_json).collect::<Json>(),
+            "notes": self.notes,
+        })
+    }
+
+    /// The report as GitHub's Markdown, for a pull request.
+    pub fn to_markdown(&self) -> String {
+        markdown::markdown(self)
+    }
+}
+
+/// Opens both sides and compares them.
+///
+/// # Errors
+/// What opening and reading say; [`crate::Kind::Mismatch`] for patterns and rules that fit nothing.
+pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptions) -> Result<DiffReport> {
+    let left = open_with(left, &options.left)?;
+    let right = open_with(right, &options.right)?;
+    diff_checkpoints(left, right, options)
+}
+
+/// As [`diff`], of what is open.
+///
+/// # Errors
+/// As [`diff`].
+pub fn diff_checkpoints(
+    mut left: Checkpoint,
+    mut right: Checkpoint,
+    options: &DiffOptions,
+) -> Result<DiffReport> {
+    choose(&mut left, &mut right, options)?;
+    let renames = Changes { rename: options.rename.clone(), ..Changes::default() };
+    renames.apply(&mut left)?;
+    let pairs = pairs::pair(&left, &right, !options.names_only)?;
+    let mut found = Vec::with_capacity(pairs.pairs.len());
+    for (l, r, how) in pairs.pairs {
+        let (Some(a), Some(b)) = (left.tensors.get(l), right.tensors.get(r)) else { continue };
+        found.push(one(a, b, how, options).map_err(|e| e.in_file(&left.label))?);
+    }
+    let weight = |pair: &Pair| pair.values.as_ref().map_or(0.0, |values| values.max_relative);
+    found.sort_by(|a, b| a.status.cmp(&b.status).then(weight(b).total_cmp(&weight(a))));
+    let alone = |checkpoint: &Checkpoint, places: &[usize]| {
+        places.iter().filter_map(|&at| checkpoint.tensors.get(at)).map(Alone::new).collect()
+    };
+    let mut notes = Vec::new();
+    let programs = match (&left.topology, &right.topology) {
+        (Some(a), Some(b)) => program(a, b),
+        (None, None) => Vec::new(),
+        (a, _) => {
+            let side = if a.is_some() { "left" } else { "right" };
+            notes.push(format!("only the {side} side has a program: programs were not compared"));
+            Vec::new()
+        }
+    };
+    for checkpoint in [&left, &right] {
+        let left_out = checkpoint.notes.iter().filter(|note| note.omission);
+        notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));
+    }
+    Ok(DiffReport {
+        left: [left.label.clone(), left.format.to_owned(), left.kind.to_owned()],
+        right: [right.label.clone(), right.format.to_owned(), right.kind.to_owned()],
+        pairs: found,
+        left_alone: alone(&left, &pairs.left),
+        right_alone: alone(&right, &pairs.right),
+        metadata: if options.no_metadata { Vec::new() } else { metadata(&left.metadata, &right.metadata) },
+        program: programs,
+        notes,
+    })
+}
+
+/// Applies the patterns to both sides. What one side alone has is a difference, so a pattern may miss on
+/// the other.
+fn choose(left: &mut Checkpoint, right: &mut Checkpoint, options: &DiffOptions) -> Result<()> {
+    if options.no_state {
+        left.drop_state();
+        right.drop_state();
+    }
+    let selection = Selection::new(&options.select, &options.drop)?;
+    selection.check_matched(&[left, right])?;
+    left.tensors.retain(|tensor| selection.keeps(tensor));
+    right.tensors.retain(|tensor| selection.keeps(tensor));
+    Ok(())
+}
+
+fn one(left: &TensorEntry, right: &TensorEntry, found: Found, options: &DiffOptions) -> Result<Pair> {
+    let mut changes = Vec::new();
+    let mut change = |what: &str, a: String, b: String| {
+        if a != b {
+            changes.push(Change::new(what, Some(a), Some(b)));
+        }
+    };
+    change("dtype", left.dtype().to_string(), right.dtype().to_string());
+    change("shape", left.shape.to_string(), right.shape.to_string());
+    change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
+    if let (Some(a), Some(b)) = (&left.labels, &right.labels)
+        && !options.names_only
+    {
+        let (a, b) = (a.read()?, b.read()?);
+        if let Some(row) = (0..a.len().max(b.len())).find(|&row| a.get(row) != b.get(row)) {
+            let name = |name: Option<&str>| name.map(|name| short(&format!("row {row}: {name}")));
+            changes.push(Change::new("row-names", name(a.get(row)), name(b.get(row))));
+        }
+    }
+    let same_shape = left.shape == right.shape;
+    let values = match (same_shape, options.names_only) {
+        (true, false) => {
+            values::compare(left, right, options.tolerance.unwrap_or_default(), options.threads)?
+        }
+        _ => None,
+    };
+    let apart = match &values {
+        // Elements that share bytes, and differ.
+        None => same_shape && !options.names_only,
+        Some(values) if options.tolerance.is_some() => values.beyond > 0,
+        Some(values) => values.beyond > 0 || (!values.same_bits && left.dtype() == right.dtype()),
+    };
+    let status = match (same_shape, apart, changes.is_empty(), found, &values) {
+        (false, ..) => Status::Shape,
+        (_, true, ..) => Status::Values,
+        (_, _, false, ..) => Status::Form,
+        (_, _, _, Found::Content, _) => Status::Renamed,
+        (_, _, _, _, Some(values)) if !values.same_bits => Status::Close,
+        _ => Status::Same,
+    };
+    Ok(Pair { left: left.text(), right: right.text(), found, status, changes, values })
+}
+
+fn metadata(left: &Metadata, right: &Metadata) -> Vec<Change> {
+    let text = |value: Option<&Value>| value.map(|value| short(&value.to_json().to_string()));
+    let mut changes: Vec<Change> = left
+        .iter()
+        .filter(|(key, value)| right.get(key) != Some(value))
+        .map(|(key, value)| Change::new(key, text(Some(value)), text(right.get(key))))
+        .collect();
+    let new = right.iter().filter(|(key, _)| left.get(key).is_none());
+    changes.extend(new.map(|(key, value)| Change::new(key, None, text(Some(value)))));
+    changes
+}
+
+#[cfg(test)]
+mod tests;

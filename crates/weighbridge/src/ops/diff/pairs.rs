@@ -1,0 +1,119 @@
+//! Which tensor on the left belongs to which on the right.
+
+use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
+use crate::error::Result;
+use crate::ops::hash;
+use crate::tensor::{DType, Shape};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// How two tensors found each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// By their names.
+    Name,
+    /// By their elements: the names are different, type, shape and every bit are the same.
+    Content,
+}
+
+impl Found {
+    /// The word in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Content => "content",
+        }
+    }
+}
+
+/// The tensors of both sides, by their places.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    /// Those that belong together, in the order of the left side.
+    pub(super) pairs: Vec<(usize, usize, Found)>,
+    /// Those that the left side has alone.
+    pub(super) left: Vec<usize>,
+    /// Those that the right side has alone.
+    pub(super) right: Vec<usize>,
+}
+
+/// Pairs tensors by path and slot; then by displayed name, as some forms know no paths; then, where
+/// `content` is asked for, by the hash of their elements.
+///
+/// # Errors
+/// As [`hash::sha256`].
+pub(super) fn pair(left: &Checkpoint, right: &Checkpoint, content: bool) -> Result<Pairs> {
+    let mut found: Vec<Option<(usize, Found)>> = vec![None; left.tensors.len()];
+    let mut taken = vec![false; right.tensors.len()];
+    by(left, right, &mut found, &mut taken, |t| (t.path.clone(), t.role.slot().cloned()));
+    by(left, right, &mut found, &mut taken, |t| t.text());
+    if content {
+        by_content(left, right, &mut found, &mut taken)?;
+    }
+    let pairs = found.iter().enumerate().filter_map(|(l, hit)| hit.map(|(r, found)| (l, r, found))).collect();
+    let left = (0..found.len()).filter(|&l| found[l].is_none()).collect();
+    let right = (0..taken.len()).filter(|&r| !taken[r]).collect();
+    Ok(Pairs { pairs, left, right })
+}
+
+fn by<K: std::hash::Hash + Eq>(
+    left: &Checkpoint,
+    right: &Checkpoint,
+    found: &mut [Option<(usize, Found)>],
+    taken: &mut [bool],
+    key: impl Fn(&TensorEntry) -> K,
+) {
+    let free = right.tensors.iter().enumerate().filter(|(place, _)| !taken[*place]);
+    let mut places: HashMap<K, usize> = free.map(|(place, entry)| (key(entry), place)).collect();
+    for (entry, hit) in left.tensors.iter().zip(found).filter(|(_, hit)| hit.is_none()) {
+        if let Some(place) = places.remove(&key(entry)) {
+            taken[place] = true;
+            *hit = Some((place, Found::Name));
+        }
+    }
+}
+
+/// Only tensors whose type and shape are left over on both sides are read.
+fn by_content(
+    left: &Checkpoint,
+    right: &Checkpoint,
+    found: &mut [Option<(usize, Found)>],
+    taken: &mut [bool],
+) -> Result<()> {
+    type Form<'a> = (DType, &'a Shape, Option<&'a Name>);
+    fn form(entry: &TensorEntry) -> Form<'_> {
+        (entry.dtype(), &entry.shape, entry.role.slot())
+    }
+    let wanted: HashSet<Form<'_>> =
+        left.tensors.iter().zip(&*found).filter(|(_, hit)| hit.is_none()).map(|(t, _)| form(t)).collect();
+    let mut by_hash: HashMap<(Form<'_>, String), VecDeque<usize>> = HashMap::new();
+    let mut forms: HashSet<Form<'_>> = HashSet::new();
+    for (place, entry) in right.tensors.iter().enumerate().filter(|(place, _)| !taken[*place]) {
+        let form = form(entry);
+        if wanted.contains(&form) {
+            forms.insert(form);
+            by_hash.entry((form, hash::sha256(entry)?)).or_default().push_back(place);
+        }
+    }
+    for (entry, hit) in left.tensors.iter().zip(found).filter(|(_, hit)| hit.is_none()) {
+        let form = form(entry);
+        if !forms.contains(&form) {
+            continue;
+        }
+        let Some(places) = by_hash.get_mut(&(form, hash::sha256(entry)?)) else { continue };
+        // Of several that are alike, the one whose name has most in common at its end.
+        let best = (0..places.len()).max_by_key(|&at| {
+            let other = places.get(at).and_then(|&place| right.tensors.get(place));
+            (other.map_or(0, |other| in_common(&entry.path, &other.path)), std::cmp::Reverse(at))
+        });
+        if let Some(place) = best.and_then(|at| places.remove(at)) {
+            taken[place] = true;
+            *hit = Some((place, Found::Content));
+        }
+    }
+    Ok(())
+}
+
+/// Parts that both names have at their ends.
+fn in_common(a: &TensorPath, b: &TensorPath) -> usize {
+    a.parts().iter().rev().zip(b.parts().iter().rev()).take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,183 @@
+//! Two programs: operators in their order, their settings, variables, inputs and outputs.
+
+use crate::ops::program::value;
+use crate::topology::{Block, Endpoint, Operator, Slot, Topology, Variable};
+use serde_json::{Value as Json, json};
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+use std::collections::BTreeMap;
+
+/// The longest text of a value in a report, in characters.
+const LONGEST: usize = 200;
+
+/// One difference between two programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramChange {
+    /// The place of the block.
+    pub block: usize,
+    /// What it is about: `operator 3 (conv2d)`, `variable fc_0.w_0`, `inputs`.
+    pub subject: String,
+    /// What of it: `attribute strides`, `input X`, `shape`. `None` where it is there on one side only.
+    pub part: Option<String>,
+    /// What the left side has.
+    pub left: Option<String>,
+    /// What the right side has.
+    pub right: Option<String>,
+}
+
+impl ProgramChange {
+    /// As it stands in the JSON of a report.
+    pub fn to_json(&self) -> Json {
+        json!({ "block": self.block, "subject": self.subject, "part": self.part, "left": self.left, "right": self.right })
+    }
+}
+
+/// What is different, in the order of the programs. Nothing where they say the same, whatever their
+/// bytes and whoever wrote them.
+pub fn program(left: &Topology, right: &Topology) -> Vec<ProgramChange> {
+    let mut changes = Changes { block: 0, list: Vec::new() };
+    for (word, a, b) in [("inputs", &left.feeds, &right.feeds), ("outputs", &left.fetches, &right.fetches)] {
+        changes.part(word, None, &endpoints(a), &endpoints(b));
+    }
+    for number in 0..left.blocks.len().max(right.blocks.len()) {
+        changes.block = number;
+        match (left.blocks.get(number), right.blocks.get(number)) {
+            (Some(a), Some(b)) => changes.blocks(a, b),
+            (a, b) => changes.push("block", None, a.map(size), b.map(size)),
+        }
+    }
+    changes.list
+}
+
+fn size(block: &Block) -> String {
+    format!("{} operators, {} variables", block.operators.len(), block.variables.len())
+}
+
+struct Changes {
+    block: usize,
+    list: Vec<ProgramChange>,
+}
+
+impl Changes {
+    fn push(&mut self, subject: &str, part: Option<&str>, left: Option<String>, right: Option<String>) {
+        let (subject, part) = (subject.to_owned(), part.map(str::to_owned));
+        self.list.push(ProgramChange { block: self.block, subject, part, left, right });
+    }
+
+    /// A difference, where the texts are different.
+    fn part(&mut self, subject: &str, part: Option<&str>, left: &str, right: &str) {
+        if left != right {
+            self.push(subject, part, Some(short(left)), Some(short(right)));
+        }
+    }
+
+    fn blocks(&mut self, left: &Block, right: &Block) {
+        fn by_name(block: &Block) -> BTreeMap<&str, &Variable> {
+            block.variables.iter().map(|v| (v.name.as_str(), v)).collect()
+        }
+        let (old, new) = (by_name(left), by_name(right));
+        for (name, variable) in &old {
+            let subject = format!("variable {name}");
+            match new.get(name) {
+                Some(other) => {
+                    for ((part, a), (_, b)) in facts(variable).into_iter().zip(facts(other)) {
+                        self.part(&subject, Some(part), &a, &b);
+                    }
+                }
+                None => self.push(&subject, None, Some(variable.kind.as_str().to_owned()), None),
+            }
+        }
+        for (name, variable) in new.iter().filter(|(name, _)| !old.contains_key(**name)) {
+            self.push(&format!("variable {name}"), None, None, Some(variable.kind.as_str().to_owned()));
+        }
+        self.operators(&left.operators, &right.operators);
+    }
+
+    /// Operators of one type that stand at the same place among the others are compared.
+    fn operators(&mut self, left: &[Operator], right: &[Operator]) {
+        let kinds = |list: &[Operator]| list.iter().map(|op| op.kind.clone()).collect::<Vec<_>>();
+        for step in capture_diff_slices(Algorithm::Patience, &kinds(left), &kinds(right)) {
+            let (old, new) = (step.old_range(), step.new_range());
+            if let DiffOp::Equal { .. } = step {
+                for (a, (place, b)) in
+                    left[old].iter().zip(right[new.clone()].iter().zip(new).map(|(b, at)| (at, b)))
+                {
+                    self.operator(place, a, b);
+                }
+                continue;
+            }
+            for (place, op) in old.clone().zip(&left[old]) {
+                self.push(&format!("operator {place}"), None, Some(op.kind.clone()), None);
+            }
+            for (place, op) in new.clone().zip(&right[new]) {
+                self.push(&format!("operator {place}"), None, None, Some(op.kind.clone()));
+            }
+        }
+    }
+
+    fn operator(&mut self, place: usize, left: &Operator, right: &Operator) {
+        let subject = format!("operator {place} ({})", right.kind);
+        for (word, a, b) in
+            [("input", &left.inputs, &right.inputs), ("output", &left.outputs, &right.outputs)]
+        {
+            fn names(slots: &[Slot]) -> BTreeMap<&str, String> {
+                slots.iter().map(|slot| (slot.name.as_str(), slot.arguments.join(", "))).collect()
+            }
+            self.maps(&subject, word, &names(a), &names(b));
+        }
+        fn settings(op: &Operator) -> BTreeMap<&str, String> {
+            op.attributes.iter().map(|a| (a.name.as_str(), value(&a.value, 0).to_string())).collect()
+        }
+        self.maps(&subject, "attribute", &settings(left), &settings(right));
+    }
+
+    fn maps(
+        &mut self,
+        subject: &str,
+        word: &str,
+        left: &BTreeMap<&str, String>,
+        right: &BTreeMap<&str, String>,
+    ) {
+        let mut keys: Vec<&str> = left.keys().chain(right.keys()).copied().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            let (a, b) = (left.get(key), right.get(key));
+            if a != b {
+                let text = |value: Option<&String>| value.map(|text| short(text));
+                self.push(subject, Some(&format!("{word} {key}")), text(a), text(b));
+            }
+        }
+    }
+}
+
+fn facts(variable: &Variable) -> [(&'static str, String); 5] {
+    let open = || "not said".to_owned();
+    [
+        ("kind", variable.kind.as_str().to_owned()),
+        (
+            "dtype",
+            variable
+                .dtype
+                .map_or_else(|| variable.dtype_name.clone().unwrap_or_else(open), |t| t.to_string()),
+        ),
+        ("shape", variable.shape.as_ref().map_or_else(open, |dims| format!("{dims:?}"))),
+        ("persistable", variable.persistable.to_string()),
+        ("stop_gradient", variable.stop_gradient.to_string()),
+    ]
+}
+
+fn endpoints(list: &[Endpoint]) -> String {
+    let one = |end: &Endpoint| {
+        let shape = end.shape.as_ref().map_or_else(String::new, |dims| format!(" {dims:?}"));
+        format!("{}{shape}", end.name)
+    };
+    list.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// `text`, cut where it is long.
+pub(super) fn short(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,253 @@
+use super::*;
+use crate::checkpoint::{LabelList, MemoryLabels, Role, TensorPath};
+use crate::source::{MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Order, Shape};
+use std::sync::Arc;
+
+fn entry(path: &str, dtype: DType, shape: &[u64], bytes: Vec<u8>) -> TensorEntry {
+    let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+    let path = TensorPath::from_dotted(path);
+    TensorEntry::dense(path, dtype, Shape::new(shape.to_vec()), &source, 0, Encoding::ROW).unwrap()
+}
+
+fn f32s(path: &str, values: &[f32]) -> TensorEntry {
+    let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    entry(path, DType::F32, &[values.len() as u64], bytes)
+}
+
+fn of(tensors: Vec<TensorEntry>) -> Checkpoint {
+    Checkpoint { tensors, ..Checkpoint::new("test", "test", "label") }
+}
+
+fn compared(left: Vec<TensorEntry>, right: Vec<TensorEntry>) -> DiffReport {
+    diff_checkpoints(of(left), of(right), &DiffOptions::default()).unwrap()
+}
+
+/// What two tensors of one name come to.
+fn values(left: TensorEntry, right: TensorEntry) -> (Status, Values) {
+    let mut report = compared(vec![left], vec![right]);
+    let pair = report.pairs.remove(0);
+    (pair.status, pair.values.unwrap())
+}
+
+#[test]
+fn measures_are_what_they_are_called() {
+    let a = [1.0, -2.0, 3.0, f32::NAN, f32::INFINITY, f32::NAN, 0.0];
+    let b = [1.0, -2.5, 3.0, f32::NAN, f32::NEG_INFINITY, 5.0, -0.0];
+    let (status, found) = values(f32s("w", &a), f32s("w", &b));
+    assert_eq!(status, Status::Values);
+    assert_eq!((found.elements, found.finite, found.beyond), (7, 4, 3));
+    assert_eq!((found.max_abs, found.at), (0.5, Some(vec![1])));
+    assert_eq!((found.max_relative, found.mean_abs), (0.2, 0.125));
+    let (dot, left, right) = (1.0 + 5.0 + 9.0, 1.0 + 4.0 + 9.0, 1.0 + 6.25 + 9.0);
+    assert!((found.cosine.unwrap() - dot / f64::sqrt(left * right)).abs() < 1e-15);
+    assert_eq!(found.max_ulp, Some(u64::from(2.5f32.to_bits() - 2f32.to_bits())));
+    assert_eq!((found.nan_left, found.nan_right, found.nan_moved, found.infinite_apart), (2, 1, 1, 1));
+    // Only the sign of a zero: the bits are different, the values are not.
+    let (status, found) = values(f32s("w", &[0.0, 1.0]), f32s("w", &[-0.0, 1.0]));
+    assert_eq!((status, found.same_bits, found.beyond, found.max_ulp), (Status::Values, false, 0, Some(0)));
+}
+
+#[test]
+fn steps_cross_zero_and_know_every_width() {
+    let pair = |dtype, a: &[u8], b: &[u8]| {
+        values(entry("w", dtype, &[1], a.to_vec()), entry("w", dtype, &[1], b.to_vec())).1.max_ulp
+    };
+    assert_eq!(pair(DType::F16, &[1, 0], &[1, 0x80]), Some(2));
+    assert_eq!(pair(DType::BF16, &0x3f80u16.to_le_bytes(), &0x3f83u16.to_le_bytes()), Some(3));
+    assert_eq!(pair(DType::F32, &f32::MAX.to_le_bytes(), &f32::MIN.to_le_bytes()), Some(2 * 0x7f7f_ffff));
+    assert_eq!(pair(DType::F64, &1f64.to_le_bytes(), &1f64.next_up().to_le_bytes()), Some(1));
+    // What is not finite is counted elsewhere.
+    assert_eq!(pair(DType::F32, &f32::NAN.to_le_bytes(), &1f32.to_le_bytes()), Some(0));
+    assert_eq!(pair(DType::I32, &[1, 0, 0, 0], &[2, 0, 0, 0]), None);
+}
+
+#[test]
+fn wide_integers_are_told_apart_where_floats_would_not() {
+    let one = |x: i64| entry("w", DType::I64, &[1], x.to_le_bytes().to_vec());
+    let (status, found) = values(one(i64::MAX), one(i64::MAX - 1));
+    assert_eq!((status, found.beyond, found.max_abs), (Status::Values, 1, 1.0));
+    let most = entry("w", DType::U64, &[1], u64::MAX.to_le_bytes().to_vec());
+    let (_, found) = values(most, one(-1));
+    assert_eq!((found.max_abs, found.beyond), (2f64.powi(64), 1));
+}
+
+#[test]
+fn complex_numbers_are_apart_by_the_modulus() {
+    let z = |re: f32, im: f32| entry("w", DType::C64, &[1], [re.to_le_bytes(), im.to_le_bytes()].concat());
+    // Both have the modulus 5.
+    let (status, found) = values(z(3.0, 4.0), z(4.0, 3.0));
+    assert_eq!((status, found.beyond, found.cosine), (Status::Values, 1, None));
+    assert!((found.max_abs - 2f64.sqrt()).abs() < 1e-15);
+}
+
+#[test]
+fn tolerance_decides_where_it_is_given() {
+    let with = |absolute, relative| {
+        let tolerance = Some(Tolerance { absolute, relative });
+        let options = DiffOptions { tolerance, ..DiffOptions::default() };
+        let (a, b) = (of(vec![f32s("w", &[1.0, 100.0])]), of(vec![f32s("w", &[1.0, 101.0])]));
+        let report = diff_checkpoints(a, b, &options).unwrap();
+        (report.pairs[0].status, report.is_same())
+    };
+    assert_eq!(with(0.0, 0.0), (Status::Values, false));
+    assert_eq!(with(0.9, 0.0), (Status::Values, false));
+    assert_eq!(with(1.0, 0.0), (Status::Close, true));
+    assert_eq!(with(0.0, 0.01), (Status::Close, true));
+}
+
+#[test]
+fn orders_of_storage_are_no_difference_and_places_are_right() {
+    // Several blocks of either side: 1,200,000 elements.
+    let (rows, columns) = (1000usize, 1200usize);
+    let at = |row: usize, column: usize| (row * columns + column) as f32;
+    let row_major: Vec<u8> =
+        (0..rows * columns).flat_map(|i| at(i / columns, i % columns).to_le_bytes()).collect();
+    let mut column_major: Vec<u8> =
+        (0..rows * columns).flat_map(|i| at(i % rows, i / rows).to_le_bytes()).collect();
+    let shape = [rows as u64, columns as u64];
+    let stored = |order, bytes: Vec<u8>| {
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let encoding = if order == Order::Row { Encoding::ROW } else { Encoding::COLUMN };
+        TensorEntry::dense(TensorPath::from_dotted("w"), DType::F32, Shape::new(shape), &source, 0, encoding)
+            .unwrap()
+    };
+    let row = || stored(Order::Row, row_major.clone());
+    let (status, found) = values(row(), stored(Order::Column, column_major.clone()));
+    assert_eq!((status, found.same_bits), (Status::Same, true));
+    // One element is another: in row 997, column 1100.
+    let place = 4 * (1100 * rows + 997);
+    column_major[place..place + 4].copy_from_slice(&(at(997, 1100) + 1.0).to_le_bytes());
+    let reports: Vec<_> = [1, 2, 5]
+        .into_iter()
+        .flat_map(|threads| {
+            let options = DiffOptions { threads, ..DiffOptions::default() };
+            let column = || stored(Order::Column, column_major.clone());
+            let one = diff_checkpoints(of(vec![row()]), of(vec![column()]), &options).unwrap();
+            let other = diff_checkpoints(of(vec![column()]), of(vec![row()]), &options).unwrap();
+            [one, other]
+        })
+        .collect();
+    for report in &reports {
+        let found = report.pairs[0].values.as_ref().unwrap();
+        assert_eq!((found.at.as_deref(), found.max_abs, found.beyond), (Some(&[997, 1100][..]), 1.0, 1));
+        assert_eq!(found.elements, 1_200_000);
+        assert!(found.cosine.unwrap() > 0.999_999);
+    }
+    assert!(reports.iter().step_by(2).all(|report| report == &reports[0]), "threads change nothing");
+}
+
+#[test]
+fn renames_are_found_by_content_and_shown_as_one() {
+    let mut left = vec![f32s("enc.w", &[1.0, 2.0]), f32s("enc.b", &[0.0, 0.0]), f32s("dec.b", &[0.0, 0.0])];
+    left.push(f32s("gone", &[7.0]));
+    let right = vec![
+        f32s("decoder.b", &[0.0, 0.0]),
+        f32s("encoder.w", &[1.0, 2.0]),
+        f32s("encoder.b", &[0.0, 0.0]),
+        f32s("new", &[8.0]),
+    ];
+    let report = compared(left.clone(), right.clone());
+    let mut pairs: Vec<_> =
+        report.pairs.iter().map(|p| (p.left.as_str(), p.right.as_str(), p.status)).collect();
+    pairs.sort_unstable();
+    let renamed = Status::Renamed;
+    let wanted =
+        [("dec.b", "decoder.b", renamed), ("enc.b", "encoder.b", renamed), ("enc.w", "encoder.w", renamed)];
+    // Both biases are the same; which goes where is no matter of content.
+    assert_eq!(pairs.len(), 3);
+    assert_eq!((pairs[2], pairs[0].2, pairs[1].2), (wanted[2], renamed, renamed));
+    assert_eq!((report.left_alone[0].name.as_str(), report.right_alone[0].name.as_str()), ("gone", "new"));
+    assert!(!report.is_same());
+    // With rules they are no difference.
+    let rename = vec!["enc=encoder".to_owned(), "dec=decoder".to_owned()];
+    let options = DiffOptions { rename, ..DiffOptions::default() };
+    let report = diff_checkpoints(of(left[..3].to_vec()), of(right[..3].to_vec()), &options).unwrap();
+    assert!(report.is_same(), "{report:?}");
+    // Without content nothing is read.
+    let options = DiffOptions { names_only: true, ..DiffOptions::default() };
+    let report = diff_checkpoints(of(left), of(right), &options).unwrap();
+    assert_eq!((report.pairs.len(), report.left_alone.len(), report.right_alone.len()), (0, 4, 4));
+}
+
+#[test]
+fn types_shapes_roles_and_names_of_rows_are_told() {
+    let wide = entry("w", DType::F64, &[2], [1f64, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect());
+    let report = compared(vec![f32s("w", &[1.0, 2.0])], vec![wide]);
+    assert_eq!(report.pairs[0].status, Status::Form);
+    assert_eq!(report.pairs[0].changes, [Change::new("dtype", Some("f32".into()), Some("f64".into()))]);
+    let report = compared(vec![f32s("w", &[1.0, 2.0])], vec![f32s("w", &[1.0])]);
+    assert_eq!((report.pairs[0].status, report.pairs[0].values.is_none()), (Status::Shape, true));
+    let mut other = f32s("w", &[1.0]);
+    other.role = Role::Embedding;
+    let report = compared(vec![f32s("w", &[1.0])], vec![other]);
+    assert_eq!(report.pairs[0].changes[0].what, "role");
+    let named = |names: [&str; 2]| {
+        let mut entry = f32s("w", &[1.0, 2.0]);
+        entry.labels = Some(MemoryLabels::shared("l", names.into_iter().collect::<LabelList>()));
+        entry
+    };
+    let report = compared(vec![named(["a", "b"])], vec![named(["a", "c"])]);
+    assert_eq!(
+        report.pairs[0].changes,
+        [Change::new("row-names", Some("row 1: b".into()), Some("row 1: c".into()))]
+    );
+    assert!(compared(vec![named(["a", "b"])], vec![named(["a", "b"])]).is_same());
+}
+
+#[test]
+fn what_is_chosen_may_be_on_one_side_only() {
+    let options = |pattern: &str| DiffOptions { select: vec![pattern.to_owned()], ..DiffOptions::default() };
+    let run = |pattern: &str| {
+        diff_checkpoints(of(vec![f32s("a", &[1.0])]), of(vec![f32s("b", &[2.0])]), &options(pattern))
+    };
+    assert_eq!(run("b").unwrap().right_alone.len(), 1);
+    assert_eq!(run("c").unwrap_err().code(), "no-match");
+}
+
+#[test]
+fn metadata_and_markdown() {
+    let mut left = of(vec![f32s("a|`b", &[1.0])]);
+    let mut right = of(vec![f32s("a|`b", &[2.0])]);
+    left.metadata.set("gone", Value::U64(1));
+    left.metadata.set("kept", Value::U64(2));
+    right.metadata.set("kept", Value::U64(3));
+    right.metadata.set("new", Value::Text("x".into()));
+    let report = diff_checkpoints(left.clone(), right.clone(), &DiffOptions::default()).unwrap();
+    let what: Vec<_> =
+        report.metadata.iter().map(|c| (c.what.as_str(), c.left.is_some(), c.right.is_some())).collect();
+    assert_eq!(what, [("gone", true, false), ("kept", true, true), ("new", false, true)]);
+    let text = report.to_markdown();
+    assert!(text.starts_with("**different**") && text.contains("| `a\\|'b` | values |"), "{text}");
+    assert!(text.contains("- `kept`: `2` → `3`"), "{text}");
+    right.tensors = left.tensors.clone();
+    let options = DiffOptions { no_metadata: true, ..DiffOptions::default() };
+    assert!(diff_checkpoints(left, right, &options).unwrap().is_same());
+}
+
+#[test]
+fn programs_are_compared_operator_by_operator() {
+    let golden = |name: &str| {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good").join(name);
+        crate::open(path).unwrap().topology.unwrap()
+    };
+    let whole = golden("p262/cnn_static_infer/model.pdmodel");
+    assert_eq!(program(&whole, &whole), []);
+    let mut changed = (*whole).clone();
+    let at = changed.blocks[0].operators.iter().position(|op| op.kind.contains("matmul")).unwrap();
+    let removed = changed.blocks[0].operators.remove(at + 1);
+    changed.blocks[0].operators[at].attributes[0].value =
+        crate::topology::AttributeValue::Text("other".into());
+    let name = changed.blocks[0].operators[at].attributes[0].name.clone();
+    let found = program(&whole, &changed);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|c| c.part == Some(format!("attribute {name}")) && c.right == Some("\"other\"".into()))
+    );
+    assert!(
+        found.iter().any(|c| c.part.is_none() && c.left.as_ref() == Some(&removed.kind) && c.right.is_none())
+    );
+}

@@ -230,9 +230,10 @@ pub fn plan_checkpoint(
         let settings = PlanOptions { kind, settings: options.settings.clone() };
         settings.check(format.facts())?;
         let mut losses = options.changes.apply(&mut checkpoint)?;
-        let foreign =
-            |id: &str| checkpoint.format != id && checkpoint.carried_origin().is_none_or(|o| o.format != id);
-        if format.facts().id == "biggraph" && foreign("biggraph") {
+        // On its way back a table stands as it stood, unless entities are named that may be others.
+        let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
+        let aligned = !on_its_way_back || options.open.entities.is_some();
+        if format.facts().id == "biggraph" && checkpoint.format != "biggraph" && aligned {
             let entity = settings.setting("type").map(str::to_owned);
             losses.extend(biggraph::align(&mut checkpoint, entity.as_deref(), options.seed, &options.open)?);
         }

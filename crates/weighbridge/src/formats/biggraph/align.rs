@@ -14,16 +14,21 @@ use crate::tensor::{DType, Encoding, Shape};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// The attribute of a table whose rows stand as the names of a folder of entities do.
+pub(super) const ALIGNED: &str = "aligned";
 /// The scale of rows that are drawn, where no configuration tells it.
 const DEFAULT_SCALE: f64 = 0.001;
 
 /// Gives tables that come from another format what `options` say belongs to them: the configuration,
 /// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
 /// type of the only table, where its name does not tell. Entities without a row get a drawn one, and
-/// rows without an entity are left out: both are losses.
+/// rows without an entity are left out: both are losses. What came from BigGraph and is on its way back
+/// may bring state along, which belongs to its rows as they stand: it must be in the order of the folder.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`]: `no-such-type` for a table of a type that the folder does not know,
+/// [`crate::Kind::Mismatch`]: `another-order` for a table with state, and `partitions-differ` for one that
+/// is on its way back, where the folder has others;
+/// `no-such-type` for a table of a type that the folder does not know,
 /// `names-unknown` where rows without names are not as many as the entities, `name-twice`; and what
 /// reading the names says.
 pub fn align(
@@ -46,9 +51,12 @@ pub fn align(
             .found(entities.kind));
     }
     let (mut losses, mut partitions) = (Vec::new(), Vec::new());
+    let carried = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
     for place in 0..checkpoint.tensors.len() {
         let table = &checkpoint.tensors[place];
-        let is_table = table.shape.rank() == 2 && matches!(table.role, Role::Embedding | Role::Parameter);
+        // Where tables and parameters of the model can be told apart, they are.
+        let role = table.role == Role::Embedding || (table.role == Role::Parameter && !carried);
+        let is_table = role && table.shape.rank() == 2;
         if !is_table {
             continue;
         }
@@ -65,6 +73,15 @@ pub fn align(
         };
         let rows = known.shape.dims().first().copied().unwrap_or(0);
         let mut aligned = match (&table.labels, &known.labels) {
+            (Some(own), Some(wanted)) if own.read()? == wanted.read()? => table.clone(),
+            (Some(_), Some(_)) if has_state(checkpoint, table) => {
+                return Err(Error::mismatch(
+                    "another-order",
+                    "the rows stand in another order than the entities, and their optimizer state with them",
+                )
+                .on_tensor(table.name())
+                .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
+            }
             (Some(own), Some(wanted)) => ordered(table, own, wanted, seed, checkpoint, &mut losses)?,
             _ if table.shape.dims().first() == Some(&rows) => table.clone(),
             _ => {
@@ -82,12 +99,23 @@ pub fn align(
         // The partitions of the folder are said by this name.
         aligned.attributes.remove(RENAMED_FROM);
         aligned.labels.clone_from(&known.labels);
-        checkpoint.tensors[place] = aligned;
-        if let Some(Value::Map(all)) = entities.metadata.get("partitions")
-            && let Some(pair) = all.iter().find(|(own, _)| own.as_str() == Some(&name))
+        aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
+        let cut = counts(&entities, &name).cloned();
+        if has_state(checkpoint, &checkpoint.tensors[place])
+            && let Some(own) = counts(checkpoint, &name)
+            && cut.as_ref() != Some(own)
         {
-            partitions.push(pair.clone());
+            return Err(Error::mismatch(
+                "partitions-differ",
+                "the folder of entities is cut into other partitions",
+            )
+            .on_tensor(aligned.name())
+            .expected(own.to_json())
+            .found(cut.map_or(serde_json::Value::Null, |cut| cut.to_json()))
+            .hint("convert it with --set partitions=N, or write entities with --set entities=yes"));
         }
+        checkpoint.tensors[place] = aligned;
+        partitions.extend(cut.map(|cut| (Name::from(name.as_str()), cut)));
     }
     checkpoint.metadata.set("partitions", Value::Map(partitions));
     for key in ["dynamic_relations", "relation_names"] {
@@ -96,6 +124,16 @@ pub fn align(
         }
     }
     Ok(losses)
+}
+
+/// The counts of rows of each partition of a type, as the metadata have them.
+fn counts<'a>(checkpoint: &'a Checkpoint, name: &str) -> Option<&'a Value> {
+    let Some(Value::Map(all)) = checkpoint.metadata.get("partitions") else { return None };
+    all.iter().find(|(own, _)| own.as_str() == Some(name)).map(|(_, counts)| counts)
+}
+
+fn has_state(checkpoint: &Checkpoint, table: &TensorEntry) -> bool {
+    checkpoint.tensors.iter().any(|t| t.path == table.path && t.role.slot().is_some())
 }
 
 /// The rows of `table` in the order of the names that are wanted.
@@ -206,6 +244,31 @@ mod tests {
             checkpoint.metadata.get("partitions"),
             Some(&Value::Map(vec![(Name::from("user"), counts)]))
         );
+    }
+
+    #[test]
+    fn state_stays_with_its_rows() {
+        let with_state = |names: &[&str], counts: [u64; 2]| {
+            let mut c = table(Some(names), 4);
+            c.origin =
+                Some(crate::checkpoint::Origin { format: "biggraph".into(), kind: "checkpoint".into() });
+            let entry = &mut c.tensors[0];
+            (entry.path, entry.role) = (TensorPath::from_dotted("embeddings.user"), Role::Embedding);
+            let mut sum = entry.clone();
+            (sum.role, sum.labels) = (Role::OptimizerState { slot: Name::from("sum") }, None);
+            c.tensors.push(sum);
+            let counts = Value::List(counts.map(Value::U64).to_vec());
+            c.metadata.set("partitions", Value::Map(vec![(Name::from("user"), counts)]));
+            c
+        };
+        let run = |mut c: Checkpoint| align(&mut c, None, 1, &entities()).map(|_| c).map_err(|e| e.code());
+        let order = ["d", "b", "a", "x"];
+        assert!(run(with_state(&order, [2, 2])).unwrap().tensors[0].attributes.contains_key(ALIGNED));
+        assert_eq!(run(with_state(&order, [3, 1])).unwrap_err(), "partitions-differ");
+        assert_eq!(run(with_state(&["a", "b", "d", "x"], [2, 2])).unwrap_err(), "another-order");
+        let mut bare = with_state(&["a", "b", "d", "x"], [3, 1]);
+        bare.tensors.pop();
+        assert_eq!(run(bare).unwrap().tensors.len(), 1);
     }
 
     #[test]

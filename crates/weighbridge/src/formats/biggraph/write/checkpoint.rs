@@ -1,5 +1,6 @@
 //! The folders of checkpoints, and the single files of one.
 
+use super::super::align::ALIGNED;
 use super::super::layout::FileName;
 use super::super::state::{self, Slots, Step};
 use super::super::text::number_text;
@@ -223,10 +224,12 @@ fn names(
     if settings.entities {
         return entities::beside(checkpoint, tables, relations, losses);
     }
-    // Where nothing moves and no row is new, the names of a checkpoint are still those beside it.
+    // Where nothing moves and no row is new, the names of a checkpoint are still those beside it, and
+    // those of a table that was put in the order of a folder of entities are that folder's.
     let stale = |table: &&Table<'_>| {
         let opened = table.labels().is_some_and(|labels| !labels.sources().is_empty());
-        checkpoint.format != super::ID || table.moved || table.renamed || !opened
+        let beside = checkpoint.format == super::ID || table.rows.attributes.contains_key(ALIGNED);
+        !beside || table.moved || table.renamed || !opened
     };
     let labelled = tables.iter().filter(stale).filter(|table| table.labels().is_some());
     losses.extend(labelled.map(names_left_out));

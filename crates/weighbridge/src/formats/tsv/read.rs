@@ -65,18 +65,20 @@ const LONGEST: usize = 64;
 pub(super) fn look_like_numbers(names: &LabelList, columns: u64) -> bool {
     let numbers = usize::try_from(columns).unwrap_or(usize::MAX).saturating_mul(LONGEST);
     let mut room = HEAD;
-    let mut any = false;
-    for name in names.iter() {
-        if any && room == 0 {
+    let mut float = false;
+    for (row, name) in names.iter().enumerate() {
+        if row > 0 && room == 0 {
             break;
         }
-        if !is_float(name.as_bytes()) {
+        let name = name.as_bytes();
+        // Names alone are one column, of which a single float makes numbers: see `open`.
+        if number(name).is_err() || (columns > 0 && !is_float(name)) {
             return false;
         }
-        any = true;
+        float |= is_float(name);
         room = room.saturating_sub(numbers.saturating_add(name.len()).saturating_add(1));
     }
-    any
+    float
 }
 
 fn without_return(line: &[u8]) -> &[u8] {

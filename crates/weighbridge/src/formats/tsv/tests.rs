@@ -75,19 +75,27 @@ fn endings_and_special_values() {
 #[test]
 fn names_that_look_like_numbers_are_told() {
     let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
-    let mut entry =
-        TensorEntry::dense(TensorPath::value(), DType::F32, Shape::new([2, 1]), &source, 0, Encoding::ROW)
-            .unwrap();
-    for (names, told) in
-        [(["1.5", "-inf"], true), (["nan", "1e5"], true), (["1.5", "a"], false), (["1", "2"], false)]
-    {
+    let cases = [
+        (1, ["1.5", "-inf"], true),
+        (1, ["nan", "1e5"], true),
+        (1, ["1.5", "a"], false),
+        (1, ["1", "2"], false),
+        // Names alone: one float makes numbers of the others.
+        (0, ["1", "2.5"], true),
+        (0, ["1", "2"], false),
+        (0, ["2.5", "a"], false),
+    ];
+    for (columns, names, told) in cases {
+        let shape = Shape::new([2, columns]);
+        let mut entry =
+            TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW).unwrap();
         entry.labels = Some(MemoryLabels::shared("l", names.into_iter().collect::<LabelList>()));
-        let checkpoint = Checkpoint { tensors: vec![entry.clone()], ..Checkpoint::default() };
+        let checkpoint = Checkpoint { tensors: vec![entry], ..Checkpoint::default() };
         let plan = Tsv.plan(&checkpoint, &PlanOptions::default()).unwrap();
         assert_eq!(plan.losses.iter().any(|loss| loss.code == "names-like-numbers"), told, "{names:?}");
         // What is told is what happens.
         let again = open(&materialise(&plan).remove(0)).unwrap();
-        assert_eq!(again.tensors[0].labels.is_none(), told);
+        assert_eq!(again.tensors[0].labels.is_none(), told, "{names:?}");
     }
 }
 

@@ -338,15 +338,19 @@ fn a_verdict_outlives_a_closed_pipe() {
     let model = fs::read(golden("trained/trained_xor_a.model")).unwrap();
     fs::write(&bad, &model[..model.len() - 1]).unwrap();
     let good = golden("trained/trained_xor_a.model");
+    let other = dir.path().join("other.model");
+    ok(&["convert", path(&good), path(&other), "--rename", "=net"]);
     for (words, code) in [
-        (["verify", path(&bad)], 1),
-        (["verify", path(&good)], 0),
-        (["scan", path(&bad)], 3),
-        (["ls", path(&good)], 0),
+        (&["verify", path(&bad)][..], 1),
+        (&["verify", path(&good)], 0),
+        (&["scan", path(&bad)], 3),
+        (&["ls", path(&good)], 0),
+        (&["diff", path(&good), path(&other)], 1),
+        (&["diff", path(&good), path(&good)], 0),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let status = command(&words).stdout(writer).stderr(Stdio::null()).status().unwrap();
+        let status = command(words).stdout(writer).stderr(Stdio::null()).status().unwrap();
         assert_eq!(status.code(), Some(code), "{words:?}");
     }
 }
@@ -363,7 +367,7 @@ fn completions_and_manual_are_made() {
 
 #[test]
 fn help_shows_examples() {
-    for verb in ["info", "ls", "show", "stats", "convert", "verify", "program"] {
+    for verb in ["info", "ls", "show", "stats", "convert", "verify", "diff", "scan", "program"] {
         assert!(ok(&[verb, "--help"]).contains("Example"), "{verb}");
     }
 }

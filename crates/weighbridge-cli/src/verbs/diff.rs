@@ -22,6 +22,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.threads = args.threads;
     options.tolerance = tolerance(args)?;
     let report = diff(&args.left, &args.right, &options)?;
+    output.outcome = if report.is_same() { Outcome::Done } else { Outcome::Finding };
     if output.json {
         output.document(&report.to_json(args.all))?;
     } else if args.markdown {
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     } else {
         text(&report, args.all, output)?;
     }
-    Ok(if report.is_same() { Outcome::Done } else { Outcome::Finding })
+    Ok(output.outcome)
 }
 
 fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {

@@ -56,8 +56,17 @@ impl Selection {
 
     /// True for a tensor that is selected and not dropped.
     pub(crate) fn keeps(&self, tensor: &TensorEntry) -> bool {
-        (self.select.is_empty() || self.select.iter().any(|(_, set)| matches(set, tensor)))
-            && !self.drop.iter().any(|(_, set)| matches(set, tensor))
+        self.selects(tensor) && !self.drops(tensor)
+    }
+
+    /// True for a tensor that a `select` pattern matches, and for all where there is none.
+    pub(crate) fn selects(&self, tensor: &TensorEntry) -> bool {
+        self.select.is_empty() || self.select.iter().any(|(_, set)| matches(set, tensor))
+    }
+
+    /// True for a tensor that a `drop` pattern matches.
+    pub(crate) fn drops(&self, tensor: &TensorEntry) -> bool {
+        self.drop.iter().any(|(_, set)| matches(set, tensor))
     }
 }
 

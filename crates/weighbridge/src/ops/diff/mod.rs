@@ -9,6 +9,7 @@
 mod markdown;
 mod pairs;
 mod program;
+mod told;
 mod values;
 
 pub use pairs::Found;
@@ -16,10 +17,9 @@ pub use program::{ProgramChange, program};
 pub use values::{Tolerance, Values};
 
 use super::Changes;
-use crate::checkpoint::{Checkpoint, Metadata, Selection, TensorEntry, Value};
+use crate::checkpoint::{Checkpoint, Selection, TensorEntry};
 use crate::error::Result;
 use crate::formats::{OpenOptions, open_with};
-use program::short;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
@@ -31,9 +31,10 @@ pub struct DiffOptions {
     pub left: OpenOptions,
     /// How to open the right side.
     pub right: OpenOptions,
-    /// Patterns of tensors to look at, on both sides; all if empty. A pattern must match on one side.
+    /// Patterns of tensors to look at; all if empty. They are held against names after any rename; of a pair
+    /// either name may match.
     pub select: Vec<String>,
-    /// Patterns of tensors to leave out, on both sides. A pattern must match on one side.
+    /// Patterns of tensors to leave out; as for `select`.
     pub drop: Vec<String>,
     /// Leave out optimizer state.
     pub no_state: bool,
@@ -52,7 +53,8 @@ pub struct DiffOptions {
 /// Something of a tensor, or of the metadata, that is not the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What it is: `dtype`, `shape`, `role`, `row-names`, or a key of the metadata.
+    /// What it is: `dtype`, `shape`, `role`, `row-names`, `attribute NAME`, or a key of the metadata with those
+    /// below it: `attributes/iteration/epoch_idx`.
     pub what: String,
     /// On the left; `None` where it is not there.
     pub left: Option<String>,
@@ -61,9 +63,6 @@ pub struct Change {
 }
 
 impl Change {
-    fn new(what: &str, left: Option<String>, right: Option<String>) -> Self {
-        Self { what: what.to_owned(), left, right }
-    }
     fn to_json(&self) -> Json {
         json!({ "what": self.what, "left": self.left, "right": self.right })
     }
@@ -227,14 +226,30 @@ pub fn diff_checkpoints(
     mut right: Checkpoint,
     options: &DiffOptions,
 ) -> Result<DiffReport> {
-    choose(&mut left, &mut right, options)?;
+    if options.no_state {
+        left.drop_state();
+        right.drop_state();
+    }
     let renames = Changes { rename: options.rename.clone(), ..Changes::default() };
     renames.apply(&mut left)?;
-    let pairs = pairs::pair(&left, &right, !options.names_only)?;
+    let selection = Selection::new(&options.select, &options.drop)?;
+    selection.check_matched(&[&left, &right])?;
+    let kept = |tensors: &[&TensorEntry]| {
+        let any = |check: &dyn Fn(&TensorEntry) -> bool| tensors.iter().any(|tensor| check(tensor));
+        any(&|t| selection.selects(t)) && !any(&|t| selection.drops(t))
+    };
+    let pairs = pairs::pair(&left, &right, &kept, !options.names_only)?;
+    let with_attributes = left.format == right.format;
     let mut found = Vec::with_capacity(pairs.pairs.len());
+    let mut unnamed = [Vec::new(), Vec::new()];
     for (l, r, how) in pairs.pairs {
         let (Some(a), Some(b)) = (left.tensors.get(l), right.tensors.get(r)) else { continue };
-        found.push(one(a, b, how, options).map_err(|e| e.in_file(&left.label))?);
+        match (&a.labels, &b.labels) {
+            (None, Some(_)) => unnamed[0].push(a.name()),
+            (Some(_), None) => unnamed[1].push(b.name()),
+            _ => {}
+        }
+        found.push(one(a, b, how, with_attributes, options).map_err(|e| e.in_file(&left.label))?);
     }
     let weight = |pair: &Pair| pair.values.as_ref().map_or(0.0, |values| values.max_relative);
     found.sort_by(|a, b| a.status.cmp(&b.status).then(weight(b).total_cmp(&weight(a))));
@@ -251,9 +266,21 @@ pub fn diff_checkpoints(
             Vec::new()
         }
     };
+    for (side, names) in ["left", "right"].into_iter().zip(&unnamed) {
+        if let Some(first) = names.first() {
+            let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+            notes.push(format!(
+                "rows have no names on the {side} side, so names were not compared: {first}{more}"
+            ));
+        }
+    }
     for checkpoint in [&left, &right] {
         let left_out = checkpoint.notes.iter().filter(|note| note.omission);
         notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));
+    }
+    let mut metadata = Vec::new();
+    if !options.no_metadata {
+        told::metadata(&left.metadata, &right.metadata, &mut metadata);
     }
     Ok(DiffReport {
         left: [left.label.clone(), left.format.to_owned(), left.kind.to_owned()],
@@ -261,31 +288,24 @@ pub fn diff_checkpoints(
         pairs: found,
         left_alone: alone(&left, &pairs.left),
         right_alone: alone(&right, &pairs.right),
-        metadata: if options.no_metadata { Vec::new() } else { metadata(&left.metadata, &right.metadata) },
+        metadata,
         program: programs,
         notes,
     })
 }
 
-/// Applies the patterns to both sides. What one side alone has is a difference, so a pattern may miss on
-/// the other.
-fn choose(left: &mut Checkpoint, right: &mut Checkpoint, options: &DiffOptions) -> Result<()> {
-    if options.no_state {
-        left.drop_state();
-        right.drop_state();
-    }
-    let selection = Selection::new(&options.select, &options.drop)?;
-    selection.check_matched(&[left, right])?;
-    left.tensors.retain(|tensor| selection.keeps(tensor));
-    right.tensors.retain(|tensor| selection.keeps(tensor));
-    Ok(())
-}
-
-fn one(left: &TensorEntry, right: &TensorEntry, found: Found, options: &DiffOptions) -> Result<Pair> {
+/// Compares a pair; `attributes` where both have one format: others need not know them.
+fn one(
+    left: &TensorEntry,
+    right: &TensorEntry,
+    found: Found,
+    attributes: bool,
+    options: &DiffOptions,
+) -> Result<Pair> {
     let mut changes = Vec::new();
     let mut change = |what: &str, a: String, b: String| {
         if a != b {
-            changes.push(Change::new(what, Some(a), Some(b)));
+            changes.push(told::change(what.to_owned(), Some(a), Some(b)));
         }
     };
     change("dtype", left.dtype().to_string(), right.dtype().to_string());
@@ -296,9 +316,12 @@ fn one(left: &TensorEntry, right: &TensorEntry, found: Found, options: &DiffOpti
     {
         let (a, b) = (a.read()?, b.read()?);
         if let Some(row) = (0..a.len().max(b.len())).find(|&row| a.get(row) != b.get(row)) {
-            let name = |name: Option<&str>| name.map(|name| short(&format!("row {row}: {name}")));
-            changes.push(Change::new("row-names", name(a.get(row)), name(b.get(row))));
+            let name = |name: Option<&str>| name.map(|name| format!("row {row}: {name}"));
+            changes.push(told::change("row-names".to_owned(), name(a.get(row)), name(b.get(row))));
         }
+    }
+    if attributes {
+        told::attributes(&left.attributes, &right.attributes, &mut changes);
     }
     let same_shape = left.shape == right.shape;
     let values = match (same_shape, options.names_only) {
@@ -322,18 +345,6 @@ fn one(left: &TensorEntry, right: &TensorEntry, found: Found, options: &DiffOpti
         _ => Status::Same,
     };
     Ok(Pair { left: left.text(), right: right.text(), found, status, changes, values })
-}
-
-fn metadata(left: &Metadata, right: &Metadata) -> Vec<Change> {
-    let text = |value: Option<&Value>| value.map(|value| short(&value.to_json().to_string()));
-    let mut changes: Vec<Change> = left
-        .iter()
-        .filter(|(key, value)| right.get(key) != Some(value))
-        .map(|(key, value)| Change::new(key, text(Some(value)), text(right.get(key))))
-        .collect();
-    let new = right.iter().filter(|(key, _)| left.get(key).is_none());
-    changes.extend(new.map(|(key, value)| Change::new(key, None, text(Some(value)))));
-    changes
 }
 
 #[cfg(test)]

@@ -37,20 +37,39 @@ pub(super) struct Pairs {
 }
 
 /// Pairs tensors by path and slot; then by displayed name, as some forms know no paths; then, where
-/// `content` is asked for, by the hash of their elements.
+/// `content` is asked for, by the hash of their elements. Of these, what is to be `kept`: pairs by
+/// either name, others by their own.
 ///
 /// # Errors
 /// As [`hash::sha256`].
-pub(super) fn pair(left: &Checkpoint, right: &Checkpoint, content: bool) -> Result<Pairs> {
+pub(super) fn pair(
+    left: &Checkpoint,
+    right: &Checkpoint,
+    kept: &dyn Fn(&[&TensorEntry]) -> bool,
+    content: bool,
+) -> Result<Pairs> {
     let mut found: Vec<Option<(usize, Found)>> = vec![None; left.tensors.len()];
     let mut taken = vec![false; right.tensors.len()];
     by(left, right, &mut found, &mut taken, |t| (t.path.clone(), t.role.slot().cloned()));
     by(left, right, &mut found, &mut taken, |t| t.text());
-    if content {
-        by_content(left, right, &mut found, &mut taken)?;
+    // What is left out is left out of all that follows.
+    let mut gone = vec![false; left.tensors.len()];
+    for (l, entry) in left.tensors.iter().enumerate() {
+        let keep = match found[l] {
+            Some((r, _)) => kept(&[entry, &right.tensors[r]]),
+            None => kept(&[entry]),
+        };
+        gone[l] = !keep;
     }
-    let pairs = found.iter().enumerate().filter_map(|(l, hit)| hit.map(|(r, found)| (l, r, found))).collect();
-    let left = (0..found.len()).filter(|&l| found[l].is_none()).collect();
+    for (r, entry) in right.tensors.iter().enumerate() {
+        taken[r] |= !kept(&[entry]);
+    }
+    if content {
+        by_content(left, right, &gone, &mut found, &mut taken)?;
+    }
+    let pairs = found.iter().enumerate().filter(|(l, _)| !gone[*l]);
+    let pairs = pairs.filter_map(|(l, hit)| hit.map(|(r, found)| (l, r, found))).collect();
+    let left = (0..found.len()).filter(|&l| found[l].is_none() && !gone[l]).collect();
     let right = (0..taken.len()).filter(|&r| !taken[r]).collect();
     Ok(Pairs { pairs, left, right })
 }
@@ -76,6 +95,7 @@ fn by<K: std::hash::Hash + Eq>(
 fn by_content(
     left: &Checkpoint,
     right: &Checkpoint,
+    gone: &[bool],
     found: &mut [Option<(usize, Found)>],
     taken: &mut [bool],
 ) -> Result<()> {
@@ -83,8 +103,8 @@ fn by_content(
     fn form(entry: &TensorEntry) -> Form<'_> {
         (entry.dtype(), &entry.shape, entry.role.slot())
     }
-    let wanted: HashSet<Form<'_>> =
-        left.tensors.iter().zip(&*found).filter(|(_, hit)| hit.is_none()).map(|(t, _)| form(t)).collect();
+    let free: Vec<usize> = (0..found.len()).filter(|&l| found[l].is_none() && !gone[l]).collect();
+    let wanted: HashSet<Form<'_>> = free.iter().map(|&l| form(&left.tensors[l])).collect();
     let mut by_hash: HashMap<(Form<'_>, String), VecDeque<usize>> = HashMap::new();
     let mut forms: HashSet<Form<'_>> = HashSet::new();
     for (place, entry) in right.tensors.iter().enumerate().filter(|(place, _)| !taken[*place]) {
@@ -94,7 +114,8 @@ fn by_content(
             by_hash.entry((form, hash::sha256(entry)?)).or_default().push_back(place);
         }
     }
-    for (entry, hit) in left.tensors.iter().zip(found).filter(|(_, hit)| hit.is_none()) {
+    for l in free {
+        let entry = &left.tensors[l];
         let form = form(entry);
         if !forms.contains(&form) {
             continue;
@@ -107,7 +128,7 @@ fn by_content(
         });
         if let Some(place) = best.and_then(|at| places.remove(at)) {
             taken[place] = true;
-            *hit = Some((place, Found::Content));
+            found[l] = Some((place, Found::Content));
         }
     }
     Ok(())

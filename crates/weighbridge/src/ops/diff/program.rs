@@ -1,13 +1,12 @@
 //! Two programs: operators in their order, their settings, variables, inputs and outputs.
 
+use super::Change;
+use super::told::change;
 use crate::ops::program::value;
 use crate::topology::{Block, Endpoint, Operator, Slot, Topology, Variable};
 use serde_json::{Value as Json, json};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::BTreeMap;
-
-/// The longest text of a value in a report, in characters.
-const LONGEST: usize = 200;
 
 /// One difference between two programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,13 +59,14 @@ struct Changes {
 impl Changes {
     fn push(&mut self, subject: &str, part: Option<&str>, left: Option<String>, right: Option<String>) {
         let (subject, part) = (subject.to_owned(), part.map(str::to_owned));
+        let Change { left, right, .. } = change(String::new(), left, right);
         self.list.push(ProgramChange { block: self.block, subject, part, left, right });
     }
 
     /// A difference, where the texts are different.
     fn part(&mut self, subject: &str, part: Option<&str>, left: &str, right: &str) {
         if left != right {
-            self.push(subject, part, Some(short(left)), Some(short(right)));
+            self.push(subject, part, Some(left.to_owned()), Some(right.to_owned()));
         }
     }
 
@@ -143,8 +143,7 @@ impl Changes {
         for key in keys {
             let (a, b) = (left.get(key), right.get(key));
             if a != b {
-                let text = |value: Option<&String>| value.map(|text| short(text));
-                self.push(subject, Some(&format!("{word} {key}")), text(a), text(b));
+                self.push(subject, Some(&format!("{word} {key}")), a.cloned(), b.cloned());
             }
         }
     }
@@ -172,12 +171,4 @@ fn endpoints(list: &[Endpoint]) -> String {
         format!("{}{shape}", end.name)
     };
     list.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// `text`, cut where it is long.
-pub(super) fn short(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::{LabelList, MemoryLabels, Role, TensorPath};
+use crate::checkpoint::{LabelList, MemoryLabels, Role, TensorPath, Value};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;
@@ -73,12 +73,34 @@ fn wide_integers_are_told_apart_where_floats_would_not() {
 }
 
 #[test]
+fn wide_integers_beside_floats_are_not_rounded() {
+    let int = |x: i64| entry("w", DType::I64, &[1], x.to_le_bytes().to_vec());
+    let float = |x: f64| entry("w", DType::F64, &[1], x.to_le_bytes().to_vec());
+    let two53 = 1i64 << 53;
+    for (a, b, distance) in [(two53 + 1, two53 as f64, 1.0), (7, 7.0, 0.0), (-3, -3.5, 0.5), (1, 1e40, 1e40)]
+    {
+        let (_, found) = values(int(a), float(b));
+        assert_eq!((found.max_abs, found.beyond), (distance, u64::from(distance != 0.0)), "{a} {b}");
+        let (_, found) = values(float(b), int(a));
+        assert_eq!((found.max_abs, found.beyond), (distance, u64::from(distance != 0.0)), "{b} {a}");
+    }
+    let (_, found) = values(int(1), float(f64::NAN));
+    assert_eq!((found.beyond, found.nan_moved), (1, 1));
+}
+
+#[test]
 fn complex_numbers_are_apart_by_the_modulus() {
     let z = |re: f32, im: f32| entry("w", DType::C64, &[1], [re.to_le_bytes(), im.to_le_bytes()].concat());
     // Both have the modulus 5.
     let (status, found) = values(z(3.0, 4.0), z(4.0, 3.0));
     assert_eq!((status, found.beyond, found.cosine), (Status::Values, 1, None));
     assert!((found.max_abs - 2f64.sqrt()).abs() < 1e-15);
+    // Beside another type they are still two numbers each.
+    let wide = entry("w", DType::C128, &[1], [5f64.to_le_bytes(), 0f64.to_le_bytes()].concat());
+    assert_eq!(values(z(3.0, 4.0), wide.clone()).1.beyond, 1);
+    assert_eq!(values(z(5.0, 0.0), wide).1.beyond, 0);
+    assert_eq!(values(z(-5.0, 0.0), f32s("w", &[5.0])).1.max_abs, 10.0);
+    assert_eq!(values(z(5.0, 0.0), f32s("w", &[5.0])).1.beyond, 0);
 }
 
 #[test]
@@ -94,12 +116,26 @@ fn tolerance_decides_where_it_is_given() {
     assert_eq!(with(0.9, 0.0), (Status::Values, false));
     assert_eq!(with(1.0, 0.0), (Status::Close, true));
     assert_eq!(with(0.0, 0.01), (Status::Close, true));
+    // What is infinite is near nothing but itself.
+    let tolerance = Some(Tolerance { absolute: 1.0, relative: 1.0 });
+    let options = DiffOptions { tolerance, ..DiffOptions::default() };
+    let infinite = f32s("w", &[f32::INFINITY, f32::NEG_INFINITY]);
+    for other in [f32s("w", &[1.0, 2.0]), f32s("w", &[f32::NEG_INFINITY, f32::INFINITY])] {
+        for (a, b) in [(infinite.clone(), other.clone()), (other, infinite.clone())] {
+            let report = diff_checkpoints(of(vec![a]), of(vec![b]), &options).unwrap();
+            let found = report.pairs[0].values.as_ref().unwrap();
+            assert_eq!((report.is_same(), found.beyond, found.infinite_apart), (false, 2, 2));
+        }
+    }
+    let z = |im: f32| entry("w", DType::C64, &[1], [f32::INFINITY.to_le_bytes(), im.to_le_bytes()].concat());
+    assert!(!diff_checkpoints(of(vec![z(0.0)]), of(vec![z(5.0)]), &options).unwrap().is_same());
+    assert!(diff_checkpoints(of(vec![z(5.0)]), of(vec![z(5.0)]), &options).unwrap().is_same());
 }
 
 #[test]
 fn orders_of_storage_are_no_difference_and_places_are_right() {
-    // Several blocks of either side: 1,200,000 elements.
-    let (rows, columns) = (1000usize, 1200usize);
+    // Many blocks of either side: 12,000 elements, and 8,192 or 1,024 in a block.
+    let (rows, columns) = (100usize, 120usize);
     let at = |row: usize, column: usize| (row * columns + column) as f32;
     let row_major: Vec<u8> =
         (0..rows * columns).flat_map(|i| at(i / columns, i % columns).to_le_bytes()).collect();
@@ -115,26 +151,37 @@ fn orders_of_storage_are_no_difference_and_places_are_right() {
     let row = || stored(Order::Row, row_major.clone());
     let (status, found) = values(row(), stored(Order::Column, column_major.clone()));
     assert_eq!((status, found.same_bits), (Status::Same, true));
-    // One element is another: in row 997, column 1100.
-    let place = 4 * (1100 * rows + 997);
-    column_major[place..place + 4].copy_from_slice(&(at(997, 1100) + 1.0).to_le_bytes());
+    // One element is another: in row 97, column 110.
+    let place = 4 * (110 * rows + 97);
+    column_major[place..place + 4].copy_from_slice(&(at(97, 110) + 1.0).to_le_bytes());
     let reports: Vec<_> = [1, 2, 5]
         .into_iter()
         .flat_map(|threads| {
             let options = DiffOptions { threads, ..DiffOptions::default() };
             let column = || stored(Order::Column, column_major.clone());
-            let one = diff_checkpoints(of(vec![row()]), of(vec![column()]), &options).unwrap();
-            let other = diff_checkpoints(of(vec![column()]), of(vec![row()]), &options).unwrap();
-            [one, other]
+            let column_as_row = || {
+                let bytes = crate::engine::read_tensor(&column(), Order::Row).unwrap();
+                stored(Order::Row, bytes)
+            };
+            [(row(), column()), (column(), row()), (row(), column_as_row())]
+                .map(|(a, b)| diff_checkpoints(of(vec![a]), of(vec![b]), &options).unwrap())
         })
         .collect();
     for report in &reports {
         let found = report.pairs[0].values.as_ref().unwrap();
-        assert_eq!((found.at.as_deref(), found.max_abs, found.beyond), (Some(&[997, 1100][..]), 1.0, 1));
-        assert_eq!(found.elements, 1_200_000);
-        assert!(found.cosine.unwrap() > 0.999_999);
+        assert_eq!((found.at.as_deref(), found.max_abs, found.beyond), (Some(&[97, 110][..]), 1.0, 1));
+        assert_eq!(found.elements, 12_000);
+        // Of the blocks that are equal, too: over all elements.
+        let squares: f64 = (0..12_000).map(|i| f64::from(i).powi(2)).sum();
+        let other = f64::from(at(97, 110));
+        let wanted = (squares + other) / (squares * (squares + 2.0 * other + 1.0)).sqrt();
+        assert!((found.cosine.unwrap() - wanted).abs() < 1e-15);
+        assert_eq!(found.mean_abs, 1.0 / 12_000.0);
     }
-    assert!(reports.iter().step_by(2).all(|report| report == &reports[0]), "threads change nothing");
+    for kind in 0..3 {
+        let mut same = reports.iter().skip(kind).step_by(3);
+        assert!(same.all(|report| report == &reports[kind]), "threads change nothing");
+    }
 }
 
 #[test]
@@ -175,7 +222,10 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
     let wide = entry("w", DType::F64, &[2], [1f64, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect());
     let report = compared(vec![f32s("w", &[1.0, 2.0])], vec![wide]);
     assert_eq!(report.pairs[0].status, Status::Form);
-    assert_eq!(report.pairs[0].changes, [Change::new("dtype", Some("f32".into()), Some("f64".into()))]);
+    assert_eq!(
+        report.pairs[0].changes,
+        [told::change("dtype".into(), Some("f32".into()), Some("f64".into()))]
+    );
     let report = compared(vec![f32s("w", &[1.0, 2.0])], vec![f32s("w", &[1.0])]);
     assert_eq!((report.pairs[0].status, report.pairs[0].values.is_none()), (Status::Shape, true));
     let mut other = f32s("w", &[1.0]);
@@ -190,9 +240,23 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
     let report = compared(vec![named(["a", "b"])], vec![named(["a", "c"])]);
     assert_eq!(
         report.pairs[0].changes,
-        [Change::new("row-names", Some("row 1: b".into()), Some("row 1: c".into()))]
+        [told::change("row-names".into(), Some("row 1: b".into()), Some("row 1: c".into()))]
     );
-    assert!(compared(vec![named(["a", "b"])], vec![named(["a", "b"])]).is_same());
+    let report = compared(vec![named(["a", "b"])], vec![named(["a", "b"])]);
+    assert!(report.is_same() && report.notes.is_empty());
+    // What cannot be compared is told.
+    let report = compared(vec![named(["a", "b"])], vec![f32s("w", &[1.0, 2.0])]);
+    assert!(report.is_same() && report.notes[0].contains("on the right side"), "{:?}", report.notes);
+    // So are rows that are selected, levels of sequences and the like.
+    let with = |key: &str, value: u64| {
+        let mut entry = f32s("w", &[1.0]);
+        entry.attributes.insert(key.to_owned(), Value::List(vec![Value::U64(value)]));
+        entry
+    };
+    let report = compared(vec![with("rows", 0)], vec![with("rows", 1)]);
+    assert_eq!(report.pairs[0].changes[0].what, "attribute rows");
+    assert_eq!(compared(vec![with("rows", 0)], vec![f32s("w", &[1.0])]).pairs[0].status, Status::Form);
+    assert!(compared(vec![with("alias_of", 0)], vec![with("alias_of", 1)]).is_same());
 }
 
 #[test]
@@ -203,6 +267,25 @@ fn what_is_chosen_may_be_on_one_side_only() {
     };
     assert_eq!(run("b").unwrap().right_alone.len(), 1);
     assert_eq!(run("c").unwrap_err().code(), "no-match");
+    // Names count as they are after a rename, and either name of a pair.
+    let sides = || {
+        (
+            of(vec![f32s("enc.w", &[1.0]), f32s("x", &[2.0])]),
+            of(vec![f32s("encoder.w", &[1.0]), f32s("y", &[3.0])]),
+        )
+    };
+    for (patterns, pairs, alone) in [(["encoder.*", ""], 1, 0), (["*", "encoder.*"], 0, 2)] {
+        let (left, right) = sides();
+        let options = DiffOptions {
+            select: vec![patterns[0].to_owned()],
+            drop: patterns[1..].iter().filter(|p| !p.is_empty()).map(|p| (*p).to_owned()).collect(),
+            rename: vec!["enc=encoder".to_owned()],
+            ..DiffOptions::default()
+        };
+        let report = diff_checkpoints(left, right, &options).unwrap();
+        let found = report.left_alone.len() + report.right_alone.len();
+        assert_eq!((report.pairs.len(), found), (pairs, alone), "{patterns:?}");
+    }
 }
 
 #[test]
@@ -217,6 +300,23 @@ fn metadata_and_markdown() {
     let what: Vec<_> =
         report.metadata.iter().map(|c| (c.what.as_str(), c.left.is_some(), c.right.is_some())).collect();
     assert_eq!(what, [("gone", true, false), ("kept", true, true), ("new", false, true)]);
+    // Within maps, and far behind in long texts.
+    let map = |pairs: &[(&str, &str)]| {
+        Value::Map(pairs.iter().map(|(k, v)| ((*k).into(), Value::Text((*v).to_owned()))).collect())
+    };
+    let long = "x".repeat(300);
+    let (mut a, mut b) = (of(vec![]), of(vec![]));
+    a.metadata.set("m", map(&[("k", "1"), ("same", "2"), ("long", &format!("{long}a"))]));
+    b.metadata.set("m", map(&[("k", "3"), ("same", "2"), ("long", &format!("{long}b"))]));
+    let found = diff_checkpoints(a, b, &DiffOptions::default()).unwrap().metadata;
+    let text = |side: &Option<String>| side.clone().unwrap();
+    assert_eq!(
+        (found[0].what.as_str(), text(&found[0].left), text(&found[0].right)),
+        ("m/k", "\"1\"".into(), "\"3\"".into())
+    );
+    assert_eq!((found.len(), found[1].what.as_str()), (2, "m/long"));
+    assert!(text(&found[1].left).starts_with("...x") && text(&found[1].left).ends_with("a\""));
+    assert!(text(&found[1].right).ends_with("b\""));
     let text = report.to_markdown();
     assert!(text.starts_with("**different**") && text.contains("| `a\\|'b` | values |"), "{text}");
     assert!(text.contains("- `kept`: `2` → `3`"), "{text}");

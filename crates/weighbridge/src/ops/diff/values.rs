@@ -5,18 +5,18 @@ use crate::engine::{Scratch, read_into, verify_tensor};
 use crate::error::Result;
 use crate::ops::decode::decode;
 use crate::ops::{hash, number_json, parallel};
-use crate::tensor::{DType, Order, Region};
+use crate::tensor::{DType, Element, Order, Region, element_at};
 use serde_json::{Value as Json, json};
 
 /// Bytes of a block where both files have one order.
-const BLOCK: u64 = 4 << 20;
+const BLOCK: u64 = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 /// Bytes of a block where they have not: long enough runs are left in the other file.
-const REORDERED_BLOCK: u64 = 32 << 20;
+const REORDERED_BLOCK: u64 = if cfg!(test) { 32 << 10 } else { 32 << 20 };
 /// Elements that are decoded at once, so that they stay in the first cache.
 const CHUNK: usize = 2048;
 
 /// What counts as near enough: `|a - b| <= absolute + relative * |b|`, where `b` is the value on the
-/// right.
+/// right and both are finite.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tolerance {
     /// The absolute part.
@@ -25,21 +25,15 @@ pub struct Tolerance {
     pub relative: f64,
 }
 
-impl Tolerance {
-    fn admits(self, a: f64, b: f64, distance: f64) -> bool {
-        a == b || (a.is_nan() && b.is_nan()) || distance <= self.absolute + self.relative * b.abs()
-    }
-}
-
-/// How far the values of two tensors of one shape are apart. Booleans count as 0 and 1. Measures are
-/// taken over the places where both are finite.
+/// How far the values of two tensors of one shape are apart. Booleans count as 0 and 1, real numbers beside
+/// complex ones as complex. Measures are taken over the places where both are finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
     /// Elements of one tensor.
     pub elements: u64,
     /// True where the types are the same and every bit is.
     pub same_bits: bool,
-    /// Places where the values are further apart than the tolerance; two NaN are not apart.
+    /// Places where the values are not equal as numbers, and not within the tolerance; two NaN are equal.
     pub beyond: u64,
     /// Places where both are finite.
     pub finite: u64,
@@ -185,14 +179,17 @@ impl Work<'_> {
         let chunks = own.bytes[0].chunks(CHUNK * sizes[0]).zip(own.bytes[1].chunks(CHUNK * sizes[1]));
         for (number, (a, b)) in chunks.enumerate() {
             let before = part.max_abs;
-            let place = if types.iter().all(|t| matches!(t, DType::I64 | DType::U64)) {
+            let any = |wanted: &[DType]| types.iter().any(|t| wanted.contains(t));
+            let place = if any(&[DType::C64, DType::C128]) {
+                complex(types[0], a, &mut own.numbers[0]);
+                complex(types[1], b, &mut own.numbers[1]);
+                part.add_complex(&own.numbers, self.tolerance)
+            } else if any(&[DType::I64, DType::U64]) {
                 part.add_wide(types, a, b, self.tolerance)
-            } else if types[0] == types[1] && matches!(types[0], DType::C64 | DType::C128) {
-                part.add_complex(types[0], a, b, &mut own.numbers, self.tolerance)
             } else {
                 decode(types[0], a, &mut own.numbers[0]);
                 decode(types[1], b, &mut own.numbers[1]);
-                part.add(&own.numbers[0], &own.numbers[1], self.tolerance)
+                part.add(&own.numbers, self.tolerance)
             };
             if types[0] == types[1] {
                 part.max_ulp = part.max_ulp.max(most_steps(types[0], a, b));
@@ -241,18 +238,88 @@ struct Part {
     infinite_apart: u64,
 }
 
-impl Part {
-    /// Adds pairs of values, and gives the place among them of the largest distance so far.
-    fn add(&mut self, left: &[f64], right: &[f64], tolerance: Tolerance) -> Option<usize> {
-        let mut place = None;
-        for (number, (&a, &b)) in left.iter().zip(right).enumerate() {
-            self.one(a, b, (a - b).abs(), tolerance, number, &mut place);
+/// The elements as real and imaginary parts in turn.
+fn complex(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
+    match dtype {
+        DType::C64 => decode(DType::F32, bytes, out),
+        DType::C128 => decode(DType::F64, bytes, out),
+        real => {
+            decode(real, bytes, out);
+            *out = out.iter().flat_map(|&x| [x, 0.0]).collect();
         }
-        place
+    }
+}
+
+/// Two values in one place.
+struct Two {
+    /// The value, or its modulus, on both sides; NaN where a part is.
+    a: f64,
+    b: f64,
+    /// How far they are apart, where both are finite.
+    distance: f64,
+    /// True where they are not equal as numbers.
+    unequal: bool,
+}
+
+impl Two {
+    fn reals(a: f64, b: f64) -> Self {
+        Self { a, b, distance: (a - b).abs(), unequal: a != b && !(a.is_nan() && b.is_nan()) }
     }
 
-    /// As [`add`](Self::add) for 64-bit integers, whose distance `f64` would round.
+    fn complex(a: [f64; 2], b: [f64; 2]) -> Self {
+        let is_nan = |z: [f64; 2]| z.iter().any(|x| x.is_nan());
+        let modulus = |z: [f64; 2]| if is_nan(z) { f64::NAN } else { z[0].hypot(z[1]) };
+        let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
+        Self { a: modulus(a), b: modulus(b), distance, unequal: a != b && !(is_nan(a) && is_nan(b)) }
+    }
+
+    /// Of integers of 64 bits, which `f64` would round.
     #[allow(clippy::cast_precision_loss)]
+    fn exact(a: Element, b: Element) -> Self {
+        let whole = |element| match element {
+            Element::Bool(b) => Some(i128::from(b)),
+            Element::Int(i) => Some(i),
+            _ => None,
+        };
+        match (whole(a), whole(b)) {
+            (Some(i), Some(j)) => {
+                Self { a: i as f64, b: j as f64, distance: i.abs_diff(j) as f64, unequal: i != j }
+            }
+            (Some(i), None) => Self::whole_and_float(i, b.to_f64()),
+            (None, Some(j)) => {
+                let Self { a, b, distance, unequal } = Self::whole_and_float(j, a.to_f64());
+                Self { a: b, b: a, distance, unequal }
+            }
+            (None, None) => Self::reals(a.to_f64(), b.to_f64()),
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+    fn whole_and_float(i: i128, x: f64) -> Self {
+        let two = Self::reals(i as f64, x);
+        // Larger numbers are far from any integer of 64 bits.
+        if x.is_nan() || x.abs() > 1e30 {
+            return two;
+        }
+        let distance = (i.saturating_sub(x.trunc() as i128) as f64 - x.fract()).abs();
+        Self { distance, unequal: distance != 0.0, ..two }
+    }
+}
+
+impl Part {
+    /// Adds pairs of values, and gives the place among them of the largest distance so far.
+    fn add(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance) -> Option<usize> {
+        let pairs = numbers[0].iter().zip(&numbers[1]).map(|(&a, &b)| Two::reals(a, b));
+        self.gather(pairs, tolerance)
+    }
+
+    /// As [`add`](Self::add) for real and imaginary parts in turn.
+    fn add_complex(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance) -> Option<usize> {
+        let [left, right] = numbers.each_ref().map(|list| list.as_chunks::<2>().0);
+        self.gather(left.iter().zip(right).map(|(&a, &b)| Two::complex(a, b)), tolerance)
+    }
+
+    /// As [`add`](Self::add) where one side at least has integers of 64 bits.
     fn add_wide(
         &mut self,
         types: [DType; 2],
@@ -260,85 +327,49 @@ impl Part {
         right: &[u8],
         tolerance: Tolerance,
     ) -> Option<usize> {
-        let wide = |dtype, bytes: &[u8; 8]| match dtype {
-            DType::U64 => i128::from(u64::from_le_bytes(*bytes)),
-            _ => i128::from(i64::from_le_bytes(*bytes)),
-        };
+        let pairs = (0..)
+            .map_while(|at| Some((element_at(types[0], left, at)?, element_at(types[1], right, at)?)))
+            .map(|(a, b)| Two::exact(a, b));
+        self.gather(pairs, tolerance)
+    }
+
+    fn gather(&mut self, pairs: impl Iterator<Item = Two>, tolerance: Tolerance) -> Option<usize> {
         let mut place = None;
-        for (number, (a, b)) in left.as_chunks::<8>().0.iter().zip(right.as_chunks::<8>().0).enumerate() {
-            let (a, b) = (wide(types[0], a), wide(types[1], b));
-            // Different integers may be one as `f64`: what they are apart tells.
-            let distance = a.abs_diff(b) as f64;
-            let near = self.beyond;
-            self.one(a as f64, b as f64, distance, tolerance, number, &mut place);
-            if self.beyond == near && distance > tolerance.absolute + tolerance.relative * (b as f64).abs() {
-                self.beyond += 1;
+        for (number, two) in pairs.enumerate() {
+            if self.one(&two, tolerance) {
+                place = Some(number);
             }
         }
         place
     }
 
-    /// As [`add`](Self::add) for complex numbers: what counts is the modulus of their difference.
-    fn add_complex(
-        &mut self,
-        dtype: DType,
-        left: &[u8],
-        right: &[u8],
-        numbers: &mut [Vec<f64>; 2],
-        tolerance: Tolerance,
-    ) -> Option<usize> {
-        let half = if dtype == DType::C64 { DType::F32 } else { DType::F64 };
-        decode(half, left, &mut numbers[0]);
-        decode(half, right, &mut numbers[1]);
-        let mut place = None;
-        let (left, right) = (numbers[0].as_chunks::<2>().0, numbers[1].as_chunks::<2>().0);
-        for (number, (a, b)) in left.iter().zip(right).enumerate() {
-            let modulus =
-                |z: &[f64; 2]| if z.iter().any(|x| x.is_nan()) { f64::NAN } else { z[0].hypot(z[1]) };
-            let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
-            let (one, other) = (modulus(a), modulus(b));
-            let near = self.beyond;
-            self.one(one, other, distance, tolerance, number, &mut place);
-            if self.beyond == near && distance > tolerance.absolute + tolerance.relative * other {
-                self.beyond += 1;
-            }
-        }
-        place
-    }
-
-    fn one(
-        &mut self,
-        a: f64,
-        b: f64,
-        distance: f64,
-        tolerance: Tolerance,
-        number: usize,
-        place: &mut Option<usize>,
-    ) {
+    /// Adds a pair; true where none was further apart.
+    fn one(&mut self, two: &Two, tolerance: Tolerance) -> bool {
+        let &Two { a, b, distance, unequal } = two;
         self.elements += 1;
-        self.beyond += u64::from(!tolerance.admits(a, b, distance));
         if a.is_finite() && b.is_finite() {
+            self.beyond += u64::from(unequal && distance > tolerance.absolute + tolerance.relative * b.abs());
             self.finite += 1;
             self.dot += a * b;
             self.squares[0] += a * a;
             self.squares[1] += b * b;
             self.sum_abs += distance;
-            if distance > self.max_abs {
-                self.max_abs = distance;
-                *place = Some(number);
-            }
             if distance > 0.0 {
                 self.max_relative = self.max_relative.max(distance / a.abs().max(b.abs()));
             }
-            return;
+            let further = distance > self.max_abs;
+            self.max_abs = if further { distance } else { self.max_abs };
+            return further;
         }
+        self.beyond += u64::from(unequal);
         self.nan[0] += u64::from(a.is_nan());
         self.nan[1] += u64::from(b.is_nan());
         if a.is_nan() != b.is_nan() {
             self.nan_moved += 1;
-        } else if !a.is_nan() && a != b {
+        } else if unequal {
             self.infinite_apart += 1;
         }
+        false
     }
 
     fn with(self, next: Self) -> Self {

@@ -39,7 +39,7 @@ def write(path, table, blob, text):
         if blob is not None: file.create_dataset("optimizer/state_dict", data=blob)
 def config(parts):
     return json.dumps({"entities": {"all": {"num_partitions": parts}}, "relations": [{"name": "r", "lhs": "all", "rhs": "all"}],
-        "dimension": COLUMNS, "entity_path": "entities", "edge_paths": ["edges"], "checkpoint_path": "."})
+        "dimension": COLUMNS, "global_emb": False, "entity_path": "entities", "edge_paths": ["edges"], "checkpoint_path": "."})
 rng = np.random.default_rng(1)
 if job == "make":
     os.makedirs(source, exist_ok=True)

@@ -2,7 +2,7 @@
 //! place, so a row must stand where its entity stands.
 
 use super::BigGraph;
-use super::rows::{GatherSource, NormalSource, Repeat};
+use super::rows::{GatherSource, NormalSource, Repeat, seed_of_table};
 use crate::checkpoint::{
     Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };
@@ -22,7 +22,8 @@ const DEFAULT_SCALE: f64 = 0.001;
 /// Gives tables that come from another format what `options` say belongs to them: the configuration,
 /// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
 /// type of the only table, where its name does not tell. Entities without a row get a drawn one, and
-/// rows without an entity are left out: both are losses. What came from BigGraph and is on its way back
+/// rows without an entity are left out: both are losses. What is drawn depends on `seed`, the type and
+/// the number of rows that the table has: the same seed and the same table give the same rows. What came from BigGraph and is on its way back
 /// may bring state along, which belongs to its rows as they stand: it must be in the order of the folder.
 ///
 /// # Errors
@@ -82,7 +83,11 @@ pub fn align(
                 .on_tensor(table.name())
                 .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
             }
-            (Some(own), Some(wanted)) => ordered(table, own, wanted, seed, checkpoint, &mut losses)?,
+            (Some(own), Some(wanted)) => {
+                let rows = table.shape.dims().first().copied().unwrap_or(0);
+                let seed = seed_of_table(seed, &name, rows);
+                ordered(table, own, wanted, seed, checkpoint, &mut losses)?
+            }
             _ if table.shape.dims().first() == Some(&rows) => table.clone(),
             _ => {
                 return Err(Error::mismatch(

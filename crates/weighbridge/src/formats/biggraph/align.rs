@@ -282,8 +282,8 @@ mod tests {
     fn other_types_draw_other_rows() {
         let drawn = |kind: &str, seed| {
             let folder = MemoryFolder::new("entities")
-                .with(&format!("entity_count_{kind}_0.txt"), b"2\n".to_vec())
-                .with(&format!("entity_names_{kind}_0.json"), br#"["x", "y"]"#.to_vec());
+                .with(format!("entity_count_{kind}_0.txt"), b"2\n".to_vec())
+                .with(format!("entity_names_{kind}_0.json"), br#"["x", "y"]"#.to_vec());
             let options =
                 OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
             let mut checkpoint = table(Some(&["a"]), 1);

@@ -289,6 +289,58 @@ fn the_other_ways_to_write_give_the_same_folder() {
     }
 }
 
+/// Copies a folder of files and their versions, without its snapshots; the configuration gets a type
+/// that only version 6 has.
+fn with_a_new_type(target: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/biggraph/set1/ckpt_std_zip");
+    for item in fs::read_dir(&from).unwrap().map(Result::unwrap) {
+        if item.file_type().unwrap().is_file() {
+            fs::copy(item.path(), target.join(item.file_name())).unwrap();
+        }
+    }
+    let text = fs::read(target.join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    config["entities"]["brand"] = serde_json::json!({"num_partitions": 1});
+    let mut relation = config["relations"][0].clone();
+    (relation["name"], relation["rhs"]) = ("of".into(), "brand".into());
+    config["relations"].as_array_mut().unwrap().push(relation);
+    fs::write(target.join("config.json"), config.to_string()).unwrap();
+    fs::copy(target.join("embeddings_country_0.v6.h5"), target.join("embeddings_brand_0.v6.h5")).unwrap();
+}
+
+#[test]
+fn what_older_versions_lack_is_told_by_their_own_configuration() {
+    let all = SweepOptions { newer: true, remnants: true, temporary: true, ..SweepOptions::default() };
+    // How version 4 is changed, and what is swept of its 11 files.
+    type Change = fn(&Path);
+    let whole: Change = |_| {};
+    let no_partition: Change = |at| fs::remove_file(at.join("embeddings_item_2.v4.h5")).unwrap();
+    let no_model: Change = |at| fs::remove_file(at.join("model.v4.h5")).unwrap();
+    let empty_model: Change = |at| fs::write(at.join("model.v4.h5"), "").unwrap();
+    let bad_model: Change = |at| {
+        fs::write(at.join("model.v4.h5"), "no HDF5").unwrap();
+        fs::remove_file(at.join("embeddings_item_2.v4.h5")).unwrap();
+    };
+    let cannot_tell: Change = |at| {
+        fs::write(at.join("model.v4.h5"), "no HDF5").unwrap();
+        fs::write(at.join("embeddings_country_0.v4.h5"), "no HDF5").unwrap();
+        fs::remove_file(at.join("embeddings_item_2.v4.h5")).unwrap();
+    };
+    for (change, swept) in
+        [(whole, 0), (no_partition, 10), (no_model, 10), (empty_model, 11), (bad_model, 10), (cannot_tell, 0)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        with_a_new_type(dir.path());
+        change(dir.path());
+        let store = store(dir.path());
+        assert!(!store.state().unwrap().versions[&4].is_complete());
+        let report = store.sweep(all).unwrap();
+        assert_eq!(report.removed.len(), swept, "{report:?}");
+        assert!(report.removed.iter().all(|file| file.name.contains(".v4.")), "{report:?}");
+        assert_eq!(store.version(6).unwrap().len(), 12);
+    }
+}
+
 #[test]
 fn torn_statistics_are_mended() {
     let dir = folder(&["training_stats.json"], "0\n");

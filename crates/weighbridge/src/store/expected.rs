@@ -6,6 +6,7 @@ use crate::engine::Disk;
 use crate::error::{Error, Result};
 use crate::formats::biggraph::config::Config;
 use crate::formats::biggraph::layout::FileName;
+use crate::formats::biggraph::text_in_file;
 use crate::limits::Limits;
 use crate::source::read_vec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +80,18 @@ impl Expected {
         Limits::check("header", "header_bytes", source.len(), Limits::default().header_bytes)?;
         let bytes = read_vec(&*source, 0, source.len())?;
         Self::of_config(&bytes).map(Some)
+    }
+
+    /// What a version must have by the configuration in its own files: that of the run that wrote it,
+    /// while the one in the folder is that of the last run. `None` where that cannot be told.
+    pub(super) fn of_own_files(disk: &dyn Disk, folder: &Path, version: &VersionState) -> Option<Self> {
+        // All have the same text; a second one is asked where the first is damaged.
+        let files = version.files.iter().filter(|file| file.len > 0).take(2);
+        files.into_iter().find_map(|file| {
+            let source = disk.open(&folder.join(&file.name)).ok()??;
+            let text = text_in_file(&source).ok()??;
+            Self::of_config(text.as_bytes()).ok()
+        })
     }
 
     /// What the `versions` have together, from partition 0 on.

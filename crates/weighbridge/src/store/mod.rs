@@ -130,8 +130,8 @@ impl CheckpointStore {
         &self.folder
     }
 
-    /// What stands in the folder now. Content is not looked at, except that of the version files and
-    /// the configuration.
+    /// What stands in the folder now. Content is not looked at, except that of the version files, the
+    /// configuration, and the one in the files of older versions that seem to lack some.
     ///
     /// # Errors
     /// [`crate::Kind::Io`].

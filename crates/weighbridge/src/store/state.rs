@@ -46,7 +46,7 @@ pub struct VersionState {
     /// Its files: the model first, then the partitions by type and number. Empty ones do not count:
     /// no HDF5 file is empty, and a loss of power leaves such.
     pub files: Vec<StoredFile>,
-    /// The names of files that it should have, and has not or has empty: the first 100.
+    /// The names of files that it should have today, and has not or has empty: the first 100.
     pub missing: Vec<String>,
     /// The snapshots that hold its files by links.
     pub snapshots: Vec<u64>,
@@ -66,6 +66,23 @@ impl VersionState {
     /// True where there is a file of that name.
     pub fn has(&self, name: &str) -> bool {
         self.files.iter().any(|file| file.name == name)
+    }
+
+    /// The names of its files that are not empty.
+    fn present(&self) -> BTreeSet<&str> {
+        self.files.iter().filter(|file| file.len > 0).map(|file| file.name.as_str()).collect()
+    }
+
+    /// True where it is known that files are missing that it once had. The configuration in the folder
+    /// does not tell: a run that adds a type rewrites it, and older versions never had that type.
+    fn is_remnant(&self, disk: &dyn Disk, folder: &Path) -> bool {
+        let present = self.present();
+        let model = FileName::Model { version: self.version }.to_string();
+        if !present.contains(model.as_str()) {
+            return true;
+        }
+        let own = Expected::of_own_files(disk, folder, self);
+        own.is_some_and(|own| !own.missing(self.version, &present).is_empty())
     }
 
     fn to_json(&self) -> Json {
@@ -156,10 +173,12 @@ pub struct Orphan {
 pub enum OrphanKind {
     /// A file of a version above the current one: of a run that died, or that was rolled back.
     Newer,
-    /// A file of a complete version below the current one that no snapshot holds: kept on purpose,
-    /// or of a run that died before it was deleted. `prune` is for these.
+    /// A file of a version below the current one that no snapshot holds: kept on purpose, or of a run
+    /// that died before it was deleted. `prune` is for these. It has every file that the folder's
+    /// configuration asks for today, or that the one in its own files asks for, or it cannot be told.
     Older,
-    /// The same of a version that is not complete: of a run that died while it was deleted.
+    /// The same of a version that lacks its model, or partitions that the configuration in its own
+    /// files asks for: of a run that died while it was deleted.
     Remnant,
     /// Under a hidden name: of a writer of ours that died, or that is at work.
     Staged,
@@ -205,8 +224,7 @@ impl StoreState {
         }
         state.expect(disk, folder, given)?;
         for version in state.versions.values_mut() {
-            let present = version.files.iter().filter(|f| f.len > 0).map(|f| f.name.as_str()).collect();
-            version.missing = state.expected.missing(version.version, &present);
+            version.missing = state.expected.missing(version.version, &version.present());
         }
         for (epoch, link) in epochs {
             let mut snapshot = match snapshot::look(disk, folder, epoch, &state.expected) {
@@ -224,7 +242,7 @@ impl StoreState {
             }
             state.snapshots.insert(epoch, snapshot);
         }
-        state.find_orphans();
+        state.find_orphans(disk, folder);
         Ok(state)
     }
 
@@ -285,14 +303,14 @@ impl StoreState {
         Ok(())
     }
 
-    fn find_orphans(&mut self) {
+    fn find_orphans(&mut self, disk: &dyn Disk, folder: &Path) {
         let Some(current) = self.marker.version() else { return };
         let others = self.versions.values().filter(|v| v.version != current && v.version != 0);
         let mut found = Vec::new();
         for version in others.filter(|v| v.snapshots.is_empty()) {
             let kind = match version.version > current {
                 true => OrphanKind::Newer,
-                false if version.is_complete() => OrphanKind::Older,
+                false if version.is_complete() || !version.is_remnant(disk, folder) => OrphanKind::Older,
                 false => OrphanKind::Remnant,
             };
             let orphan = |f: &StoredFile| Orphan { name: f.name.clone(), len: f.len, kind };

@@ -59,7 +59,8 @@ pub struct SweepOptions {
     /// Files of versions below the current one, however many, except version 0. Also of complete
     /// ones, which may have been kept on purpose.
     pub older: bool,
-    /// Of these, the files of versions that are not complete.
+    /// Of these, the files of versions that lack their model, or partitions that the configuration in
+    /// their own files asks for.
     pub remnants: bool,
     /// Files with the ending `.tmp`.
     pub temporary: bool,

@@ -2,7 +2,7 @@
 //! place, so a row must stand where its entity stands.
 
 use super::BigGraph;
-use super::rows::{GatherSource, NormalSource, Repeat};
+use super::rows::{GatherSource, NormalSource, Repeat, seed_of_table};
 use crate::checkpoint::{
     Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };
@@ -22,7 +22,9 @@ const DEFAULT_SCALE: f64 = 0.001;
 /// Gives tables that come from another format what `options` say belongs to them: the configuration,
 /// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
 /// type of the only table, where its name does not tell. Entities without a row get a drawn one, and
-/// rows without an entity are left out: both are losses. What came from BigGraph and is on its way back
+/// rows without an entity are left out: both are losses. Where the folder has no names, those of a table
+/// stay, and that its order is not known to be the folder's is a loss. What is drawn depends on `seed`, the type and
+/// the number of rows that the table has: the same seed and the same table give the same rows. What came from BigGraph and is on its way back
 /// may bring state along, which belongs to its rows as they stand: it must be in the order of the folder.
 ///
 /// # Errors
@@ -82,7 +84,11 @@ pub fn align(
                 .on_tensor(table.name())
                 .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
             }
-            (Some(own), Some(wanted)) => ordered(table, own, wanted, seed, checkpoint, &mut losses)?,
+            (Some(own), Some(wanted)) => {
+                let rows = table.shape.dims().first().copied().unwrap_or(0);
+                let seed = seed_of_table(seed, &name, rows);
+                ordered(table, own, wanted, seed, checkpoint, &mut losses)?
+            }
             _ if table.shape.dims().first() == Some(&rows) => table.clone(),
             _ => {
                 return Err(Error::mismatch(
@@ -98,8 +104,17 @@ pub fn align(
         aligned.role = Role::Embedding;
         // The partitions of the folder are said by this name.
         aligned.attributes.remove(RENAMED_FROM);
-        aligned.labels.clone_from(&known.labels);
-        aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
+        match (&aligned.labels, &known.labels) {
+            // Its names may stand in any order: they stay with their rows.
+            (Some(_), None) => {
+                let detail = "the folder of entities has no names: it is not known whether the rows stand in its order";
+                losses.push(Loss::new("order-not-checked", aligned.name(), detail));
+            }
+            (_, wanted) => {
+                aligned.labels.clone_from(wanted);
+                aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
+            }
+        }
         let cut = counts(&entities, &name).cloned();
         if has_state(checkpoint, &checkpoint.tensors[place])
             && let Some(own) = counts(checkpoint, &name)
@@ -244,6 +259,40 @@ mod tests {
             checkpoint.metadata.get("partitions"),
             Some(&Value::Map(vec![(Name::from("user"), counts)]))
         );
+    }
+
+    #[test]
+    fn names_that_the_folder_lacks_stay() {
+        let folder = MemoryFolder::new("entities").with("entity_count_user_0.txt", b"4\n".to_vec());
+        let options = OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
+        let mut named = table(Some(&["b", "a", "d", "c"]), 4);
+        let losses = align(&mut named, None, 1, &options).unwrap();
+        assert_eq!(losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["order-not-checked"]);
+        let entry = &named.tensors[0];
+        let names = entry.labels.as_ref().unwrap().read().unwrap();
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["b", "a", "d", "c"]);
+        assert!(!entry.attributes.contains_key(ALIGNED));
+        // Without any names the place is all that there is.
+        let mut bare = table(None, 4);
+        assert!(align(&mut bare, None, 1, &options).unwrap().is_empty());
+        assert!(bare.tensors[0].attributes.contains_key(ALIGNED));
+    }
+
+    #[test]
+    fn other_types_draw_other_rows() {
+        let drawn = |kind: &str, seed| {
+            let folder = MemoryFolder::new("entities")
+                .with(format!("entity_count_{kind}_0.txt"), b"2\n".to_vec())
+                .with(format!("entity_names_{kind}_0.json"), br#"["x", "y"]"#.to_vec());
+            let options =
+                OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
+            let mut checkpoint = table(Some(&["a"]), 1);
+            align(&mut checkpoint, Some(kind), seed, &options).unwrap();
+            read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()
+        };
+        assert_eq!(drawn("user", 1), drawn("user", 1));
+        assert_ne!(drawn("user", 1), drawn("user", 2));
+        assert_ne!(drawn("user", 1), drawn("item", 1));
     }
 
     #[test]

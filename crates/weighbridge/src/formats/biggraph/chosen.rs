@@ -6,6 +6,9 @@
 
 use super::detect::CONFIG_JSON;
 use crate::checkpoint::{Checkpoint, Value};
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::source::SourceRef;
 
 /// The text of the configuration that counts, where there is any.
 pub(super) fn config_text(checkpoint: &Checkpoint) -> Option<&str> {
@@ -22,4 +25,18 @@ pub(super) fn stored_text(checkpoint: &Checkpoint) -> Option<&str> {
         Some((_, Value::Text(text))) => Some(text),
         _ => None,
     }
+}
+
+/// The text of the configuration that stands in a file of a model or of embeddings, which is that of
+/// the run that wrote it; `None` where it has none.
+///
+/// # Errors
+/// As [`crate::containers::hdf5::read`], where the file cannot be read.
+pub(crate) fn text_in_file(source: &SourceRef) -> Result<Option<String>> {
+    let contents = crate::containers::hdf5::read(source, &Limits::default())?;
+    let found = contents.attributes.into_iter().find(|(name, _)| name == CONFIG_JSON);
+    Ok(match found {
+        Some((_, Value::Text(text))) => Some(text),
+        _ => None,
+    })
 }

@@ -14,7 +14,7 @@ use super::chosen;
 use super::config::Config;
 use super::layout::split_counts;
 use super::partitions::stored_type;
-use super::rows::{NormalSource, Repeat, ZeroSource};
+use super::rows::{NormalSource, Repeat, ZeroSource, seed_of_table};
 use crate::checkpoint::{Checkpoint, LabelList, MemoryLabels, Name, Piece, Role, TensorEntry, Value};
 use crate::error::{Error, Result};
 use crate::source::{SourceRef, to_usize};
@@ -28,8 +28,9 @@ const DEFAULT_SCALE: f64 = 0.001;
 /// Names that an error shows.
 const NAMED: usize = 3;
 
-/// Adds rows for `names` to the table of the entity type `entity`. `seed` decides their values; the
-/// same seed gives the same ones.
+/// Adds rows for `names` to the table of the entity type `entity`. Their values depend on `seed`, the
+/// type and the number of the old rows: the same seed and the same table give the same rows, and
+/// another type, or the same one when it grows again, gets other rows.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-such-type`, `names-unknown` where the names of the old rows are not
@@ -71,6 +72,7 @@ pub fn grow(checkpoint: &mut Checkpoint, entity: &str, names: &LabelList, seed: 
     let more: Vec<u64> = split_counts(names.len() as u64, old.len() as u64).collect();
     let runs = Runs::new(&old, &more);
     let scale = scale(checkpoint);
+    let seed = seed_of_table(seed, &stored, rows);
     let noise: SourceRef =
         Arc::new(NormalSource::new(names.len() as u64, columns, scale, seed, Repeat::Independent)?);
     let grown = runs.join(table, &noise, columns)?;
@@ -273,6 +275,25 @@ mod tests {
         let mut other = checkpoint();
         grow(&mut other, "user", &["x", "y", "z"].into_iter().collect(), 8).unwrap();
         assert_ne!(floats(&other.tensors[0]), values);
+    }
+
+    #[test]
+    fn no_two_tables_get_the_same_rows() {
+        let new = ["x", "y", "z"].into_iter().collect();
+        let mut grown = checkpoint();
+        let mut item = grown.tensors[0].clone();
+        item.path = TensorPath::from_dotted("embeddings.item");
+        grown.tensors.push(item);
+        grow(&mut grown, "user", &new, 0).unwrap();
+        grow(&mut grown, "item", &new, 0).unwrap();
+        // `user`: a b x y c z; `item`, of one partition: a b c x y z.
+        let (user, item) = (floats(&grown.tensors[0]), floats(&grown.tensors[2]));
+        assert!(user[4..8].iter().zip(&item[6..10]).all(|(a, b)| a != b), "{user:?} {item:?}");
+
+        grow(&mut grown, "item", &["u", "v", "w"].into_iter().collect(), 0).unwrap();
+        let twice = floats(&grown.tensors[2]);
+        assert_eq!(twice[..12], item);
+        assert!(twice[6..12].iter().zip(&twice[12..]).all(|(a, b)| a != b), "{twice:?}");
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub mod text;
 mod write;
 
 pub use align::align;
+pub(crate) use chosen::text_in_file;
 pub(in crate::formats) use detect::looks_like_biggraph;
 pub use draw::{Draw, draw};
 pub use grow::grow;

@@ -11,7 +11,7 @@ mod quantile;
 
 pub use gather::GatherSource;
 pub use global::add_global_embeddings;
-pub use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
+pub use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat, seed_of_table};
 
 use crate::error::Result;
 use crate::source::{Source, check_range};

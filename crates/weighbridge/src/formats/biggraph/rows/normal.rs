@@ -67,6 +67,19 @@ impl NormalSource {
     }
 }
 
+/// The seed of rows that are drawn for a table which has `rows` rows of the type `entity`. Tables of
+/// other types, and a table that has grown since, get other numbers from one `seed`; the same seed,
+/// type and number of rows give the same ones, on every machine.
+pub fn seed_of_table(seed: u64, entity: &str, rows: u64) -> u64 {
+    // FNV-1a. Every name is followed by eight bytes, so no name with its rows reads as another.
+    let bytes = entity.bytes().chain(rows.to_le_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // The seed is scattered before the hash joins it, lest a neighbouring seed undo a neighbouring name.
+    scatter(scatter(seed) ^ hash)
+}
+
 /// The finaliser of SplitMix64: every bit of the result depends on every bit of `x`.
 fn scatter(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

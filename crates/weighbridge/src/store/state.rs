@@ -85,6 +85,11 @@ impl VersionState {
         own.is_some_and(|own| !own.missing(self.version, &present).is_empty())
     }
 
+    /// True where it is not complete, neither by the configuration in the folder nor by its own.
+    pub(super) fn is_broken(&self, disk: &dyn Disk, folder: &Path) -> bool {
+        !self.is_complete() && self.is_remnant(disk, folder)
+    }
+
     fn to_json(&self) -> Json {
         json!({
             "version": self.version,
@@ -310,8 +315,8 @@ impl StoreState {
         for version in others.filter(|v| v.snapshots.is_empty()) {
             let kind = match version.version > current {
                 true => OrphanKind::Newer,
-                false if version.is_complete() || !version.is_remnant(disk, folder) => OrphanKind::Older,
-                false => OrphanKind::Remnant,
+                false if version.is_broken(disk, folder) => OrphanKind::Remnant,
+                false => OrphanKind::Older,
             };
             let orphan = |f: &StoredFile| Orphan { name: f.name.clone(), len: f.len, kind };
             found.extend(version.files.iter().map(orphan));

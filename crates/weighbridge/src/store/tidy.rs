@@ -84,7 +84,8 @@ impl SweepReport {
 
 impl CheckpointStore {
     /// Deletes versions below the current one except the `keep` newest complete ones (the current
-    /// one counts as one of them), those that a snapshot holds by links, and version 0.
+    /// one counts as one of them), those that a snapshot holds by links, and version 0. What an older
+    /// version must have for that, the configuration in its own files tells.
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `locked`, and `keep-none` for 0; as [`version`](Self::version) of the
@@ -104,7 +105,7 @@ impl CheckpointStore {
         let mut report = PruneReport { kept: Vec::new(), deleted: Vec::new() };
         let mut newest = 0;
         for version in older {
-            let among = newest < keep && version.is_complete();
+            let among = newest < keep && !version.is_broken(&*self.disk, &self.folder);
             newest += usize::from(among);
             if among || version.version == 0 || !version.snapshots.is_empty() {
                 report.kept.push(version.version);

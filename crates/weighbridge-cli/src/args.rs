@@ -1,12 +1,15 @@
 //! The arguments, declared once: parser, help, completions and manual come from here.
 
+mod diff;
+mod input;
+
+pub(crate) use diff::Diff;
+pub(crate) use input::Input;
+
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::sync::Arc;
-use weighbridge::formats::Names;
-use weighbridge::source::{FileSource, LocalFolder};
+use weighbridge::Result;
 use weighbridge::tensor::{DType, Rounding};
-use weighbridge::{OpenOptions, Result};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -156,80 +159,6 @@ pub(crate) enum Verb {
     Man(Man),
 }
 
-/// How to read the input.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Input {
-    /// The format of the input, where its content does not tell
-    #[arg(long, value_name = "FORMAT")]
-    pub from: Option<String>,
-    /// Read what can be read unambiguously from a file that breaks a rule, and note it
-    #[arg(long)]
-    pub lenient: bool,
-    /// The program that a Paddle parameter file belongs to, where it does not stand beside it
-    #[arg(long, value_name = "FILE")]
-    pub program: Option<PathBuf>,
-    /// The names that tensors go by, where several are known
-    #[arg(long, value_name = "WHICH", default_value = "as-stored")]
-    pub names: NameStyle,
-    /// The folder of entity counts and names that a PyTorch-BigGraph checkpoint or edge list belongs
-    /// to, where the configuration does not lead there
-    #[arg(long, value_name = "FOLDER")]
-    pub entities: Option<PathBuf>,
-    /// The configuration (config.json) of a PyTorch-BigGraph edge list or table
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// The version of a checkpoint folder that holds several; the current one if left out
-    #[arg(long, value_name = "VERSION")]
-    pub at: Option<u64>,
-    /// Raise or lower a limit on what the file may ask for, such as header_bytes=500000000
-    #[arg(long, value_name = "NAME=NUMBER")]
-    pub limit: Vec<String>,
-}
-
-/// Which of its names a tensor goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NameStyle {
-    /// Those that the file itself uses
-    AsStored,
-    /// Those of the source code's structure: conv1.weight
-    Structured,
-    /// Those of the program's variables: `conv2d_0.w_0`
-    Variable,
-}
-
-impl Input {
-    pub(crate) fn options(&self) -> Result<OpenOptions> {
-        let mut options = OpenOptions::default();
-        options.format.clone_from(&self.from);
-        options.lenient = self.lenient;
-        if let Some(path) = &self.program {
-            options.set_program(path)?;
-        }
-        if let Some(path) = &self.entities {
-            options.entities = Some(Arc::new(LocalFolder::open(path)?));
-        }
-        if let Some(path) = &self.config {
-            options.config = Some(Arc::new(FileSource::open(path)?));
-        }
-        options.version = self.at;
-        options.names = match self.names {
-            NameStyle::AsStored => Names::AsStored,
-            NameStyle::Structured => Names::Structured,
-            NameStyle::Variable => Names::Variable,
-        };
-        for limit in &self.limit {
-            let pair = limit.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
-            let Some((name, value)) = pair else {
-                return Err(
-                    weighbridge::Error::usage("bad-limit", "a limit is written NAME=NUMBER").found(limit)
-                );
-            };
-            options.limits.set(name, value)?;
-        }
-        Ok(options)
-    }
-}
-
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Info {
     /// The file
@@ -374,80 +303,6 @@ pub(crate) struct Verify {
     pub threads: usize,
     #[command(flatten)]
     pub input: Input,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Diff {
-    /// The left side: what it was
-    pub left: PathBuf,
-    /// The right side: what it is
-    pub right: PathBuf,
-    /// A value may be off by this much
-    #[arg(long, value_name = "DISTANCE")]
-    pub atol: Option<f64>,
-    /// A value may be off by this share of the value on the right
-    #[arg(long, value_name = "SHARE")]
-    pub rtol: Option<f64>,
-    /// A rule OLD=NEW for names on the left, as in `convert`; may be repeated
-    #[arg(long, value_name = "OLD=NEW")]
-    pub rename: Vec<String>,
-    /// Look only at tensors that match this pattern on either side; may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    pub select: Vec<String>,
-    /// Leave out tensors that match this pattern; may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    pub drop: Vec<String>,
-    /// Leave out optimizer state
-    #[arg(long)]
-    pub no_state: bool,
-    /// Leave out metadata
-    #[arg(long)]
-    pub no_metadata: bool,
-    /// Compare names, types and shapes, and read no values
-    #[arg(long, conflicts_with_all = ["atol", "rtol"])]
-    pub names_only: bool,
-    /// List the tensors that are the same, too
-    #[arg(long)]
-    pub all: bool,
-    /// Print GitHub's Markdown
-    #[arg(long, conflicts_with = "json")]
-    pub markdown: bool,
-    /// Threads; 0 is one for each processor
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub threads: usize,
-    #[command(flatten)]
-    pub input: Input,
-    /// As --from, for the right side
-    #[arg(long, value_name = "FORMAT")]
-    pub right_from: Option<String>,
-    /// As --program, for the right side
-    #[arg(long, value_name = "FILE")]
-    pub right_program: Option<PathBuf>,
-    /// As --entities, for the right side
-    #[arg(long, value_name = "FOLDER")]
-    pub right_entities: Option<PathBuf>,
-    /// As --config, for the right side
-    #[arg(long, value_name = "FILE")]
-    pub right_config: Option<PathBuf>,
-    /// As --at, for the right side
-    #[arg(long, value_name = "VERSION")]
-    pub right_at: Option<u64>,
-}
-
-impl Diff {
-    /// How to read the right side: `--lenient`, `--names` and `--limit` hold for both.
-    pub(crate) fn right_input(&self) -> Input {
-        Input {
-            from: self.right_from.clone(),
-            program: self.right_program.clone(),
-            entities: self.right_entities.clone(),
-            config: self.right_config.clone(),
-            at: self.right_at,
-            lenient: self.input.lenient,
-            names: self.input.names,
-            limit: self.input.limit.clone(),
-        }
-    }
 }
 
 #[derive(Debug, ClapArgs)]

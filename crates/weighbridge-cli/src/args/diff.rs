@@ -1,0 +1,79 @@
+//! The arguments of `diff`.
+
+use super::Input;
+use clap::Args as ClapArgs;
+use std::path::PathBuf;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Diff {
+    /// The left side: what it was
+    pub left: PathBuf,
+    /// The right side: what it is
+    pub right: PathBuf,
+    /// A value may be off by this much
+    #[arg(long, value_name = "DISTANCE")]
+    pub atol: Option<f64>,
+    /// A value may be off by this share of the value on the right
+    #[arg(long, value_name = "SHARE")]
+    pub rtol: Option<f64>,
+    /// A rule OLD=NEW for names on the left, as in `convert`; may be repeated
+    #[arg(long, value_name = "OLD=NEW")]
+    pub rename: Vec<String>,
+    /// Look only at tensors that match this pattern on either side; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub select: Vec<String>,
+    /// Leave out tensors that match this pattern; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub drop: Vec<String>,
+    /// Leave out optimizer state
+    #[arg(long)]
+    pub no_state: bool,
+    /// Leave out metadata
+    #[arg(long)]
+    pub no_metadata: bool,
+    /// Compare names, types and shapes, and read no values
+    #[arg(long, conflicts_with_all = ["atol", "rtol"])]
+    pub names_only: bool,
+    /// List the tensors that are the same, too
+    #[arg(long)]
+    pub all: bool,
+    /// Print GitHub's Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Threads; 0 is one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    #[command(flatten)]
+    pub input: Input,
+    /// As --from, for the right side
+    #[arg(long, value_name = "FORMAT")]
+    pub right_from: Option<String>,
+    /// As --program, for the right side
+    #[arg(long, value_name = "FILE")]
+    pub right_program: Option<PathBuf>,
+    /// As --entities, for the right side
+    #[arg(long, value_name = "FOLDER")]
+    pub right_entities: Option<PathBuf>,
+    /// As --config, for the right side
+    #[arg(long, value_name = "FILE")]
+    pub right_config: Option<PathBuf>,
+    /// As --at, for the right side
+    #[arg(long, value_name = "VERSION")]
+    pub right_at: Option<u64>,
+}
+
+impl Diff {
+    /// How to read the right side: `--lenient`, `--names` and `--limit` hold for both.
+    pub(crate) fn right_input(&self) -> Input {
+        Input {
+            from: self.right_from.clone(),
+            program: self.right_program.clone(),
+            entities: self.right_entities.clone(),
+            config: self.right_config.clone(),
+            at: self.right_at,
+            lenient: self.input.lenient,
+            names: self.input.names,
+            limit: self.input.limit.clone(),
+        }
+    }
+}

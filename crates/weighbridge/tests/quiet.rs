@@ -1,0 +1,36 @@
+//! A panic of a library that is caught is an error like any other: nothing is printed of it.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
+
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weighbridge::engine::read_tensor;
+use weighbridge::formats::{OpenOptions, open_source};
+use weighbridge::source::MemorySource;
+use weighbridge::tensor::Order;
+
+#[test]
+fn panics_that_are_caught_reach_no_hook() {
+    static HEARD: AtomicU64 = AtomicU64::new(0);
+    std::panic::set_hook(Box::new(|_| {
+        HEARD.fetch_add(1, Ordering::Relaxed);
+    }));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/half.uncompressed.arrow");
+    let good = std::fs::read(path).unwrap();
+    let mut caught = 0;
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] = 0x85;
+        let opened = open_source(Arc::new(MemorySource::new("bad", bad)), &OpenOptions::default());
+        let read = opened.and_then(|checkpoint| {
+            checkpoint.tensors.iter().try_for_each(|tensor| read_tensor(tensor, Order::Row).map(|_| ()))
+        });
+        caught += u64::from(read.is_err_and(|error| error.to_string().contains("contradicts itself")));
+    }
+    assert!(caught > 0, "no damage brings Arrow to panic any more: this test needs another file");
+    assert_eq!(HEARD.load(Ordering::Relaxed), 0);
+    // All others are heard as before.
+    assert!(catch_unwind(|| panic!("on purpose")).is_err());
+    assert_eq!(HEARD.load(Ordering::Relaxed), 1);
+}

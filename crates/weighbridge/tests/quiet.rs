@@ -13,8 +13,10 @@ use weighbridge::tensor::Order;
 #[test]
 fn panics_that_are_caught_reach_no_hook() {
     static HEARD: AtomicU64 = AtomicU64::new(0);
-    std::panic::set_hook(Box::new(|_| {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
         HEARD.fetch_add(1, Ordering::Relaxed);
+        before(info);
     }));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/half.uncompressed.arrow");
     let good = std::fs::read(path).unwrap();
@@ -24,7 +26,10 @@ fn panics_that_are_caught_reach_no_hook() {
         bad[at] = 0x85;
         let opened = open_source(Arc::new(MemorySource::new("bad", bad)), &OpenOptions::default());
         let read = opened.and_then(|checkpoint| {
-            checkpoint.tensors.iter().try_for_each(|tensor| read_tensor(tensor, Order::Row).map(|_| ()))
+            checkpoint.tensors.iter().try_for_each(|tensor| {
+                tensor.labels.as_ref().map(|names| names.read()).transpose()?;
+                read_tensor(tensor, Order::Row).map(|_| ())
+            })
         });
         caught += u64::from(read.is_err_and(|error| error.to_string().contains("contradicts itself")));
     }

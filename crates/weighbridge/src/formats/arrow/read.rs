@@ -19,10 +19,9 @@ use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers of a batch may say that they are this long together, decompressed, or
-/// [`MOST_RATIO`] times as long as they are.
+/// Buffers of a batch may say that they are this long together, decompressed, or as many times as
+/// long as they are as [`Limits::expansion`] says.
 const FREE: u64 = 64 << 20;
-const MOST_RATIO: u64 = 1024;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
@@ -111,6 +110,8 @@ struct File {
     schema: SchemaRef,
     version: MetadataVersion,
     blocks: Vec<Block>,
+    /// See [`Limits::expansion`].
+    expansion: u64,
 }
 
 /// What the head of a batch says.
@@ -153,7 +154,8 @@ impl File {
         let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
         let blocks =
             footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
-        Ok(Self { source: source.clone(), schema: Arc::new(schema), version: footer.version(), blocks })
+        let (source, expansion) = (source.clone(), limits.expansion);
+        Ok(Self { source, schema: Arc::new(schema), version: footer.version(), blocks, expansion })
     }
 
     /// Where a batch is: offset, length of its head, length of all.
@@ -259,14 +261,15 @@ impl File {
                 claimed = claimed.saturating_add(i64::from_le_bytes(claim).try_into().unwrap_or(len));
             }
         }
-        let most = FREE.max(body.len.saturating_mul(MOST_RATIO));
+        let most = FREE.max(body.len.saturating_mul(self.expansion));
         if claimed <= most {
             return Ok(());
         }
         Err(Error::limit("inflated", "the buffers of a batch say that they are far longer than they can be")
             .at(body.start)
             .expected(format_args!("at most {most} bytes"))
-            .found(claimed))
+            .found(claimed)
+            .hint("if you trust the file, raise the limit `expansion`"))
     }
 
     /// Some columns of a batch.

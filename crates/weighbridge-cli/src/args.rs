@@ -2,9 +2,11 @@
 
 mod diff;
 mod input;
+mod seal;
 
 pub(crate) use diff::Diff;
 pub(crate) use input::Input;
+pub(crate) use seal::Seal;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -100,9 +102,20 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
-                            weighbridge verify net.model --account         what each range of bytes is for\n\n\
+                            weighbridge verify net.model --account         what each range of bytes is for\n  \
+                            weighbridge verify net.npz --manifest net.model.manifest.json    as it was sealed?\n\n\
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
+    /// List the hashes of files and tensors in a manifest, which signing tools can sign
+    #[command(
+        after_help = "Examples:\n  weighbridge seal net.safetensors               writes net.safetensors.manifest.json\n  \
+                            weighbridge seal model/                        every file of a folder: model.manifest.json\n  \
+                            weighbridge seal model/ --update               hash again only what changed since\n  \
+                            weighbridge seal net.pt -o - | jq .subject\n  \
+                            weighbridge verify net.pt --manifest net.pt.manifest.json\n\n\
+                            A manifest is no signature: whoever can change the model can change it, too. Sign it."
+    )]
+    Seal(Box<Seal>),
     /// What is different between two files or folders of any formats, and by how much
     #[command(
         after_help = "Examples:\n  weighbridge diff net.model net.safetensors           did the conversion keep everything?\n  \
@@ -298,6 +311,9 @@ pub(crate) struct Verify {
     /// Say what each range of bytes is for
     #[arg(long)]
     pub account: bool,
+    /// Hold it against what `seal` wrote: files by their hashes, another form of the model by its tensors
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
     /// Threads; 0 is one for each processor
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,

@@ -110,6 +110,7 @@ fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Stats(a) => verbs::stats::run(a, common, output),
         Verb::Convert(a) => verbs::convert::run(a, common, output),
         Verb::Scan(a) => verbs::scan::run(a, common, output),
+        Verb::Seal(a) => verbs::seal::run(a, common, output),
         Verb::Diff(a) => verbs::diff::run(a, common, output),
         Verb::Verify(a) => verbs::verify::run(a, common, output),
         Verb::Checkpoint(a) => verbs::checkpoint::run(a, common, output),

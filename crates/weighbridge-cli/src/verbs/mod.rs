@@ -10,6 +10,7 @@ pub(crate) mod ls;
 pub(crate) mod program;
 pub(crate) mod run;
 pub(crate) mod scan;
+pub(crate) mod seal;
 pub(crate) mod show;
 pub(crate) mod stats;
 pub(crate) mod verify;

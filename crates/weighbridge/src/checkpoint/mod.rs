@@ -22,6 +22,7 @@ pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
+pub(crate) use name::{hex, unhex};
 pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
 
 use crate::error::{Error, Result};

@@ -9,6 +9,7 @@
 //! - [`info`]: the checkpoint as a whole;
 //! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
 //! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
+//! - [`mod@seal`]: the hashes of files and tensors as a list that can be signed, and held against a model;
 //! - [`program`]: the program beside the parameters, as text, JSON or a graph.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
@@ -23,6 +24,7 @@ mod numpy;
 mod parallel;
 pub mod program;
 pub mod scan;
+pub mod seal;
 pub mod show;
 pub mod slice;
 pub mod stats;

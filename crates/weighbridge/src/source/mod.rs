@@ -13,6 +13,8 @@ mod map;
 mod memory;
 mod range;
 mod rows;
+mod stamp;
+mod witness;
 
 pub use concat::ConcatSource;
 pub use counting::CountingSource;
@@ -27,6 +29,8 @@ pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;
 pub use rows::RowsSource;
+pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
+pub use witness::Witnesses;
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;

@@ -90,7 +90,7 @@ struct ResourceForm {
 
 #[derive(Deserialize)]
 struct VersionForm {
-    version: u64,
+    version: Whole,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +107,7 @@ struct OwnForm {
 #[derive(Deserialize)]
 struct FileForm {
     name: String,
-    bytes: u64,
+    bytes: Whole,
     sha256: Option<String>,
     blake3: Option<String>,
 }
@@ -118,11 +118,26 @@ struct TensorForm {
     role: String,
     slot: Option<Json>,
     dtype: String,
-    shape: Vec<u64>,
+    shape: Vec<Whole>,
     #[serde(default)]
     files: Vec<String>,
     sha256: Option<String>,
     blake3: Option<String>,
+}
+
+/// A whole number. Who signs a manifest may have passed it through a form that knows only floats.
+struct Whole(u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        /// Above this, not every whole number is a float.
+        const MOST: f64 = 9_007_199_254_740_992.0;
+        let number = serde_json::Number::deserialize(from)?;
+        let whole = |x: &f64| (0.0..=MOST).contains(x) && x.fract() == 0.0;
+        let from_float = || number.as_f64().filter(whole).and_then(|x| format!("{x:.0}").parse().ok());
+        let found = number.as_u64().or_else(from_float);
+        found.map(Self).ok_or_else(|| serde::de::Error::custom("a whole number is expected"))
+    }
 }
 
 /// Reads the manifest in `source`: a statement, or one in a DSSE envelope or a Sigstore bundle.
@@ -234,10 +249,10 @@ fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
 
 fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Limits) -> Result<Own> {
     let version: VersionForm = form_of(Some(raw))?;
-    if version.version != VERSION {
+    if version.version.0 != VERSION {
         return Err(Error::unsupported("unknown-version", "what is said of tensors has another version")
             .expected(format_args!("version {VERSION} of `{OWN_KEY}`"))
-            .found(version.version));
+            .found(version.version.0));
     }
     let form: OwnForm = form_of(Some(raw))?;
     let scope = Scope::from_name(&form.scope).ok_or_else(|| {
@@ -250,7 +265,7 @@ fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Li
     let mut files = Vec::with_capacity(form.files.len());
     for file in form.files {
         let digests = digests_of(file.sha256.as_deref(), file.blake3.as_deref())?;
-        files.push(FileRecord { name: file.name, bytes: file.bytes, digests });
+        files.push(FileRecord { name: file.name, bytes: file.bytes.0, digests });
     }
     let alike = |(file, resource): (&FileRecord, &Resource)| {
         file.name == resource.name && file.digests.get(hash_type) == Some(&resource.digest)
@@ -276,6 +291,7 @@ fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
     };
     let digests = digests_of(form.sha256.as_deref(), form.blake3.as_deref())?;
     let TensorForm { role, dtype, shape, files, .. } = form;
+    let shape = shape.into_iter().map(|extent| extent.0).collect();
     Ok(TensorRecord { path, role, slot, dtype, shape, files, digests })
 }
 

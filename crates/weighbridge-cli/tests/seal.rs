@@ -131,8 +131,8 @@ fn a_list_of_shards_takes_its_shards_along() {
         ["convert", &source, folder.to_str().unwrap(), "--to", "safetensors", "--kind", "sharded", "-q"];
     let done = weighbridge(&words);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let list = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path());
-    let list = list.filter(|path| path.extension().is_some_and(|e| e == "json")).next().unwrap();
+    let mut files = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path());
+    let list = files.find(|path| path.extension().is_some_and(|e| e == "json")).unwrap();
     fs::write(folder.join("other.txt"), "not a part of it").unwrap();
     let list = list.to_str().unwrap();
     let report = json(&["seal", list, "--json"]);

@@ -365,7 +365,15 @@ fn opened(
     match open() {
         Ok(checkpoint) => Ok((Some(checkpoint), None)),
         Err(error) if search.lenient => Ok((None, Some(error))),
-        Err(error) => Err(error.hint("--files-only seals files without looking into them")),
+        Err(error) => {
+            const HINT: &str = "--files-only seals files without looking into them";
+            if error.code() == "not-a-file" {
+                // The hint of the error itself would be to give a file.
+                let file = error.file().unwrap_or_default();
+                return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(HINT));
+            }
+            Err(error.hint(HINT))
+        }
     }
 }
 

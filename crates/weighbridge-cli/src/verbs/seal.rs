@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use weighbridge::Error;
 use weighbridge::engine::LocalSink;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     Ok(Outcome::Done)
 }
 
-fn document(args: &Seal, target: &PathBuf, sealed: &Sealed) -> serde_json::Value {
+fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {
     let mut json = json!({
         "path": args.path.display().to_string(),
         "manifest": target.display().to_string(),

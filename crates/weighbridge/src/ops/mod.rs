@@ -6,6 +6,7 @@
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
 //! - [`mod@diff`]: two checkpoints of any two formats, and how far their values are apart;
+//! - [`mod@edit`]: names, types, shapes and metadata by rules, into a new file or in place;
 //! - [`info`]: the checkpoint as a whole;
 //! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
 //! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
@@ -16,6 +17,7 @@
 mod convert;
 mod decode;
 pub mod diff;
+pub mod edit;
 pub mod hash;
 pub mod info;
 mod near;

@@ -20,14 +20,22 @@
 //! No rename replaces something in the middle of a name.
 
 mod apply;
+mod casts;
 mod file;
+mod in_place;
 mod permuted;
 mod renaming;
+mod report;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod to_file;
 mod transpose;
 
 pub use apply::{Applied, apply};
+pub use casts::cast_reports;
 pub use file::{parse_rules, read_rules};
+pub use in_place::{InPlace, PreparedInPlace, edit_in_place, prepare_in_place, write_in_place};
+pub use report::{EditReport, How, MetadataChange, TensorChange, Told};
 pub use rule::Rule;
+pub use to_file::{EditOptions, Prepared, edit, prepare, write};

@@ -49,7 +49,8 @@ impl Checkpoint {
     pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
         let mut used = vec![false; rules.len()];
         let hits = self.tensors.iter().map(|tensor| {
-            let (place, path) = rules.iter().enumerate().find_map(|(i, r)| Some((i, r.apply(&tensor.path)?)))?;
+            let (place, path) =
+                rules.iter().enumerate().find_map(|(i, r)| Some((i, r.apply(&tensor.path)?)))?;
             used[place] = true;
             Some(path)
         });
@@ -163,8 +164,10 @@ mod tests {
     fn collisions_name_both_and_change_nothing() {
         let mut c = checkpoint(&["a.w", "b.w", "c"]);
         let error = c.rename(&[Rename::parse("a=x").unwrap(), Rename::parse("b=x").unwrap()]).unwrap_err();
-        assert_eq!((error.code(), error.tensor(), error.found_text()),
-            ("name-collision", Some("x.w"), Some("a.w and b.w")));
+        assert_eq!(
+            (error.code(), error.tensor(), error.found_text()),
+            ("name-collision", Some("x.w"), Some("a.w and b.w"))
+        );
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::name).collect();
         assert_eq!(names, ["a.w", "b.w", "c"]);
         // Two that change places do not meet.

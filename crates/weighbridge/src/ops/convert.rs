@@ -277,7 +277,10 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
 }
 
 /// Format and kind of the target.
-fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn Format, Option<String>)> {
+pub(super) fn target_form(
+    target: &Path,
+    options: &ConvertOptions,
+) -> Result<(&'static dyn Format, Option<String>)> {
     let by_name = formats::by_extension(target);
     let (format, kind) = match &options.to {
         None => by_name.map(|(format, kind)| (format, Some(kind)))?,

@@ -29,20 +29,28 @@ impl Fingerprint {
     /// link; `several-names` where the file has another name besides; `read-only`.
     pub fn of(path: &Path) -> Result<Self> {
         let look = || -> Result<Self> {
-            let found =
-                fs::symlink_metadata(path).map_err(|e| Error::io("cannot look at the file", e))?;
+            let found = fs::symlink_metadata(path).map_err(|e| Error::io("cannot look at the file", e))?;
             if found.is_symlink() {
-                return Err(Error::usage("link", "this is a symbolic link: what it leads to may be used elsewhere")
-                    .hint("name the file itself, or write a new one"));
+                return Err(Error::usage(
+                    "link",
+                    "this is a symbolic link: what it leads to may be used elsewhere",
+                )
+                .hint("name the file itself, or write a new one"));
             }
             if !found.is_file() {
-                return Err(Error::usage("not-a-file", "only a file can be changed in place, and this is none")
-                    .hint("--in-place=rewrite replaces a folder as a whole"));
+                return Err(Error::usage(
+                    "not-a-file",
+                    "only a file can be changed in place, and this is none",
+                )
+                .hint("--in-place=rewrite replaces a folder as a whole"));
             }
             if names(&found) > 1 {
-                return Err(Error::usage("several-names", "the file has other names (hard links), which would change too")
-                    .found(format_args!("{} names", names(&found)))
-                    .hint("--in-place=rewrite makes a new file under this name alone"));
+                return Err(Error::usage(
+                    "several-names",
+                    "the file has other names (hard links), which would change too",
+                )
+                .found(format_args!("{} names", names(&found)))
+                .hint("--in-place=rewrite makes a new file under this name alone"));
             }
             if found.permissions().readonly() {
                 return Err(Error::usage("read-only", "the file is marked as read-only")

@@ -50,9 +50,10 @@ pub fn find(plan: &WritePlan, old: &SourceRef, options: &RunOptions) -> Result<P
 }
 
 fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {
-    let error = Error::mismatch("data-would-move", "the elements of a tensor would not stay as and where they are")
-        .on_tensor(tensor)
-        .at(to);
+    let error =
+        Error::mismatch("data-would-move", "the elements of a tensor would not stay as and where they are")
+            .on_tensor(tensor)
+            .at(to);
     match from {
         Some(from) => error.found(format_args!("they stand at {from}, and would be at {to}")),
         None => error,

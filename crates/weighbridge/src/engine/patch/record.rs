@@ -35,7 +35,9 @@ pub(super) fn encode(patch: &Patch) -> Vec<u8> {
 /// # Errors
 /// [`crate::Kind::Corrupt`], `bad-undo-record`; [`crate::Kind::Unsupported`], `undo-version`.
 pub(super) fn decode(bytes: &[u8]) -> Result<Patch> {
-    let bad = |why: &str| Error::corrupt("bad-undo-record", format!("this is no undo record that can be used: {why}"));
+    let bad = |why: &str| {
+        Error::corrupt("bad-undo-record", format!("this is no undo record that can be used: {why}"))
+    };
     let body = bytes.len().checked_sub(SUM).map(|end| bytes.split_at(end));
     let Some((body, sum)) = body.filter(|(body, _)| body.starts_with(MAGIC)) else {
         return Err(bad("it does not begin as one"));
@@ -50,7 +52,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Patch> {
             .expected(VERSION)
             .found(version));
     }
-    let patch = contents(&mut rest).filter(|_| rest.is_empty()).ok_or_else(|| bad("its lengths do not fit"))?;
+    let patch =
+        contents(&mut rest).filter(|_| rest.is_empty()).ok_or_else(|| bad("its lengths do not fit"))?;
     if is_sensible(&patch) { Ok(patch) } else { Err(bad("its ranges contradict each other")) }
 }
 

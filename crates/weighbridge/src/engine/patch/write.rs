@@ -182,9 +182,12 @@ pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
 pub fn forget(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
     let (file, patch) = opened(disk, path)?;
     if state(&*file, &patch)? == State::Between {
-        return Err(Error::mismatch("half-written", "the edit was cut short, and the file is neither old nor new")
-            .in_file(path.display())
-            .hint("--undo puts the old bytes back"));
+        return Err(Error::mismatch(
+            "half-written",
+            "the edit was cut short, and the file is neither old nor new",
+        )
+        .in_file(path.display())
+        .hint("--undo puts the old bytes back"));
     }
     disk.remove(&record_path(path))
 }

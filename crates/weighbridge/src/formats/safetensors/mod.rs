@@ -34,6 +34,8 @@ mod shards;
 mod tests;
 mod write;
 
+pub use shards::parse_size;
+
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;

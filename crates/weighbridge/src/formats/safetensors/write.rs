@@ -71,7 +71,9 @@ pub(super) fn file(
     rows.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
     if let Room::Until(_) = room {
         // As they stand, in the order in which a reader takes them.
-        rows.sort_by_key(|row| row.entry.single_piece().map_or((u64::MAX, 0), |piece| (piece.offset, piece.len)));
+        rows.sort_by_key(|row| {
+            row.entry.single_piece().map_or((u64::MAX, 0), |piece| (piece.offset, piece.len))
+        });
     }
     let header = header(&rows, metadata, room)?;
     let mut file = FileBuilder::new(name);

@@ -162,7 +162,9 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, Str
     let (first, second) = (a.min(b), a.max(b));
     let (earlier, later) = (&checkpoint.tensors[first], &checkpoint.tensors[second]);
     if first == second {
-        return Err(Error::mismatch("tie-differs", "a tensor cannot be tied to itself").on_tensor(earlier.name()));
+        return Err(
+            Error::mismatch("tie-differs", "a tensor cannot be tied to itself").on_tensor(earlier.name())
+        );
     }
     let form = |t: &TensorEntry| format!("{} {}", t.dtype(), t.shape);
     let differs = |what: &str, of: &dyn Fn(&TensorEntry) -> Result<String>| -> Result<()> {
@@ -170,10 +172,13 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, Str
         if x == y {
             return Ok(());
         }
-        Err(Error::mismatch("tie-differs", format!("only tensors of the same elements are tied; {what} differ"))
-            .on_tensor(later.name())
-            .expected(format_args!("{x}, as {}", earlier.name()))
-            .found(y))
+        Err(Error::mismatch(
+            "tie-differs",
+            format!("only tensors of the same elements are tied; {what} differ"),
+        )
+        .on_tensor(later.name())
+        .expected(format_args!("{x}, as {}", earlier.name()))
+        .found(y))
     };
     differs("type or shape", &|t| Ok(form(t)))?;
     differs("the hashes of the elements", &sha256)?;

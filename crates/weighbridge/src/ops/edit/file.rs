@@ -162,7 +162,13 @@ mod tests {
         let texts: Vec<&str> = rules.iter().map(Rule::text).collect();
         assert_eq!(
             texts,
-            ["strip-prefix module", "rename a=b x=1=y", "cast *.w=f16", "cast bias=bf16", "transpose fc*=1,0"]
+            [
+                "strip-prefix module",
+                "rename a=b x=1=y",
+                "cast *.w=f16",
+                "cast bias=bf16",
+                "transpose fc*=1,0"
+            ]
         );
     }
 

@@ -51,9 +51,12 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     };
     let checkpoint = formats::open_with(path, &options.open)?;
     if checkpoint.topology.is_some() {
-        return Err(Error::mismatch("belongs-to-a-program", "these tensors belong to a program, which would not follow")
-            .in_file(path.display())
-            .hint("write both anew: weighbridge edit SRC DST, or weighbridge program --rename"));
+        return Err(Error::mismatch(
+            "belongs-to-a-program",
+            "these tensors belong to a program, which would not follow",
+        )
+        .in_file(path.display())
+        .hint("write both anew: weighbridge edit SRC DST, or weighbridge program --rename"));
     }
     let format = formats::by_id(checkpoint.format)?;
     let kind = Kind::AsIs(checkpoint.kind.to_owned());
@@ -67,7 +70,8 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         plan_form(edited, format, kind, &convert_options(options, settings))
     });
     let mut edit = planned.map_err(|error| advise(error, how))?;
-    let taken: Vec<_> = edit.plan.losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
+    let taken: Vec<_> =
+        edit.plan.losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
     if !taken.is_empty() {
         let error = crate::ops::convert::denied(&taken);
         return Err(error.in_file(label).hint("in place nothing may be lost: write a new file instead"));

@@ -89,7 +89,8 @@ fn bad(error: &regex::Error, shown: &str) -> Error {
     let text = error.to_string();
     // The last line says what is wrong; those before draw where.
     let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Error::usage("bad-pattern", format!("this is no pattern: {}", escape_text(&why))).found(escape_text(shown))
+    Error::usage("bad-pattern", format!("this is no pattern: {}", escape_text(&why)))
+        .found(escape_text(shown))
 }
 
 /// The expression that a glob means, with `wildcard` for each `*`.
@@ -157,7 +158,9 @@ impl Template {
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     pieces.push(Piece::Group(group));
                 }
-                '}' => return Err(fail("a closing brace stands alone: write }} for the character".to_owned())),
+                '}' => {
+                    return Err(fail("a closing brace stands alone: write }} for the character".to_owned()));
+                }
                 c => plain.push(c),
             }
         }

@@ -125,9 +125,7 @@ pub struct EditReport {
 impl EditReport {
     /// All of it, and `"done"`: whether it was carried out.
     pub fn to_json(&self, done: bool) -> Json {
-        let metadata = |change: &MetadataChange| {
-            json!({ "key": change.key, "before": change.before, "after": change.after })
-        };
+        let metadata = |change: &MetadataChange| json!({ "key": change.key, "before": change.before, "after": change.after });
         let casts = self.casts.iter().map(|(name, cast)| (name.clone(), cast.to_json()));
         json!({
             "source": self.source,
@@ -148,7 +146,11 @@ impl EditReport {
 }
 
 /// What of the tensors is not as it was.
-pub(super) fn tensor_changes(before: &Checkpoint, after: &Checkpoint, applied: &Applied) -> Vec<TensorChange> {
+pub(super) fn tensor_changes(
+    before: &Checkpoint,
+    after: &Checkpoint,
+    applied: &Applied,
+) -> Vec<TensorChange> {
     let mut now: Vec<Option<&TensorEntry>> = vec![None; before.tensors.len()];
     for (entry, &place) in after.tensors.iter().zip(&applied.places) {
         if let Some(slot) = now.get_mut(place) {

@@ -83,7 +83,8 @@ impl Rule {
     }
 
     pub(super) fn read(word: &str, arguments: &[Argument], place: Option<&Place>) -> Result<Vec<Self>> {
-        let rule = |action, text: String| Self { action, text: format!("{word} {text}"), place: place.cloned() };
+        let rule =
+            |action, text: String| Self { action, text: format!("{word} {text}"), place: place.cloned() };
         let all = || arguments.iter().map(Argument::shown).collect::<Vec<_>>().join(" ");
         let placed = |error: Error| locate(error, place);
         if arguments.is_empty() {
@@ -118,8 +119,7 @@ impl Rule {
                     if path.is_empty() {
                         return Err(bad(word, "needs a name", ""));
                     }
-                    let renaming =
-                        if strip { Renaming::path(&path, "") } else { Renaming::path("", &path) };
+                    let renaming = if strip { Renaming::path(&path, "") } else { Renaming::path("", &path) };
                     Ok((renaming, argument.shown()))
                 };
                 // Of several prefixes the first that fits is taken away; several new ones make no sense.

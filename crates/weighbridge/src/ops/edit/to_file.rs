@@ -162,7 +162,9 @@ pub(super) fn plan_form(
     match kind {
         Kind::Asked(kind) => plan_checkpoint(checkpoint, format, kind, options),
         Kind::AsIs(kind) => match plan_checkpoint(checkpoint.clone(), format, Some(kind), options) {
-            Err(error) if error.code() == "unknown-kind" => plan_checkpoint(checkpoint, format, None, options),
+            Err(error) if error.code() == "unknown-kind" => {
+                plan_checkpoint(checkpoint, format, None, options)
+            }
             planned => planned,
         },
     }
@@ -201,7 +203,7 @@ fn target_form(
 
 /// The error of an edit without rules.
 pub(super) fn check_asked(options: &EditOptions) -> Result<()> {
-    if options.rules.is_empty() {
+    if options.rules.is_empty() && options.settings.is_empty() {
         return Err(Error::usage("nothing-to-edit", "no rule says what to change"));
     }
     Ok(())

@@ -74,9 +74,10 @@ pub(super) fn transpose(
 }
 
 fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Error {
-    let error = Error::mismatch("transpose-rank", "the tensor has another number of dimensions than the rule")
-        .on_tensor(tensor.name())
-        .found(format_args!("{rank} dimensions: {}", tensor.shape));
+    let error =
+        Error::mismatch("transpose-rank", "the tensor has another number of dimensions than the rule")
+            .on_tensor(tensor.name())
+            .found(format_args!("{rank} dimensions: {}", tensor.shape));
     match axes {
         Some(axes) => error.expected(format_args!("{} dimensions", axes.len())),
         None => error
@@ -88,8 +89,11 @@ fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Erro
 /// The tensor with its dimensions in the order `axes`.
 fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     if tensor.labels.is_some() {
-        return Err(Error::mismatch("named-rows", "the rows of this table have names, which columns cannot have")
-            .on_tensor(tensor.name()));
+        return Err(Error::mismatch(
+            "named-rows",
+            "the rows of this table have names, which columns cannot have",
+        )
+        .on_tensor(tensor.name()));
     }
     if let Some(key) = OF_A_DIMENSION.iter().find(|key| tensor.attributes.contains_key(**key)) {
         return Err(Error::mismatch(
@@ -116,7 +120,13 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     })?;
     let len = crate::source::Source::len(&source);
     let region = Region::whole(&turned.shape);
-    turned.pieces =
-        vec![Piece { source: Arc::new(source), offset: 0, len, encoding: Encoding::ROW, region, check: None }];
+    turned.pieces = vec![Piece {
+        source: Arc::new(source),
+        offset: 0,
+        len,
+        encoding: Encoding::ROW,
+        region,
+        check: None,
+    }];
     Ok(turned)
 }

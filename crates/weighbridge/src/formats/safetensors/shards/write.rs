@@ -36,7 +36,7 @@ const UNITS: [(&str, u64); 10] = [
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], code `bad-size`.
-pub(in super::super) fn parse_size(text: &str) -> Result<u64> {
+pub fn parse_size(text: &str) -> Result<u64> {
     let upper = text.trim().to_ascii_uppercase();
     let digits = upper.len() - upper.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = upper.split_at(digits);

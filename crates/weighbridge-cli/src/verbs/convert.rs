@@ -131,7 +131,7 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));
         let error =
-            format!("the largest difference is {:e}, {:e} of a value", all.worst_error, all.worst_relative);
+            format!("the largest difference is {:e}, as a share {:e}", all.worst_error, all.worst_relative);
         output
             .warning("cast", &format!("{changed} of {elements} values changed; {}; {error}", lost(&all)))?;
     }

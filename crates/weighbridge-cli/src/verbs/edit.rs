@@ -3,6 +3,7 @@
 use crate::args::{Common, Edit, Place, Writing};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
 use crate::progress::Progress;
+use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
@@ -140,6 +141,9 @@ fn show(
     output.warn_of(&report.notes)?;
     changes(report, output)?;
     output.losses(&report.losses)?;
+    if planned {
+        casts(report, output)?;
+    }
     super::convert::casts(&report.casts, output)?;
     let (target, size) = (escape(&report.target), human_bytes(report.bytes));
     let form = format!("{} {}", report.format, report.kind);
@@ -186,6 +190,22 @@ fn changes(report: &EditReport, output: &mut Output) -> io::Result<()> {
         writeln!(output, "  {}: {} -> {}", escape(key), side(before), side(after))?;
     }
     Ok(())
+}
+
+/// What casts would do to each tensor.
+fn casts(report: &EditReport, output: &mut Output) -> io::Result<()> {
+    if report.casts.is_empty() {
+        return Ok(());
+    }
+    let titles = ["values", "changed", "to infinity", "to zero", "worst", "as a share"];
+    let columns = std::iter::once(("cast", Align::Left)).chain(titles.map(|title| (title, Align::Right)));
+    let mut table = Table::new(&columns.collect::<Vec<_>>());
+    for (name, cast) in report.casts.iter().take(SHOWN) {
+        let counts = [cast.elements, cast.changed, cast.overflowed, cast.underflowed].map(human_count);
+        let worst = [cast.worst_error, cast.worst_relative].map(|x| format!("{x:.3e}"));
+        table.row(std::iter::once(name.clone()).chain(counts).chain(worst).collect::<Vec<_>>());
+    }
+    table.print(output)
 }
 
 fn change_text(change: &TensorChange) -> String {

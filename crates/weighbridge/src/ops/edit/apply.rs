@@ -46,7 +46,8 @@ pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Resu
         }
         applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));
     }
-    for tensor in &checkpoint.tensors {
+    // Without a rule nothing is cast here.
+    for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {
         if let Some(cast) = tensor.cast.filter(|cast| !cast_is_exact(tensor.stored, cast.to)) {
             let detail = format!("{} values are rounded to {cast}", tensor.stored);
             applied.losses.push(Loss::new("rounding", tensor.name(), detail));

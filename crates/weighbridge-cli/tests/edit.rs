@@ -189,7 +189,7 @@ fn in_place_in_every_format() {
     };
     // The file, a tensor, the same with a name as long, with a longer one, and a matrix of it.
     let files: Vec<(&str, String, &str, &str, &str)> = vec![
-        ("safetensors", folder.model("a.safetensors"), "w1", "x1", "w1"),
+        ("safetensors", folder.model("a.safetensors"), "w1", "w0", "w1"),
         (
             "safetensors of its own library",
             copy("safetensors/good/mlp.safetensors", "own.safetensors"),
@@ -197,7 +197,7 @@ fn in_place_in_every_format() {
             "",
             "",
         ),
-        ("npz", folder.model("a.npz"), "w1", "x1", "w1"),
+        ("npz", folder.model("a.npz"), "w1", "w0", "w1"),
         (
             "npy",
             {
@@ -209,11 +209,11 @@ fn in_place_in_every_format() {
             "other",
             "value",
         ),
-        ("torch", folder.model("a.pt"), "w1", "x1", "w1"),
-        ("hdf5", folder.model("a.h5"), "w1", "x1", "w1"),
-        ("primitiv", folder.model("a.model"), "w1", "x1", "w1"),
-        ("paddle .pdparams", folder.model("a.pdparams"), "w1", "x1", "w1"),
-        ("paddle .pdiparams", folder.model("a.pdiparams"), "w1", "x1", "w1"),
+        ("torch", folder.model("a.pt"), "w1", "w0", "w1"),
+        ("hdf5", folder.model("a.h5"), "w1", "w0", "w1"),
+        ("primitiv", folder.model("a.model"), "w1", "w0", "w1"),
+        ("paddle .pdparams", folder.model("a.pdparams"), "w1", "w0", "w1"),
+        ("paddle .pdiparams", folder.model("a.pdiparams"), "w1", "w0", "w1"),
         (
             "parquet",
             {
@@ -286,7 +286,7 @@ fn in_place_there_and_back_gives_the_same_bytes() {
     for name in ["a.safetensors", "a.pt", "a.model"] {
         let path = folder.model(name);
         let before = fs::read(&path).unwrap();
-        for rename in ["w1=x1", "x1=w1"] {
+        for rename in ["w1=w0", "w0=w1"] {
             ok(&["edit", &path, "--in-place", "--rename", rename]);
             ok(&["edit", &path, "--forget-undo"]);
         }
@@ -456,7 +456,9 @@ fn shards_and_back() {
     assert_eq!(refused(&["shard", &source, &folder.path("s"), "--max-shard-size", "much"]), "bad-size");
     assert_eq!(refused(&["shard", &source, &shards]), "exists");
     // A folder of shards is edited as a whole.
-    ok(&["edit", &shards, "--in-place=rewrite", "--rename", "w1=x1"]);
+    let words = ["edit", &shards, "--in-place=rewrite", "--rename", "w1=x1"];
+    assert_eq!(refused(&words), "folder-has-other-files");
+    ok(&[&words[..], &["--set", "shard=32"]].concat());
     assert!(names(&shards).contains(&"x1".to_owned()));
     assert_eq!(refused(&["edit", &shards, "--in-place", "--rename", "x1=w1"]), "not-a-file");
 }

@@ -195,6 +195,9 @@ impl Format for Safetensors {
     }
 
     fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (FACTS.id, KIND) {
+            return Vec::new();
+        }
         let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
         begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
     }

@@ -12,6 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 /// The longest file of rules that is read, in bytes. Rules are written by hand.
 const MOST_BYTES: u64 = 4 << 20;
+/// The most rules that a file may have.
+const MOST_RULES: usize = 10_000;
 /// The version of the grammar.
 const VERSION: &str = "1";
 
@@ -59,6 +61,9 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
                 };
                 for rule in list {
                     rules.extend(file.rule(rule)?);
+                    if rules.len() > MOST_RULES {
+                        return Err(file.fail(too_many(), &rule.span()));
+                    }
                 }
             }
             other => return Err(file.unknown_key(other, &key.span(), "version and rule")),
@@ -69,6 +74,11 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
         return Err(error.hint("each one begins with a line [[rule]]"));
     }
     Ok(rules)
+}
+
+fn too_many() -> Error {
+    Error::limit("too-many-rules", "there are more rules than anybody writes")
+        .expected(format_args!("at most {MOST_RULES}"))
 }
 
 struct File<'a> {
@@ -118,6 +128,9 @@ impl File<'_> {
             }
             _ => vec![self.argument(word.get_ref(), arguments)?],
         };
+        if list.len() > MOST_RULES {
+            return Err(self.fail(too_many(), &word.span()));
+        }
         Rule::read(word.get_ref(), &list, Some(&place))
     }
 

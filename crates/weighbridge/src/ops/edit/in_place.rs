@@ -1,8 +1,8 @@
 //! Edits of the file that is there.
 
-use super::EditOptions;
 use super::report::{EditReport, How};
 use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, plan_form};
+use super::{EditOptions, overlay};
 use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, PatchDisk, find, record_path, write_patch};
 use crate::error::{Error, Result};
 use crate::formats;
@@ -41,7 +41,7 @@ pub struct PreparedInPlace {
 /// # Errors
 /// What opening and [`apply`](super::apply()) say; [`crate::Kind::Mismatch`]: `data-would-move` where the tensors
 /// cannot stay, `no-room` where the header cannot grow, `loss-denied` where the file holds what would not be
-/// written again, `belongs-to-a-program`; [`crate::Kind::Usage`]: `link`, `several-names`, `read-only`,
+/// written again, `not-held` where the form has no place for what the rules say, `belongs-to-a-program`; [`crate::Kind::Usage`]: `link`, `several-names`, `read-only`,
 /// `undo-exists`.
 pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Result<PreparedInPlace> {
     check_asked(options)?;
@@ -81,6 +81,7 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         InPlace::Header => {
             let old: SourceRef = Arc::new(FileSource::open(path)?);
             let patch = find(&edit.plan, &old, &options.run).map_err(|e| advise(e.in_file(&label), how))?;
+            overlay::check(&edit, &patch, &old, path, &options.open)?;
             edit.report.bytes = patch.bytes();
             Some(patch)
         }

@@ -23,6 +23,7 @@ mod apply;
 mod casts;
 mod file;
 mod in_place;
+mod overlay;
 mod permuted;
 mod renaming;
 mod report;

@@ -2,7 +2,10 @@
 
 use crate::checkpoint::{Rename, TensorPath, escape_text};
 use crate::error::{Error, Result};
-use regex::{Captures, Regex};
+use regex::{Captures, Regex, RegexBuilder};
+
+/// The most bytes that an expression may take once it is understood: files of rules come from others too.
+const MOST_BYTES: usize = 1 << 20;
 
 /// One rename.
 #[derive(Debug, Clone)]
@@ -42,7 +45,7 @@ impl Renaming {
     /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`.
     pub(super) fn regex(from: &str, to: &str) -> Result<Self> {
         // Alone first: `a)|(b` would slip out of the brackets around it.
-        Regex::new(from).map_err(|error| bad(&error, from))?;
+        understood(from).map_err(|error| bad(&error, from))?;
         let pattern = compile(from, from)?;
         let to = Template::parse(to, &pattern)?;
         Ok(Self::Whole { pattern, shortest: None, to })
@@ -82,7 +85,11 @@ fn same_groups(a: &Captures<'_>, b: &Captures<'_>) -> bool {
 }
 
 fn compile(pattern: &str, shown: &str) -> Result<Regex> {
-    Regex::new(&format!(r"\A(?s:{pattern})\z")).map_err(|error| bad(&error, shown))
+    understood(&format!(r"\A(?s:{pattern})\z")).map_err(|error| bad(&error, shown))
+}
+
+fn understood(pattern: &str) -> std::result::Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(MOST_BYTES).build()
 }
 
 fn bad(error: &regex::Error, shown: &str) -> Error {

@@ -187,54 +187,37 @@ fn in_place_in_every_format() {
         fs::copy(testdata(golden), folder.path(name)).unwrap();
         folder.path(name)
     };
-    // The file, a tensor, the same with a name as long, with a longer one, and a matrix of it.
-    let files: Vec<(&str, String, &str, &str, &str)> = vec![
-        ("safetensors", folder.model("a.safetensors"), "w1", "w0", "w1"),
-        (
-            "safetensors of its own library",
-            copy("safetensors/good/mlp.safetensors", "own.safetensors"),
-            "",
-            "",
-            "",
-        ),
-        ("npz", folder.model("a.npz"), "w1", "w0", "w1"),
-        (
-            "npy",
-            {
-                let path = folder.path("a.npy");
-                ok(&["convert", &folder.path("a.npz"), &path, "--select", "w1", "-q"]);
-                path
-            },
-            "value",
-            "other",
-            "value",
-        ),
-        ("torch", folder.model("a.pt"), "w1", "w0", "w1"),
-        ("hdf5", folder.model("a.h5"), "w1", "w0", "w1"),
-        ("primitiv", folder.model("a.model"), "w1", "w0", "w1"),
-        ("paddle .pdparams", folder.model("a.pdparams"), "w1", "w0", "w1"),
-        ("paddle .pdiparams", folder.model("a.pdiparams"), "w1", "w0", "w1"),
-        (
-            "parquet",
-            {
-                let path = folder.path("a.parquet");
-                fs::copy(testdata("tables/plain.parquet"), &path)
-                    .or_else(|_| fs::copy(testdata("tables/fixed.parquet"), &path))
-                    .unwrap();
-                path
-            },
-            "",
-            "",
-            "",
-        ),
+    // The file, and a tensor of it; the first where none is named.
+    let npy = folder.path("a.npy");
+    let npz = folder.model("a.npz");
+    ok(&["convert", &npz, &npy, "--select", "w1", "-q"]);
+    let files = [
+        ("safetensors", folder.model("a.safetensors"), "w1"),
+        ("safetensors of its own library", copy("safetensors/good/mlp.safetensors", "own.safetensors"), ""),
+        ("npz", npz, "w1"),
+        ("npz of numpy", copy("npz/good/stored.npz", "own.npz"), ""),
+        ("npy", npy, ""),
+        ("torch", folder.model("a.pt"), "w1"),
+        ("torch of its own library", copy("torch/good/module_state.pt", "own.pt"), ""),
+        ("hdf5", folder.model("a.h5"), "w1"),
+        ("primitiv", folder.model("a.model"), "w1"),
+        ("paddle .pdparams", folder.model("a.pdparams"), "w1"),
+        ("paddle .pdiparams", folder.model("a.pdiparams"), ""),
+        ("parquet", copy("tables/plain.parquet", "a.parquet"), ""),
     ];
     let mut found = Vec::new();
-    for (what, path, name, as_long, matrix) in files {
+    for (what, path, name) in files {
         let first = names(&path)[0].clone();
         let name = if name.is_empty() { first.as_str() } else { name };
-        let twin: String =
-            if as_long.is_empty() { format!("{}_", &name[..name.len() - 1]) } else { as_long.to_owned() };
-        let matrix = if matrix.is_empty() { name } else { matrix };
+        // As long, and in the same place of an order by names.
+        let twin = format!("{}{}", &name[..name.len() - 1], if name == "w1" { '0' } else { '_' });
+        let listed = json(&["ls", &path]);
+        let is_matrix = |t: &&Json| {
+            let shape = t["shape"].as_array().unwrap();
+            shape.len() == 2 && shape.iter().all(|extent| extent.as_u64() > Some(1))
+        };
+        let matrix = listed["tensors"].as_array().unwrap().iter().find(is_matrix);
+        let matrix = matrix.map_or(name, |t| t["name"].as_str().unwrap()).to_owned();
         let before = fs::read(&path).unwrap();
         let sums = hashes(&path);
         let mut row = vec![what.to_owned()];
@@ -245,7 +228,7 @@ fn in_place_in_every_format() {
             ("--rename", &same),
             ("--rename", &longer),
             ("--set-metadata", &metadata),
-            ("--transpose", &matrix.to_owned()),
+            ("--transpose", &matrix),
         ] {
             let words = ["edit", &path, "--in-place", option, value];
             let output = weighbridge(&[&words[..], &["--json"]].concat());
@@ -296,8 +279,8 @@ fn in_place_there_and_back_gives_the_same_bytes() {
     for name in ["a.safetensors", "a.npz", "a.model", "a.pt"] {
         let path = folder.model(name);
         let (there, back) = (folder.path(&format!("there.{name}")), folder.path(&format!("back.{name}")));
-        ok(&["edit", &path, &there, "--rename", "w1=other.name", "--transpose", "w2"]);
-        ok(&["edit", &there, &back, "--rename", "other.name=w1", "--transpose", "w2"]);
+        ok(&["edit", &path, &there, "--rename", "w1=other.name", "--transpose", "other.name"]);
+        ok(&["edit", &there, &back, "--rename", "other.name=w1", "--transpose", "w1"]);
         assert_eq!(hashes(&back), hashes(&path), "{name}");
         if name != "a.npz" {
             assert_eq!(fs::read(&back).unwrap(), fs::read(&path).unwrap(), "{name}");

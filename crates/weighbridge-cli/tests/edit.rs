@@ -344,20 +344,10 @@ fn links_names_and_rights_are_respected() {
     assert_eq!(edit(&path), "read-only");
 }
 
+/// The first of the golden models that has its program beside it.
 #[test]
 fn a_model_that_belongs_to_a_program_is_not_edited_alone() {
-    let model = testdata("paddle/good/p331/mlp/inference.pdmodel");
     let folder = Folder::new();
-    let Some(dir) = model.parent().filter(|_| model.is_file()) else { return other_program(&folder) };
-    for name in ["inference.pdmodel", "inference.pdiparams"] {
-        fs::copy(dir.join(name), folder.path(name)).unwrap();
-    }
-    let path = folder.path("inference.pdiparams");
-    assert_eq!(refused(&["edit", &path, "--in-place", "--prefix", "x"]), "belongs-to-a-program");
-}
-
-/// Whichever golden model has its program beside it.
-fn other_program(folder: &Folder) {
     let mut models = Vec::new();
     let root = testdata("paddle/good");
     for era in fs::read_dir(root).unwrap().flatten() {
@@ -462,4 +452,47 @@ fn merging_keeps_state_with_its_parameter() {
     assert!(names(&target).contains(&"b.w1".to_owned()));
     assert_eq!(refused(&["merge", &a, &b, "-o", &target]), "exists");
     assert_eq!(refused(&["merge", "-o", &target]), "bad-arguments");
+}
+
+/// The example of docs/rules.md is a file of rules that does what is said of it.
+#[test]
+fn the_example_of_the_rules_works() {
+    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md")).unwrap();
+    let start = docs.find("    # paddle-to-torch.toml").unwrap();
+    let lines = docs[start..].lines().take_while(|line| line.is_empty() || line.starts_with("    "));
+    let rules: Vec<&str> = lines.map(str::trim).take_while(|line| !line.starts_with("weighbridge")).collect();
+    let folder = Folder::new();
+    let file = folder.path("rules.toml");
+    fs::write(&file, rules.join("\n")).unwrap();
+    let source = folder.path("a.safetensors");
+    let model = folder.model("m.safetensors");
+    ok(&[
+        "edit",
+        &model,
+        &source,
+        "--rename",
+        "w1=fc1.weight",
+        "--rename",
+        "w2=a.q_proj.weight",
+        "--rename",
+        "b1=bn._mean",
+        "--rename",
+        "b2=bn._variance",
+    ]);
+    let target = folder.path("b.safetensors");
+    ok(&["edit", &source, &target, "--rules", &file]);
+    let told = json(&["ls", &target]);
+    let mut shapes: Vec<(String, Json)> = Vec::new();
+    for tensor in told["tensors"].as_array().unwrap() {
+        shapes.push((tensor["name"].as_str().unwrap().to_owned(), tensor["shape"].clone()));
+    }
+    shapes.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [
+        ("a.q_proj.weight", json!([8, 1])),
+        ("bn.running_mean", json!([8])),
+        ("bn.running_var", json!([])),
+        ("fc1.weight", json!([2, 8])),
+    ];
+    assert_eq!(shapes, expected.map(|(name, shape)| (name.to_owned(), shape)));
+    assert_eq!(told["metadata"]["format"], "pt");
 }

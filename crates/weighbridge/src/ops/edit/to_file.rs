@@ -76,7 +76,7 @@ pub fn write(prepared: &mut Prepared, target: &Path, options: &EditOptions) -> R
 /// Edits `source` into the new file or folder `target`.
 ///
 /// # Errors
-/// As [`prepare`] and [`write`].
+/// As [`prepare`] and [`write()`].
 pub fn edit(source: &Path, target: &Path, options: &EditOptions) -> Result<EditReport> {
     let mut prepared = prepare(source, target, options)?;
     write(&mut prepared, target, options)?;

@@ -1,10 +1,12 @@
 //! The arguments, declared once: parser, help, completions and manual come from here.
 
 mod diff;
+mod edit;
 mod input;
 mod seal;
 
 pub(crate) use diff::Diff;
+pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;
 pub(crate) use seal::Seal;
 
@@ -126,6 +128,15 @@ pub(crate) enum Verb {
                             Exit codes: 0 nothing is different, or near enough; 1 something is."
     )]
     Diff(Box<Diff>),
+    /// Names, types, shapes and metadata by rules, into a new file or in place
+    #[command(after_help = edit::EDIT_EXAMPLES)]
+    Edit(Box<Edit>),
+    /// One model over many files of safetensors, with their list
+    #[command(after_help = edit::SHARD_EXAMPLES)]
+    Shard(Box<Shard>),
+    /// Several files, or the shards of a model, as one
+    #[command(after_help = edit::MERGE_EXAMPLES)]
+    Merge(Box<Merge>),
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
     #[command(
         after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
@@ -250,6 +261,9 @@ pub(crate) struct Convert {
     /// Leave out optimizer state
     #[arg(long, help_heading = "Changes")]
     pub no_state: bool,
+    /// Apply a file of rules, see docs/rules.md; may be repeated. Rules come before renames and casts
+    #[arg(long, value_name = "FILE", help_heading = "Changes")]
+    pub rules: Vec<PathBuf>,
     /// Rename a tensor, or all below a leading part of their path; may be repeated
     #[arg(long, value_name = "OLD=NEW", help_heading = "Changes")]
     pub rename: Vec<String>,

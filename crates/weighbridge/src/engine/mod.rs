@@ -10,6 +10,7 @@ mod folders;
 mod latin1;
 mod load;
 mod local;
+pub mod patch;
 mod read;
 mod run;
 mod sink;

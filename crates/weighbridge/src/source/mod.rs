@@ -19,6 +19,7 @@ mod witness;
 pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
+pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, kind_of_path};
 pub(crate) use folder::check_no_links;
 pub use folder::{

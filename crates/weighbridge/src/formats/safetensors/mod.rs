@@ -27,6 +27,7 @@
 //! over them; only `format`, which they ask every file for, stands in each shard.
 
 mod header;
+mod outline;
 mod read;
 mod shards;
 #[cfg(test)]
@@ -34,9 +35,11 @@ mod tests;
 mod write;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
@@ -173,6 +176,10 @@ impl Format for Safetensors {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

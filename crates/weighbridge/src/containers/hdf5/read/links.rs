@@ -123,7 +123,7 @@ fn symbol_table(file: &File, message: &[u8], limit: u64) -> Result<Vec<Link>> {
     let heap = LocalHeap::parse_at_storage(storage, table.heap_address, offsets, lengths).map_err(fault)?;
     let names = match heap.data_segment_size {
         0 => None,
-        size => Some(file.bytes(heap.data_segment_address, size)?),
+        size => Some(file.bytes_as("hdf5 local heap", heap.data_segment_address, size)?),
     };
     let names: &[u8] = names.as_deref().unwrap_or_default();
     let text = |at: u64| -> Result<Result<String, String>> {

@@ -115,7 +115,10 @@ pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<Held<'_>> {
                     _ => break,
                 }
             }
-            files.add(source, (start, piece.len), false, entry);
+            // What stands nowhere is shared with nothing.
+            if source.made_of().is_none_or(|parts| !parts.is_empty()) {
+                files.add(source, (start, piece.len), false, entry);
+            }
         }
     }
     sorted(files)

@@ -9,6 +9,9 @@ use crate::limits::Limits;
 use crate::source::SourceRef;
 use crate::text::escape;
 
+/// What the bytes of other members are called.
+const UNREAD: &str = "a member that is no tensor";
+
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     let (mut outline, members) = zip::outline(source, limits)?;
     for member in &members {
@@ -18,12 +21,17 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
             (Some(METADATA), _) => outline.header(at, len, "metadata"),
             (Some(_), Method::Stored) => {
                 // What is no array after all is told when it is opened.
-                let _ = npy::array_outline(&mut outline, source, at, len, limits);
+                if npy::array_outline(&mut outline, source, at, len, limits).is_err() {
+                    outline.unread(at, len, UNREAD);
+                }
             }
             (Some(_), Method::Deflated) => {
                 // Its blanks are looked at; its bytes are those of the packed member.
                 let mut inner = Outline::default();
-                if npy::array_outline(&mut inner, &member.open(source)?, 0, member.len, limits).is_ok() {
+                let found = npy::array_outline(&mut inner, &member.open(source)?, 0, member.len, limits);
+                if found.is_err() {
+                    outline.unread(at, len, UNREAD);
+                } else {
                     let hidden = inner.parts.iter().find(|part| part.used == crate::check::Use::Unknown);
                     outline.findings.extend(hidden.map(|part| {
                         let text = format!("{} bytes as {} of {}", part.len, part.what, escape(&member.name));
@@ -37,10 +45,9 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
                     }));
                 }
             }
-            _ => {}
+            // The index says that it was not read.
+            _ => outline.unread(at, len, UNREAD),
         }
-        // What tensors and headers leave over: the index says that it was not read.
-        outline.unread(at, len, "a member that is no tensor");
     }
     Ok(outline)
 }

@@ -126,6 +126,11 @@ impl File {
         self.storage.spend(address, to_usize(len)?).map_err(fault)
     }
 
+    /// Where what is read is remembered, if it is.
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.storage.record.as_deref()
+    }
+
     /// The bytes, for structures that the library behind understands.
     pub(super) fn storage(&self) -> &dyn Storage {
         &self.storage

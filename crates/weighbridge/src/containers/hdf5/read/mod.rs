@@ -19,6 +19,7 @@ mod chunks;
 mod dataset;
 mod file;
 mod fill;
+mod free;
 mod header;
 mod heap;
 mod layout;

@@ -8,7 +8,7 @@ use super::dataset::Stored;
 use super::file::{File, Place};
 use super::header::Header;
 use super::layout::Layout;
-use super::record::Record;
+use super::record::{self, Range, Record};
 use super::types::Class;
 use super::{Contents, listed};
 use crate::check::{Gaps, Outline};
@@ -17,12 +17,18 @@ use crate::containers::hdf5::Dataset;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
+use hdf5_reader::checksum::jenkins_lookup3;
 use hdf5_reader::io::Cursor;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Elements that are read at once in search of heaps.
 const AT_ONCE: u64 = 64 << 10;
+
+/// The longest structure whose end is searched for.
+const LONGEST: u64 = 64 << 10;
+/// Bytes that are hashed in all searches together.
+const MOST_HASHED: u64 = 256 << 20;
 
 /// True where `source` is an HDF5 file, also behind a user block.
 pub fn is_hdf5(source: &SourceRef) -> bool {
@@ -40,7 +46,7 @@ pub fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
 }
 
 fn outline_of(place: &Arc<Place>) -> Result<Outline> {
-    let record = Arc::new(Record::default());
+    let record = Arc::new(Record::new(place.superblock.offset_size, place.superblock.length_size));
     let file = place.open_recorded(&record);
     let contents: Contents = listed(place, place.open_recorded(&record))?;
     around(place, &file, &record)?;
@@ -58,11 +64,46 @@ fn outline_of(place: &Arc<Place>) -> Result<Outline> {
             false => outline.hidden(0, place.base, "a user block in front of the file"),
         }
     }
-    for range in record.ranges() {
+    let mut ranges = record.ranges();
+    extend(&file, &mut ranges)?;
+    for range in ranges {
         let offset = range.address.saturating_add(place.base);
         outline.header(offset, range.end.saturating_sub(range.address), range.what);
     }
     Ok(outline)
+}
+
+/// Structures that are read only as far as they are used end with a checksum over all of them: where
+/// such a one is found before the next range begins, the bytes up to it are the structure's.
+fn extend(file: &File, ranges: &mut [Range]) -> Result<()> {
+    let mut left = MOST_HASHED;
+    let end = file.place.source.len().saturating_sub(file.place.base);
+    // Where the next structure begins; what has no mark may be a part of this one.
+    let (mut next, mut nexts) = (end, Vec::with_capacity(ranges.len()));
+    for range in ranges.iter().rev() {
+        nexts.push(next);
+        if range.marked || range.what != record::PLAIN {
+            next = range.address;
+        }
+    }
+    for (range, next) in ranges.iter_mut().zip(nexts.into_iter().rev()) {
+        let most = next.min(range.address.saturating_add(LONGEST));
+        if !range.marked || most <= range.end {
+            continue;
+        }
+        let bytes = file.peek(range.address, most - range.address)?;
+        let known = crate::source::to_usize(range.end - range.address)?.max(8);
+        for len in known..=bytes.len() {
+            let Some((body, sum)) = bytes.get(..len).and_then(<[u8]>::split_last_chunk::<4>) else { break };
+            let Some(rest) = left.checked_sub(len as u64) else { return Ok(()) };
+            left = rest;
+            if jenkins_lookup3(body) == u32::from_le_bytes(*sum) {
+                range.end = range.address + len as u64;
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The superblock and what hangs on it besides the root group.

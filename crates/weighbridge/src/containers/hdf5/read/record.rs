@@ -31,29 +31,57 @@ const MARKS: &[(&[u8; 4], &str)] = &[
 pub(super) const PLAIN: &str = "hdf5 structure";
 
 /// A range by its address, and what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) address: u64,
     pub(super) end: u64,
     pub(super) what: &'static str,
+    /// True where it begins with a mark: then it is the beginning of a structure.
+    pub(super) marked: bool,
 }
 
 /// Remembers ranges; those that repeat or follow each other are one.
-#[derive(Debug, Default)]
-pub(super) struct Record(Mutex<Vec<Range>>);
+#[derive(Debug)]
+pub(super) struct Record {
+    all: Mutex<Vec<Range>>,
+    /// Bytes of an address and of a length in the file.
+    widths: (u64, u64),
+}
 
 impl Record {
+    /// For a file with addresses and lengths of that many bytes.
+    pub(super) fn new(offset_size: u8, length_size: u8) -> Self {
+        Self { all: Mutex::default(), widths: (offset_size.into(), length_size.into()) }
+    }
+
     /// Remembers that `bytes` were read at `address`; `what` they are where they have no mark.
     pub(super) fn add(&self, address: u64, bytes: &[u8], what: &'static str) {
         let mark = MARKS.iter().find(|(mark, _)| bytes.starts_with(*mark));
+        let mut len = bytes.len() as u64;
+        if bytes.starts_with(b"FRHP") {
+            // The only structure of which more is read than there is.
+            len = len.min(self.heap_header(bytes));
+        }
         let what = mark.map_or(what, |(_, name)| name);
-        self.claim(address, bytes.len() as u64, what);
+        self.push(Range { address, end: address.saturating_add(len), what, marked: mark.is_some() });
     }
 
     /// Remembers a range that was not read.
     pub(super) fn claim(&self, address: u64, len: u64, what: &'static str) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Range { address, end: address.saturating_add(len), what });
+        self.push(Range { address, end: address.saturating_add(len), what, marked: false });
+    }
+
+    /// The length of the header of a fractal heap that begins with `bytes`.
+    fn heap_header(&self, bytes: &[u8]) -> u64 {
+        let (offset, length) = self.widths;
+        let filters = bytes.get(7..9).and_then(<[u8]>::first_chunk).map_or(0, |b| u16::from_le_bytes(*b));
+        let filtered = if filters > 0 { length + 4 + u64::from(filters) } else { 0 };
+        26 + 12 * length + 3 * offset + filtered
+    }
+
+    fn push(&self, range: Range) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(range);
         if all.len() >= MOST {
             let joined = join(std::mem::take(&mut *all));
             *all = joined;
@@ -62,18 +90,25 @@ impl Record {
 
     /// All ranges, in order.
     pub(super) fn ranges(&self) -> Vec<Range> {
-        join(std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        join(std::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-/// In order of their beginnings, longest first; what lies within another one of that kind is left out.
+/// In order of their beginnings, longest first; what lies within another one is left out, and what
+/// follows one without a mark of its own is a part of it.
 fn join(mut all: Vec<Range>) -> Vec<Range> {
-    all.sort_by_key(|range| (range.address, std::cmp::Reverse(range.end)));
+    all.sort_by_key(|range| (range.address, std::cmp::Reverse(range.end), range.what));
     let mut joined: Vec<Range> = Vec::with_capacity(all.len().min(MOST / 2));
     for range in all {
         match joined.last_mut() {
             Some(last) if range.end <= last.end => {}
-            Some(last) if range.what == last.what && range.address <= last.end => last.end = range.end,
+            Some(last)
+                if !range.marked
+                    && range.address <= last.end
+                    && (range.what == last.what || range.what == PLAIN) =>
+            {
+                last.end = range.end;
+            }
             _ => joined.push(range),
         }
     }
@@ -86,7 +121,7 @@ mod tests {
 
     #[test]
     fn ranges_are_joined_and_named_by_their_marks() {
-        let record = Record::default();
+        let record = Record::new(8, 8);
         record.add(40, b"SNOD....", PLAIN);
         record.add(8, &[0; 8], PLAIN);
         record.add(0, &[0; 8], PLAIN);
@@ -94,5 +129,10 @@ mod tests {
         record.claim(48, 4, "hdf5 chunk");
         let found: Vec<_> = record.ranges().iter().map(|r| (r.address, r.end, r.what)).collect();
         assert_eq!(found, [(0, 16, PLAIN), (40, 48, "hdf5 group"), (48, 52, "hdf5 chunk")]);
+        // A header of a fractal heap, of which the library reads 256 bytes.
+        record.add(0, &[&b"FRHP"[..], &[0; 252]].concat(), PLAIN);
+        record.add(146, &[&b"BTHD"[..], &[0; 34]].concat(), PLAIN);
+        let found: Vec<_> = record.ranges().iter().map(|r| (r.address, r.end, r.what)).collect();
+        assert_eq!(found, [(0, 146, "hdf5 fractal heap"), (146, 184, "hdf5 tree")]);
     }
 }

@@ -16,6 +16,13 @@ pub struct Held<'a> {
     pub(super) places: Vec<Place<'a>>,
 }
 
+impl Held<'_> {
+    /// True where some tensor has bytes in it.
+    pub fn has_tensors(&self) -> bool {
+        !self.places.is_empty()
+    }
+}
+
 /// The bytes of a piece in the outermost source that holds them.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
@@ -99,6 +106,12 @@ fn sorted(mut files: Files<'_>) -> Vec<Held<'_>> {
         held.places.sort_by_key(|p| (p.start, p.end));
     }
     files.list
+}
+
+/// What tells two names for the same bytes: source, offset and length of each piece.
+pub fn shared_places(entry: &TensorEntry) -> Vec<(usize, u64, u64)> {
+    let one = |piece: &crate::checkpoint::Piece| (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len);
+    entry.pieces.iter().map(one).collect()
 }
 
 /// As [`held`], but behind no encoding: there only the range as a whole is known.

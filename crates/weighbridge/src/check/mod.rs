@@ -18,7 +18,7 @@ mod structure;
 pub(crate) mod testing;
 
 pub use account::{Account, Span, Use, account};
-pub use held::{Held, held};
+pub use held::{Held, held, shared_places};
 pub use lod::lod;
 pub use names::{duplicates, lone_state};
 pub use outline::{Gaps, Outline, Part};

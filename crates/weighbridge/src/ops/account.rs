@@ -34,6 +34,7 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
     for held in held(&checkpoint.tensors, &others) {
         let (file, findings) = one(checkpoint, &held, limits)?;
         all.findings.extend(findings);
+        all.findings.extend(beyond(&file));
         all.files.push(file);
     }
     Ok(all)
@@ -51,7 +52,9 @@ pub fn hidden_bytes(checkpoint: &Checkpoint, limits: &Limits) -> Result<Vec<Find
 }
 
 fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
-    let outline = match formats::by_id(checkpoint.format) {
+    // What only stands beside the tensors may be of another format: a program, a list.
+    let own = if held.has_tensors() { None } else { formats::detect(&held.source).ok() };
+    let outline = match own.map_or_else(|| formats::by_id(checkpoint.format), Ok) {
         Ok(format) => format.outline(&held.source, limits),
         // Made by a program, of no format: all that is no tensor is of no known use.
         Err(_) => Ok(Outline::default()),
@@ -70,6 +73,15 @@ fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Acc
             Ok((account, vec![finding]))
         }
     }
+}
+
+/// A remark on storages that hold more than the tensors have: PyTorch saves the whole storage of a view.
+fn beyond(file: &Account) -> Option<Finding> {
+    let spans = || file.spans.iter().filter(|span| span.what == formats::torch::BEYOND);
+    let bytes: u64 = spans().map(|span| span.len).sum();
+    let first = spans().next()?;
+    let text = format!("{bytes} bytes of storages are in no tensor: what was saved are views of larger ones");
+    Some(Finding::note("storage-beyond", text).in_file(&file.file).at(first.offset))
 }
 
 /// The account of a file that could not be opened as anything.

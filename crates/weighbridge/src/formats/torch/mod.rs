@@ -24,6 +24,8 @@ mod tests;
 mod walk;
 mod write;
 
+pub(crate) use outline::BEYOND;
+
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;

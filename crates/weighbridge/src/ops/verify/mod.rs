@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// Bytes of an encoded source that are read at once.
 const STEP: u64 = 256 << 10;
 
+/// The code of bytes behind the end of what a file holds.
+const TRAILING: &str = "trailing-bytes";
+
 /// What [`verify`] shall do.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyOptions {
@@ -88,7 +91,7 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
     let report = match open(false) {
         Ok(checkpoint) => checked(&checkpoint, opened.as_ref(), options)?,
         Err(error) => {
-            let finding = finding(error)?;
+            let mut finding = finding(error)?;
             let code = finding.code;
             let mut report = match open(true) {
                 Ok(mut rest) => {
@@ -98,6 +101,11 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
                 }
                 Err(_) => unopened(path, opened.as_ref(), options)?,
             };
+            // Once is enough; the reader knows what should be there, the account what it looks like.
+            if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {
+                let other = report.findings.remove(place);
+                finding.text = format!("{}; {}", finding.text, other.text);
+            }
             report.findings.insert(0, finding);
             report
         }
@@ -172,6 +180,8 @@ fn checked(
         findings.extend(own);
     }
     let account::Accounts { files, findings: odd } = accounts(checkpoint, opened, &options.open.limits)?;
+    // What the reader told of the end of a file is told better with its place and looks.
+    findings.retain(|f| f.code != TRAILING || odd.iter().all(|o| o.code != TRAILING));
     findings.extend(odd);
     Ok(settled(VerifyReport {
         label: checkpoint.label.clone(),

@@ -100,7 +100,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
-                            weighbridge verify net.model --account         what each range of bytes is for\n\n\
+                            weighbridge verify net.pt --account            what each range of bytes is for; what is hidden\n\n\
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
     /// What is different between two files or folders of any formats, and by how much
@@ -292,10 +292,10 @@ pub(crate) struct Convert {
 pub(crate) struct Verify {
     /// The file, or the folder of a model that is kept in one
     pub path: PathBuf,
-    /// Read all values and look for NaN, infinities and what else is odd
+    /// Read all values and look for NaN, infinities, empty rows and what else is odd
     #[arg(long)]
     pub values: bool,
-    /// Say what each range of bytes is for
+    /// Say what each range of bytes of each file is for
     #[arg(long)]
     pub account: bool,
     /// Threads; 0 is one for each processor

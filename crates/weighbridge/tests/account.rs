@@ -13,7 +13,8 @@ fn testdata(name: &str) -> PathBuf {
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut items: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|item| item.unwrap().path()).collect();
+    let mut items: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|item| item.unwrap().path()).collect();
     items.sort();
     for path in items {
         if path.is_dir() {
@@ -38,7 +39,10 @@ fn fills(account: &Account) {
 
 /// Files with bytes that nothing needs, and why.
 const WITH_REST: &[(&str, &str)] = &[
-    ("hdf5/good/groups_default.h5", "the old form of the root group, which was freed when it got a link to another file"),
+    (
+        "hdf5/good/groups_default.h5",
+        "the old form of the root group, which was freed when it got a link to another file",
+    ),
     ("hdf5/good/layouts_default.h5", "the names of the external files of a dataset that is not read"),
     ("hdf5/good/layouts_latest.h5", "the same, and chunks that a smaller dataset left behind"),
     ("npz/good/bzip2.npz", "a member that is packed in a way that is not read"),
@@ -52,8 +56,19 @@ const WITH_REST: &[(&str, &str)] = &[
 fn files_of_the_originals_account_fully() {
     let mut all = Vec::new();
     let folders = [
-        "arrow/good", "cast", "hdf5/good", "hdf5/small", "npy/good", "npz/good", "paddle/good", "primitiv/good",
-        "safetensors/good", "tables", "torch/good", "biggraph/set1", "biggraph/set2",
+        "arrow/good",
+        "cast",
+        "hdf5/good",
+        "hdf5/small",
+        "npy/good",
+        "npz/good",
+        "paddle/good",
+        "primitiv/good",
+        "safetensors/good",
+        "tables",
+        "torch/good",
+        "biggraph/set1",
+        "biggraph/set2",
     ];
     for folder in folders.iter().filter(|folder| testdata(folder).is_dir()) {
         files(&testdata(folder), &mut all);
@@ -107,7 +122,10 @@ impl Hide {
 /// True where a finding of that code tells of a script, and the verdict is not that all is well.
 fn tells(report: &VerifyReport, codes: &[&str]) -> bool {
     let told = |f: &weighbridge::finding::Finding| {
-        codes.contains(&f.code) && f.severity >= Severity::Unchecked && f.text.contains("script") && f.offset.is_some()
+        codes.contains(&f.code)
+            && f.severity >= Severity::Unchecked
+            && f.text.contains("script")
+            && f.offset.is_some()
     };
     report.verdict != Verdict::Sound && report.findings.iter().any(told)
 }

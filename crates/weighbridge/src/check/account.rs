@@ -66,12 +66,7 @@ pub struct Account {
 
 impl Account {
     /// The account of a file that is one thing from front to back.
-    pub fn whole(
-        file: impl Into<String>,
-        bytes: u64,
-        used: Use,
-        what: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub fn whole(file: impl Into<String>, bytes: u64, used: Use, what: impl Into<Cow<'static, str>>) -> Self {
         let whole = Span { offset: 0, len: bytes, used, what: what.into(), tensor: None };
         Self { file: file.into(), bytes, spans: if bytes > 0 { vec![whole] } else { Vec::new() } }
     }
@@ -93,9 +88,7 @@ impl Account {
             "unknown_bytes": self.bytes_of(Use::Unknown),
         });
         if spans {
-            let one = |s: &Span| {
-                json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor })
-            };
+            let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor });
             json["ranges"] = self.spans.iter().map(one).collect();
         }
         json
@@ -111,7 +104,8 @@ pub fn account(held: &Held<'_>, outline: &Outline) -> Result<(Account, Vec<Findi
     let (source, len) = (&held.source, held.source.len());
     let parts = outline.disjoint(len);
     let name = held.places.iter().find(|p| p.encoded).map(|p| p.entry.name());
-    let mut sums = Sums { source, outline, parts, next: 0, encoded: name, spans: Vec::new(), findings: Vec::new() };
+    let mut sums =
+        Sums { source, outline, parts, next: 0, encoded: name, spans: Vec::new(), findings: Vec::new() };
     let mut at = 0;
     for place in held.places.iter().filter(|p| !(outline.elements && p.encoded)) {
         if place.start > at {
@@ -149,7 +143,14 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    fn push(&mut self, offset: u64, len: u64, used: Use, what: Cow<'static, str>, entry: Option<&TensorEntry>) {
+    fn push(
+        &mut self,
+        offset: u64,
+        len: u64,
+        used: Use,
+        what: Cow<'static, str>,
+        entry: Option<&TensorEntry>,
+    ) {
         let tensor = match (entry, used) {
             (Some(entry), _) => Some(entry.name()),
             (None, Use::Tensor) => self.encoded.clone(),
@@ -314,7 +315,10 @@ mod tests {
             (28, 4, "header", "end", None),
         ];
         assert_eq!(spans(&found), expected);
-        assert_eq!(findings.iter().map(|f| (f.code, f.offset)).collect::<Vec<_>>(), [("hidden-bytes", Some(16))]);
+        assert_eq!(
+            findings.iter().map(|f| (f.code, f.offset)).collect::<Vec<_>>(),
+            [("hidden-bytes", Some(16))]
+        );
         outline.elements = true;
         outline.elements(20, 4, "page");
         let (found, _) = account(&held(&tensors, &[])[0], &outline).unwrap();

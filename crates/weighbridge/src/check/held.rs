@@ -76,7 +76,8 @@ impl<'a> Files<'a> {
                 None => self.add(&source, range, encoded, entry),
                 Some(parts) => {
                     for Within { source: outer, offset, len, encoded: packed } in parts {
-                        let inner = if packed { (offset, len) } else { (offset.saturating_add(range.0), range.1) };
+                        let inner =
+                            if packed { (offset, len) } else { (offset.saturating_add(range.0), range.1) };
                         open.push((outer.clone(), inner, encoded || packed, level + 1));
                     }
                 }
@@ -110,7 +111,9 @@ fn sorted(mut files: Files<'_>) -> Vec<Held<'_>> {
 
 /// What tells two names for the same bytes: source, offset and length of each piece.
 pub fn shared_places(entry: &TensorEntry) -> Vec<(usize, u64, u64)> {
-    let one = |piece: &crate::checkpoint::Piece| (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len);
+    let one = |piece: &crate::checkpoint::Piece| {
+        (Arc::as_ptr(&piece.source).cast::<()>().addr(), piece.offset, piece.len)
+    };
     entry.pieces.iter().map(one).collect()
 }
 

@@ -72,9 +72,8 @@ pub(super) fn looks_like(source: &dyn Source, offset: u64, len: u64) -> Result<&
     let from = if start > offset { start - 1 } else { start };
     let head = read_vec(source, from, LOOKED_AT.min(end - from))?;
     let behind = head.get(1..).unwrap_or_default();
-    let known = MARKS.iter().find(|(mark, _)| {
-        head.starts_with(mark) || (from < start && behind.starts_with(mark))
-    });
+    let known =
+        MARKS.iter().find(|(mark, _)| head.starts_with(mark) || (from < start && behind.starts_with(mark)));
     if let Some((_, words)) = known {
         return Ok(words);
     }

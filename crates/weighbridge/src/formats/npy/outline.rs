@@ -58,7 +58,8 @@ pub(in crate::formats) fn array(
         outline.findings.push(Finding::warning("npy-header-end", text).at(start + header.len));
     }
     if !header.len.is_multiple_of(ALIGNMENT) {
-        let text = format!("the elements begin {} bytes behind the magic, no multiple of {ALIGNMENT}", header.len);
+        let text =
+            format!("the elements begin {} bytes behind the magic, no multiple of {ALIGNMENT}", header.len);
         outline.findings.push(Finding::note("npy-alignment", text).at(start + header.len));
     }
     Ok(())

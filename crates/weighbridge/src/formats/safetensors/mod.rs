@@ -160,7 +160,9 @@ impl Format for Safetensors {
     }
 
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        Ok(shards::check(checkpoint))
+        let mut findings = shards::check(checkpoint);
+        findings.extend(outline::unaligned(&checkpoint.tensors));
+        Ok(findings)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {

@@ -2,6 +2,7 @@
 
 use super::{PREFIX, shards};
 use crate::check::{Gaps, Outline};
+use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::limits::Limits;
@@ -9,6 +10,19 @@ use crate::source::{SourceRef, read_vec};
 
 /// Writers fill the header up so that the elements begin at a multiple of this.
 const ALIGNMENT: u64 = 8;
+
+/// A remark on tensors that do not begin at a multiple of the bytes of their elements: a map of the
+/// file cannot be used for them as it is.
+pub(super) fn unaligned(tensors: &[TensorEntry]) -> Option<Finding> {
+    let off = |tensor: &&TensorEntry| {
+        let size = tensor.stored.size().unwrap_or(1) as u64;
+        tensor.single_piece().is_some_and(|piece| piece.len > 0 && !piece.offset.is_multiple_of(size))
+    };
+    let first = tensors.iter().find(off)?;
+    let count = tensors.iter().filter(off).count();
+    let text = format!("{count} tensors do not begin at a multiple of the size of their elements");
+    Some(Finding::note("unaligned-tensors", text).on_tensor(first.name()))
+}
 
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     if shards::is_list_file(source)? {

@@ -41,7 +41,8 @@ fn zipped(saved: &Saved, source: &SourceRef, limits: &Limits) -> Result<Outline>
             Some("data.pkl") => {
                 let end = saved.pickle().end;
                 // Where it is stored, offsets are those of the archive.
-                let rest = if stored { (at + len).saturating_sub(end) } else { member.len.saturating_sub(end) };
+                let rest =
+                    if stored { (at + len).saturating_sub(end) } else { member.len.saturating_sub(end) };
                 if stored {
                     outline.header(at, len.saturating_sub(rest), "pickle");
                     outline.hidden(at + len.saturating_sub(rest), rest, "bytes behind the pickle");
@@ -49,11 +50,15 @@ fn zipped(saved: &Saved, source: &SourceRef, limits: &Limits) -> Result<Outline>
                     outline.header(at, len, "pickle");
                     if rest > 0 {
                         let text = format!("{rest} bytes stand behind the pickle in its member");
-                        outline.findings.push(crate::finding::Finding::unchecked("hidden-bytes", text).at(at));
+                        outline
+                            .findings
+                            .push(crate::finding::Finding::unchecked("hidden-bytes", text).at(at));
                     }
                 }
             }
-            Some("byteorder" | "version" | ".data/serialization_id" | ".format_version" | ".storage_alignment") => {
+            Some(
+                "byteorder" | "version" | ".data/serialization_id" | ".format_version" | ".storage_alignment",
+            ) => {
                 outline.header(at, len, "facts of the archive");
             }
             Some(METADATA) => outline.header(at, len, "metadata"),

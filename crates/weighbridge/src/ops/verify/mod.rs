@@ -6,8 +6,8 @@
 
 mod values;
 
-use super::parallel;
 use super::account::{self, accounts};
+use super::parallel;
 use crate::check::{self, Account, capped};
 use crate::checkpoint::{Checkpoint, Note, TensorEntry};
 use crate::engine::verify_tensor;

@@ -52,6 +52,7 @@ fn odd_values_are_warnings() {
             ("warning", "constant", "same"),
             ("warning", "huge-values", "range"),
             ("warning", "subnormal-values", "range"),
+            ("note", "nan-rows", "odd"),
             ("note", "all-zero", "bias"),
         ]
     );
@@ -60,6 +61,37 @@ fn odd_values_are_warnings() {
     let quiet = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
     assert_eq!(quiet.findings, []);
     assert!(!quiet.checked.contains(&"values"));
+}
+
+#[test]
+fn rows_that_say_nothing_and_tensors_that_are_equal_are_told() {
+    let rows: [f32; 12] = [1.0, 2.0, 0.0, -0.0, 3.0, f32::NAN, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0];
+    let same = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
+    let values = [&rows[..], &same, &same, &[7.0; 8], &[7.0; 8]].concat();
+    let shapes: [(&str, &[u64]); 5] =
+        [("table", &[6, 2]), ("a", &[8]), ("b", &[8]), ("c", &[8]), ("d", &[8])];
+    let mut checkpoint = over(&values, &shapes);
+    checkpoint.tensors[0].role = crate::checkpoint::Role::Embedding;
+    let options = VerifyOptions { values: true, ..VerifyOptions::default() };
+    let report = verify_checkpoint(&checkpoint, &options).unwrap();
+    let text = |code: &str| {
+        let mut found = report.findings.iter().filter(|f| f.code == code);
+        let first = found.next().unwrap_or_else(|| panic!("{code}"));
+        assert!(found.next().is_none(), "{code}");
+        (first.severity, first.text.as_str())
+    };
+    assert_eq!(text("zero-rows"), (Severity::Warning, "3 of 6 rows are all 0: 1, 3, 5"));
+    assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows hold what is not a number: 2"));
+    // Those that are all the same say that of themselves.
+    let twins = "1 tensors have the elements of another one: b is a";
+    assert_eq!(text("equal-tensors"), (Severity::Note, twins));
+    // Two names for the same bytes are told without reading them.
+    let mut alias = over(&same, &[("a", &[8])]);
+    let mut second = alias.tensors[0].clone();
+    second.path = crate::checkpoint::TensorPath::from_dotted("b");
+    alias.tensors.push(second);
+    let report = verify_checkpoint(&alias, &options).unwrap();
+    assert_eq!(codes(&report), ["shared-bytes"]);
 }
 
 #[test]
@@ -321,7 +353,10 @@ fn encoded_bytes_are_read_to_their_end() {
     let mut checkpoint = Checkpoint::new("none", "none", "m");
     checkpoint.tensors.push(tensor("x", DType::F32, &[1], &source, 0));
     let report = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
-    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["bad-deflate"]));
+    assert_eq!(
+        (report.verdict, codes(&report)),
+        (Verdict::Unsound, vec!["bad-deflate", "hidden-bytes", "trailing-bytes"])
+    );
     let sums = (report.files[0].bytes, report.files[0].bytes_of(Use::Tensor));
     assert_eq!((report.files[0].file.as_str(), sums), ("outer", (10, 3)));
 }

@@ -14,7 +14,7 @@ use super::{Contents, listed};
 use crate::check::{Gaps, Outline};
 use crate::checkpoint::TensorPath;
 use crate::containers::hdf5::Dataset;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use hdf5_reader::checksum::jenkins_lookup3;
@@ -91,7 +91,12 @@ fn extend(file: &File, ranges: &mut [Range]) -> Result<()> {
         if !range.marked || most <= range.end {
             continue;
         }
-        let bytes = file.peek(range.address, most - range.address)?;
+        let bytes = match file.peek(range.address, most - range.address) {
+            Ok(bytes) => bytes,
+            // Enough was read: what is left over is then nobody's.
+            Err(error) if error.kind() == Kind::Limit => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let known = crate::source::to_usize(range.end - range.address)?.max(8);
         for len in known..=bytes.len() {
             let Some((body, sum)) = bytes.get(..len).and_then(<[u8]>::split_last_chunk::<4>) else { break };

@@ -3,9 +3,7 @@
 use super::super::{
     CENTRAL, END_LEN, END64, END64_LEN, EXTRA_ALIGNMENT, EXTRA_ZIP64, LOCAL_LEN, LOCATOR64_LEN,
 };
-use super::{
-    End, FLAG_DESCRIPTOR, Member, le16, le32, le64, read_central, read_locals,
-};
+use super::{End, FLAG_DESCRIPTOR, Member, le16, le32, le64, read_central, read_locals};
 use crate::check::{Gaps, Outline};
 use crate::error::Result;
 use crate::limits::Limits;

@@ -52,7 +52,9 @@ fn message_len(source: &SourceRef, at: u64, end: u64) -> Result<u64> {
         return Ok(0);
     }
     let head = read_vec(&**source, at, 8)?;
-    let number = |at: usize| head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from(u32::from_le_bytes(*b)));
+    let number = |at: usize| {
+        head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from(u32::from_le_bytes(*b)))
+    };
     let len = if head.starts_with(&MARK) { number(4) + 8 } else { number(0) + 4 };
     Ok(if len <= end - at { len } else { 0 })
 }

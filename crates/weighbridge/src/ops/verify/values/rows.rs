@@ -67,7 +67,9 @@ pub(super) fn rows(tensor: &TensorEntry) -> Result<Vec<Finding>> {
     let table = tensor.role == Role::Embedding || tensor.labels.is_some();
     let severity = if table { Severity::Warning } else { Severity::Note };
     let mut findings = Vec::new();
-    for (code, rows, what) in [("zero-rows", zero, "are all 0"), ("nan-rows", nan, "hold what is not a number")] {
+    for (code, rows, what) in
+        [("zero-rows", zero, "are all 0"), ("nan-rows", nan, "hold what is not a number")]
+    {
         if rows.count > 0 {
             let text = format!("{} of {count} rows {what}: {}", rows.count, named(tensor, &rows));
             findings.push(Finding::new(severity, code, text).on_tensor(tensor.name()));

@@ -52,7 +52,8 @@ pub(super) fn twins(tensors: &[&TensorEntry]) -> Result<Option<Finding>> {
     let shown: Vec<String> = pairs.iter().take(TOLD).map(|(a, b)| format!("{b} is {a}")).collect();
     let more = pairs.len() - shown.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text = format!("{} tensors have the elements of another one: {}{more}", pairs.len(), shown.join(", "));
+    let text =
+        format!("{} tensors have the elements of another one: {}{more}", pairs.len(), shown.join(", "));
     Ok(Some(Finding::note("equal-tensors", text)))
 }
 

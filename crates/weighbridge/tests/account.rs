@@ -136,7 +136,8 @@ const SAMPLES: &[&str] = &[
     "npy/good/float32.npy",
     "hdf5/small/plain_default.h5",
     "hdf5/small/plain_latest.h5",
-    "paddle/good/p262/cnn_legacy_combined/__params__",
+    "paddle/good/p262/cnn_legacy_separate/batch_norm2d_0.b_0",
+    "paddle/good/p262/cnn_state_dict/m_p4.pdparams",
     "torch/good/plain_legacy.pt",
 ];
 

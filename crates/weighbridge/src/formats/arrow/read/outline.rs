@@ -16,6 +16,8 @@ const START: u64 = 8;
 const ALIGNMENT: u64 = 8;
 /// As far as writers align.
 const MOST_ALIGNMENT: u64 = 64;
+/// A message without length.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// What may stand before a message: a mark, and its length.
 const MARK: [u8; 4] = [0xff; 4];
 
@@ -37,10 +39,15 @@ pub(in crate::formats::arrow) fn outline(source: &SourceRef, limits: &Limits) ->
         file.outline_batch(block, &elements, &mut outline)?;
     }
     // A message without length may end the messages, as it does in a stream.
-    if let Some(at) = file.footer.checked_sub(8)
-        && read_vec(&**source, at, 8)?.as_slice() == [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]
+    let mut end = START + schema;
+    for block in file.dictionaries.iter().chain(&file.blocks) {
+        let (offset, _, len) = file.place(block)?;
+        end = end.max(offset.saturating_add(len));
+    }
+    if end.saturating_add(END.len() as u64) <= file.footer
+        && read_vec(&**source, end, END.len() as u64)? == END
     {
-        outline.header(at, 8, "end of messages");
+        outline.header(end, END.len() as u64, "end of messages");
     }
     outline.header(file.footer, source.len() - file.footer, "footer");
     Ok(outline)

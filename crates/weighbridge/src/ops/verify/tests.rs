@@ -107,7 +107,10 @@ fn the_verdict_follows_from_everything() {
     assert!(report.checked.contains(&"program"));
     with_program.tensors.remove(0);
     let report = check(&with_program);
-    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["missing-parameter"]));
+    assert_eq!(
+        (report.verdict, codes(&report)),
+        (Verdict::Unsound, vec!["missing-parameter", "hidden-bytes"])
+    );
 
     let mut noted = good.clone();
     noted.notes.push(Note::new("odd", "odd"));
@@ -199,7 +202,7 @@ fn good_files_are_sound_to_the_last_byte() {
             let values = VerifyOptions { values: true, ..VerifyOptions::default() };
             let report = verify(&path, &values).unwrap();
             let heavy = report.findings.iter().filter(|f| f.severity > Severity::Warning);
-            let told = |f: &Finding| ["packed-values", "unread-member"].contains(&f.code);
+            let told = |f: &Finding| ["packed-values", "unread-member", "hidden-bytes"].contains(&f.code);
             assert!(heavy.clone().all(told), "{name}: {:?}", report.findings);
             seen += 1;
         }

@@ -104,8 +104,8 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
-                            weighbridge verify net.model --account         what each range of bytes is for\n  \
-                            weighbridge verify net.npz --manifest net.model.manifest.json    as it was sealed?\n\n\
+                            weighbridge verify net.npz --manifest net.model.manifest.json    as it was sealed?\n  \
+                            weighbridge verify net.pt --account            what each range of bytes is for; what is hidden\n\n\
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
     /// List the hashes of files and tensors in a manifest, which signing tools can sign
@@ -319,10 +319,10 @@ pub(crate) struct Convert {
 pub(crate) struct Verify {
     /// The file, or the folder of a model that is kept in one
     pub path: PathBuf,
-    /// Read all values and look for NaN, infinities and what else is odd
+    /// Read all values and look for NaN, infinities, empty rows and what else is odd
     #[arg(long)]
     pub values: bool,
-    /// Say what each range of bytes is for
+    /// Say what each range of bytes of each file is for
     #[arg(long)]
     pub account: bool,
     /// Hold it against what `seal` wrote: files by their hashes, another form of the model by its tensors

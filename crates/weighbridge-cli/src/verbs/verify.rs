@@ -122,7 +122,8 @@ fn ranges(files: &[Account], output: &mut Output) -> io::Result<()> {
         let mut table = Table::new(&[
             ("offset", Align::Right),
             ("bytes", Align::Right),
-            ("for", Align::Left),
+            ("use", Align::Left),
+            ("what", Align::Left),
             ("tensor", Align::Left),
         ]);
         for span in &file.spans {
@@ -130,10 +131,13 @@ fn ranges(files: &[Account], output: &mut Output) -> io::Result<()> {
                 span.offset.to_string(),
                 span.len.to_string(),
                 span.used.as_str().to_owned(),
+                escape(&span.what),
                 span.tensor.as_deref().map_or_else(String::new, escape),
             ]);
         }
         table.print(output)?;
+        let all: u64 = Use::ALL.iter().map(|&used| file.bytes_of(used)).sum();
+        writeln!(output, "{DIM}{all} of {} bytes are accounted for{DIM:#}", file.bytes)?;
     }
     Ok(())
 }

@@ -54,6 +54,9 @@ pub struct Checkpoint {
     /// Files that belong to it and hold no tensors, under their names: they go along where the
     /// checkpoint is written in its own form.
     pub companions: Vec<(String, SourceRef)>,
+    /// Files that were read and hold no tensors, such as the program beside its parameters: their
+    /// bytes are accounted for as well. Those of `companions` and of the names of rows need not be here.
+    pub files: Vec<SourceRef>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
 }

@@ -1,5 +1,6 @@
 //! What can be done with checkpoints: one file each, checkpoints in and reports out.
 //!
+//! - [`account`]: what every byte of its files is for;
 //! - [`convert`] and [`plan`]: to another form;
 //! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
 //! - [`show`]: values, printed as numpy prints them;
@@ -16,6 +17,7 @@
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
+pub mod account;
 mod convert;
 mod decode;
 pub mod diff;

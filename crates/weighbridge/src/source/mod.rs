@@ -85,6 +85,12 @@ pub trait Source: Debug + Send + Sync {
     fn within(&self) -> Option<Within<'_>> {
         None
     }
+
+    /// The ranges of other sources that these bytes come from: none where the bytes stand nowhere
+    /// and are made when they are read; `None` where they stand in this source itself, as in a file.
+    fn made_of(&self) -> Option<Vec<Within<'_>>> {
+        self.within().map(|within| vec![within])
+    }
 }
 
 /// The range of another source that a source is made of.

@@ -27,6 +27,7 @@
 //! over them; only `format`, which they ask every file for, stands in each shard.
 
 mod header;
+mod outline;
 mod read;
 mod room;
 mod shards;
@@ -37,9 +38,11 @@ mod write;
 pub use shards::parse_size;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::finding::Finding;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
@@ -176,7 +179,9 @@ impl Format for Safetensors {
     }
 
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        Ok(shards::check(checkpoint))
+        let mut findings = shards::check(checkpoint);
+        findings.extend(outline::unaligned(&checkpoint.tensors));
+        Ok(findings)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -200,6 +205,10 @@ impl Format for Safetensors {
         }
         let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
         begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

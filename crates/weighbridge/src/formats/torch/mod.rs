@@ -16,6 +16,7 @@
 //! does not look at.
 
 mod metadata;
+mod outline;
 mod read;
 mod scan;
 #[cfg(test)]
@@ -23,7 +24,10 @@ mod tests;
 mod walk;
 mod write;
 
+pub(crate) use outline::BEYOND;
+
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::containers::torch::is_legacy;
 use crate::containers::zip;
@@ -110,6 +114,10 @@ impl Format for Torch {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -10,6 +10,7 @@ pub mod hdf5;
 mod labels;
 pub mod npy;
 pub mod npz;
+mod outline;
 pub mod paddle;
 pub mod parquet;
 pub mod primitiv;
@@ -24,6 +25,7 @@ pub mod word2vec;
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
@@ -114,6 +116,14 @@ pub trait Format: Sync {
         Ok(Vec::new())
     }
 
+    /// Says which ranges of a file of this format hold no elements, and what they are, from headers
+    /// alone. Asked for each file of a checkpoint when its bytes are accounted for; `source` may be any
+    /// file that belongs to one of this format.
+    ///
+    /// # Errors
+    /// What keeps the file from being read.
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline>;
+
     /// Looks for what could happen if the original framework opened a file of this format: code
     /// that would run, source code that would be given away. Nothing is executed here.
     ///
@@ -132,6 +142,13 @@ pub trait Format: Sync {
     /// Where it keeps the names of the rows of tables.
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Nowhere
+    }
+
+    /// The settings with which a file that is laid out anew keeps the tensors of the opened `checkpoint` where
+    /// they stand, if the format has such settings.
+    fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        let _ = checkpoint;
+        Vec::new()
     }
 
     /// Lays out a file that holds `checkpoint`; pure.

@@ -26,7 +26,7 @@ pub(crate) mod tests;
 mod write;
 
 pub use inflate::InflateSource;
-pub use read::{Member, Method, first_member, has_member, read_directory};
+pub use read::{Member, Method, first_member, has_member, outline, read_directory};
 pub use write::ZipBuilder;
 
 const LOCAL: [u8; 4] = *b"PK\x03\x04";

@@ -1,5 +1,9 @@
 //! Reading the directory of an archive, and holding it against the local headers.
 
+mod outline;
+
+pub use outline::outline;
+
 use super::inflate::inflate_prefix;
 use super::{
     CENTRAL, END, END_LEN, END64, END64_LEN, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, LOCATOR64,

@@ -23,8 +23,10 @@ mod write;
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::Order;
@@ -58,6 +60,10 @@ impl Format for Arrow {
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -1,5 +1,9 @@
 //! From the footer and the heads of the batches to the index.
 
+mod outline;
+
+pub(super) use outline::outline;
+
 use super::MAGIC;
 use crate::checkpoint::{
     Attributes, Checkpoint, LabelList, Labels, LabelsRef, Piece, Role, TensorEntry, TensorPath, check_count,
@@ -112,6 +116,9 @@ struct File {
     blocks: Vec<Block>,
     /// See [`Limits::expansion`].
     expansion: u64,
+    dictionaries: Vec<Block>,
+    /// Offset of the footer.
+    footer: u64,
 }
 
 /// What the head of a batch says.
@@ -154,8 +161,17 @@ impl File {
         let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
         let blocks =
             footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
-        let (source, expansion) = (source.clone(), limits.expansion);
-        Ok(Self { source, schema: Arc::new(schema), version: footer.version(), blocks, expansion })
+        let dictionaries =
+            footer.dictionaries().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
+        Ok(Self {
+            source: source.clone(),
+            schema: Arc::new(schema),
+            version: footer.version(),
+            blocks,
+            dictionaries,
+            footer: source.len() - 10 - len,
+            expansion: limits.expansion,
+        })
     }
 
     /// Where a batch is: offset, length of its head, length of all.
@@ -194,13 +210,7 @@ impl File {
         });
         let head = head.map_err(|e| e.at(offset))?;
         let rows = unsigned(head.length())?;
-        let buffers: Vec<(u64, u64)> = match head.buffers() {
-            Some(buffers) => {
-                let place = |b: &arrow_ipc::Buffer| Ok((unsigned(b.offset())?, unsigned(b.length())?));
-                buffers.iter().map(place).collect::<Result<_>>()?
-            }
-            None => Vec::new(),
-        };
+        let buffers = buffers_of(&head)?;
         let body = RangeOf { start: offset + len, len: all - len };
         if head.compression().is_some() {
             self.check_claims(body, &buffers)?;
@@ -299,6 +309,12 @@ impl File {
 struct RangeOf {
     start: u64,
     len: u64,
+}
+
+/// Places and lengths of the buffers in the body of a batch.
+fn buffers_of(head: &arrow_ipc::RecordBatch<'_>) -> Result<Vec<(u64, u64)>> {
+    let place = |b: &arrow_ipc::Buffer| Ok((unsigned(b.offset())?, unsigned(b.length())?));
+    head.buffers().map(|buffers| buffers.iter().map(place).collect()).unwrap_or_else(|| Ok(Vec::new()))
 }
 
 /// How many nodes and buffers a column of that type has; `None` where that is not known here.

@@ -28,8 +28,10 @@ mod tests;
 mod write;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
 use crate::error::Result;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -91,6 +93,10 @@ impl Format for Hdf5 {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        crate::containers::hdf5::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -23,18 +23,22 @@
 
 mod folder;
 pub mod header;
+mod outline;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use header::Header;
+pub(super) use outline::array as array_outline;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::DType;
@@ -95,6 +99,10 @@ impl Format for Npy {
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
     }
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
+    }
+
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
     }

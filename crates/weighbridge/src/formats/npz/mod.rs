@@ -17,12 +17,14 @@
 //! Members are stored, never deflated, in the order of their names, with their elements at a
 //! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
 
+mod outline;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
 use crate::error::Result;
@@ -69,6 +71,10 @@ impl Format for Npz {
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -2,7 +2,7 @@
 //! as its head asks for.
 //!
 //! ```text
-//! head      thrift, compact form: 2: bytes when unpacked, 3: bytes in the file, and more
+//! head      thrift, compact form: 2: bytes when unpacked, 3: bytes in the file, 4: their CRC-32, and more
 //! page      as many bytes as the head says; the next head follows
 //! ```
 
@@ -59,6 +59,39 @@ pub(super) fn check(
     Ok(())
 }
 
+/// A page in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Offset of its head.
+    pub(super) offset: u64,
+    /// Bytes of the head.
+    pub(super) head: u64,
+    /// Bytes behind it.
+    pub(super) stored: u64,
+    /// The CRC-32 that these shall have, where the writer gave one.
+    pub(super) crc: Option<u32>,
+}
+
+/// The pages in `range` of `source`, up to the first bytes that are no head, or a page that leaves the
+/// range.
+///
+/// # Errors
+/// [`crate::Kind::Io`]; `page-head` and `limit` for a head that is none.
+pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
+    let end = range.end.min(source.len());
+    let (mut at, mut pages) = (range.start, Vec::new());
+    while at < end {
+        let Some(head) = read(source, at)? else { break };
+        let next = at.saturating_add(head.len).saturating_add(head.stored);
+        if next > end {
+            break;
+        }
+        pages.push(Page { offset: at, head: head.len, stored: head.stored, crc: head.crc });
+        at = next;
+    }
+    Ok(pages)
+}
+
 /// How many bytes a byte can be unpacked to, at most.
 fn ratio(compression: Compression) -> u64 {
     match compression {
@@ -82,6 +115,8 @@ struct Head {
     stored: u64,
     /// Values of a dictionary; 0 of other pages.
     dictionary: u64,
+    /// Their CRC-32, where it is given.
+    crc: Option<u32>,
 }
 
 /// The head at `at`; `None` where there is none.
@@ -121,16 +156,17 @@ struct Bytes<'a> {
 
 impl Bytes<'_> {
     fn head(&mut self) -> Result<Head, Stop> {
-        let (mut unpacked, mut stored, mut dictionary) = (None, None, Some(0));
+        let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, Some(0));
         self.fields(0, 0, &mut |within, id, value| match (within, id) {
             (0, 2) => unpacked = Some(value),
             (0, 3) => stored = Some(value),
+            (0, 4) => crc = i32::try_from(value).ok().map(i32::cast_unsigned),
             (7, 1) => dictionary = Some(value),
             _ => {}
         })?;
         let size = |value: Option<i64>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
-        let dictionary = size(dictionary)?;
-        Ok(Head { len: self.at as u64, unpacked: size(unpacked)?, stored: size(stored)?, dictionary })
+        let (unpacked, stored, dictionary) = (size(unpacked)?, size(stored)?, size(dictionary)?);
+        Ok(Head { len: self.at as u64, unpacked, stored, dictionary, crc })
     }
 
     /// The fields of a structure; `number` is told those that are whole numbers: the field of the head
@@ -269,7 +305,11 @@ mod tests {
             let len = bytes.len() as u64 - 100;
             let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
             let head = read(&source, 0).unwrap();
-            assert_eq!(head, Some(Head { len, unpacked: 1000, stored: 100, dictionary: 0 }), "{long}");
+            assert_eq!(
+                head,
+                Some(Head { len, unpacked: 1000, stored: 100, dictionary: 0, crc: None }),
+                "{long}"
+            );
         }
     }
 

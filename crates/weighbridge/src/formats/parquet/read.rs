@@ -1,5 +1,9 @@
 //! From the footer to the index, and rows out of row groups.
 
+mod outline;
+
+pub(super) use outline::{check, outline};
+
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;

@@ -68,8 +68,10 @@ pub use shape::Shape;
 pub use tensor::Tensor;
 
 use super::{Facts, Format, OpenOptions, PlanOptions};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -109,6 +111,10 @@ impl Format for Primitiv {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(source, options)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -76,6 +76,7 @@ pub(in crate::formats) fn attach(
     options: &OpenOptions,
 ) -> Result<()> {
     checkpoint.topology = Some(Arc::new(Program::read(program, &options.limits)?.topology()));
+    checkpoint.files.push(program.clone());
     info::attach(checkpoint, options)
 }
 
@@ -88,6 +89,7 @@ fn with_origin(mut checkpoint: Checkpoint) -> Checkpoint {
 /// Two states as one: what the first says stays where both say something.
 fn merge_states(mut whole: Checkpoint, part: Checkpoint) -> Checkpoint {
     whole.tensors.extend(part.tensors);
+    whole.files.extend(part.files);
     for (key, value) in part.metadata.iter() {
         if whole.metadata.get(key).is_none() {
             whole.metadata.set(key, value.clone());

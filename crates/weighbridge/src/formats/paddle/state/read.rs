@@ -27,6 +27,7 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     };
     let mut checkpoint = walk.finish();
     checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
+    checkpoint.files.push(source.clone());
     facts(&mut checkpoint, &pickle);
     if pickle.end < source.len() {
         let text = format!("{} bytes follow the pickle; Paddle ignores them", source.len() - pickle.end);

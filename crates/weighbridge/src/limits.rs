@@ -29,8 +29,8 @@ pub struct Limits {
     /// its own: compressed buffers of Arrow, tables of Parquet, and elements of HDF5 that were never
     /// written (default 1024).
     pub expansion: u64,
-    /// Longest tensor in bytes that may repeat a few elements without measure, as PyTorch's `expand` and
-    /// the runs of Parquet do it (default 1 GiB).
+    /// Bytes of all tensors together that may repeat a few elements without measure, as PyTorch's `expand`
+    /// and the runs of Parquet do it (default 1 GiB).
     pub repeated_bytes: u64,
 }
 

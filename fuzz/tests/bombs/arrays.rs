@@ -38,7 +38,7 @@ fn npy_bombs() {
 fn zeros(name: &str, len: u64) -> Member {
     let head = npy(&header(&format!("{len},")), &[]);
     let block = vec![0; 1 << 20];
-    let times = usize::try_from(len * 4 >> 20).unwrap();
+    let times = usize::try_from((len * 4) >> 20).unwrap();
     let (data, crc32) = (deflate(&head, &block, times), crc32(&head, &block, times));
     Member { name: name.to_owned(), method: 8, data, len: head.len() as u64 + len * 4, crc32, at: None }
 }
@@ -51,7 +51,7 @@ fn npz_bombs() {
     range.file("1 GiB of zeros in 1 MB", whole, Opens(1));
     let head = npy(&header("274877906944,"), &[]);
     let claim = Member { len: 1 << 40, ..deflated("a.npy", &head) };
-    range.file("2^40 bytes claimed", archive(&[claim.clone()]), Refused("deflate-claim"));
+    range.file("2^40 bytes claimed", archive(std::slice::from_ref(&claim)), Refused("deflate-claim"));
     range.file(
         "2^40 bytes claimed and stored",
         archive(&[Member { method: 0, ..claim }]),
@@ -71,7 +71,7 @@ fn npz_bombs() {
     for (name, count) in
         [("2^64 - 1 members", u64::MAX), ("2^32 members", 1 << 32), ("3,000,000 members", 3_000_000)]
     {
-        range.file(name, archive_of(&[one.clone()], count), Refused("zip-count"));
+        range.file(name, archive_of(std::slice::from_ref(&one), count), Refused("zip-count"));
     }
     let deep = stored(&format!("{}a.npy", "a/".repeat(30_000)), npy(&header("1,"), &[0; 4]));
     range.file("a name of 30,000 folders", archive(&[deep]), Opens(1));

@@ -105,10 +105,10 @@ fn hdf5_circles() {
         Opens(0),
     );
     range.file(
-        "20,000 groups within each other",
+        "5,000 groups within each other",
         with_one(|file| {
             let mut next = file.object(&[link_info()]);
-            for _ in 0..20_000 {
+            for _ in 0..5_000 {
                 next = file.object(&[link_info(), hard("a", next)]);
             }
             next

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A tensor as a view of a storage. All numbers are claims.
 #[derive(Debug)]
@@ -56,13 +57,16 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
         entry.pieces.iter_mut().for_each(|piece| piece.check = view.storage.check);
         return Ok(entry);
     }
-    // A few bytes must not become an endless file.
-    let most = len.max(saved.limits.repeated_bytes);
-    if bytes > most {
-        return Err(Error::limit("torch-repeated", "the tensor repeats its elements without measure")
-            .expected(format_args!("at most {most} bytes"))
-            .found(format_args!("{bytes} bytes out of {len}"))
-            .hint("if you trust the file, raise the limit `repeated_bytes`"));
+    // A few bytes must not become an endless file, nor many views of them together.
+    if bytes > len {
+        let before = saved.repeated.fetch_add(bytes, Ordering::Relaxed);
+        let most = saved.limits.repeated_bytes;
+        if before.saturating_add(bytes) > most {
+            return Err(Error::limit("torch-repeated", "tensors repeat their elements without measure")
+                .expected(format_args!("at most {most} bytes, of all such tensors together"))
+                .found(format_args!("{bytes} bytes out of {len}, and {before} before"))
+                .hint("if you trust the file, raise the limit `repeated_bytes`"));
+        }
     }
     let gathered = StridedSource::new(source.clone(), first, size, &view.size, &view.stride)?;
     let gathered: SourceRef = Arc::new(gathered);

@@ -12,6 +12,7 @@ use crate::source::{SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 
 /// How `torch.save` laid a file out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub struct Saved {
     storages: Storages,
     /// Of the storages that the object refers to.
     keys: HashSet<String>,
+    /// Bytes of all tensors so far that repeat their elements.
+    pub(super) repeated: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -82,7 +85,7 @@ impl Saved {
     fn new(pickle: Pickle, source: SourceRef, limits: &Limits, storages: Storages) -> Self {
         let references = pickle.graph.iter().filter_map(|(_, object)| reference(&pickle.graph, object));
         let keys = references.map(|found| found.key.to_owned()).collect();
-        Self { pickle, source, limits: limits.clone(), storages, keys }
+        Self { pickle, source, limits: limits.clone(), storages, keys, repeated: AtomicU64::new(0) }
     }
 
     fn of_archive(

@@ -5,6 +5,7 @@
 
 mod carry;
 mod change;
+mod damage;
 mod entry;
 mod json;
 mod labels;
@@ -18,6 +19,7 @@ pub use carry::{
     restore_bridge_index,
 };
 pub use change::{Rename, Selection};
+pub use damage::{Damage, Lost, SALVAGED_KEY};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};
@@ -53,6 +55,8 @@ pub struct Checkpoint {
     pub companions: Vec<(String, SourceRef)>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
+    /// Where the file is damaged and what it lost, where this is what was salvaged from one.
+    pub damage: Option<Box<Damage>>,
 }
 
 /// A first-class form.

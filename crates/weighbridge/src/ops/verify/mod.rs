@@ -9,18 +9,15 @@ mod values;
 use super::parallel;
 use crate::check::{self, Account, Use, accounts, capped};
 use crate::checkpoint::{Checkpoint, Note, TensorEntry};
-use crate::engine::verify_tensor;
+use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
-use crate::source::{FileSource, PathKind, Source, SourceRef, kind_of_path, to_usize};
+use crate::source::{FileSource, PathKind, Source, SourceRef, kind_of_path};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Bytes of an encoded source that are read at once.
-const STEP: u64 = 256 << 10;
 
 /// What [`verify`] shall do.
 #[derive(Debug, Clone, Default)]
@@ -196,11 +193,6 @@ fn of_note(note: &Note) -> Finding {
     Finding::new(severity, note.code, note.text.clone())
 }
 
-/// True where the bytes are made from others, whose own checks are met only by reading to the end.
-fn is_encoded(source: &SourceRef) -> bool {
-    source.within().is_some_and(|within| within.encoded)
-}
-
 /// Holds all bytes that have a checksum against it.
 fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let jobs = tensors.len() as u64;
@@ -217,18 +209,6 @@ fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
         parallel::each(tensors.iter(), workers, look)?.into_iter().flatten().collect();
     found.sort_by_key(|(number, _)| *number);
     Ok(found.into_iter().map(|(_, finding)| finding).collect())
-}
-
-/// Reads a source from front to back.
-fn read_through(source: &SourceRef) -> Result<()> {
-    let mut buffer = vec![0; to_usize(source.len().min(STEP))?];
-    let mut at = 0;
-    while at < source.len() {
-        let step = to_usize((source.len() - at).min(STEP))?;
-        source.read_at(at, &mut buffer[..step])?;
-        at += step as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

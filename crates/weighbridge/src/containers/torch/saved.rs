@@ -4,7 +4,7 @@ use super::files::Archive;
 use super::legacy::{self, Legacy, is_legacy};
 use super::storage::{Reference, Storage, reference};
 use crate::checkpoint::{TensorEntry, TensorPath};
-use crate::containers::zip::{Member, Method};
+use crate::containers::zip::{self, Member, Method};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
@@ -76,6 +76,29 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
     let (pickle, legacy) = legacy::read(source, &Options::with_limits(limits.clone()))?;
     let storages = Storages::Legacy(legacy);
     Ok(Saved::new(pickle, source.clone(), limits, storages))
+}
+
+/// As [`read`], of a damaged file: the object, with the storages that are intact; and the names of the
+/// members that are not, in the zip form, and why. A tensor whose storage is lost is the error
+/// `torch-storage-missing` of [`Saved::tensor`].
+///
+/// # Errors
+/// As [`read`]; where the pickle of the object is not intact, nothing is known of any tensor.
+pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<(Saved, Vec<(String, Error)>)> {
+    let mut head = [0; 32];
+    let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
+    let head = &mut head[..count];
+    source.read_at(0, head)?;
+    if is_legacy(head) {
+        let (pickle, legacy) = legacy::salvage(source, &Options::with_limits(limits.clone()))?;
+        return Ok((Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy)), Vec::new()));
+    }
+    let found = zip::salvage(source, limits)?;
+    if let Some((name, _)) = found.lost.iter().find(|(name, _)| name.ends_with("/byteorder")) {
+        return Err(Error::corrupt("torch-byteorder", "the byte order of the storages is lost").found(escape(name)));
+    }
+    let archive = Archive::of(source, found.members)?;
+    Ok((Saved::of_archive(archive, source, limits, ("data.pkl", "data"))?, found.lost))
 }
 
 impl Saved {

@@ -18,14 +18,15 @@
 //! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
 
 mod read;
+mod salvage;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
@@ -66,6 +67,14 @@ impl Format for Npz {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn salvage(
+        &self,
+        place: &Place<'_>,
+        error: &Error,
+        options: &OpenOptions,
+    ) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors

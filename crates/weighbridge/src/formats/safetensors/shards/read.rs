@@ -34,7 +34,14 @@ pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -
     let joint = match lists.as_slice() {
         [name] => {
             let Some(source) = folder.open(Path::new(name))? else { return Err(vanished(name)) };
-            let list = read_list(&source, &options.limits).map_err(|e| e.in_file(source.label()))?;
+            let list = match read_list(&source, &options.limits) {
+                Ok(list) => list,
+                // The names of the files tell which belong together.
+                Err(error) if options.salvage && Damage::is(&error) => {
+                    return Ok(family(folder, &names, options)?.checkpoint(folder.label()));
+                }
+                Err(error) => return Err(error.in_file(source.label())),
+            };
             let mut joint =
                 listed(folder, Path::new(""), &list, options).map_err(|e| e.in_file(source.label()))?;
             let named: HashSet<&str> = list.files.iter().map(String::as_str).collect();

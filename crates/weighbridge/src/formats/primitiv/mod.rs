@@ -53,6 +53,7 @@ mod optimizer;
 mod parameter;
 mod raw;
 mod read;
+mod salvage;
 mod shape;
 mod tensor;
 #[cfg(test)]
@@ -67,9 +68,9 @@ pub use parameter::Parameter;
 pub use shape::Shape;
 pub use tensor::Tensor;
 
-use super::{Facts, Format, OpenOptions, PlanOptions};
+use super::{Facts, Format, OpenOptions, Place, PlanOptions};
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -109,6 +110,15 @@ impl Format for Primitiv {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(source, options)
+    }
+
+    fn salvage(
+        &self,
+        place: &Place<'_>,
+        error: &Error,
+        options: &OpenOptions,
+    ) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

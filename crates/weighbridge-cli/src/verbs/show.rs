@@ -9,7 +9,7 @@ use weighbridge::ops::show::{show, values_json};
 use weighbridge::ops::slice::resolve;
 
 pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let (entry, slice) = resolve(&checkpoint, &args.name)?;
     if output.json {
         let selection = slice.select(&entry.shape)?;

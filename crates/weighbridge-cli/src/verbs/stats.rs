@@ -13,7 +13,7 @@ use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
 const BARS: usize = 50;
 
 pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let tensors: Vec<&TensorEntry> = match &args.name {
         Some(name) => vec![checkpoint.tensor(name)?],
         None => checkpoint.tensors.iter().collect(),

@@ -8,7 +8,7 @@ mod values;
 
 use super::parallel;
 use crate::check::{self, Account, Use, accounts, capped};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry};
+use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
@@ -48,13 +48,16 @@ pub struct VerifyReport {
     pub checked: Vec<&'static str>,
     /// What the bytes of each file are for.
     pub files: Vec<Account>,
+    /// Where the file is damaged, how many tensors are intact, and which are lost, where it could be
+    /// opened that far.
+    pub damage: Option<(Damage, usize)>,
 }
 
 impl VerifyReport {
     /// `path`, `format`, `kind`, `verdict`, `checked`, `findings`, and `files`, these with their
-    /// `ranges` where `spans` is true.
+    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible.
     pub fn to_json(&self, spans: bool) -> Json {
-        json!({
+        let mut json = json!({
             "path": self.label,
             "format": self.format,
             "kind": self.kind,
@@ -62,30 +65,36 @@ impl VerifyReport {
             "checked": self.checked,
             "findings": self.findings.iter().map(Finding::to_json).collect::<Json>(),
             "files": self.files.iter().map(|file| file.to_json(spans)).collect::<Json>(),
-        })
+        });
+        if let Some((damage, intact)) = &self.damage {
+            json["damage"] = damage.to_json(*intact);
+        }
+        json
     }
 }
 
 /// Checks the file or folder at `path`.
 ///
 /// It is opened strictly, whatever the options say. Where that fails and what is wrong does not
-/// keep the rest from being read, the rest is checked too.
+/// keep the rest from being read, the rest is checked too: leniently, or else what can be salvaged.
 ///
 /// # Errors
 /// What keeps it from being checked at all: [`crate::Kind::Io`] and [`crate::Kind::Usage`]. What is
 /// wrong with the file is a finding.
 pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
     let path = path.as_ref();
-    let open = |lenient: bool| formats::open_with(path, &OpenOptions { lenient, ..options.open.clone() });
-    let mut report = match open(false) {
+    let open = |lenient: bool, salvage: bool| {
+        formats::open_with(path, &OpenOptions { lenient, salvage, ..options.open.clone() })
+    };
+    let mut report = match open(false, false) {
         Ok(checkpoint) => verify_checkpoint(&checkpoint, options)?,
         Err(error) => {
             let finding = finding(error)?;
             let code = finding.code;
-            let mut report = match open(true) {
+            let mut report = match open(true, false).or_else(|_| open(false, true)) {
                 Ok(mut rest) => {
-                    // The note says the same as the error, more mildly.
-                    rest.notes.retain(|note| note.code != code);
+                    // The notes say the same as the error, more mildly.
+                    rest.notes.retain(|note| note.code != code && note.code != "damaged");
                     verify_checkpoint(&rest, options)?
                 }
                 Err(_) => unopened(path, options)?,
@@ -120,6 +129,7 @@ fn unopened(path: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
         findings: Vec::new(),
         checked: vec!["opening"],
         files: Vec::new(),
+        damage: None,
     })
 }
 
@@ -171,6 +181,7 @@ pub fn verify_checkpoint(checkpoint: &Checkpoint, options: &VerifyOptions) -> Re
         findings,
         checked,
         files: accounts(checkpoint)?,
+        damage: checkpoint.damage.as_ref().map(|damage| (Damage::clone(damage), tensors.len())),
     }))
 }
 
@@ -189,7 +200,11 @@ fn finding(error: Error) -> Result<Finding> {
 
 /// A part that was left out was not checked.
 fn of_note(note: &Note) -> Finding {
-    let severity = if note.omission { Severity::Unchecked } else { Severity::Note };
+    let severity = match note.code {
+        "damaged" => Severity::Error,
+        _ if note.omission => Severity::Unchecked,
+        _ => Severity::Note,
+    };
     Finding::new(severity, note.code, note.text.clone())
 }
 

@@ -10,6 +10,9 @@ use std::fmt;
 /// The metadata key that says in a written file that it was taken out of a damaged one.
 pub const SALVAGED_KEY: &str = "salvaged";
 
+/// The attribute of a table that has fewer rows than the damaged file had: text that says which.
+pub const SALVAGED_ROWS: &str = "salvaged_rows";
+
 /// Tensors that are named one by one in notes; those after them are counted. JSON has them all.
 const NAMED: usize = 100;
 

@@ -19,7 +19,7 @@ pub use carry::{
     restore_bridge_index,
 };
 pub use change::{Rename, Selection};
-pub use damage::{Damage, Lost, SALVAGED_KEY};
+pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};

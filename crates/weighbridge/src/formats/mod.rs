@@ -113,6 +113,16 @@ pub trait Format: Sync {
         false
     }
 
+    /// What is wrong with a file that opens, where only reading all of it tells, and reading it as
+    /// tensors would not: asked before anything is called intact.
+    ///
+    /// # Errors
+    /// What the source says.
+    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        let _ = (source, options);
+        Ok(None)
+    }
+
     /// Takes what is intact out of a damaged file or folder. `error` is what opening it said. Tensors
     /// that are lost are told by [`Checkpoint::lose`]; the caller marks what comes back. `None` where
     /// the format can save no more than a lenient reading gives.

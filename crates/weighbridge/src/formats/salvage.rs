@@ -84,13 +84,24 @@ pub(super) fn open(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     let mut checkpoint = match opened {
-        Ok(checkpoint) => checkpoint,
+        Ok(checkpoint) => match doubts(place, &checkpoint, options)? {
+            None => checkpoint,
+            Some(error) => rescue(place, error, options)?,
+        },
         Err(error) if Damage::is(&error) => rescue(place, error, options)?,
         Err(error) => return Err(error),
     };
     let unproved = prove(&mut checkpoint, place.label())?;
     checkpoint.mark_damaged(unproved);
     Ok(checkpoint)
+}
+
+/// What the format says about a file that opens.
+fn doubts(place: Place<'_>, opened: &Checkpoint, options: &OpenOptions) -> Result<Option<Error>> {
+    match (place.source(), super::by_id(opened.format)) {
+        (Some(source), Ok(format)) => format.doubts(source, options),
+        _ => Ok(None),
+    }
 }
 
 /// What the format can save, or what a lenient reading gives.

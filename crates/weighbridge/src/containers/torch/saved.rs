@@ -4,7 +4,7 @@ use super::files::Archive;
 use super::legacy::{self, Legacy, is_legacy};
 use super::storage::{Reference, Storage, reference};
 use crate::checkpoint::{TensorEntry, TensorPath};
-use crate::containers::zip::{self, Member, Method};
+use crate::containers::zip::{self, Member, Method, Recovered};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
@@ -94,11 +94,31 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<(Saved, Vec<(Strin
         return Ok((Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy)), Vec::new()));
     }
     let found = zip::salvage(source, limits)?;
-    if let Some((name, _)) = found.lost.iter().find(|(name, _)| name.ends_with("/byteorder")) {
-        return Err(Error::corrupt("torch-byteorder", "the byte order of the storages is lost").found(escape(name)));
+    if !has_certain_order(&found) {
+        return Err(Error::corrupt(
+            "torch-byteorder",
+            "the member that says the byte order of the storages is lost or not reached",
+        ));
     }
     let archive = Archive::of(source, found.members)?;
     Ok((Saved::of_archive(archive, source, limits, ("data.pkl", "data"))?, found.lost))
+}
+
+/// True where the byte order of the storages is certain: the member that says it is intact; or it is
+/// certain that there is none, because the directory names none, or because the first members are
+/// those of `torch.save`, which writes it before the storages.
+fn has_certain_order(found: &Recovered) -> bool {
+    const NAME: &str = "byteorder";
+    if found.members.iter().any(|member| member.name.ends_with(NAME)) {
+        return true;
+    }
+    if found.complete {
+        return found.lost.iter().all(|(name, _)| !name.ends_with(NAME));
+    }
+    let first_lost = found.lost.iter().filter_map(|(_, error)| error.offset()).min().unwrap_or(u64::MAX);
+    let pickle = found.members.first().is_some_and(|m| m.header_offset == 0 && m.name.ends_with("data.pkl"));
+    let storage = found.members.get(1).is_none_or(|m| m.name.contains("data/") && m.header_offset < first_lost);
+    pickle && storage
 }
 
 impl Saved {

@@ -148,7 +148,11 @@ impl Walk<'_> {
             Err(error) => {
                 // Behind a member that says where it ends the next one is expected.
                 let end = self.claimed_end(&local, cursor.position(), record);
-                let name = record.map_or(name, |record| record.name.clone());
+                if let Some(record) = record.filter(|record| record.name != name) {
+                    // Either may be the true one.
+                    let other = Error::corrupt("zip-headers-differ", "the member itself has another name");
+                    self.found.lost.push((record.name.clone(), other.at(at)));
+                }
                 self.found.lost.push((name, error.at(at)));
                 Ok(end.unwrap_or(within))
             }

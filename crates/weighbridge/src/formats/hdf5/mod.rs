@@ -27,9 +27,9 @@ mod read;
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use crate::checkpoint::{Checkpoint, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -87,6 +87,12 @@ impl Format for Hdf5 {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
+    /// are not in the file is lost alone.
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::open(source, options)).transpose()
     }
 
     fn labels_in(&self) -> LabelsIn {

@@ -24,6 +24,7 @@
 mod folder;
 pub mod header;
 mod read;
+mod salvage;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -32,9 +33,9 @@ pub use header::Header;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::DType;
@@ -84,6 +85,13 @@ impl Format for Npy {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    /// Rows that are whole, of an array that is cut short; the other files of a folder.
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => folder::open(folder, options).map(Some),
+            Place::Alone(source) | Place::Beside(source, ..) => salvage::open(source, error, options).map(Some),
+        }
     }
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         folder::recognises(folder)

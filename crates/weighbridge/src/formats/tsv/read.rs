@@ -85,7 +85,31 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+/// What is wrong with a line, which opening does not see: numbers are parsed when they are asked for, and
+/// a line that is cut short may still have all its fields.
+///
+/// # Errors
+/// What the source says.
+pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+    let (lines, _) = lines(source, options)?;
+    Ok(lines.intact()?.2)
+}
+
+/// The rows before the first line that is damaged or cut short.
+///
+/// # Errors
+/// What is wrong with the first line.
+pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let (lines, _) = lines(source, options)?;
+    let (entry, lost) = lines.whole_rows(None)?;
+    let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
+    checkpoint.tensors.push(entry);
+    checkpoint.damage_mut(error).lost.push(lost);
+    Ok(checkpoint)
+}
+
+/// How the lines are to be read, and whether they have no names.
+fn lines(source: &SourceRef, options: &OpenOptions) -> Result<(Lines, bool)> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let whole = head.len() as u64 == source.len();
     let mut firsts = head.split(|&b| b == b'\n').collect::<Vec<_>>();
@@ -101,8 +125,13 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     if source.is_empty() {
         return Err(Error::corrupt("empty", "a table without a line has no columns"));
     }
+    Ok((Lines::new(source, b'\t', !bare, &options.limits), bare))
+}
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let (lines, bare) = lines(source, options)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
-    let entry = Lines::new(source, b'\t', !bare, &options.limits).table()?;
+    let entry = lines.table()?;
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));
     if bare {

@@ -1,7 +1,7 @@
 //! From words and vectors to the index.
 
 use super::binary;
-use crate::checkpoint::{Checkpoint, Note};
+use crate::checkpoint::{Checkpoint, Damage, Note};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::{Lines, number};
 use crate::formats::{HEAD, OpenOptions};
@@ -98,12 +98,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
         return Ok(checkpoint);
     }
-    let mut lines = Lines::new(source, b' ', true, &options.limits);
-    lines.trimmed = true;
-    lines.start = first.len as u64;
-    lines.first_line = 2;
-    lines.columns = Some(first.columns);
-    let entry = lines.table()?;
+    let entry = lines(source, first, options).table()?;
     if entry.shape.dims().first() != Some(&first.rows) {
         return Err(Error::corrupt("row-count", "there are not as many lines as the first one says")
             .expected(format_args!("{} rows of {}", first.rows, first.columns))
@@ -112,5 +107,46 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     checkpoint.tensors.push(entry);
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));
+    Ok(checkpoint)
+}
+
+fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {
+    let mut lines = Lines::new(source, b' ', true, &options.limits);
+    lines.trimmed = true;
+    lines.start = first.len as u64;
+    lines.first_line = 2;
+    lines.columns = Some(first.columns);
+    lines
+}
+
+/// What is wrong with a line, which opening does not see. Of the binary form nothing can be said.
+///
+/// # Errors
+/// What the source says.
+pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    match form(&head, source.len()) {
+        Some((first, Kind::Text)) if first.rows > 0 => Ok(lines(source, first, options).intact()?.2),
+        _ => Ok(None),
+    }
+}
+
+/// The rows before the first line or vector that is damaged or cut short.
+///
+/// # Errors
+/// What is wrong with the first one.
+pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let first = header(&head)
+        .ok_or_else(|| Error::corrupt("word2vec-header", "the first line is damaged: rows cannot be told"))?;
+    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
+    // The first row tells the form: numbers as text, or as bytes.
+    let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
+        Ok(found) => found,
+        Err(error) if Damage::is(&error) => binary::whole_rows(source, first, &options.limits)?,
+        Err(error) => return Err(error),
+    };
+    checkpoint.tensors.push(entry);
+    checkpoint.damage_mut(error).lost.push(lost);
     Ok(checkpoint)
 }

@@ -9,6 +9,7 @@
 //! rule": what it gives is the model, and nothing is marked but remarks. What salvaging gives is never
 //! the model: tensors may be missing, everything is checked, and whoever goes on is told so.
 
+use super::table::salvage::rows_before;
 use super::told::format_of_damaged;
 use super::{Format, OpenOptions, detect_folder};
 use crate::checkpoint::{Checkpoint, Damage, TensorEntry};
@@ -16,6 +17,9 @@ use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
+
+/// Formats of one table, of which some rows are worth having.
+const ROWS_ALONE: [&str; 2] = ["arrow", "parquet"];
 
 /// What is opened.
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +154,7 @@ fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
 /// proves.
 fn prove(checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
     let before = checkpoint.tensors.len();
+    let whole = checkpoint.damage.is_none();
     let mut unproved = 0;
     let mut kept = Vec::with_capacity(before);
     let mut failed = Vec::new();
@@ -159,12 +164,20 @@ fn prove(checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
                 unproved += usize::from(!proved);
                 kept.push(tensor);
             }
-            Err(error) if Damage::is(&error) => failed.push((tensor.name(), error)),
+            Err(error) if Damage::is(&error) => {
+                let table = ROWS_ALONE.contains(&checkpoint.format);
+                match if table { rows_before(&tensor, &error)? } else { None } {
+                    Some((rows, lost)) => {
+                        kept.push(rows);
+                        checkpoint.damage_mut(&error).lost.push(lost);
+                    }
+                    None => failed.push((tensor.name(), error)),
+                }
+            }
             Err(error) => return Err(error),
         }
     }
     checkpoint.tensors = kept;
-    let whole = checkpoint.damage.is_none();
     for (name, error) in failed {
         checkpoint.lose(name, &error);
     }

@@ -18,11 +18,12 @@
 //! is decoded batch by batch when it is asked for.
 
 mod read;
+mod stream;
 mod write;
 
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::plan::WritePlan;
@@ -58,6 +59,10 @@ impl Format for Arrow {
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -12,6 +12,7 @@ pub(super) mod pipe;
 mod plan;
 #[cfg(test)]
 mod tests;
+pub(super) mod salvage;
 pub(super) mod text;
 
 pub(super) use decoded::{DecodedSource, Decoder};

@@ -143,10 +143,20 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     // The first row tells the form: numbers as text, or as bytes.
     let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
         Ok(found) => found,
-        Err(error) if Damage::is(&error) => binary::whole_rows(source, first, &options.limits)?,
+        Err(error) if Damage::is(&error) && is_binary(&head[first.len..], first) => binary::whole_rows(source, first, &options.limits)?,
         Err(error) => return Err(error),
     };
     checkpoint.tensors.push(entry);
     checkpoint.damage_mut(error).lost.push(lost);
     Ok(checkpoint)
+}
+
+/// True where the first row is a name and bytes that no text has.
+fn is_binary(body: &[u8], first: Header) -> bool {
+    let Some(blank) = memchr::memchr(b' ', body) else { return false };
+    let (name, vector) = (&body[..blank], &body[blank + 1..]);
+    let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
+    let len = usize::try_from(first.columns).unwrap_or(usize::MAX).saturating_mul(4);
+    let of_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e);
+    !name.is_empty() && spoken && vector.iter().take(len).any(|b| !of_text(b))
 }

@@ -1,7 +1,11 @@
-//! What can be done about a damaged file: an error that says so.
+//! Damaged files: an error that says what can be done, and the word that goes with what was salvaged.
 
 use crate::args::Input;
+use crate::output::Output;
+use serde_json::Value as Json;
+use std::io;
 use std::path::Path;
+use weighbridge::checkpoint::Note;
 use weighbridge::source::{PathKind, kind_of_path};
 use weighbridge::{Checkpoint, Error, Kind, OpenOptions, Result};
 
@@ -26,8 +30,23 @@ pub(crate) fn advise(error: Error, path: &Path, options: &OpenOptions) -> Error 
     }
     let options = OpenOptions { salvage: true, ..options.clone() };
     match weighbridge::open_with(path, &options) {
-        Ok(saved) if saved.tensors.is_empty() => error.hint_too("--salvage would find no tensor that is intact"),
+        Ok(saved) if saved.tensors.is_empty() => {
+            error.hint_too("--salvage would find no tensor that is intact")
+        }
         Ok(saved) => error.hint_too(format_args!("--salvage would list {} tensors", saved.tensors.len())),
         Err(_) => error,
     }
+}
+
+/// Puts the damage of a file into a document of it.
+pub(crate) fn put(checkpoint: &Checkpoint, document: &mut Json) {
+    if let Some(damage) = &checkpoint.damage {
+        document["damage"] = damage.to_json(checkpoint.tensors.len());
+    }
+}
+
+/// Says that a file is damaged, where it is.
+pub(crate) fn say(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
+    let damaged: Vec<Note> = checkpoint.notes.iter().filter(|note| note.code == "damaged").cloned().collect();
+    output.notes(&damaged)
 }

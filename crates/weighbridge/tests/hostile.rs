@@ -362,6 +362,7 @@ fn try_all(source: &SourceRef, family: &str) -> Outcome {
     let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
     let strictly = open_source(source.clone(), &OpenOptions::default());
     let leniently = open_source(source.clone(), &lenient);
+    salvage(source, family, strictly.is_ok());
     match (&strictly, &leniently) {
         (Ok(strictly), Ok(leniently)) => {
             assert_eq!(strictly.tensors.len(), leniently.tensors.len(), "lenient reading sees the same");
@@ -385,6 +386,25 @@ fn try_all(source: &SourceRef, family: &str) -> Outcome {
                 }
             }
             Outcome::Refused
+        }
+    }
+}
+
+/// Opens the bytes as far as possible. What comes of bytes that are refused is marked, and all of it
+/// that is small can be read: it was said to be intact.
+fn salvage(source: &SourceRef, family: &str, opens: bool) {
+    let format = formats::by_id(family).is_ok().then(|| family.to_owned());
+    // Refused bytes may be of no format that is told; a user names it, or the extension does.
+    let options = OpenOptions { salvage: true, format: format.filter(|_| !opens), ..OpenOptions::default() };
+    let Ok(saved) = open_source(source.clone(), &options) else { return };
+    assert!(opens || options.format.is_some() || saved.damage.is_some(), "what is damaged is marked");
+    if let Some(damage) = &saved.damage {
+        assert!(!damage.losses().is_empty());
+        assert!(saved.notes.iter().any(|note| note.code == "damaged" && note.omission));
+    }
+    for tensor in saved.tensors.iter().filter(|t| t.bytes() <= READ / 16).take(3) {
+        if let Err(error) = weighbridge::engine::read_tensor(tensor, Order::Row) {
+            assert!(!error.to_string().is_empty());
         }
     }
 }

@@ -19,7 +19,7 @@ const LARGEST: usize = 6 << 10;
 /// HDF5 files are never small.
 const LARGEST_HDF5: usize = 26 << 10;
 /// Beginnings of one file that are opened, at most.
-const CUTS: usize = 700;
+const CUTS: usize = 300;
 
 fn testdata() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "..", "testdata"].iter().collect()
@@ -37,7 +37,8 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
 fn good(family: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     let root = testdata().join(family);
-    let folder = ["good", "alt"].iter().map(|name| root.join(name)).find(|path| path.is_dir()).unwrap_or(root);
+    let folder =
+        ["good", "alt"].iter().map(|name| root.join(name)).find(|path| path.is_dir()).unwrap_or(root);
     walk(&folder, &mut files);
     let read = |path: PathBuf| {
         let bytes = std::fs::read(&path).unwrap();

@@ -13,18 +13,21 @@ pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcom
     let (entry, slice) = resolve(&checkpoint, &args.name)?;
     if output.json {
         let selection = slice.select(&entry.shape)?;
-        output.document(&json!({
+        let mut document = json!({
             "path": checkpoint.label,
             "name": entry.text(),
             "dtype": entry.dtype().name(),
             "shape": selection.shape().dims(),
             "values": values_json(entry, &slice)?,
-        }))?;
+        });
+        crate::salvage::put(&checkpoint, &mut document);
+        output.document(&document)?;
         return Ok(Outcome::Done);
     }
     let shown = show(entry, &slice, args.full)?;
     writeln!(output, "{}", shown.text)?;
     let middle = if shown.summarised { ", --full shows all" } else { "" };
     writeln!(output, "{DIM}{} {}{middle}{DIM:#}", shown.dtype, shown.shape)?;
+    crate::salvage::say(&checkpoint, output)?;
     Ok(Outcome::Done)
 }

@@ -37,11 +37,16 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
             json
         };
         let tensors: Json = found.iter().map(one).collect();
-        output.document(&json!({ "path": checkpoint.label, "tensors": tensors }))?;
+        let mut document = json!({ "path": checkpoint.label, "tensors": tensors });
+        crate::salvage::put(&checkpoint, &mut document);
+        output.document(&document)?;
     } else if let (Some(_), [(tensor, values)]) = (&args.name, found.as_slice()) {
         one(tensor, values, output)?;
     } else {
         all(&found, output)?;
+    }
+    if !output.json {
+        crate::salvage::say(&checkpoint, output)?;
     }
     Ok(Outcome::Done)
 }

@@ -129,7 +129,11 @@ impl Damage {
     pub fn losses(&self) -> Vec<Loss> {
         const CODE: &str = "missing-damaged";
         if self.lost.is_empty() {
-            return vec![Loss::new(CODE, "the damaged part", format!("the source is damaged: {}", self.text))];
+            return vec![Loss::new(
+                CODE,
+                "the damaged part",
+                format!("the source is damaged: {}", self.text),
+            )];
         }
         self.lost.iter().map(|lost| Loss::new(CODE, &lost.name, lost.place_and_text())).collect()
     }
@@ -213,7 +217,10 @@ mod tests {
         assert!(checkpoint.notes[1].text.starts_with("b\\u{7} was not recovered: the file ends; found 3"));
         assert!(checkpoint.metadata.get(SALVAGED_KEY).is_some());
         let losses = damage.losses();
-        assert_eq!((losses.len(), losses[0].code, losses[0].subject.as_str()), (1, "missing-damaged", "b\\u{7}"));
+        assert_eq!(
+            (losses.len(), losses[0].code, losses[0].subject.as_str()),
+            (1, "missing-damaged", "b\\u{7}")
+        );
         assert_eq!(damage.to_json(1)["why"][0]["offset"], 80);
         let unknown = Damage { lost: Vec::new(), ..*damage };
         assert_eq!(unknown.losses().len(), 1, "a damaged file is never said to be complete");

@@ -23,8 +23,8 @@ mod unknown;
 pub mod word2vec;
 
 pub use labels::LabelsIn;
-pub use salvage::Place;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
+pub use salvage::Place;
 
 use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
@@ -129,12 +129,7 @@ pub trait Format: Sync {
     ///
     /// # Errors
     /// As [`open`](Self::open); an error that is about the file is one of nothing saved.
-    fn salvage(
-        &self,
-        place: &Place<'_>,
-        error: &Error,
-        options: &OpenOptions,
-    ) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         let _ = (place, error, options);
         Ok(None)
     }

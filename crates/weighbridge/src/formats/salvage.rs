@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
 
+/// Formats whose elements are decoded, and yet nothing proves them: text, and bytes as they are.
+const UNPROVED: [&str; 2] = ["tsv", "word2vec"];
 /// Formats of one table, of which some rows are worth having.
 const ROWS_ALONE: [&str; 2] = ["arrow", "parquet"];
 
@@ -113,12 +115,14 @@ fn rescue(place: Place<'_>, error: Error, options: &OpenOptions) -> Result<Check
     // A source of no format that is known stays so, with the words of the first try.
     let Ok(format) = place.format(options) else { return Err(error) };
     let options = OpenOptions { lenient: true, salvage: true, ..options.clone() };
-    let saved = match unless_outside(format.salvage(&place, &error, &options))?.flatten() {
-        Some(saved) => Some(saved),
-        None => {
+    let saved = match unless_outside(format.salvage(&place, &error, &options))? {
+        Some(Some(saved)) => Some(saved),
+        // A format without a reader of its own for this.
+        Some(None) => {
             let lenient = OpenOptions { salvage: false, ..options };
             unless_outside(place.open_as(format, &lenient))?
         }
+        None => None,
     };
     let Some(mut saved) = saved else { return Err(nothing(error)) };
     let lost = saved.damage.take().map(|damage| (damage.lost, damage.expected));
@@ -161,7 +165,7 @@ fn prove(checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
     for tensor in std::mem::take(&mut checkpoint.tensors) {
         match hold(&tensor) {
             Ok(proved) => {
-                unproved += usize::from(!proved);
+                unproved += usize::from(!proved || UNPROVED.contains(&checkpoint.format));
                 kept.push(tensor);
             }
             Err(error) if Damage::is(&error) => {

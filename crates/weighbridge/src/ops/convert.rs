@@ -223,7 +223,9 @@ pub fn plan_checkpoint(
     let label = checkpoint.label.clone();
     let missing = checkpoint.damage.as_ref().map(|damage| damage.losses()).unwrap_or_default();
     if checkpoint.damage.is_some() && checkpoint.tensors.is_empty() {
-        return Err(Error::mismatch("nothing-intact", "no tensor of the damaged file is intact").in_file(label));
+        return Err(
+            Error::mismatch("nothing-intact", "no tensor of the damaged file is intact").in_file(label)
+        );
     }
     let build = || {
         if options.changes.reverse_dims && format.facts().order == Some(Order::Column) {

@@ -46,11 +46,7 @@ pub(super) fn salvage(source: &SourceRef, options: &Options) -> Result<(Pickle, 
 }
 
 /// Reads up to the first storage that is not whole; `broken` is told of it.
-fn read_until(
-    source: &SourceRef,
-    options: &Options,
-    broken: impl FnOnce(Error),
-) -> Result<(Pickle, Legacy)> {
+fn read_until(source: &SourceRef, options: &Options, broken: impl FnOnce(Error)) -> Result<(Pickle, Legacy)> {
     let next = |offset: u64| pickle::read(source, offset, options);
     let mut starts = [0; PICKLES];
     let magic = next(0)?;

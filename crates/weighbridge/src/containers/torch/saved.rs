@@ -117,7 +117,8 @@ fn has_certain_order(found: &Recovered) -> bool {
     }
     let first_lost = found.lost.iter().filter_map(|(_, error)| error.offset()).min().unwrap_or(u64::MAX);
     let pickle = found.members.first().is_some_and(|m| m.header_offset == 0 && m.name.ends_with("data.pkl"));
-    let storage = found.members.get(1).is_none_or(|m| m.name.contains("data/") && m.header_offset < first_lost);
+    let storage =
+        found.members.get(1).is_none_or(|m| m.name.contains("data/") && m.header_offset < first_lost);
     pickle && storage
 }
 

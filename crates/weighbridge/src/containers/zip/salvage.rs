@@ -180,7 +180,10 @@ impl Walk<'_> {
         let extra = cursor.bytes(le16(local, 28).into(), "an extra field")?;
         let method = Method::new(le16(local, 8));
         if flags & FLAGS_REFUSED != 0 || matches!(method, Method::Other(_)) {
-            return Err(Error::unsupported("zip-method", "the member is packed in a way that is not read here"));
+            return Err(Error::unsupported(
+                "zip-method",
+                "the member is packed in a way that is not read here",
+            ));
         }
         if let Some(record) = record.filter(|record| record.name != name) {
             return Err(Error::corrupt(
@@ -216,7 +219,10 @@ impl Walk<'_> {
             }
         }
         Err(failure.unwrap_or_else(|| {
-            Error::corrupt("zip-no-length", "the archive ends, or breaks, before it says how long the member is")
+            Error::corrupt(
+                "zip-no-length",
+                "the archive ends, or breaks, before it says how long the member is",
+            )
         }))
     }
 
@@ -262,7 +268,9 @@ impl Walk<'_> {
         let len = self.source.len();
         if method == Method::Deflated {
             let most = len.saturating_sub(data_at).saturating_mul(DEFLATE_RATIO);
-            let Some((compressed_len, len, crc32)) = extent(self.source, data_at, most)? else { return Ok(None) };
+            let Some((compressed_len, len, crc32)) = extent(self.source, data_at, most)? else {
+                return Ok(None);
+            };
             self.spend(compressed_len)?;
             let end = data_at + compressed_len;
             let tail = read_vec(&**self.source, end, DESCRIPTOR_LEN.min(self.source.len() - end))?;

@@ -90,7 +90,9 @@ impl Format for Npy {
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Place::Folder(folder) => folder::open(folder, options).map(Some),
-            Place::Alone(source) | Place::Beside(source, ..) => salvage::open(source, error, options).map(Some),
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
         }
     }
     fn recognises_folder(&self, folder: &FolderRef) -> bool {

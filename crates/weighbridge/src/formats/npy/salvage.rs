@@ -17,6 +17,12 @@ use crate::tensor::{Order, Shape};
 /// Where the header is damaged: then it is not known what follows. `truncated` where not one row is there.
 pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let header = Header::read(&mut Cursor::new(source.clone(), 0), source.len(), &options.limits)?;
+    // The length of the header may be what is damaged; a header that is whole ends with its line.
+    let mut last = [0];
+    source.read_at(header.len - 1, &mut last)?;
+    if last != *b"\n" {
+        return Err(Error::corrupt("data-misplaced", "the header does not end where its length says").at(8));
+    }
     let mut checkpoint = Checkpoint::new("npy", ARRAY, source.label());
     let there = source.len().saturating_sub(header.len);
     let needed = header.data_len()?;

@@ -68,12 +68,7 @@ impl Format for Npz {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
-    fn salvage(
-        &self,
-        place: &Place<'_>,
-        error: &Error,
-        options: &OpenOptions,
-    ) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
     fn labels_in(&self) -> LabelsIn {

@@ -112,12 +112,7 @@ impl Format for Primitiv {
         read::open(source, options)
     }
 
-    fn salvage(
-        &self,
-        place: &Place<'_>,
-        error: &Error,
-        options: &OpenOptions,
-    ) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
 

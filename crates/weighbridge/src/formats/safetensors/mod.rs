@@ -133,18 +133,15 @@ impl Format for Safetensors {
         matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
     }
 
-    fn salvage(
-        &self,
-        place: &Place<'_>,
-        error: &Error,
-        options: &OpenOptions,
-    ) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
             Place::Beside(source, folder, name) if shards::is_list_file(source)? => {
                 shards::open_list(source, folder, name, options).map(Some)
             }
-            Place::Alone(source) | Place::Beside(source, ..) => salvage::open(source, error, options).map(Some),
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
         }
     }
 

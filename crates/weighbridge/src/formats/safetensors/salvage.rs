@@ -140,7 +140,9 @@ fn place(row: &Row, source: &SourceRef, data: Option<u64>, shared: bool) -> Resu
     let at = data.saturating_add(row.begin);
     read::check_length(row).map_err(|e| e.at(at))?;
     if shared {
-        return Err(Error::corrupt("overlap", "two tensors claim the same bytes, and neither is believed").at(at));
+        return Err(
+            Error::corrupt("overlap", "two tensors claim the same bytes, and neither is believed").at(at)
+        );
     }
     if row.end > source.len().saturating_sub(data) {
         return Err(Error::corrupt("truncated", "the file ends within the data of this tensor")

@@ -151,7 +151,8 @@ impl Lines {
     /// What is wrong, where not one row is whole.
     pub(in crate::formats) fn whole_rows(mut self, of: Option<u64>) -> Result<(TensorEntry, Lost)> {
         let (end, rows, error) = self.intact()?;
-        let error = error.unwrap_or_else(|| Error::corrupt("row-count", "lines are missing at the end").at(end));
+        let error =
+            error.unwrap_or_else(|| Error::corrupt("row-count", "lines are missing at the end").at(end));
         if rows == 0 {
             return Err(error);
         }

@@ -10,9 +10,9 @@ pub(super) mod digits;
 pub(super) mod lines;
 pub(super) mod pipe;
 mod plan;
+pub(super) mod salvage;
 #[cfg(test)]
 mod tests;
-pub(super) mod salvage;
 pub(super) mod text;
 
 pub(super) use decoded::{DecodedSource, Decoder};

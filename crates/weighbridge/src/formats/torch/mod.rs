@@ -106,12 +106,7 @@ impl Format for Torch {
         read::open(&source, options)
     }
 
-    fn salvage(
-        &self,
-        place: &Place<'_>,
-        error: &Error,
-        options: &OpenOptions,
-    ) -> Result<Option<Checkpoint>> {
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 

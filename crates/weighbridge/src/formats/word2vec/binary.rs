@@ -1,9 +1,7 @@
 //! The binary form: names of any length between vectors of one length.
 
 use super::read::Header;
-use crate::checkpoint::{
-    Damage, LabelList, Lost, MemoryLabels, SALVAGED_ROWS, TensorEntry, TensorPath, Value,
-};
+use crate::checkpoint::{LabelList, Lost, MemoryLabels, SALVAGED_ROWS, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::text;
 use crate::formats::table::text::{Names, TextTable};
@@ -43,7 +41,7 @@ pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Resu
     entry(source, names, places, header.columns, vector)
 }
 
-/// The rows before the first that is cut short or has no sensible name, as a table that says so.
+/// The rows of a file that is cut short, as a table that says so.
 ///
 /// # Errors
 /// What is wrong with the first one.
@@ -54,7 +52,8 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
     for row in 0..header.rows {
         let done = (walk.names.len(), walk.places.len());
         if let Err(error) = walk.row(row, limits) {
-            if !Damage::is(&error) {
+            // Where a name is none, a name before it may have been damaged and all after it be displaced.
+            if error.code() != "truncated" || !walk.names.iter().all(is_spoken) {
                 return Err(error);
             }
             broken = Some((error, done.1));
@@ -75,6 +74,10 @@ pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) ->
     let which = Value::Text(format!("0 to {rows} of {}", header.rows));
     entry.attributes.insert(SALVAGED_ROWS.to_owned(), which);
     Ok((entry, Lost::new(format_args!("(rows from {rows} on)"), &error)))
+}
+
+fn is_spoken(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(char::is_control)
 }
 
 /// Goes through names and vectors.

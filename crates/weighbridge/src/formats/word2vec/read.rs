@@ -57,12 +57,14 @@ pub(super) fn form(head: &[u8], len: u64) -> Option<(Header, Kind)> {
     let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
     let (elements, _) = vector.as_chunks::<4>();
     let columns = usize::try_from(header.columns).unwrap_or(usize::MAX);
-    let sane = |x: &[u8; 4]| {
-        let x = f32::from_le_bytes(*x);
-        x == 0.0 || (1e-30..1e15).contains(&x.abs())
-    };
     let fits = least <= len - header.len as u64 && !name.is_empty() && spoken;
     (fits && elements.iter().take(columns).all(sane)).then_some((header, Kind::Binary))
+}
+
+/// True for an element that a vector may have, by its size.
+fn sane(x: &[u8; 4]) -> bool {
+    let x = f32::from_le_bytes(*x);
+    x == 0.0 || (1e-30..1e15).contains(&x.abs())
 }
 
 /// True where the first row is a name and as many numbers as the header says.
@@ -143,7 +145,9 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     // The first row tells the form: numbers as text, or as bytes.
     let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
         Ok(found) => found,
-        Err(error) if Damage::is(&error) && is_binary(&head[first.len..], first) => binary::whole_rows(source, first, &options.limits)?,
+        Err(error) if Damage::is(&error) && is_binary(&head[first.len..], first) => {
+            binary::whole_rows(source, first, &options.limits)?
+        }
         Err(error) => return Err(error),
     };
     checkpoint.tensors.push(entry);
@@ -158,5 +162,6 @@ fn is_binary(body: &[u8], first: Header) -> bool {
     let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
     let len = usize::try_from(first.columns).unwrap_or(usize::MAX).saturating_mul(4);
     let of_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e);
-    !name.is_empty() && spoken && vector.iter().take(len).any(|b| !of_text(b))
+    let (elements, _) = vector.get(..len.min(vector.len())).unwrap_or_default().as_chunks::<4>();
+    !name.is_empty() && spoken && vector.iter().take(len).any(|b| !of_text(b)) && elements.iter().all(sane)
 }

@@ -2,7 +2,9 @@
 
 use super::super::{FOLDER, Header, entry};
 use super::{INDEX, NAMES_SUFFIX, SUFFIX};
-use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry, TensorPath, escape_text, restore_bridge_index};
+use crate::checkpoint::{
+    Checkpoint, Damage, Note, TensorEntry, TensorPath, escape_text, restore_bridge_index,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::formats::biggraph::text::NameFiles;

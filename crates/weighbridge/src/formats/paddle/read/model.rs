@@ -36,7 +36,9 @@ pub(super) fn open(
     }
     let program = match Program::read(source, &options.limits) {
         Ok(program) => program,
-        Err(error) if options.salvage && Damage::is(&error) => return without(source, beside, error, options),
+        Err(error) if options.salvage && Damage::is(&error) => {
+            return without(source, beside, error, options);
+        }
         Err(error) => return Err(error),
     };
     let topology = Arc::new(program.topology());

@@ -34,7 +34,11 @@ pub(super) fn streams(
     };
     let parameters: Vec<&Variable> = program.map(Topology::parameters).unwrap_or_default();
     // The file is as long as the shapes say, but for what is cut off.
-    let cut = broken.as_ref().is_none_or(|e| e.code().starts_with("truncated") || e.code() == "missing-tensors");
+    let cut = match &broken {
+        None => true,
+        Some(e) if e.code() == "trailing-bytes" => begins_a_stream(source, e),
+        Some(e) => e.code().starts_with("truncated") || e.code() == "missing-tensors",
+    };
     let declared = |place: usize, stream: &Stream| match (parameters.get(place), stream) {
         (Some(variable), Stream::Dense(dense)) => {
             variable.kind != VariableKind::Vocab && agrees(&dense.entry, variable)
@@ -48,7 +52,8 @@ pub(super) fn streams(
         }
         streams.pop();
         if program.is_none() {
-            let error = Error::corrupt("shape-uncertain", "what follows it is no tensor: its shape may be wrong");
+            let error =
+                Error::corrupt("shape-uncertain", "what follows it is no tensor: its shape may be wrong");
             checkpoint.lose(format_args!("#{place}"), &error);
             break;
         }
@@ -62,4 +67,12 @@ pub(super) fn streams(
     }
     checkpoint.damage_mut(broken).expected = program.map(|_| parameters.len() as u64);
     streams
+}
+
+/// True where the few bytes that are left could be the version that begins a stream: zero.
+fn begins_a_stream(source: &SourceRef, error: &Error) -> bool {
+    let mut rest = [1; 4];
+    let left = error.offset().and_then(|at| source.len().checked_sub(at));
+    let Some(rest) = left.and_then(|left| rest.get_mut(..usize::try_from(left).ok()?)) else { return false };
+    source.read_at(source.len() - rest.len() as u64, rest).is_ok() && rest.iter().all(|&b| b == 0)
 }

@@ -3,7 +3,9 @@
 use super::arrays::{Array, Found, find};
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
-use crate::checkpoint::{Checkpoint, Damage, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
+use crate::checkpoint::{
+    Checkpoint, Damage, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;

@@ -6,7 +6,7 @@ usage: salvage_judge.py PATH-OF-THE-COMMAND
 A library that is not installed judges nothing; one of them at least must be there.
 """
 
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
@@ -16,7 +16,16 @@ from pathlib import Path
 import numpy as np
 
 COMMAND = sys.argv[1]
-has = lambda name: importlib.util.find_spec(name) is not None
+
+
+def has(name):
+    try:
+        importlib.import_module(name)
+        return True
+    except ImportError:
+        return False
+
+
 passed = failed = 0
 RANDOM = np.random.default_rng(7)
 

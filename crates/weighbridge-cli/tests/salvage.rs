@@ -93,7 +93,7 @@ fn every_verb_tells_what_is_damaged() {
 #[test]
 fn what_is_salvaged_is_written_and_says_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, bytes) in [("net.safetensors", 5), ("net.npz", 700), ("net.pt", 900), ("net.model", 9)] {
+    for (name, bytes) in [("net.safetensors", 5), ("net.npz", 850), ("net.pt", 1100), ("net.model", 9)] {
         let (whole, damaged) = cut(dir.path(), name, bytes);
         let target = dir.path().join("saved.safetensors");
         let target = shown(&target);
@@ -155,7 +155,7 @@ fn a_checksum_that_fails_takes_its_tensor_out() {
 fn shards_that_are_missing_or_damaged_do_not_hide_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("sharded");
-    let words = ["--to", "safetensors", "--set", "shard=100", "-q"];
+    let words = ["--to", "safetensors", "--set", "shard=40", "-q"];
     let (code, said) = text(&[&["convert", shown(&testdata(MODEL)), shown(&folder)], &words[..]].concat());
     assert_eq!(code, 0, "{said}");
     let all = json(&["ls", shown(&folder)]).1["tensors"].as_array().unwrap().len();
@@ -190,11 +190,8 @@ fn a_partition_that_is_missing_is_said_aloud() {
             fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
         }
     }
-    let mut parts: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-    parts.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("embeddings_"));
-    parts.sort();
-    let gone = parts.iter().find(|path| parts.iter().filter(|p| same_type(p, path)).count() > 1).unwrap();
-    fs::remove_file(gone).unwrap();
+    let gone = folder.join("embeddings_item_1.v6.h5");
+    fs::remove_file(&gone).unwrap();
     assert_eq!(text(&["ls", shown(&folder)]).0, 2);
     let (code, found) = json(&["ls", shown(&folder), "--salvage"]);
     assert_eq!(code, 0, "{found}");
@@ -209,19 +206,10 @@ fn a_partition_that_is_missing_is_said_aloud() {
     assert!(report["losses"].to_string().contains(name), "{}", report["losses"]);
 }
 
-fn same_type(a: &Path, b: &Path) -> bool {
-    let stem = |path: &Path| {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        name.rsplit_once('_').unwrap().0.to_owned()
-    };
-    stem(a) == stem(b)
-}
-
 #[test]
 fn a_table_gives_the_rows_before_the_break() {
     let dir = tempfile::tempdir().unwrap();
-    let (whole, _) = (testdata("tables/export_dyn_affine.tsv"), ());
-    let lines = fs::read_to_string(&whole).unwrap().lines().count();
+    let lines = fs::read_to_string(testdata("tables/export_dyn_affine.tsv")).unwrap().lines().count();
     // The last line has no end any more: it may be cut within a number.
     let path = damaged(dir.path(), "tables/export_dyn_affine.tsv", |bytes| bytes.truncate(bytes.len() - 2));
     let (code, found) = json(&["ls", shown(&path), "--salvage"]);

@@ -34,6 +34,7 @@ use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
+use salvage::or_salvage;
 use std::path::Path;
 use std::sync::Arc;
 use told::format_of;
@@ -415,20 +416,6 @@ pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
         format.open_folder(folder, options)
     };
     finish(or_salvage(Place::Folder(folder), open, options), folder.label(), options)
-}
-
-/// Opens as ever, or as far as possible where the options ask for that.
-fn or_salvage(
-    place: Place<'_>,
-    open: impl Fn(&OpenOptions) -> Result<Checkpoint>,
-    options: &OpenOptions,
-) -> Result<Checkpoint> {
-    if !options.salvage {
-        return open(options);
-    }
-    // The readers see the word only where they are to salvage.
-    let options = OpenOptions { salvage: false, ..options.clone() };
-    salvage::open(place, open(&options), &options)
 }
 
 /// The first bytes, [`HEAD`] of them at most.

@@ -14,7 +14,7 @@ use super::told::format_of_damaged;
 use super::{Format, OpenOptions, detect_folder};
 use crate::checkpoint::{Checkpoint, Damage, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
 
@@ -79,16 +79,26 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Opens as ever, or as far as possible where the options ask for that.
+pub(super) fn or_salvage(
+    place: Place<'_>,
+    open: impl Fn(&OpenOptions) -> Result<Checkpoint>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    if !options.salvage {
+        return open(options);
+    }
+    // The readers see the word only where they are to salvage.
+    let options = OpenOptions { salvage: false, ..options.clone() };
+    self::open(place, open(&options), &options)
+}
+
 /// Opens what is there, or what is intact of it. `opened` is what the ordinary opening said.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] and others that are not about the file; the error of opening where nothing is
 /// intact.
-pub(super) fn open(
-    place: Place<'_>,
-    opened: Result<Checkpoint>,
-    options: &OpenOptions,
-) -> Result<Checkpoint> {
+fn open(place: Place<'_>, opened: Result<Checkpoint>, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = match opened {
         Ok(checkpoint) => match doubts(place, &checkpoint, options)? {
             None => checkpoint,
@@ -148,7 +158,7 @@ fn nothing(error: Error) -> Error {
 fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(error) if Damage::is(&error) || error.kind() == crate::Kind::Limit => Ok(None),
+        Err(error) if Damage::is(&error) || error.kind() == Kind::Limit => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -166,6 +176,11 @@ fn prove(checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
         match hold(&tensor) {
             Ok(proved) => {
                 unproved += usize::from(!proved || UNPROVED.contains(&checkpoint.format));
+                kept.push(tensor);
+            }
+            // What is not understood here may be whole.
+            Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Limit) => {
+                unproved += 1;
                 kept.push(tensor);
             }
             Err(error) if Damage::is(&error) => {

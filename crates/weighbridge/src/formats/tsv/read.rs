@@ -91,7 +91,7 @@ fn without_return(line: &[u8]) -> &[u8] {
 /// # Errors
 /// What the source says.
 pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
-    let (lines, _) = lines(source, options)?;
+    let (lines, ..) = lines(source, options, true)?;
     Ok(lines.intact()?.2)
 }
 
@@ -100,7 +100,11 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
 /// # Errors
 /// What is wrong with the first line.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
-    let (lines, _) = lines(source, options)?;
+    let (lines, bare, mostly_bare) = lines(source, options, true)?;
+    if bare != mostly_bare {
+        let text = "the first fields of some lines are numbers, of others not: are they names?";
+        return Err(Error::corrupt("names-uncertain", text).at(0));
+    }
     let (entry, lost) = lines.whole_rows(None)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     checkpoint.tensors.push(entry);
@@ -108,12 +112,13 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     Ok(checkpoint)
 }
 
-/// How the lines are to be read, and whether they have no names.
-fn lines(source: &SourceRef, options: &OpenOptions) -> Result<(Lines, bool)> {
+/// How the lines are to be read; whether they have no names; whether most of the first ones have none.
+/// Of a file that may be `cut` the last line is not looked at.
+fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines, bool, bool)> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let whole = head.len() as u64 == source.len();
     let mut firsts = head.split(|&b| b == b'\n').collect::<Vec<_>>();
-    if (!whole || head.ends_with(b"\n")) && firsts.len() > 1 {
+    if (!whole || cut || head.ends_with(b"\n")) && firsts.len() > 1 {
         firsts.pop();
     }
     let first =
@@ -125,11 +130,12 @@ fn lines(source: &SourceRef, options: &OpenOptions) -> Result<(Lines, bool)> {
     if source.is_empty() {
         return Err(Error::corrupt("empty", "a table without a line has no columns"));
     }
-    Ok((Lines::new(source, b'\t', !bare, &options.limits), bare))
+    let mostly = 2 * firsts.iter().filter(|line| first(line)).count() > firsts.len();
+    Ok((Lines::new(source, b'\t', !bare, &options.limits), bare, mostly))
 }
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let (lines, bare) = lines(source, options)?;
+    let (lines, bare, _) = lines(source, options, false)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     let entry = lines.table()?;
     let text = "the text does not say the type of its numbers: f32 is taken";

@@ -46,7 +46,7 @@ pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Resu
 /// # Errors
 /// What is wrong with the first one.
 pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) -> Result<(TensorEntry, Lost)> {
-    let vector = header.columns.checked_mul(4).unwrap_or(u64::MAX);
+    let vector = header.columns.saturating_mul(4);
     let mut walk = Walk::new(source, header, vector);
     let mut broken = None;
     for row in 0..header.rows {

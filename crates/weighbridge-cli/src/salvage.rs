@@ -33,7 +33,11 @@ pub(crate) fn advise(error: Error, path: &Path, options: &OpenOptions) -> Error 
         Ok(saved) if saved.tensors.is_empty() => {
             error.hint_too("--salvage would find no tensor that is intact")
         }
-        Ok(saved) => error.hint_too(format_args!("--salvage would list {} tensors", saved.tensors.len())),
+        Ok(saved) => {
+            let count = saved.tensors.len();
+            let noun = if count == 1 { "tensor" } else { "tensors" };
+            error.hint_too(format_args!("--salvage would list {count} {noun}"))
+        }
         Err(_) => error,
     }
 }

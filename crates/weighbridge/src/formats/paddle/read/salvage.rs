@@ -13,6 +13,9 @@ use crate::formats::OpenOptions;
 use crate::source::SourceRef;
 use crate::topology::{Topology, Variable, VariableKind};
 
+/// Levels of LoD that a tensor may have without a doubt: Paddle's own have three at most.
+const HONEST_LEVELS: u64 = 8;
+
 /// The streams of a combined file up to its break. Those that the program has behind it are lost.
 pub(super) fn streams(
     source: &SourceRef,
@@ -37,6 +40,10 @@ pub(super) fn streams(
     let cut = match &broken {
         None => true,
         Some(e) if e.code() == "trailing-bytes" => begins_a_stream(source, e),
+        // Levels of LoD for which there is no room: a few of them are honest, and the file is cut.
+        Some(e) if e.code() == "lod-too-long" => {
+            e.found_text().and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n <= HONEST_LEVELS)
+        }
         Some(e) => e.code().starts_with("truncated") || e.code() == "missing-tensors",
     };
     let declared = |place: usize, stream: &Stream| match (parameters.get(place), stream) {

@@ -41,9 +41,7 @@ pub(super) fn streams(
         None => true,
         Some(e) if e.code() == "trailing-bytes" => begins_a_stream(source, e),
         // Levels of LoD for which there is no room: a few of them are honest, and the file is cut.
-        Some(e) if e.code() == "lod-too-long" => {
-            e.found_text().and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n <= HONEST_LEVELS)
-        }
+        Some(e) if e.code() == "lod-too-long" => begins_with_levels(source, streams.last()),
         Some(e) => e.code().starts_with("truncated") || e.code() == "missing-tensors",
     };
     let declared = |place: usize, stream: &Stream| match (parameters.get(place), stream) {
@@ -82,4 +80,14 @@ fn begins_a_stream(source: &SourceRef, error: &Error) -> bool {
     let left = error.offset().and_then(|at| source.len().checked_sub(at));
     let Some(rest) = left.and_then(|left| rest.get_mut(..usize::try_from(left).ok()?)) else { return false };
     source.read_at(source.len() - rest.len() as u64, rest).is_ok() && rest.iter().all(|&b| b == 0)
+}
+
+/// True where the version and a number of levels of LoD that a tensor may have stand behind `last`.
+fn begins_with_levels(source: &SourceRef, last: Option<&Stream>) -> bool {
+    let Some(Stream::Dense(dense)) = last else { return false };
+    let Some(piece) = dense.entry.single_piece() else { return false };
+    let (mut version, mut levels) = ([1; 4], [0; 8]);
+    let at = piece.offset.saturating_add(piece.len);
+    let read = source.read_at(at, &mut version).and_then(|()| source.read_at(at + 4, &mut levels));
+    read.is_ok() && version == [0; 4] && u64::from_le_bytes(levels) <= HONEST_LEVELS
 }

@@ -2,9 +2,11 @@
 
 mod diff;
 mod input;
+mod scan;
 
 pub(crate) use diff::Diff;
 pub(crate) use input::Input;
+pub(crate) use scan::Scan;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -116,8 +118,10 @@ pub(crate) enum Verb {
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
     #[command(
         after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
-                            weighbridge scan model/                     every file of a folder\n\n\
-                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
+                            weighbridge scan model/                     every file of a folder\n  \
+                            weighbridge scan model/ --sarif > scan.sarif    for tools that gather findings\n  \
+                            weighbridge scan --list-rules               every code, and what it means\n\n\
+                            Exit codes: 0 clean, 1 something was found, 2 cannot be read at all, 3 a part could not be looked at."
     )]
     Scan(Scan),
     /// The versions in a folder of PyTorch-BigGraph checkpoints: what is there, whole, and current
@@ -348,14 +352,6 @@ fn keep(text: &str) -> std::result::Result<usize, String> {
         Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
         Ok(number) => Ok(number),
     }
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Scan {
-    /// The file or folder
-    pub path: PathBuf,
-    #[command(flatten)]
-    pub input: Input,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -24,6 +24,7 @@
 mod folder;
 pub mod header;
 mod read;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -32,7 +33,7 @@ pub use header::Header;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::plan::WritePlan;
@@ -84,6 +85,9 @@ impl Format for Npy {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         folder::recognises(folder)

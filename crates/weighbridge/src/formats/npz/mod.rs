@@ -18,11 +18,12 @@
 //! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
 
 mod read;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
 use crate::error::Result;
@@ -66,6 +67,9 @@ impl Format for Npz {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors

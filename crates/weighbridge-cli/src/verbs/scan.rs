@@ -48,6 +48,11 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
             scan_verdict(file.verdict())
         )?;
         imports(file, output)?;
+        for call in &file.scan.calls {
+            let what = call.callable.as_deref().unwrap_or("something computed");
+            let times = if call.count > 1 { format!(" ({} times)", call.count) } else { String::new() };
+            writeln!(output, "  calls {} {}{times}", call.how, escape(what))?;
+        }
         for finding in &file.scan.findings {
             output.finding(finding)?;
         }

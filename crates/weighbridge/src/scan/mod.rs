@@ -95,8 +95,9 @@ impl Scan {
     /// Tells names of tensors that would lead out of a folder.
     pub fn judge_names(&mut self, checkpoint: &Checkpoint) {
         let mut odd = checkpoint.tensors.iter().filter(|tensor| {
-            let parts = || tensor.path.parts().iter().map(|part| part.to_string());
-            parts().any(|part| path_like(&part)) || path_like(&parts().collect::<Vec<_>>().join("/"))
+            // A dot may be one between parts, or of the name of a folder.
+            let parts: Vec<_> = tensor.path.parts().iter().map(ToString::to_string).collect();
+            parts.iter().any(|part| path_like(part)) || ["/", "."].iter().any(|dot| path_like(&parts.join(dot)))
         });
         for tensor in odd.by_ref().take(SHOWN) {
             let text = "the name would lead out of the folder, were the tensor written to a file of its own";

@@ -225,8 +225,6 @@ pub static RULES: &[Rule] = &[
         "A link leads to nothing that can be read."),
     unchecked("not-a-file", Topic::Coverage, "folder:not_a_file",
         "A pipe, a socket or a device was not looked at."),
-    unchecked("file-vanished", Topic::Coverage, "folder:vanished",
-        "A file was there when the folder was listed, and is gone."),
     unchecked("no-files", Topic::Coverage, "folder:empty",
         "There is no file to look through."),
 ];

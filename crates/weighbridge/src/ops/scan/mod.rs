@@ -101,7 +101,7 @@ fn in_folder(
 ) -> Result<ScannedFile> {
     let label = path.join(&item.name).display().to_string();
     let Some(source) = folder.open(&item.name)? else {
-        return Ok(unread(label, found("file-vanished", "the file was there a moment ago")));
+        return Ok(unread(label, found("unreadable", "file-vanished: the file was there a moment ago")));
     };
     let mut file = scan_source(&source, Some(&item.name), options)?;
     let unknown = |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text"));

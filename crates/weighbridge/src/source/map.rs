@@ -5,11 +5,13 @@ use super::{FileRange, FileSource, Source, check_range};
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// A file mapped into memory, for zero-copy views through [`Source::as_slice`].
+/// A file mapped into memory, for views that copy nothing: [`MapSource::bytes`].
 ///
 /// Choose it knowingly. When another program cuts the file short under the map, touching the lost
-/// pages ends the process with a signal; and pages count as resident memory while they are
-/// touched. [`FileSource`] has neither trait and is what [`crate::open`] uses.
+/// pages through `bytes` ends the process with a signal; and pages count as resident memory while
+/// they are touched. Reading it as a [`Source`] goes through the file and not through the map: all that
+/// this crate does with it gives an error then, never a signal. [`FileSource`] is what
+/// [`crate::open`] uses.
 #[derive(Debug)]
 pub struct MapSource {
     map: memmap2::Mmap,
@@ -34,6 +36,11 @@ impl MapSource {
             .map_err(|e| Error::io("cannot map the file", e).in_file(file.label()))?;
         Ok(Self { map, file })
     }
+
+    /// The whole file, without a copy. Whoever looks at it answers for the file staying as long as it is.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
 }
 
 impl Source for MapSource {
@@ -42,15 +49,10 @@ impl Source for MapSource {
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        let start = super::to_usize(offset)?;
-        buffer.copy_from_slice(&self.map[start..start + buffer.len()]);
-        Ok(())
+        self.file.read_at(offset, buffer)
     }
     fn label(&self) -> &str {
         self.file.label()
-    }
-    fn as_slice(&self) -> Option<&[u8]> {
-        Some(&self.map)
     }
     fn file(&self) -> Option<FileRange<'_>> {
         self.file.file()

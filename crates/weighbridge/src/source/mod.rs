@@ -176,7 +176,9 @@ mod tests {
         file.write_all(&truth).unwrap();
         let opened: SourceRef = Arc::new(FileSource::open(file.path()).unwrap());
         conforms(&*opened, &truth);
-        conforms(&MapSource::open(file.path()).unwrap(), &truth);
+        let map = MapSource::open(file.path()).unwrap();
+        conforms(&map, &truth);
+        assert_eq!(map.bytes(), truth);
         conforms(&MemorySource::new("memory", truth.clone()), &truth);
         let range = RangeSource::new(opened.clone(), 10, 50).unwrap();
         conforms(&range, &truth[10..60]);
@@ -201,9 +203,14 @@ mod tests {
     fn a_file_that_shrinks_is_an_error() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[1; 100]).unwrap();
-        let source = FileSource::open(file.path()).unwrap();
+        let sources: [SourceRef; 2] = [
+            Arc::new(FileSource::open(file.path()).unwrap()),
+            Arc::new(MapSource::open(file.path()).unwrap()),
+        ];
         file.as_file().set_len(10).unwrap();
-        let error = source.read_at(0, &mut [0; 100]).unwrap_err();
-        assert_eq!(error.code(), "file-shrank");
+        for source in sources {
+            let error = source.read_at(0, &mut [0; 100]).unwrap_err();
+            assert_eq!(error.code(), "file-shrank");
+        }
     }
 }

@@ -86,6 +86,10 @@ impl Format for Tsv {
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
         for entry in checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()) {
+            if Table::new(entry).is_some_and(|table| table.rows == 0 && table.columns > 0) {
+                let detail = "without a line the file does not say how many columns there are";
+                plan.losses.push(Loss::new("no-rows", entry.name(), detail));
+            }
             if let (Some(table), Some(labels)) = (Table::new(entry), &entry.labels)
                 && read::look_like_numbers(&*labels.read()?, table.columns)
             {

@@ -1,4 +1,5 @@
-//! Tensors that would be taken for an optimizer's when what is written is read again.
+//! Tensors that would be taken for an optimizer's when what is written is read again, and an
+//! optimizer's that would not.
 //!
 //! A pickle does not say what a tensor is for: its key must do. See `slots.rs`.
 
@@ -9,7 +10,7 @@ use super::writer::name_of;
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
 use std::collections::{HashMap, HashSet};
 
-/// The losses of tensors that are no optimizer's, but would be read as such.
+/// The losses of tensors that are no optimizer's but would be read as such, and the other way round.
 pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Vec<Loss> {
     let mut by_text = HashMap::with_capacity(checkpoint.tensors.len());
     for entry in &checkpoint.tensors {
@@ -76,8 +77,13 @@ impl<'a> Check<'a> {
         let table = pairs.iter().find(|(key, _)| is_root && *key == TABLE).map(|(_, value)| *value);
         let table = Table::of(table);
         for item in &tensors {
-            if item.entry.role.slot().is_none()
-                && let Some((param, slot)) = scope.owner(item.key)
+            if let Some(slot) = item.entry.role.slot() {
+                // Copies in full precision stand in a dict of their own.
+                let own = |(_, read): &(&str, &str)| slot.as_str() == Some(*read);
+                if slot.as_str() != Some(MASTER_WEIGHTS) && scope.owner(item.key).is_none_or(|o| !own(&o)) {
+                    self.not_recognised(item);
+                }
+            } else if let Some((param, slot)) = scope.owner(item.key)
                 // The state of an optimizer goes by one name only.
                 && table.name_of(item).is_none_or(|name| name == item.key)
             {
@@ -105,6 +111,12 @@ impl<'a> Check<'a> {
             copies.extend(self.by_text.get(text).map(|&entry| (key.to_text(), entry)));
         }
         Some(copies)
+    }
+
+    fn not_recognised(&mut self, item: &Item<'_, '_>) {
+        let detail =
+            format!("its key `{}` is not one of an optimizer that Paddle has", escape_text(item.key));
+        self.losses.push(Loss::new("read-as-parameter", item.entry.name(), detail));
     }
 
     fn mistaken(&mut self, entry: &TensorEntry, slot: &str, param: &str) {

@@ -6,7 +6,8 @@ use super::walk::ALIAS_OF;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use crate::checkpoint::{
-    Checkpoint, Loss, PARAMETER_VARIABLE, VARIABLE_NAME, Value, escape_text, left_behind,
+    Checkpoint, Loss, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value, escape_text,
+    left_behind,
 };
 use crate::engine::latin1_lengths;
 use crate::error::{Error, Result};
@@ -134,6 +135,11 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
         }
     }
     if !is_state(checkpoint) {
+        losses.extend(renamed(checkpoint));
+        // Where a program stays behind, what it says of its variables does so too.
+        if checkpoint.topology.is_none() {
+            losses.extend(roles(checkpoint));
+        }
         for (key, _) in checkpoint.metadata.iter() {
             if key != slots::LR_SCHEDULER && !key.starts_with(RESERVED) {
                 let detail = "a state dict would have this for a tensor's key";
@@ -142,4 +148,25 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
         }
     }
     losses
+}
+
+/// Names that are read as others: a key is text, which is cut at its dots.
+fn renamed(checkpoint: &Checkpoint) -> Option<Loss> {
+    let changes = |path: &TensorPath| TensorPath::from_dotted(&path.to_text()) != *path;
+    let mut renamed = checkpoint.tensors.iter().filter(|t| changes(&t.path));
+    let first = renamed.next()?;
+    let read = TensorPath::from_dotted(&first.path.to_text()).to_json_text();
+    let detail =
+        format!("a key is text and is cut at its dots: {} is read as {read}", first.path.to_json_text());
+    Some(Loss::new("name-changed", format!("{} tensors", 1 + renamed.count()), detail))
+}
+
+/// What tensors are for: but for an optimizer's, all are read as parameters.
+fn roles(checkpoint: &Checkpoint) -> Option<Loss> {
+    let other = |t: &&TensorEntry| t.role.slot().is_none() && t.role != Role::Parameter;
+    let mut others = checkpoint.tensors.iter().filter(other);
+    let first = others.next()?;
+    let detail =
+        format!("a state does not say what a tensor is for: {} is {}", first.name(), first.role.as_str());
+    Some(Loss::new("role-dropped", format!("{} tensors", 1 + others.count()), detail))
 }

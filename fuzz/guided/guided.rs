@@ -1,0 +1,15 @@
+//! The target that `WEIGHBRIDGE_FUZZ_TARGET` names, fed by libFuzzer.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+use weighbridge_fuzz::{Target, target};
+
+static TARGET: LazyLock<&Target> = LazyLock::new(|| {
+    let name = std::env::var("WEIGHBRIDGE_FUZZ_TARGET").unwrap_or_default();
+    target(&name).unwrap_or_else(|| panic!("WEIGHBRIDGE_FUZZ_TARGET names no target: {name:?}"))
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    TARGET.feed(bytes);
+});

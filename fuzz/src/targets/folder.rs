@@ -1,0 +1,52 @@
+//! A folder of which one file is hostile: the others are what training wrote.
+
+use super::Outcome;
+use super::open::examine;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use weighbridge::formats::{OpenOptions, open_folder};
+use weighbridge::source::{FolderRef, MemoryFolder};
+
+/// Folders that are small, one a kind.
+pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64"];
+
+/// The files of each folder, with their names in it.
+fn folders() -> &'static Vec<Vec<(PathBuf, Vec<u8>)>> {
+    static ALL: OnceLock<Vec<Vec<(PathBuf, Vec<u8>)>>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let one = |folder: &&str| {
+            let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "testdata", folder].iter().collect();
+            let files = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+            let mut files: Vec<PathBuf> = files.collect();
+            files.sort();
+            let name = |path: &PathBuf| PathBuf::from(path.file_name().unwrap());
+            files.iter().map(|path| (name(path), std::fs::read(path).unwrap())).collect()
+        };
+        FOLDERS.iter().map(one).collect()
+    })
+}
+
+/// The bytes take the place of each file in turn.
+pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
+    let files = folders();
+    // The same bytes always go to the same place.
+    let sum =
+        bytes.iter().fold(bytes.len(), |sum, &byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    let folder = &files[sum % files.len()];
+    let place = sum / files.len() % folder.len();
+    let mut memory = MemoryFolder::new("hostile");
+    for (number, (name, good)) in folder.iter().enumerate() {
+        memory = memory.with(name, if number == place { bytes.to_vec() } else { good.clone() });
+    }
+    let memory: FolderRef = Arc::new(memory);
+    for lenient in [false, true] {
+        match open_folder(&memory, &OpenOptions { lenient, ..OpenOptions::default() }) {
+            Ok(checkpoint) => {
+                examine(&checkpoint);
+                return if lenient { Outcome::OpenedLeniently } else { Outcome::Opened };
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    Outcome::Refused
+}

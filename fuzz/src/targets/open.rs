@@ -1,0 +1,82 @@
+//! A file of a format: opened in every way, and all done with it that does not take much time.
+
+use super::Outcome;
+use std::sync::Arc;
+use weighbridge::checkpoint::Checkpoint;
+use weighbridge::engine::read_tensor;
+use weighbridge::formats::{self, OpenOptions, PlanOptions, open_source};
+use weighbridge::ops::scan::scan_source;
+use weighbridge::source::{MemorySource, SourceRef};
+use weighbridge::tensor::Order;
+
+/// Tensors up to this length are read.
+const READ: u64 = 1 << 20;
+
+pub(super) fn run(format: &'static str, bytes: &[u8]) -> Outcome {
+    let source: SourceRef = Arc::new(MemorySource::new("hostile", bytes.to_vec()));
+    let outcome = open(format, &source);
+    match scan_source(&source, &OpenOptions::default()) {
+        Ok(scanned) => assert!(!scanned.label.is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    outcome
+}
+
+fn open(format: &'static str, source: &SourceRef) -> Outcome {
+    let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
+    let strictly = open_source(source.clone(), &OpenOptions::default());
+    let leniently = open_source(source.clone(), &lenient);
+    match (&strictly, &leniently) {
+        (Ok(strictly), Ok(leniently)) => {
+            assert_eq!(strictly.tensors.len(), leniently.tensors.len(), "lenient reading sees the same");
+            examine(strictly);
+            Outcome::Opened
+        }
+        (Ok(_), Err(error)) => panic!("only a strict reading opens it: {error}"),
+        (Err(error), Ok(leniently)) => {
+            assert!(!error.to_string().is_empty());
+            assert!(!leniently.notes.is_empty(), "what is forgiven is noted: {error}");
+            examine(leniently);
+            Outcome::OpenedLeniently
+        }
+        (Err(error), Err(_)) => {
+            assert!(!error.to_string().is_empty());
+            if error.code() == "unknown-format" {
+                // The reader must stand what it would not claim, too: a user can name it.
+                let forced = OpenOptions { format: Some(format.to_owned()), ..lenient };
+                if let Ok(checkpoint) = open_source(source.clone(), &forced) {
+                    examine(&checkpoint);
+                }
+            }
+            Outcome::Refused
+        }
+    }
+}
+
+/// Shows it, reads its smallest tensors, plans it in every format, and checks it.
+pub(super) fn examine(checkpoint: &Checkpoint) {
+    let json = checkpoint.to_json();
+    assert_eq!(json["tensors"].as_array().unwrap().len(), checkpoint.tensors.len());
+    let mut by_size: Vec<_> = checkpoint.tensors.iter().filter(|t| t.bytes() <= READ).collect();
+    by_size.sort_by_key(|t| t.bytes());
+    for tensor in by_size.into_iter().take(3) {
+        for order in [Order::Row, Order::Column] {
+            match read_tensor(tensor, order) {
+                Ok(bytes) => assert_eq!(bytes.len() as u64, tensor.bytes()),
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+    }
+    for format in formats::ALL {
+        match format.plan(checkpoint, &PlanOptions::default()) {
+            Ok(plan) => assert_eq!(plan.bytes(), plan.files.iter().map(|f| f.len).sum::<u64>()),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    if let Ok(format) = formats::by_id(checkpoint.format) {
+        match format.check(checkpoint) {
+            Ok(findings) => assert!(findings.iter().all(|finding| !finding.text.is_empty())),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}

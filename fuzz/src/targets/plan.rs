@@ -1,0 +1,257 @@
+//! Any index, planned in every format, written in memory, and read again: what no loss speaks of must be there.
+
+use super::Outcome;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use weighbridge::Error;
+use weighbridge::checkpoint::{Checkpoint, Name, Piece, Role, TensorEntry, TensorPath, Value};
+use weighbridge::engine::{MIN_MEMORY, RunOptions, Sink, StagedFile, read_tensor};
+use weighbridge::formats::{self, Format, OpenOptions, open_folder, open_source};
+use weighbridge::ops::{ConvertOptions, plan_checkpoint};
+use weighbridge::plan::{PlannedFile, WritePlan};
+use weighbridge::source::{FileRange, FolderRef, MemoryFolder, MemorySource, SourceRef};
+use weighbridge::tensor::{DType, Encoding, Endian, Order, Region, Shape};
+
+pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
+    let checkpoint = Supply { bytes, at: 0 }.checkpoint();
+    let mut outcome = Outcome::Refused;
+    let mut wrong = Vec::new();
+    for &format in formats::ALL {
+        match plan_checkpoint(checkpoint.clone(), format, None, &ConvertOptions::default()) {
+            Ok(plan) => {
+                wrong.extend(there_and_back(&checkpoint, format, &plan).err());
+                outcome = Outcome::Opened;
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    outcome
+}
+
+/// Writes the plan and reads what was written. An error says what is wrong with that.
+fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan) -> Result<(), String> {
+    let id = format.facts().id;
+    let files = MemorySink::default();
+    let options = RunOptions { threads: 1, memory: MIN_MEMORY, sync: false, ..RunOptions::default() };
+    if let Err(error) = weighbridge::engine::run(plan, &files, &options) {
+        // Elements that the format cannot say are seen when they are read.
+        assert!(!error.to_string().is_empty());
+        return Ok(());
+    }
+    let told = OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
+    let mut files: BTreeMap<String, Bytes> = std::mem::take(&mut *files.0.lock().unwrap());
+    let single = plan.files.len() == 1 && plan.files[0].name.is_empty();
+    let opened = if single {
+        open_source(taken(files.remove("").unwrap(), "written"), &told)
+    } else {
+        let mut folder = MemoryFolder::new("written");
+        for (name, bytes) in &files {
+            folder = folder.with(PathBuf::from(name), bytes.lock().unwrap().clone());
+        }
+        match open_folder(&(Arc::new(folder) as FolderRef), &told) {
+            // Files that only stand beside each other are opened one by one.
+            Err(error) if error.code() == "not-a-file" => files
+                .into_iter()
+                .map(|(name, bytes)| open_source(taken(bytes, &name), &told))
+                .try_fold(Checkpoint::default(), |mut all, one| {
+                    all.tensors.extend(one?.tensors);
+                    Ok(all)
+                }),
+            opened => opened,
+        }
+    };
+    let lost = |code: &str| plan.losses.iter().any(|loss| loss.code == code);
+    let codes: Vec<_> = plan.losses.iter().map(|loss| loss.code).collect();
+    match opened {
+        Ok(opened) => {
+            let (read, written) = (content(&opened)?, content(checkpoint)?);
+            if plan.losses.is_empty() && read != written {
+                return Err(format!("{id}: no loss was named, but {written:?}\n is read as {read:?}"));
+            }
+            Ok(())
+        }
+        Err(_) if lost("no-rows") => Ok(()),
+        Err(error) => Err(format!("{id} cannot read what it wrote: {error}\n{codes:?}")),
+    }
+}
+
+fn taken(bytes: Bytes, name: &str) -> SourceRef {
+    Arc::new(MemorySource::new(name, std::mem::take(&mut *bytes.lock().unwrap())))
+}
+
+/// Names, roles, types, shapes and values, sorted: where a format has an order of its own, it is free.
+type Content = Vec<(String, String, String, Vec<u64>, Vec<u8>)>;
+
+fn content(checkpoint: &Checkpoint) -> Result<Content, String> {
+    let one = |t: &TensorEntry| {
+        let bytes = read_tensor(t, Order::Row).map_err(|error| format!("cannot be read: {error}"))?;
+        let (role, dtype) = (format!("{:?}", t.role), t.dtype().to_string());
+        Ok((t.path.to_json_text(), role, dtype, t.shape.dims().to_vec(), bytes))
+    };
+    let mut all = checkpoint.tensors.iter().map(one).collect::<Result<Content, String>>()?;
+    all.sort();
+    Ok(all)
+}
+
+/// An index is made of any bytes: when they are used up, zeros follow.
+struct Supply<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Supply<'_> {
+    fn byte(&mut self) -> u8 {
+        let byte = self.bytes.get(self.at).copied().unwrap_or(0);
+        self.at += 1;
+        byte
+    }
+
+    fn below(&mut self, end: u8) -> u8 {
+        self.byte() % end
+    }
+
+    fn name(&mut self) -> Name {
+        let len = usize::from(self.below(9));
+        let words: [&[u8]; 8] =
+            [b"w", b"fc1", b"a.b", b"embeddings", b"..", b"\xff\n", "é/".as_bytes(), b"CON"];
+        let word = words[usize::from(self.below(8))];
+        let own: Vec<u8> = (0..len.saturating_sub(4)).map(|_| self.byte()).collect();
+        Name::new([word, &own].concat())
+    }
+
+    fn path(&mut self) -> TensorPath {
+        let parts = 1 + self.below(3);
+        TensorPath::new((0..parts).map(|_| self.name()).collect::<Vec<_>>())
+    }
+
+    fn role(&mut self) -> Role {
+        match self.below(8) {
+            0 => Role::Buffer,
+            1 => Role::Embedding,
+            2 => Role::OptimizerState { slot: self.name() },
+            3 => Role::Other,
+            _ => Role::Parameter,
+        }
+    }
+
+    fn value(&mut self, depth: u8) -> Value {
+        match self.below(if depth == 0 { 8 } else { 10 }) {
+            0 => Value::Bool(self.below(2) == 1),
+            1 => Value::Null,
+            2 => Value::I64(-i64::from(self.byte())),
+            3 => Value::U32(u32::from(self.byte())),
+            4 => Value::U64(u64::MAX - u64::from(self.byte())),
+            5 => Value::F32(u32::from_le_bytes(std::array::from_fn(|_| self.byte()))),
+            6 => Value::Text(self.name().to_text()),
+            7 => Value::Bytes((0..self.below(9)).map(|_| self.byte()).collect()),
+            8 => Value::List((0..self.below(4)).map(|_| self.value(depth - 1)).collect()),
+            _ => Value::Map((0..self.below(4)).map(|_| (self.name(), self.value(depth - 1))).collect()),
+        }
+    }
+
+    /// A tensor in one or two pieces, in any order of bytes and elements.
+    fn tensor(&mut self) -> TensorEntry {
+        let dtype = DType::ALL[usize::from(self.below(u8::try_from(DType::ALL.len()).unwrap()))];
+        let mut dims: Vec<u64> = (0..self.below(4)).map(|_| u64::from(self.below(5))).collect();
+        if dtype.size().is_none() {
+            // Of packed types there are whole bytes.
+            dims.push(8);
+        }
+        let shape = Shape::new(dims);
+        let len = shape.bytes(dtype).unwrap();
+        let data: Vec<u8> = (0..len).map(|_| self.byte()).collect();
+        let order = if dtype.size().is_some() && self.below(3) == 0 { Order::Column } else { Order::Row };
+        let endian = if dtype.size().is_some() && self.below(4) == 0 { Endian::Big } else { Endian::Little };
+        let encoding = Encoding { order, endian };
+        let source: SourceRef = Arc::new(MemorySource::new("made up", data));
+        let path = self.path();
+        let role = self.role();
+        let mut entry = TensorEntry::dense(path, dtype, shape.clone(), &source, 0, encoding).unwrap();
+        entry.role = role;
+        let rows = shape.dims().first().copied().unwrap_or(0);
+        if rows > 1 && order == Order::Row && dtype.size().is_some() && self.below(3) == 0 {
+            entry.pieces = halves(&shape, &source, len, encoding);
+        }
+        if self.below(4) == 0 {
+            entry.attributes.insert(self.name().to_text(), self.value(2));
+        }
+        entry
+    }
+
+    fn checkpoint(&mut self) -> Checkpoint {
+        let mut checkpoint = Checkpoint::new("none", "made up", "made up");
+        for _ in 0..self.below(6) {
+            let entry = self.tensor();
+            checkpoint.tensors.push(entry);
+        }
+        for _ in 0..self.below(3) {
+            let key = self.name().to_text();
+            let value = self.value(3);
+            checkpoint.metadata.set(key, value);
+        }
+        checkpoint
+    }
+}
+
+/// The rows in two pieces.
+fn halves(shape: &Shape, source: &SourceRef, len: u64, encoding: Encoding) -> Vec<Piece> {
+    let rows = shape.dims()[0];
+    let cut = rows / 2;
+    let each = len / rows;
+    let piece = |from: u64, to: u64| {
+        let mut region = Region::whole(shape);
+        region.start[0] = from;
+        region.extent[0] = to - from;
+        let source = source.clone();
+        Piece { source, offset: from * each, len: (to - from) * each, encoding, region, check: None }
+    };
+    vec![piece(0, cut), piece(cut, rows)]
+}
+
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+/// Files in memory.
+#[derive(Debug, Default)]
+struct MemorySink(Mutex<BTreeMap<String, Bytes>>);
+
+#[derive(Debug)]
+struct MemoryFile(Bytes);
+
+impl Sink for MemorySink {
+    fn stage(&self, file: &PlannedFile) -> weighbridge::Result<Box<dyn StagedFile>> {
+        let len = usize::try_from(file.staged_len()).unwrap();
+        let bytes = Arc::new(Mutex::new(vec![0; len]));
+        let before =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(file.name.clone(), bytes.clone());
+        assert!(before.is_none(), "two files of one name: {}", file.name);
+        Ok(Box::new(MemoryFile(bytes)))
+    }
+    fn sync(&self) -> weighbridge::Result<()> {
+        Ok(())
+    }
+    fn publish(&self) -> weighbridge::Result<()> {
+        Ok(())
+    }
+    fn settle(&self) -> weighbridge::Result<()> {
+        Ok(())
+    }
+    fn discard(&self) {}
+}
+
+impl StagedFile for MemoryFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> weighbridge::Result<()> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = usize::try_from(offset).map_err(|_| Error::limit("too-large-for-memory", "too far"))?;
+        let end = start + bytes.len();
+        if all.len() < end {
+            all.resize(end, 0);
+        }
+        all[start..end].copy_from_slice(bytes);
+        Ok(())
+    }
+    fn copy_from(&self, _: FileRange<'_>, _: u64, _: u64, _: u64) -> weighbridge::Result<u64> {
+        Ok(0)
+    }
+}

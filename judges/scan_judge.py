@@ -98,8 +98,10 @@ def names(data, start):
         return machine.found, False
 
 
-def judge(path, data, ours, most, faults):
-    """Holds one run of pickles against what we list. Returns the number of imports."""
+def judge(path, data, ours, untold, most, faults):
+    """Holds one run of pickles against what we list. `untold`: where we say that a name could not be followed, or
+    that the pickle breaks. Returns the number of imports.
+    """
     start, count, blobs, seen = 0, 0, [], set()
     listed = {found["offset"]: found for found in ours}
     for _ in range(most):
@@ -110,6 +112,8 @@ def judge(path, data, ours, most, faults):
             seen.add(at)
             count += 1
             found = listed.get(at)
+            if found is None and opcode == "STACK_GLOBAL" and at in untold:
+                continue
             if found is None or found["opcode"] != opcode:
                 faults.append(f"{path}: {opcode} at {at} is not listed")
                 continue
@@ -132,6 +136,8 @@ def judge(path, data, ours, most, faults):
 
 def is_pickle(data):
     """True where the bytes are a pickle, or begin one that imports."""
+    if data[:1] not in (b"\x80", b"(", b"c", b"]", b"}"):
+        return False
     imports, _, end = instructions(data, 0)
     return bool(imports) or (end is not None and end > 2)
 
@@ -180,7 +186,9 @@ def main(command, testdata):
 
         def look(name, data, member, most):
             counts["pickles"] += 1
-            counts["imports"] += judge(name, data, ours.get(member, []), most, faults)
+            codes = ("unfollowed-import", "pickle-breaks")
+            untold = {f["offset"] for f in file["findings"] if f["code"] in codes and f["member"] == member}
+            counts["imports"] += judge(name, data, ours.get(member, []), untold, most, faults)
 
         array = objects(data)
         if array is not None:
@@ -204,7 +212,6 @@ def main(command, testdata):
             look(path, data, None, 5 if legacy else 10)
         elif is_pickle(data) and data[:1] == b"\x80" and file["verdict"] == "clean":
             faults.append(f"{path}: a pickle is called clean as {file['format']}")
-    # Where Python sees something that imports what is not allowed, we never say clean.
     print(dict(counts))
     for fault in faults:
         print(fault)

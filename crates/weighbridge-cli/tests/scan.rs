@@ -62,8 +62,14 @@ fn json_gives_imports_calls_and_places() {
     assert_eq!((&report["verdict"], &file["verdict"]), (&Json::from("found"), &Json::from("found")));
     let import = &file["imports"][0];
     assert_eq!((&import["module"], &import["name"]), (&Json::from("os"), &Json::from("getcwd")));
-    assert_eq!((&import["opcode"], &import["judgement"]), (&Json::from("STACK_GLOBAL"), &Json::from("dangerous")));
-    assert_eq!((&file["calls"][0]["how"], &file["calls"][0]["count"]), (&Json::from("REDUCE"), &Json::from(1)));
+    assert_eq!(
+        (&import["opcode"], &import["judgement"]),
+        (&Json::from("STACK_GLOBAL"), &Json::from("dangerous"))
+    );
+    assert_eq!(
+        (&file["calls"][0]["how"], &file["calls"][0]["count"]),
+        (&Json::from("REDUCE"), &Json::from(1))
+    );
     let finding = &file["findings"][0];
     assert_eq!((&finding["code"], &finding["offset"]), (&Json::from("dangerous-import"), &import["offset"]));
 }
@@ -85,7 +91,9 @@ fn sarif_has_what_its_schema_asks() {
     for (number, artifact) in artifacts.iter().enumerate() {
         let uri = artifact["location"]["uri"].as_str().unwrap();
         assert!(uri.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b)), "{uri}");
-        assert!(artifact["parentIndex"].is_null() || artifact["parentIndex"].as_u64().unwrap() < number as u64);
+        assert!(
+            artifact["parentIndex"].is_null() || artifact["parentIndex"].as_u64().unwrap() < number as u64
+        );
     }
     let results = run["results"].as_array().unwrap();
     let told: BTreeSet<_> = results.iter().map(|result| result["ruleId"].as_str().unwrap()).collect();

@@ -68,7 +68,8 @@ fn crafted_files_give_their_codes() {
 fn every_rule_has_a_file_that_proves_it() {
     let expected = expected();
     for rule in RULES.iter().filter(|rule| !rule.proof.starts_with("folder:")) {
-        let wanted = expected.get(rule.proof).unwrap_or_else(|| panic!("{}: no file {}", rule.code, rule.proof));
+        let wanted =
+            expected.get(rule.proof).unwrap_or_else(|| panic!("{}: no file {}", rule.code, rule.proof));
         let proved = wanted["codes"].as_array().unwrap().iter().any(|code| code == rule.code);
         assert!(proved, "{} does not prove {}", rule.proof, rule.code);
         // What a rule says of the verdict holds where nothing else is found.
@@ -98,7 +99,8 @@ fn folders_prove_the_rules_of_folders() {
         ("folder:link_out", &|f| symlink(outside.path().join("note.txt"), f.join("note.txt")).unwrap()),
     ];
     for rule in RULES.iter().filter(|rule| rule.proof.starts_with("folder:")) {
-        let (_, make) = make.iter().find(|(name, _)| *name == rule.proof).unwrap_or_else(|| panic!("{}", rule.proof));
+        let (_, make) =
+            make.iter().find(|(name, _)| *name == rule.proof).unwrap_or_else(|| panic!("{}", rule.proof));
         let folder = tempfile::tempdir().unwrap();
         make(folder.path());
         assert_eq!(codes(&look(folder.path())), BTreeSet::from([rule.code]));
@@ -145,8 +147,19 @@ const UNTOLD: &[(&str, &[&str])] = &[
 fn good_files_give_no_false_alarm() {
     let mut counts = BTreeMap::new();
     for folder in [
-        "biggraph", "cast", "hdf5/good", "hdf5/small", "npy/good", "npz/good", "paddle/good", "pickle/good",
-        "primitiv/good", "safetensors/good", "safetensors/shards", "tables", "torch/good",
+        "biggraph",
+        "cast",
+        "hdf5/good",
+        "hdf5/small",
+        "npy/good",
+        "npz/good",
+        "paddle/good",
+        "pickle/good",
+        "primitiv/good",
+        "safetensors/good",
+        "safetensors/shards",
+        "tables",
+        "torch/good",
     ] {
         let report = look(testdata().join(folder));
         for file in &report.files {
@@ -164,7 +177,11 @@ fn good_files_give_no_false_alarm() {
             };
             let (found, untold) = (weighs(Severity::Error), weighs(Severity::Unchecked));
             assert!(found.is_subset(&allowed(FOUND)), "{name}: {:?}", file.scan.findings);
-            assert!(untold.is_subset(&allowed(UNTOLD)) || !found.is_empty(), "{name}: {:?}", file.scan.findings);
+            assert!(
+                untold.is_subset(&allowed(UNTOLD)) || !found.is_empty(),
+                "{name}: {:?}",
+                file.scan.findings
+            );
             *counts.entry(scan_word(file.verdict())).or_insert(0) += 1;
         }
     }

@@ -261,11 +261,14 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
     calls.list
 }
 
+/// The instruction, and module and name of what it would call.
+type What = (&'static str, Option<(String, String)>);
+
 /// What would be called, and how often.
 #[derive(Default)]
 struct Calls {
     list: Vec<Call>,
-    places: HashMap<(&'static str, Option<(String, String)>), usize>,
+    places: HashMap<What, usize>,
 }
 
 impl Calls {

@@ -97,7 +97,8 @@ impl Scan {
         let mut odd = checkpoint.tensors.iter().filter(|tensor| {
             // A dot may be one between parts, or of the name of a folder.
             let parts: Vec<_> = tensor.path.parts().iter().map(ToString::to_string).collect();
-            parts.iter().any(|part| path_like(part)) || ["/", "."].iter().any(|dot| path_like(&parts.join(dot)))
+            parts.iter().any(|part| path_like(part))
+                || ["/", "."].iter().any(|dot| path_like(&parts.join(dot)))
         });
         for tensor in odd.by_ref().take(SHOWN) {
             let text = "the name would lead out of the folder, were the tensor written to a file of its own";

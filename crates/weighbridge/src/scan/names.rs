@@ -9,7 +9,7 @@ const SHOWN: usize = 200;
 /// True for a path that a program which joins it to a folder would take out of that folder: absolute on any
 /// system, with a drive letter, or with more `..` than folders before them. A backslash counts as a slash.
 pub fn leads_out(path: &str) -> bool {
-    let drive = path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
+    let drive = has_drive(path) && path[2..].starts_with(['/', '\\']);
     if drive || path.starts_with(['/', '\\']) || path.starts_with("~/") {
         return true;
     }
@@ -27,6 +27,11 @@ pub fn leads_out(path: &str) -> bool {
     false
 }
 
+/// True for a letter and a colon, which is a drive on Windows.
+fn has_drive(path: &str) -> bool {
+    path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic()
+}
+
 /// True for the name of a tensor that would lead out of a folder as the name of a file. A name that only
 /// begins with a slash does so in frameworks of graphs, and counts only with more behind it.
 pub fn path_like(name: &str) -> bool {
@@ -36,7 +41,7 @@ pub fn path_like(name: &str) -> bool {
 /// Judges the name of a member of an archive; `at` is where it stands.
 pub fn judge_member(name: &str, at: u64, scan: &mut Scan) {
     let shown: String = escape(name).chars().take(SHOWN).collect();
-    if leads_out(name) || name.contains('\\') || name.split('/').any(|part| part == "..") {
+    if leads_out(name) || has_drive(name) || name.contains('\\') || name.split('/').any(|part| part == "..") {
         let text = format!("{shown} would lead out of the folder, or does on some systems");
         scan.findings.push(found("unsafe-member-name", text).at(at));
     }
@@ -52,7 +57,7 @@ mod tests {
 
     #[test]
     fn paths_that_lead_out() {
-        for bad in ["/x", "\\x", "..", "../x", "a/../../x", "c:\\x", "C:x", "a\\..\\..\\x", "~/x"] {
+        for bad in ["/x", "\\x", "..", "../x", "a/../../x", "c:\\x", "C:/x", "a\\..\\..\\x", "~/x"] {
             assert!(leads_out(bad), "{bad}");
         }
         for good in ["", "a", "a/b", "a/../b", "..a", "a..", "权重/b", "a:b", ".hidden"] {
@@ -70,6 +75,7 @@ mod tests {
         };
         assert_eq!(codes("../x"), ["unsafe-member-name"]);
         assert_eq!(codes("a\\b"), ["unsafe-member-name"]);
+        assert_eq!(codes("C:x"), ["unsafe-member-name"]);
         assert_eq!(codes("a\u{202e}b"), ["odd-member-name"]);
         assert_eq!(codes("/a\0b"), ["unsafe-member-name", "odd-member-name"]);
         assert!(codes("archive/data/0").is_empty() && codes("é.npy").is_empty());

@@ -14,6 +14,7 @@ use crate::text::escape;
 use std::sync::Arc;
 
 const BLOCK: u64 = 512;
+const HEADER: usize = 512;
 /// The longest name in a header of its own.
 const NAME: u64 = 1 << 16;
 /// Behind the end so many bytes are looked at; honest writers fill up to 10 KiB with zeros.
@@ -44,8 +45,8 @@ fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
         if cursor.remaining() == 0 {
             return Ok(());
         }
-        let block: [u8; BLOCK as usize] = cursor.array("the header of a member")?;
-        if block == [0; BLOCK as usize] {
+        let block: [u8; HEADER] = cursor.array("the header of a member")?;
+        if block == [0; HEADER] {
             return behind(&mut cursor, scan);
         }
         members += 1;

@@ -81,7 +81,7 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         files.extend(found.into_iter().map(|(_, file)| file));
     } else {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
-        files.push(scan_source(&source, Some(path), options)?);
+        files.push(scan_named(&source, Some(path), options)?);
     }
     let label = path.display().to_string();
     if files.is_empty() {
@@ -103,7 +103,7 @@ fn in_folder(
     let Some(source) = folder.open(&item.name)? else {
         return Ok(unread(label, found("unreadable", "file-vanished: the file was there a moment ago")));
     };
-    let mut file = scan_source(&source, Some(&item.name), options)?;
+    let mut file = scan_named(&source, Some(&item.name), options)?;
     let unknown = |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text"));
     // A text of BigGraph's is known by its name only; nothing holds nothing.
     if unknown(&file)
@@ -119,12 +119,19 @@ fn in_folder(
     Ok(file)
 }
 
-/// Looks through one source, and all that is inside. `name` is that of the file, where it has one: its
-/// extension is held against the content.
+/// Looks through one source, and all that is inside.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where it cannot be read.
-pub fn scan_source(source: &SourceRef, name: Option<&Path>, options: &OpenOptions) -> Result<ScannedFile> {
+pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedFile> {
+    scan_named(source, None, options)
+}
+
+/// As [`scan_source`]; `name` is that of the file: its extension is held against the content.
+///
+/// # Errors
+/// As [`scan_source`].
+pub fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions) -> Result<ScannedFile> {
     let label = source.label().to_owned();
     let (format, mut scan) = deep::look(source, name, TakenFor::File, options)?;
     for finding in scan.findings.iter_mut().filter(|finding| finding.file.is_none()) {

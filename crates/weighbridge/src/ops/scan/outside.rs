@@ -56,7 +56,7 @@ pub(super) fn judge(
     let mut two = |at: u64, what: &str| {
         scan.push_at("two-formats", at, format!("the file is {own}, and {what} as well"));
     };
-    if told != Some("tar") && is_tar(head) && !(told == Some("torch")) {
+    if !matches!(told, Some("tar" | "torch")) && is_tar(head) {
         two(257, "a tar archive");
     }
     if let Some(at) = memchr::memmem::find(&head[..head.len().min(PDF)], b"%PDF-").filter(|&at| at > 0) {

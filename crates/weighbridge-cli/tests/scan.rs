@@ -74,6 +74,10 @@ fn json_gives_imports_calls_and_places() {
     assert_eq!((&finding["code"], &finding["offset"]), (&Json::from("dangerous-import"), &import["offset"]));
 }
 
+fn index(number: &Json) -> usize {
+    usize::try_from(number.as_u64().unwrap()).unwrap()
+}
+
 /// The parts of a log that SARIF 2.1.0 requires, and how they refer to each other.
 #[test]
 fn sarif_has_what_its_schema_asks() {
@@ -99,11 +103,11 @@ fn sarif_has_what_its_schema_asks() {
     let told: BTreeSet<_> = results.iter().map(|result| result["ruleId"].as_str().unwrap()).collect();
     assert!(told.is_subset(&ids) && told.len() > 50, "{told:?}");
     for result in results {
-        assert_eq!(rules[result["ruleIndex"].as_u64().unwrap() as usize]["id"], result["ruleId"]);
+        assert_eq!(rules[index(&result["ruleIndex"])]["id"], result["ruleId"]);
         assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
         assert!(!result["message"]["text"].as_str().unwrap().is_empty());
         let place = &result["locations"][0]["physicalLocation"];
-        let artifact = &artifacts[place["artifactLocation"]["index"].as_u64().unwrap() as usize];
+        let artifact = &artifacts[index(&place["artifactLocation"]["index"])];
         assert_eq!(artifact["location"]["uri"], place["artifactLocation"]["uri"]);
         assert!(place.get("region").is_none_or(|region| region["byteOffset"].is_u64()));
     }

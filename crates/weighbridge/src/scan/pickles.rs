@@ -1,6 +1,7 @@
 //! Every pickle of a source, one behind the other, and those within their bytes.
 
 use super::{Scan, found};
+use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
 use crate::pickle::{self, Opcodes, Options, Report, Span};
@@ -13,6 +14,8 @@ const MOST_PICKLES: usize = 1_000;
 const MOST_NESTED: usize = 1_000;
 /// Pickles within pickles within pickles.
 const DEPTH: usize = 4;
+/// The instruction that declares the protocol.
+const PROTO: u8 = 0x80;
 /// The fewest instructions of a pickle that does anything: protocol, a value, `STOP`.
 const FEWEST: u64 = 3;
 
@@ -66,10 +69,12 @@ pub fn pickles(
 /// old protocol too, but one that imports nothing does nothing.
 pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     let options = Options::with_limits(limits.clone());
-    let mut head = [0; 2];
-    let declared = source.len() >= 2 && source.read_at(0, &mut head).is_ok() && head[0] == 0x80;
-    let may_be_old = matches!(head[0], b'(' | b'c' | b']' | b'}' | b'i' | b'I' | b'V' | b'S');
-    if !declared && (!may_be_old || source.len() > limits.header_bytes) {
+    let mut first = [0];
+    if !may_be_pickle(source).is_ok_and(|may| may) || source.read_at(0, &mut first).is_err() {
+        return false;
+    }
+    let declared = first == [PROTO];
+    if !declared && source.len() > limits.header_bytes {
         return false;
     }
     let report = pickle::inspect(source, 0, &options);
@@ -83,6 +88,20 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
         pickles(source, end, 0, false, limits, scan);
     }
     true
+}
+
+/// True where bytes begin as a pickle may: with its protocol, or as those of old protocols that do anything.
+///
+/// # Errors
+/// What the source says.
+pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
+    let mut head = [0; 2];
+    if source.len() < head.len() as u64 {
+        return Ok(false);
+    }
+    source.read_at(0, &mut head)?;
+    let old = matches!(head[0], b'(' | b'c' | b']' | b'}' | b'i' | b'I' | b'V' | b'S');
+    Ok(old || (head[0] == PROTO && head[1] <= 5))
 }
 
 /// True where what stands at `at` is a pickle: it declares a protocol, is one to its end, or imports.

@@ -41,6 +41,8 @@ pub fn archive(
         scan.findings.push(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
     }
     let mut left = MOST_TOGETHER;
+    // Members that share bytes would have the same bytes looked at again and again.
+    let mut room = source.len().saturating_mul(2);
     for Found { member, readable } in &survey.members {
         judge_member(&member.name, member.header_offset, scan);
         if member.name.ends_with('/') && member.len == 0 {
@@ -57,6 +59,15 @@ pub fn archive(
             }
             continue;
         }
+        let Some(rest) = room.checked_sub(member.compressed_len) else {
+            let text = format!(
+                "shared-bytes: {} has bytes of other members, and was not looked at",
+                escape(&member.name)
+            );
+            scan.push_at("unreadable", member.header_offset, text);
+            continue;
+        };
+        room = rest;
         if raw(&member.name) && member.method == Method::Stored {
             route(member, member.open(source)?, scan)?;
             continue;

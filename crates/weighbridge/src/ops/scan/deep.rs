@@ -7,7 +7,8 @@ use crate::formats::{self, OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::pickle::{Judgement, inspect};
 use crate::scan::{
-    Beginning, Class, Inner, TakenFor, archive, config, embedded, ends_as_zip, is_tar, pickles, tar,
+    Beginning, Class, Inner, TakenFor, archive, config, embedded, ends_as_zip, is_tar, may_be_pickle,
+    pickles, tar,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -19,6 +20,8 @@ const DEPTH: usize = 4;
 const UNPACKED: u64 = 1 << 30;
 /// Files within archives that are looked through, all together; members that are numbers do not count.
 const FILES: u64 = 200_000;
+/// What is inside may take this many times the length of the file, and [`UNPACKED`] bytes more.
+const TIMES: u64 = 16;
 /// Bytes of the beginning by which a file is told.
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
@@ -28,6 +31,8 @@ const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "gitattributes", "gitignore"
 struct Budget {
     unpacked: u64,
     files: u64,
+    /// Bytes of what is inside: parts may share their bytes, and are each looked at.
+    bytes: u64,
 }
 
 /// Looks through `source`, which is taken for that, and through all that is inside. The format is told where
@@ -38,7 +43,8 @@ pub(super) fn look(
     taken_for: TakenFor,
     options: &OpenOptions,
 ) -> Result<(Option<&'static str>, Scan)> {
-    let mut budget = Budget { unpacked: UNPACKED, files: FILES };
+    let bytes = source.len().saturating_mul(TIMES).saturating_add(UNPACKED);
+    let mut budget = Budget { unpacked: UNPACKED, files: FILES, bytes };
     one(source, name, taken_for, options, DEPTH, &mut budget)
 }
 
@@ -77,6 +83,14 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budge
     // What the caller says of the file does not hold for what is in it.
     let options = OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() };
     let mut refused = Scan::default();
+    if inner.taken_for == TakenFor::Numbers && !may_be_pickle(&inner.source)? {
+        return Ok(refused);
+    }
+    let Some(rest) = budget.bytes.checked_sub(inner.source.len()) else {
+        refused.push("nested-too-deep", "what is inside is many times as long as the file");
+        return Ok(refused);
+    };
+    budget.bytes = rest;
     if inner.taken_for != TakenFor::Numbers {
         if inner.source.is_empty() {
             return Ok(refused);

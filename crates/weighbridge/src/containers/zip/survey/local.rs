@@ -13,6 +13,9 @@ use crate::text::escape;
 
 /// Bytes between members that are looked through at most, all together.
 const GAPS: u64 = 16 << 20;
+/// Local headers may take this many times the length of the archive, all together, and [`GAPS`] bytes more:
+/// honest ones do not share bytes, and a name may be long.
+const TIMES: u64 = 4;
 /// The longest descriptor that may stand behind the data of a member.
 const DESCRIPTOR: u64 = 24;
 /// Bytes that are searched at once.
@@ -98,6 +101,7 @@ pub(super) fn compare(
     let Directory { shift, start, records } = directory;
     // From where to where each member reaches.
     let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut headers = most_headers(source);
     for record in records {
         let at = record.header_offset.saturating_add(shift);
         let Some(local) = read_local(source, at)?.filter(|_| at < start) else {
@@ -105,6 +109,11 @@ pub(super) fn compare(
             survey.odd("zip-headers-differ", record.at, text);
             continue;
         };
+        let Some(rest) = headers.checked_sub(local.data_offset - at) else {
+            survey.odd("zip-overlap", at, "members share their headers; the rest was not looked at");
+            break;
+        };
+        headers = rest;
         differences(&record, &local, at, survey);
         let room = start.saturating_sub(local.data_offset);
         let fits = record.compressed_len <= room;
@@ -200,6 +209,11 @@ fn between(
     for at in memchr::memmem::find_iter(&bytes, &LOCAL) {
         let at = from + at as u64;
         let Some(local) = read_local(source, at)? else { continue };
+        let Some(rest) = left.checked_sub(local.data_offset - at) else {
+            survey.odd("zip-gap", at, "more members that the directory does not name were not looked at");
+            break;
+        };
+        *left = rest;
         hidden = true;
         let room = source.len().saturating_sub(local.data_offset);
         let text = format!("{} is not in the directory", escape(&local.name));
@@ -217,9 +231,15 @@ fn between(
 /// the next mark stands. Each byte is read once at most.
 pub(super) fn walk(source: &SourceRef, limits: &Limits, survey: &mut Survey) -> Result<()> {
     let mut at = 0;
+    let mut headers = most_headers(source);
     while let Some(mark) = next_mark(source, at)? {
         at = mark + LOCAL.len() as u64;
         let Some(local) = read_local(source, mark)? else { continue };
+        let Some(rest) = headers.checked_sub(local.data_offset - mark) else {
+            survey.odd("zip-overlap", mark, "members share their headers; the rest was not looked at");
+            break;
+        };
+        headers = rest;
         if local.flags & FLAGS_REFUSED != 0 {
             survey.odd("zip-encrypted", mark, format!("{} is encrypted", escape(&local.name)));
         }
@@ -232,6 +252,11 @@ pub(super) fn walk(source: &SourceRef, limits: &Limits, survey: &mut Survey) -> 
         survey.members.push(found);
     }
     Ok(())
+}
+
+/// Bytes of local headers that are read at most.
+fn most_headers(source: &SourceRef) -> u64 {
+    source.len().saturating_mul(TIMES).saturating_add(GAPS)
 }
 
 /// The next mark of a local header from `at` on.

@@ -1,0 +1,53 @@
+//! Rules of the house that the compiler does not hold by itself.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+/// Lines of a file; longer ones are cut into rooms.
+const LONGEST: usize = 600;
+
+/// Where `unsafe` stands, and nowhere else: a file is mapped, and the fuzz driver counts what is allocated.
+const UNSAFE: [&str; 2] = ["crates/weighbridge/src/source/map.rs", "fuzz/src/counting.rs"];
+
+/// The sources of all crates, by their path from the root.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders: Vec<PathBuf> = ["crates", "fuzz", "benches"].map(|name| root.join(name)).into();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(&root).unwrap().display().to_string().replace('\\', "/");
+                sources.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    sources.sort();
+    assert!(sources.len() > 300, "{}", sources.len());
+    sources
+}
+
+#[test]
+fn unsafe_code_stands_in_one_module() {
+    let word = ["allow(", "unsafe_code"].concat();
+    let allowed = sources().into_iter().filter(|(_, text)| text.contains(&word));
+    assert_eq!(allowed.map(|(name, _)| name).collect::<Vec<_>>(), UNSAFE);
+    let lints =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml")).unwrap();
+    assert!(lints.contains("unsafe_code = \"deny\""));
+    for (name, text) in sources().iter().filter(|(name, _)| UNSAFE.contains(&name.as_str())) {
+        let blocks = text.lines().filter(|line| line.contains("unsafe {") && !line.trim().starts_with("//"));
+        let reasons = text.lines().filter(|line| line.contains("// SAFETY: ")).count();
+        assert!(reasons >= blocks.count(), "{name}: each use says why it is sound");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let generated = |text: &str| text.starts_with("// @generated");
+    let long = sources().into_iter().filter(|(_, text)| text.lines().count() > LONGEST && !generated(text));
+    assert_eq!(long.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<String>::new());
+}

@@ -141,6 +141,8 @@ pub fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions
     let mut seen = std::collections::HashSet::new();
     scan.findings
         .retain(|f| seen.insert((f.code, f.text.clone(), f.member.clone(), f.offset, f.tensor.clone())));
+    // What weighs most stands first, else as it was met.
+    scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(ScannedFile { label, format, scan })
 }
 

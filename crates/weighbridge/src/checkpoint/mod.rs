@@ -11,18 +11,21 @@ mod labels;
 mod metadata;
 mod name;
 mod naming;
+mod rename;
 
 pub use crate::text::escape as escape_text;
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
     restore_bridge_index,
 };
-pub use change::{Rename, Selection};
+pub use change::Selection;
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
-pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
+pub(crate) use name::{hex, unhex};
+pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
+pub use rename::Rename;
 
 use crate::error::{Error, Result};
 use crate::source::SourceRef;

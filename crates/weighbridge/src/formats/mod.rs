@@ -135,6 +135,13 @@ pub trait Format: Sync {
         LabelsIn::Nowhere
     }
 
+    /// The settings with which a file that is laid out anew keeps the tensors of the opened `checkpoint` where
+    /// they stand, if the format has such settings.
+    fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        let _ = checkpoint;
+        Vec::new()
+    }
+
     /// Lays out a file that holds `checkpoint`; pure.
     ///
     /// # Errors

@@ -6,9 +6,12 @@
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
 //! - [`mod@diff`]: two checkpoints of any two formats, and how far their values are apart;
+//! - [`mod@edit`]: names, types, shapes and metadata by rules, into a new file or in place;
+//! - [`mod@merge`]: several checkpoints, or the shards of one, as one; [`mod@shard`]: one over many files;
 //! - [`info`]: the checkpoint as a whole;
 //! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
 //! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
+//! - [`mod@seal`]: the hashes of files and tensors as a list that can be signed, and held against a model;
 //! - [`program`]: the program beside the parameters, as text, JSON or a graph.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
@@ -16,13 +19,17 @@
 mod convert;
 mod decode;
 pub mod diff;
+pub mod edit;
 pub mod hash;
 pub mod info;
+pub mod merge;
 mod near;
 mod numpy;
 mod parallel;
 pub mod program;
 pub mod scan;
+pub mod seal;
+pub mod shard;
 pub mod show;
 pub mod slice;
 pub mod stats;

@@ -13,10 +13,13 @@ mod map;
 mod memory;
 mod range;
 mod rows;
+mod stamp;
+mod witness;
 
 pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
+pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, kind_of_path};
 pub(crate) use folder::check_no_links;
 pub use folder::{
@@ -27,6 +30,8 @@ pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;
 pub use rows::RowsSource;
+pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
+pub use witness::Witnesses;
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;

@@ -28,10 +28,13 @@
 
 mod header;
 mod read;
+mod room;
 mod shards;
 #[cfg(test)]
 mod tests;
 mod write;
+
+pub use shards::parse_size;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
 use crate::checkpoint::Checkpoint;
@@ -52,6 +55,10 @@ const KIND: &str = "single";
 const SHARDED: &str = "sharded";
 /// The setting that gives the size of these files.
 const SHARD: &str = "shard";
+/// The setting that gives the blanks behind a header.
+const HEADER_PADDING: &str = "header_padding";
+/// The setting that gives the place at which the data begin.
+const DATA_OFFSET: &str = "data_offset";
 /// The key of the header that is no tensor.
 const METADATA: &str = "__metadata__";
 /// Bytes before the header.
@@ -65,11 +72,23 @@ static FACTS: Facts = Facts {
     extensions: &[("safetensors", KIND)],
     dtypes: &DTYPES,
     order: Some(Order::Row),
-    settings: &[Setting {
-        name: SHARD,
-        values: "5GB, 500MB, 64MiB, ... or bytes",
-        what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
-    }],
+    settings: &[
+        Setting {
+            name: SHARD,
+            values: "5GB, 500MB, 64MiB, ... or bytes",
+            what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
+        },
+        Setting {
+            name: HEADER_PADDING,
+            values: "bytes",
+            what: "blanks behind each header, which leave room for later edits in place (default 0)",
+        },
+        Setting {
+            name: DATA_OFFSET,
+            values: "bytes",
+            what: "where the data begin, in the order in which the tensors stand in the file that was opened: for edits in place",
+        },
+    ],
 };
 
 /// The element types, by growing alignment: the order in which the original declares them, and by
@@ -170,6 +189,14 @@ impl Format for Safetensors {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (FACTS.id, KIND) {
+            return Vec::new();
+        }
+        let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
+        begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -45,8 +45,6 @@ const OBJECT: &str = "object";
 const METADATA: &str = ".data/weighbridge.metadata";
 /// The attribute of a state dict that holds the versions of its modules.
 const VERSIONS: &str = "_metadata";
-/// The attribute of a tensor that is the same elements as another one: its name.
-const ALIAS_OF: &str = "alias_of";
 
 static FACTS: Facts = Facts {
     id: "torch",

@@ -178,7 +178,7 @@ pub fn verify_checkpoint(checkpoint: &Checkpoint, options: &VerifyOptions) -> Re
 }
 
 /// The report with its findings in order, not too many alike, and the verdict that follows.
-fn settled(mut report: VerifyReport) -> VerifyReport {
+pub(super) fn settled(mut report: VerifyReport) -> VerifyReport {
     report.verdict = verdict(&report.findings);
     report.findings = capped(report.findings);
     report.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));

@@ -3,7 +3,9 @@
 use super::arrays::{Array, Found, find};
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
-use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
+use crate::checkpoint::{
+    ALIAS_OF, Checkpoint, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -20,8 +22,6 @@ const DEEPEST: usize = 64;
 const VISITS: u64 = 4;
 /// Kinds of objects that are not kept are named up to this number.
 const NAMED: usize = 100;
-/// The attribute of a tensor that is one object with another.
-pub(super) const ALIAS_OF: &str = "alias_of";
 
 /// Where a walk stands, and what it has gathered.
 #[derive(Debug)]

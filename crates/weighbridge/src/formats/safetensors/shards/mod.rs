@@ -10,7 +10,8 @@ mod write;
 use list::read_list;
 pub(super) use list::{is_list, is_list_file};
 pub(super) use read::{open_folder, open_list, recognises_folder};
-pub(super) use write::{DEFAULT_SIZE, parse_size, plan};
+pub use write::parse_size;
+pub(super) use write::{DEFAULT_SIZE, plan};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};

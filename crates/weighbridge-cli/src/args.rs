@@ -3,11 +3,13 @@
 mod diff;
 mod edit;
 mod input;
+mod scan;
 mod seal;
 
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;
+pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -140,8 +142,10 @@ pub(crate) enum Verb {
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
     #[command(
         after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
-                            weighbridge scan model/                     every file of a folder\n\n\
-                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
+                            weighbridge scan model/                     every file of a folder\n  \
+                            weighbridge scan model/ --sarif > scan.sarif    for tools that gather findings\n  \
+                            weighbridge scan --list-rules               every code, and what it means\n\n\
+                            Exit codes: 0 clean, 1 something was found, 2 cannot be read at all, 3 a part could not be looked at."
     )]
     Scan(Scan),
     /// The versions in a folder of PyTorch-BigGraph checkpoints: what is there, whole, and current
@@ -378,14 +382,6 @@ fn keep(text: &str) -> std::result::Result<usize, String> {
         Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
         Ok(number) => Ok(number),
     }
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Scan {
-    /// The file or folder
-    pub path: PathBuf,
-    #[command(flatten)]
-    pub input: Input,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -22,6 +22,7 @@ pub mod tsv;
 mod unknown;
 pub mod word2vec;
 
+pub use crate::scan::Scan;
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 
@@ -29,7 +30,7 @@ use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
@@ -156,34 +157,6 @@ pub trait Format: Sync {
     /// # Errors
     /// [`crate::Kind::Mismatch`] where the format cannot hold it at all.
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan>;
-}
-
-/// What looking for code in a file brought to light.
-#[derive(Debug, Clone, Default)]
-pub struct Scan {
-    /// What was found. An error is something that would run or give away code.
-    pub findings: Vec<Finding>,
-    /// Every import of every pickle in the file.
-    pub imports: Vec<crate::pickle::GlobalFinding>,
-}
-
-impl Scan {
-    /// What was left out when a file was opened was not looked at.
-    pub fn of_notes(checkpoint: &Checkpoint) -> Self {
-        let omitted = checkpoint.notes.iter().filter(|note| note.omission);
-        let findings = omitted.map(|note| Finding::unchecked(note.code, note.text.clone())).collect();
-        Self { findings, imports: Vec::new() }
-    }
-
-    /// A file that cannot be opened could not be looked through.
-    ///
-    /// # Errors
-    /// The error itself, where it is not about the file.
-    pub fn of_error(error: Error) -> Result<Self> {
-        let Some(finding) = Finding::from_error(&error) else { return Err(error) };
-        let finding = Finding { severity: Severity::Unchecked, ..finding };
-        Ok(Self { findings: vec![finding], imports: Vec::new() })
-    }
 }
 
 /// What a format is, as data.

@@ -17,9 +17,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Flags that mean that the data is no plain stream: encrypted, patch, strongly encrypted, masked.
-const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
+pub(super) const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
 /// The local header has no CRC and sizes; they follow the data.
-const FLAG_DESCRIPTOR: u16 = 1 << 3;
+pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 /// The most bytes that one byte of a deflate stream can become: 258 bytes for 2 bits.
 const DEFLATE_RATIO: u64 = 1032;
 
@@ -35,7 +35,7 @@ pub enum Method {
 }
 
 impl Method {
-    fn new(number: u16) -> Self {
+    pub(super) fn new(number: u16) -> Self {
         match number {
             0 => Self::Stored,
             8 => Self::Deflated,
@@ -391,7 +391,7 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
 
 /// The numbers of the zip64 extra field, which stand in the order of the header's own; empty where
 /// there is none.
-fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
+pub(super) fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
     let mut rest = extra;
     let mut wide: Option<&[u8]> = None;
     // Up to three bytes of filling at the end are common.
@@ -408,7 +408,7 @@ fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
     Ok(wide.unwrap_or_default())
 }
 
-fn take_wide(wide: &mut &[u8]) -> Result<u64> {
+pub(super) fn take_wide(wide: &mut &[u8]) -> Result<u64> {
     let Some((number, rest)) = wide.split_first_chunk::<8>() else {
         return Err(corrupt("zip-bad-extra", "a 64-bit length or offset is announced but not there"));
     };
@@ -434,6 +434,14 @@ fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
     Ok(raw.iter().map(decode).collect())
 }
 
+/// The name as text whatever its bytes are, for those who only look: what is bad is replaced.
+pub(super) fn lossy_name(raw: &[u8], flags: u16) -> String {
+    if raw.contains(&0) {
+        return String::from_utf8_lossy(raw).into_owned();
+    }
+    decode_name(raw.to_vec(), flags).unwrap_or_else(|_| String::from_utf8_lossy(raw).into_owned())
+}
+
 const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
     └┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
 
@@ -454,14 +462,14 @@ fn outside() -> Error {
 }
 
 /// Little-endian numbers at a place of a record. Callers hold the record's length first.
-fn le16(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn le32(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
     u32::from(le16(bytes, at)) | u32::from(le16(bytes, at + 2)) << 16
 }
 
-fn le64(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
 }

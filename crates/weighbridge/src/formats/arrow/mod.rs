@@ -22,7 +22,7 @@ mod write;
 
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
@@ -57,6 +57,10 @@ impl Format for Arrow {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column

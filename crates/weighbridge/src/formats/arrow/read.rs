@@ -9,10 +9,11 @@ use crate::checkpoint::{
     Attributes, Checkpoint, LabelList, Labels, LabelsRef, Piece, Role, TensorEntry, TensorPath, check_count,
 };
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
 use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
+use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, check_range, read_vec};
 use crate::tensor::{Encoding, Region, Shape};
@@ -55,6 +56,16 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     checkpoint.tensors.push(entry);
     restore(&mut checkpoint, file.schema.metadata().clone());
     Ok(checkpoint)
+}
+
+/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::default();
+    match File::read(source, &options.limits) {
+        Ok(file) => pickled::judge(&file.schema, &mut scan),
+        Err(error) => scan.push_error(error)?,
+    }
+    Ok(scan)
 }
 
 /// The tensor: a range of the file for each batch where that is possible.

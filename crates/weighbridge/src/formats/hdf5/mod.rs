@@ -27,7 +27,7 @@ mod read;
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
 use crate::error::Result;
@@ -89,6 +89,12 @@ impl Format for Hdf5 {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let mut scan = Scan::default();
+        crate::scan::hdf5(source, &[], &options.limits, &mut scan)?;
+        Ok(scan)
     }
 
     fn labels_in(&self) -> LabelsIn {

@@ -25,6 +25,7 @@ mod folder;
 pub mod header;
 mod outline;
 mod read;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -34,7 +35,7 @@ pub(super) use outline::array as array_outline;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
@@ -88,6 +89,9 @@ impl Format for Npy {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         folder::recognises(folder)

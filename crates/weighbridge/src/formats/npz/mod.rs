@@ -19,11 +19,12 @@
 
 mod outline;
 mod read;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
@@ -68,6 +69,9 @@ impl Format for Npz {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors

@@ -186,10 +186,7 @@ impl Format for Safetensors {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {
-            // A list holds names only; whether the files are there is another question.
-            Err(_) if shards::is_list_file(source)? => {
-                shards::read_list(source, &options.limits).map(|_| Scan::default())
-            }
+            Err(_) if shards::is_list_file(source)? => shards::scan_list(source, &options.limits),
             opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
         };
         scanned.or_else(Scan::of_error)

@@ -66,7 +66,8 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// What a file is, what is in it, how big it is, and what is odd about it
-    #[command(after_help = "Example:\n  weighbridge info net.model")]
+    #[command(after_help = "Examples:\n  weighbridge info net.model\n  \
+                            weighbridge info cut.safetensors --salvage    what is intact of a damaged file")]
     Info(Info),
     /// One line for each tensor
     #[command(after_help = "Examples:\n  weighbridge ls net.model\n  weighbridge ls net.model --tree\n  \
@@ -89,7 +90,8 @@ pub(crate) enum Verb {
                             weighbridge convert net.model net.npz --no-state\n  \
                             weighbridge convert hf.safetensors net.model --cast f32\n  \
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
-                            weighbridge convert net.model net.safetensors --plan      show what would be written\n\n\
+                            weighbridge convert net.model net.safetensors --plan      show what would be written\n  \
+                            weighbridge convert cut.npz rest.npz --salvage            what is intact of a damaged file\n\n\
                             Paddle:\n  \
                             weighbridge convert model/ net.safetensors                 parameters with names, for PyTorch and others\n  \
                             weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \

@@ -47,7 +47,7 @@ pub use disassemble::disassemble;
 pub use graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Span, Stored, Text};
 pub use inspect::{Call, GlobalFinding, Report, inspect};
 pub use json::{JsonBounds, to_json};
-pub use machine::read;
+pub use machine::{Cut, read, read_cut};
 pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, scalar};
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};

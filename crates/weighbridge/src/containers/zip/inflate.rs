@@ -90,6 +90,25 @@ pub(super) fn inflate_prefix(outer: &SourceRef, start: u64, most: usize) -> Resu
     Ok(bytes)
 }
 
+/// How far a deflate stream goes that begins at `start` of `outer`: its bytes, those that it becomes,
+/// and their CRC-32; `None` where it breaks, or has become `most` bytes.
+pub(super) fn extent(outer: &SourceRef, start: u64, most: u64) -> Result<Option<(u64, u64, u32)>> {
+    let len = outer.len().saturating_sub(start);
+    let packed = Packed { outer: outer.clone(), member: String::new(), start, len };
+    let mut inflater = Inflater::new();
+    let mut waste = vec![0; SKIP];
+    while !inflater.ended && inflater.produced < most {
+        match inflater.fill(&packed, &mut waste) {
+            Ok(0) if !inflater.ended => return Ok(None),
+            Ok(_) => {}
+            Err(error) if error.kind() == crate::Kind::Corrupt => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    let taken = inflater.fetched - (inflater.input.len() - inflater.consumed) as u64;
+    Ok(inflater.ended.then(|| (taken, inflater.produced, inflater.crc.clone().finalize())))
+}
+
 impl Source for InflateSource {
     fn len(&self) -> u64 {
         self.len

@@ -21,6 +21,7 @@
 
 mod inflate;
 mod read;
+mod salvage;
 mod survey;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,6 +29,7 @@ mod write;
 
 pub use inflate::InflateSource;
 pub use read::{Member, Method, first_member, has_member, outline, read_directory};
+pub use salvage::{Recovered, salvage};
 pub use survey::{Found, Oddity, Survey, survey};
 pub use write::ZipBuilder;
 

@@ -21,7 +21,7 @@ pub(super) const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
 /// The local header has no CRC and sizes; they follow the data.
 pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 /// The most bytes that one byte of a deflate stream can become: 258 bytes for 2 bits.
-const DEFLATE_RATIO: u64 = 1032;
+pub(super) const DEFLATE_RATIO: u64 = 1032;
 
 /// How a member's bytes lie in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub fn first_member(source: &SourceRef, most: usize) -> Option<(String, Vec<u8>)
 
 /// What the end records say. `position` is where the first of them begins.
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     count: u64,
     size: u64,
     offset: u64,
@@ -135,15 +135,15 @@ struct End {
 
 /// An entry of the directory.
 #[derive(Debug)]
-struct Record {
-    raw_name: Option<Vec<u8>>,
-    name: String,
-    flags: u16,
-    method: u16,
-    crc32: u32,
-    compressed_len: u64,
-    len: u64,
-    header_offset: u64,
+pub(super) struct Record {
+    pub(super) raw_name: Option<Vec<u8>>,
+    pub(super) name: String,
+    pub(super) flags: u16,
+    pub(super) method: u16,
+    pub(super) crc32: u32,
+    pub(super) compressed_len: u64,
+    pub(super) len: u64,
+    pub(super) header_offset: u64,
 }
 
 fn find_end(source: &dyn Source) -> Result<End> {
@@ -220,7 +220,7 @@ fn read_end64(source: &dyn Source, locator_at: u64, locator: &[u8]) -> Result<En
     Ok(End { count: le64(&end, 32), size: le64(&end, 40), offset: le64(&end, 48), position: at })
 }
 
-fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {
+pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {
     let end = find_end(&**source)?;
     if end.offset.checked_add(end.size) != Some(end.position) {
         return Err(corrupt(
@@ -417,7 +417,7 @@ pub(super) fn take_wide(wide: &mut &[u8]) -> Result<u64> {
 }
 
 /// The name as text. A NUL is refused: some programs end the name there.
-fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
+pub(super) fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
     if raw.contains(&0) {
         return Err(corrupt("zip-bad-name", "the name of a member has a NUL byte"));
     }

@@ -11,6 +11,7 @@ pub(super) mod lines;
 pub(in crate::formats) mod pickled;
 pub(super) mod pipe;
 mod plan;
+pub(super) mod salvage;
 #[cfg(test)]
 mod tests;
 pub(super) mod text;

@@ -64,6 +64,8 @@ pub fn scan_word(verdict: Verdict) -> &'static str {
 /// [`crate::Kind::Io`] and [`crate::Kind::Usage`] where the path cannot be read at all.
 pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport> {
     let path = path.as_ref();
+    // What is left of a damaged file says nothing about the rest.
+    let options = &OpenOptions { salvage: false, ..options.clone() };
     let mut files = Vec::new();
     if kind_of_path(path)? == PathKind::Folder {
         let folder = LocalFolder::open(path)?;

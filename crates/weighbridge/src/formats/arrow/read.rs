@@ -26,10 +26,9 @@ use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers of a batch may say that they are this long together, decompressed, or
-/// [`MOST_RATIO`] times as long as they are.
+/// Buffers of a batch may say that they are this long together, decompressed, or as many times as
+/// long as they are as [`Limits::expansion`] says.
 const FREE: u64 = 64 << 20;
-const MOST_RATIO: u64 = 1024;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
@@ -176,6 +175,8 @@ struct File {
     schema: SchemaRef,
     version: MetadataVersion,
     blocks: Vec<Block>,
+    /// See [`Limits::expansion`].
+    expansion: u64,
     dictionaries: Vec<Block>,
     /// Offset of the footer.
     footer: u64,
@@ -230,6 +231,7 @@ impl File {
             blocks,
             dictionaries,
             footer: source.len() - 10 - len,
+            expansion: limits.expansion,
         })
     }
 
@@ -330,14 +332,15 @@ impl File {
                 claimed = claimed.saturating_add(i64::from_le_bytes(claim).try_into().unwrap_or(len));
             }
         }
-        let most = FREE.max(body.len.saturating_mul(MOST_RATIO));
+        let most = FREE.max(body.len.saturating_mul(self.expansion));
         if claimed <= most {
             return Ok(());
         }
         Err(Error::limit("inflated", "the buffers of a batch say that they are far longer than they can be")
             .at(body.start)
             .expected(format_args!("at most {most} bytes"))
-            .found(claimed))
+            .found(claimed)
+            .hint("if you trust the file, raise the limit `expansion`"))
     }
 
     /// Some columns of a batch.

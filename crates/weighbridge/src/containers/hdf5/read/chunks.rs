@@ -19,8 +19,6 @@ use std::sync::Arc;
 
 /// Chunks that become pieces of their own; where there are more, they are one source.
 const PIECES: u64 = 1 << 16;
-/// Largest chunk in bytes that is unpacked in memory.
-const LARGEST: u64 = 256 << 20;
 /// The filters that can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
 const KNOWN: std::ops::RangeInclusive<u16> = filters::FILTER_DEFLATE..=filters::FILTER_SCALEOFFSET;
 
@@ -131,12 +129,8 @@ impl Dataset {
             return Ok(entry);
         }
         if !stored.filters.is_empty() {
-            Limits::check(
-                "bytes in a chunk",
-                "header_bytes",
-                grid.chunk_len,
-                LARGEST.max(stored.place.limits.header_bytes),
-            )?;
+            let most = stored.place.limits.chunk_bytes;
+            Limits::check("bytes in a chunk", "chunk_bytes", grid.chunk_len, most)?;
         }
         let source: SourceRef = Arc::new(ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len));
         let region = Region::whole(&entry.shape);

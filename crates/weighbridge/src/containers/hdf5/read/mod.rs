@@ -50,7 +50,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The listing may take so many times the length of the file in memory.
-const MOST_TIMES: u64 = 64;
+const MOST_TIMES: u64 = 24;
 /// What it may take however short the file is, in bytes.
 const LEAST: u64 = 4 << 20;
 

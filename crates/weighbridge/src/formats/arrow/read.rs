@@ -54,7 +54,8 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
             let Messages { schema, version, blocks } = stream::messages(source, &options.limits)?;
             // There is no footer, and no dictionary is read.
             let (dictionaries, footer) = (Vec::new(), source.len());
-            File { source: source.clone(), schema, version, blocks, dictionaries, footer }
+            let expansion = options.limits.expansion;
+            File { source: source.clone(), schema, version, blocks, dictionaries, footer, expansion }
         }
     };
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;

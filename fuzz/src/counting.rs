@@ -1,10 +1,12 @@
-//! Counts the bytes that each thread holds. The library opens and plans in the thread of its
-//! caller, so a case is seen by the counters of its own thread.
+//! Counts the bytes that each thread holds, and on request those of all threads together. The library
+//! opens and plans in the thread of its caller, so such a case is seen by the counters of its own
+//! thread; conversions and statistics have workers.
 // Rust knows no safe way to stand in for the allocator; nothing else in here is unsafe.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -16,7 +18,16 @@ thread_local! {
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
+/// True while [`peak_of_all`] runs: only then is it worth the traffic between processors.
+static TOGETHER: AtomicBool = AtomicBool::new(false);
+static ALL_LIVE: AtomicI64 = AtomicI64::new(0);
+static ALL_PEAK: AtomicI64 = AtomicI64::new(0);
+
 fn count(bytes: i64) {
+    if TOGETHER.load(Ordering::Relaxed) {
+        let live = ALL_LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        ALL_PEAK.fetch_max(live, Ordering::Relaxed);
+    }
     // At the end of a thread its counters may be gone.
     let live = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
@@ -64,4 +75,14 @@ pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, i64) {
     PEAK.with(|peak| peak.set(before));
     let result = work();
     (result, PEAK.with(Cell::get) - before)
+}
+
+/// As [`peak_of`], of all threads together: for one caller at a time, while nothing else runs.
+pub fn peak_of_all<T>(work: impl FnOnce() -> T) -> (T, i64) {
+    ALL_LIVE.store(0, Ordering::Relaxed);
+    ALL_PEAK.store(0, Ordering::Relaxed);
+    TOGETHER.store(true, Ordering::Relaxed);
+    let result = work();
+    TOGETHER.store(false, Ordering::Relaxed);
+    (result, ALL_PEAK.load(Ordering::Relaxed))
 }

@@ -1,10 +1,16 @@
 //! The arguments, declared once: parser, help, completions and manual come from here.
 
 mod diff;
+mod edit;
 mod input;
+mod scan;
+mod seal;
 
 pub(crate) use diff::Diff;
+pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;
+pub(crate) use scan::Scan;
+pub(crate) use seal::Seal;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -102,9 +108,20 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
-                            weighbridge verify net.model --account         what each range of bytes is for\n\n\
+                            weighbridge verify net.npz --manifest net.model.manifest.json    as it was sealed?\n  \
+                            weighbridge verify net.pt --account            what each range of bytes is for; what is hidden\n\n\
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
+    /// List the hashes of files and tensors in a manifest, which signing tools can sign
+    #[command(
+        after_help = "Examples:\n  weighbridge seal net.safetensors               writes net.safetensors.manifest.json\n  \
+                            weighbridge seal model/                        every file of a folder: model.manifest.json\n  \
+                            weighbridge seal model/ --update               hash again only what changed since\n  \
+                            weighbridge seal net.pt -o - | jq .subject\n  \
+                            weighbridge verify net.pt --manifest net.pt.manifest.json\n\n\
+                            A manifest is no signature: whoever can change the model can change it, too. Sign it."
+    )]
+    Seal(Box<Seal>),
     /// What is different between two files or folders of any formats, and by how much
     #[command(
         after_help = "Examples:\n  weighbridge diff net.model net.safetensors           did the conversion keep everything?\n  \
@@ -115,11 +132,22 @@ pub(crate) enum Verb {
                             Exit codes: 0 nothing is different, or near enough; 1 something is."
     )]
     Diff(Box<Diff>),
+    /// Names, types, shapes and metadata by rules, into a new file or in place
+    #[command(after_help = edit::EDIT_EXAMPLES)]
+    Edit(Box<Edit>),
+    /// One model over many files of safetensors, with their list
+    #[command(after_help = edit::SHARD_EXAMPLES)]
+    Shard(Box<Shard>),
+    /// Several files, or the shards of a model, as one
+    #[command(after_help = edit::MERGE_EXAMPLES)]
+    Merge(Box<Merge>),
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
     #[command(
         after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
-                            weighbridge scan model/                     every file of a folder\n\n\
-                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
+                            weighbridge scan model/                     every file of a folder\n  \
+                            weighbridge scan model/ --sarif > scan.sarif    for tools that gather findings\n  \
+                            weighbridge scan --list-rules               every code, and what it means\n\n\
+                            Exit codes: 0 clean, 1 something was found, 2 cannot be read at all, 3 a part could not be looked at."
     )]
     Scan(Scan),
     /// The versions in a folder of PyTorch-BigGraph checkpoints: what is there, whole, and current
@@ -239,6 +267,9 @@ pub(crate) struct Convert {
     /// Leave out optimizer state
     #[arg(long, help_heading = "Changes")]
     pub no_state: bool,
+    /// Apply a file of rules, see docs/rules.md; may be repeated. Rules come before renames and casts
+    #[arg(long, value_name = "FILE", help_heading = "Changes")]
+    pub rules: Vec<PathBuf>,
     /// Rename a tensor, or all below a leading part of their path; may be repeated
     #[arg(long, value_name = "OLD=NEW", help_heading = "Changes")]
     pub rename: Vec<String>,
@@ -294,12 +325,15 @@ pub(crate) struct Convert {
 pub(crate) struct Verify {
     /// The file, or the folder of a model that is kept in one
     pub path: PathBuf,
-    /// Read all values and look for NaN, infinities and what else is odd
+    /// Read all values and look for NaN, infinities, empty rows and what else is odd
     #[arg(long)]
     pub values: bool,
-    /// Say what each range of bytes is for
+    /// Say what each range of bytes of each file is for
     #[arg(long)]
     pub account: bool,
+    /// Hold it against what `seal` wrote: files by their hashes, another form of the model by its tensors
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
     /// Threads; 0 is one for each processor
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
@@ -350,14 +384,6 @@ fn keep(text: &str) -> std::result::Result<usize, String> {
         Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
         Ok(number) => Ok(number),
     }
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Scan {
-    /// The file or folder
-    pub path: PathBuf,
-    #[command(flatten)]
-    pub input: Input,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -380,8 +380,8 @@ fn verify_says_what_is_known() {
     assert!(shown.ends_with("verdict   sound\n"), "{shown}");
     assert!(shown.contains("checked   opening, names, pieces, bytes, format\n"), "{shown}");
     let ranges = ok(&["verify", path(&model), "--account"]);
-    assert!(ranges.contains("offset  bytes  for     tensor\n"), "{ranges}");
-    assert!(ranges.lines().any(|l| l.contains("tensor  w1")), "{ranges}");
+    assert!(ranges.contains("offset  bytes  use     what      tensor\n"), "{ranges}");
+    assert!(ranges.lines().any(|l| l.contains("tensor  elements  w1")), "{ranges}");
 
     let document = json(&["verify", path(&model), "--values", "--json"]);
     assert_eq!(keys(&document), ["checked", "files", "findings", "format", "kind", "path", "verdict"]);
@@ -392,7 +392,7 @@ fn verify_says_what_is_known() {
     assert_eq!(document["files"][0]["bytes"], fs::metadata(&model).unwrap().len());
     let document = json(&["verify", path(&model), "--account", "--json"]);
     let range = &document["files"][0]["ranges"][1];
-    assert_eq!(keys(range), ["bytes", "offset", "tensor", "use"]);
+    assert_eq!(keys(range), ["bytes", "offset", "tensor", "use", "what"]);
 
     let bytes = fs::read(&model).unwrap();
     let longer = dir.path().join("longer.model");

@@ -21,7 +21,31 @@ pub struct Limits {
     pub dimensions: u64,
     /// Deepest path, in parts (default 4096).
     pub path_parts: u64,
+    /// Largest number of objects that a pickle may make (default 16,000,000: a million arrays).
+    pub pickle_objects: u64,
+    /// Longest chunk of HDF5, in bytes unpacked, that is unpacked in memory (default 256 MiB).
+    pub chunk_bytes: u64,
+    /// How many times as long as its bytes in the file something may be where a format has no bound of
+    /// its own: compressed buffers of Arrow, tables of Parquet, and elements of HDF5 that were never
+    /// written (default 1024).
+    pub expansion: u64,
+    /// Longest tensor in bytes that may repeat a few elements without measure, as PyTorch's `expand` and
+    /// the runs of Parquet do it (default 1 GiB).
+    pub repeated_bytes: u64,
 }
+
+/// The names of the fields, as [`Limits::set`] takes them.
+pub const NAMES: [&str; 9] = [
+    "header_bytes",
+    "tensors",
+    "name_bytes",
+    "dimensions",
+    "path_parts",
+    "pickle_objects",
+    "chunk_bytes",
+    "expansion",
+    "repeated_bytes",
+];
 
 impl Default for Limits {
     fn default() -> Self {
@@ -31,6 +55,10 @@ impl Default for Limits {
             name_bytes: 1 << 20,
             dimensions: 64,
             path_parts: 4096,
+            pickle_objects: 16_000_000,
+            chunk_bytes: 256 << 20,
+            expansion: 1024,
+            repeated_bytes: 1 << 30,
         }
     }
 }
@@ -61,13 +89,46 @@ impl Limits {
             "name_bytes" => &mut self.name_bytes,
             "dimensions" => &mut self.dimensions,
             "path_parts" => &mut self.path_parts,
+            "pickle_objects" => &mut self.pickle_objects,
+            "chunk_bytes" => &mut self.chunk_bytes,
+            "expansion" => &mut self.expansion,
+            "repeated_bytes" => &mut self.repeated_bytes,
             _ => {
                 return Err(Error::usage("unknown-limit", "there is no such limit")
                     .found(field)
-                    .hint("the limits are header_bytes, tensors, name_bytes, dimensions, path_parts"));
+                    .hint(format_args!("the limits are {}", NAMES.join(", "))));
             }
         };
         *slot = value;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name sets one field, its own, and no field is without a name.
+    #[test]
+    fn every_field_has_a_name() {
+        let mut all = Limits::default();
+        for (value, name) in (7..).zip(NAMES) {
+            let mut one = Limits::default();
+            one.set(name, value).unwrap();
+            assert!(format!("{one:?}").contains(&format!("{name}: {value}")), "{name}");
+            all.set(name, value).unwrap();
+        }
+        assert_eq!(format!("{all:?}").matches(": ").count(), NAMES.len());
+        let error = all.set("colour", 1).unwrap_err();
+        assert_eq!(error.code(), "unknown-limit");
+        assert!(NAMES.iter().all(|name| error.hint_text().unwrap().contains(name)));
+    }
+
+    #[test]
+    fn a_claim_is_held_against_its_limit() {
+        Limits::check("tensors", "tensors", 7, 7).unwrap();
+        let error = Limits::check("tensors", "tensors", 8, 7).unwrap_err();
+        assert_eq!((error.code(), error.found_text()), ("limit", Some("8")));
+        assert!(error.hint_text().unwrap().contains("`tensors`"));
     }
 }

@@ -10,9 +10,11 @@ use weighbridge::source::{FolderRef, MemoryFolder};
 /// Folders that are small, one a kind.
 pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64"];
 
-/// The files of each folder, with their names in it.
-fn folders() -> &'static Vec<Vec<(PathBuf, Vec<u8>)>> {
-    static ALL: OnceLock<Vec<Vec<(PathBuf, Vec<u8>)>>> = OnceLock::new();
+/// The files of a folder, with their names in it.
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
+fn folders() -> &'static Vec<Files> {
+    static ALL: OnceLock<Vec<Files>> = OnceLock::new();
     ALL.get_or_init(|| {
         let one = |folder: &&str| {
             let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "testdata", folder].iter().collect();

@@ -5,6 +5,7 @@ use crate::output::{Output, human_bytes, human_count};
 use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use weighbridge::Error;
 use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
 use weighbridge::formats::biggraph::Draw;
+use weighbridge::ops::edit::read_rules;
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
@@ -26,6 +28,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     let grow =
         |(entity, file): &(String, String)| Grow::read(entity, Path::new(file), args.seed, &open.limits);
     let grow = args.grow.iter().map(grow).collect::<weighbridge::Result<Vec<_>>>()?;
+    let rules = args.rules.iter().map(|file| read_rules(file)).collect::<weighbridge::Result<Vec<_>>>()?;
     let options = ConvertOptions {
         open,
         to: args.to.clone(),
@@ -35,6 +38,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             select: args.select.clone(),
             drop: args.drop.clone(),
             no_state: args.no_state,
+            rules: rules.into_iter().flatten().collect(),
             rename: args.rename.clone(),
             cast: args.cast,
             rounding: args.rounding,
@@ -89,16 +93,7 @@ fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<N
 fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {
     let mut casts = serde_json::Map::new();
     for (name, cast) in &report.casts {
-        casts.insert(
-            name.clone(),
-            json!({
-                "elements": cast.elements,
-                "changed": cast.changed,
-                "overflowed": cast.overflowed,
-                "underflowed": cast.underflowed,
-                "worst_error": cast.worst_error,
-            }),
-        );
+        casts.insert(name.clone(), cast.to_json());
     }
     json!({
         "path": target,
@@ -130,26 +125,27 @@ fn text(
     output: &mut Output,
 ) -> std::io::Result<()> {
     output.losses(&plan.losses)?;
-    casts(report, output)?;
+    casts(&report.casts, output)?;
     let seconds = begun.elapsed().as_secs_f64();
     writeln!(output, "{} in {seconds:.2} s", wrote(target, plan, report.bytes))
 }
 
 /// What casts did: the sum, and the tensors that lost a value altogether.
-fn casts(report: &RunReport, output: &mut Output) -> std::io::Result<()> {
+pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -> std::io::Result<()> {
     let mut all = CastReport::default();
-    report.casts.values().for_each(|cast| all.add(cast));
+    casts.values().for_each(|cast| all.add(cast));
     let lost = |cast: &CastReport| {
         let (over, under) = (human_count(cast.overflowed), human_count(cast.underflowed));
         format!("{over} became infinite and {under} became zero")
     };
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));
-        let error = format!("the largest difference is {:e}", all.worst_error);
+        let error =
+            format!("the largest difference is {:e}, as a share {:e}", all.worst_error, all.worst_relative);
         output
             .warning("cast", &format!("{changed} of {elements} values changed; {}; {error}", lost(&all)))?;
     }
-    let worst = report.casts.iter().filter(|(_, cast)| cast.overflowed + cast.underflowed > 0);
+    let worst = casts.iter().filter(|(_, cast)| cast.overflowed + cast.underflowed > 0);
     for (name, cast) in worst.clone().take(SHOWN_CASTS) {
         output
             .warning("cast", &format!("{name}: of {} values, {}", human_count(cast.elements), lost(cast)))?;

@@ -1,27 +1,46 @@
 //! `verify`: is a file whole and consistent?
 
 use crate::args::{Common, Verify};
-use crate::output::{DIM, HEADING, Output, human_bytes, verdict};
+use crate::output::{DIM, HEADING, Output, human_bytes, human_count, verdict};
+use crate::progress::Progress;
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
+use std::sync::Arc;
 use weighbridge::check::{Account, Use};
+use weighbridge::ops::seal::{Checked, verify_sealed};
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::text::escape;
 
-pub(crate) fn run(args: &Verify, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = VerifyOptions { open: args.input.options()?, values: args.values, threads: args.threads };
-    let report = verify(&args.path, &options)?;
+    let (report, sealed) = match &args.manifest {
+        Some(manifest) => {
+            let watch = Arc::new(Progress::new(common));
+            let (report, checked) = verify_sealed(&args.path, manifest, &options, watch)?;
+            (report, Some(checked))
+        }
+        None => (verify(&args.path, &options)?, None),
+    };
     output.outcome = report.verdict.into();
     if output.json {
-        output.document(&report.to_json(args.account))?;
+        let mut json = report.to_json(args.account);
+        if let Some(checked) = &sealed {
+            json["manifest"] = checked.to_json();
+        }
+        output.document(&json)?;
     } else {
-        text(&report, args.account, output)?;
+        text(&report, sealed.as_ref(), args.account, output)?;
     }
     Ok(output.outcome)
 }
 
-fn text(report: &VerifyReport, account: bool, output: &mut Output) -> io::Result<()> {
+fn text(
+    report: &VerifyReport,
+    sealed: Option<&Checked>,
+    account: bool,
+    output: &mut Output,
+) -> io::Result<()> {
     for finding in &report.findings {
         output.finding(finding)?;
     }
@@ -44,7 +63,38 @@ fn text(report: &VerifyReport, account: bool, output: &mut Output) -> io::Result
     if report.files.len() > shown {
         line("", format!("and {} more files; --account lists them all", report.files.len() - shown))?;
     }
+    if let Some(checked) = sealed {
+        line("manifest", counts(checked))?;
+    }
     line("verdict", verdict(report.verdict))
+}
+
+/// `files: 3 as sealed, 1 changed; tensors: 12 as sealed`.
+fn counts(checked: &Checked) -> String {
+    let side = |what: &str, counts: &[(usize, &str)]| {
+        let told = counts.iter().enumerate().filter(|(place, (n, _))| *place == 0 || *n > 0);
+        let told: Vec<String> =
+            told.map(|(_, (n, word))| format!("{} {word}", human_count(*n as u64))).collect();
+        format!("{what}: {}", told.join(", "))
+    };
+    let files = checked.files.map(|c| {
+        let counts =
+            [(c.equal, "as sealed"), (c.changed, "changed"), (c.missing, "missing"), (c.extra, "extra")];
+        side("files", &counts)
+    });
+    let tensors = checked.tensors.map(|c| {
+        let counts = [
+            (c.equal, "as sealed"),
+            (c.changed, "changed"),
+            (c.renamed, "renamed"),
+            (c.missing, "missing"),
+            (c.extra, "extra"),
+            (c.unchecked, "without a hash"),
+        ];
+        side("tensors", &counts)
+    });
+    let parts: Vec<String> = [files, tensors].into_iter().flatten().collect();
+    if parts.is_empty() { "nothing was compared".to_owned() } else { parts.join("; ") }
 }
 
 /// `1.2 KiB: tensors 1.0 KiB, header 200 B`.
@@ -72,7 +122,8 @@ fn ranges(files: &[Account], output: &mut Output) -> io::Result<()> {
         let mut table = Table::new(&[
             ("offset", Align::Right),
             ("bytes", Align::Right),
-            ("for", Align::Left),
+            ("use", Align::Left),
+            ("what", Align::Left),
             ("tensor", Align::Left),
         ]);
         for span in &file.spans {
@@ -80,10 +131,13 @@ fn ranges(files: &[Account], output: &mut Output) -> io::Result<()> {
                 span.offset.to_string(),
                 span.len.to_string(),
                 span.used.as_str().to_owned(),
+                escape(&span.what),
                 span.tensor.as_deref().map_or_else(String::new, escape),
             ]);
         }
         table.print(output)?;
+        let all: u64 = Use::ALL.iter().map(|&used| file.bytes_of(used)).sum();
+        writeln!(output, "{DIM}{all} of {} bytes are accounted for{DIM:#}", file.bytes)?;
     }
     Ok(())
 }

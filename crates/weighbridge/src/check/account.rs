@@ -1,32 +1,32 @@
 //! The account of a file: what every byte of it is for, and which bytes serve two tensors.
 
-use crate::checkpoint::{Checkpoint, STORAGE, TensorEntry};
+use super::held::Held;
+use super::looks::{first_not_zero, looks_like};
+use super::outline::{Gaps, Outline, Part};
+use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::source::{SourceRef, read_vec};
+use crate::source::SourceRef;
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
-use std::sync::Arc;
-
-/// Bytes between tensors are looked at up to this number, to tell padding: a page.
-const MOST_PADDING: u64 = 4096;
-/// Sources within sources are followed so far.
-const MOST_LEVELS: usize = 16;
+use std::borrow::Cow;
 
 /// What a range of a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Elements of a tensor, as they are or in an encoded form.
     Tensor,
-    /// What describes the tensors.
+    /// What describes the tensors, and other content that the format has a place for.
     Header,
-    /// Zeros that only keep a distance.
+    /// Bytes that only keep a distance: zeros mostly, blanks in some headers.
     Padding,
-    /// Header or a part that was not read: the index says that something was left out.
+    /// What nothing in the file claims, or what was not read.
     Unknown,
 }
 
 impl Use {
+    /// All uses, in the order in which they are told.
+    pub const ALL: [Self; 4] = [Self::Tensor, Self::Header, Self::Padding, Self::Unknown];
+
     /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,6 +47,8 @@ pub struct Span {
     pub len: u64,
     /// What they are for.
     pub used: Use,
+    /// What they are, in a few words: `elements`, `npy header`, `zeros`.
+    pub what: Cow<'static, str>,
     /// The first tensor whose bytes they are, as displayed.
     pub tensor: Option<String>,
 }
@@ -63,19 +65,19 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of a file that holds no tensor.
-    pub fn without_tensors(file: impl Into<String>, bytes: u64, used: Use) -> Self {
-        let whole = Span { offset: 0, len: bytes, used, tensor: None };
+    /// The account of a file that is one thing from front to back.
+    pub fn whole(file: impl Into<String>, bytes: u64, used: Use, what: impl Into<Cow<'static, str>>) -> Self {
+        let whole = Span { offset: 0, len: bytes, used, what: what.into(), tensor: None };
         Self { file: file.into(), bytes, spans: if bytes > 0 { vec![whole] } else { Vec::new() } }
     }
 
-    /// The bytes that are for that.
+    /// The bytes that are for that. Those of all uses together are the length of the file.
     pub fn bytes_of(&self, used: Use) -> u64 {
         self.spans.iter().filter(|s| s.used == used).map(|s| s.len).sum()
     }
 
     /// `{"path", "bytes", "tensor_bytes", "header_bytes", "padding_bytes", "unknown_bytes"}`, and
-    /// with `spans` also `"ranges"`, each `{"offset", "bytes", "use", "tensor"}`.
+    /// with `spans` also `"ranges"`, each `{"offset", "bytes", "use", "what", "tensor"}`.
     pub fn to_json(&self, spans: bool) -> Json {
         let mut json = json!({
             "path": self.file,
@@ -86,152 +88,158 @@ impl Account {
             "unknown_bytes": self.bytes_of(Use::Unknown),
         });
         if spans {
-            let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "tensor": s.tensor });
+            let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor });
             json["ranges"] = self.spans.iter().map(one).collect();
         }
         json
     }
 }
 
-/// The bytes of a piece in the outermost source that holds them.
-struct Place<'a> {
-    source: &'a SourceRef,
-    start: u64,
-    end: u64,
-    /// The tensor.
-    entry: &'a TensorEntry,
-}
-
-/// Where the bytes of all tensors are, by source, in the order of first appearance. With
-/// `through_encodings` also behind encodings, where only the range as a whole is known.
-fn places(tensors: &[TensorEntry], through_encodings: bool) -> Vec<Vec<Place<'_>>> {
-    let mut by_source: HashMap<usize, usize> = HashMap::new();
-    let mut lists: Vec<Vec<Place>> = Vec::new();
-    for entry in tensors {
-        for piece in &entry.pieces {
-            let (mut source, mut start, mut len) = (&piece.source, piece.offset, piece.len);
-            for _ in 0..MOST_LEVELS {
-                match source.within() {
-                    Some(within) if within.encoded && through_encodings => {
-                        (source, start, len) = (within.source, within.offset, within.len);
-                    }
-                    Some(within) if !within.encoded => {
-                        (source, start) = (within.source, within.offset.saturating_add(start));
-                    }
-                    _ => break,
-                }
-            }
-            let key = Arc::as_ptr(source).cast::<()>().addr();
-            let place = *by_source.entry(key).or_insert(lists.len());
-            if place == lists.len() {
-                lists.push(Vec::new());
-            }
-            let end = start.saturating_add(len).min(source.len());
-            lists[place].push(Place { source, start: start.min(end), end, entry });
-        }
-    }
-    for list in &mut lists {
-        // Stable: of equal ranges the first tensor stays first.
-        list.sort_by_key(|p| (p.start, p.end));
-    }
-    lists
-}
-
-/// The accounts of the files behind `checkpoint`, as its tensors tell it. Short stretches between
-/// tensors are read, to tell padding.
+/// The account of one file. Stretches that nothing claims are read up to their first byte that is not
+/// zero.
 ///
 /// # Errors
-/// [`crate::Kind::Io`] where these cannot be read.
-pub fn accounts(checkpoint: &Checkpoint) -> Result<Vec<Account>> {
-    let rest = if checkpoint.notes.iter().any(|n| n.omission) { Use::Unknown } else { Use::Header };
-    places(&checkpoint.tensors, true).iter().filter_map(|list| account(list, rest)).collect()
-}
-
-fn account(list: &[Place], rest: Use) -> Option<Result<Account>> {
-    let source = list.first()?.source;
-    let (mut spans, mut at) = (Vec::new(), 0);
-    for place in list {
+/// [`crate::Kind::Io`] where they cannot be read.
+pub fn account(held: &Held<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
+    let (source, len) = (&held.source, held.source.len());
+    let parts = outline.disjoint(len);
+    let name = held.places.iter().find(|p| p.encoded).map(|p| p.entry.name());
+    let mut sums =
+        Sums { source, outline, parts, next: 0, encoded: name, spans: Vec::new(), findings: Vec::new() };
+    let mut at = 0;
+    for place in held.places.iter().filter(|p| !(outline.elements && p.encoded)) {
         if place.start > at {
-            match gap(source, at, place.start, rest) {
-                Ok(span) => spans.push(span),
-                Err(error) => return Some(Err(error)),
-            }
+            sums.between(at, place.start)?;
         }
         if place.end > at.max(place.start) {
             let offset = at.max(place.start);
-            let tensor = Some(place.entry.name());
-            spans.push(Span { offset, len: place.end - offset, used: Use::Tensor, tensor });
+            let what = if place.encoded { "encoded elements" } else { "elements" };
+            sums.push(offset, place.end - offset, Use::Tensor, what.into(), Some(place.entry));
         }
         at = at.max(place.end).max(place.start);
     }
-    if source.len() > at {
-        match gap(source, at, source.len(), rest) {
-            Ok(span) => spans.push(span),
-            Err(error) => return Some(Err(error)),
-        }
+    if len > at {
+        sums.between(at, len)?;
     }
-    Some(Ok(Account { file: source.label().to_owned(), bytes: source.len(), spans }))
+    let Sums { spans, mut findings, .. } = sums;
+    findings.extend(outline.findings.iter().cloned());
+    let findings = findings.into_iter().map(|f| if f.file.is_some() { f } else { f.in_file(source.label()) });
+    let account = Account { file: source.label().to_owned(), bytes: len, spans };
+    Ok((account, findings.collect()))
 }
 
-/// The bytes `from .. to`, which no tensor has.
-fn gap(source: &SourceRef, from: u64, to: u64, rest: Use) -> Result<Span> {
-    let len = to - from;
-    // What the file begins with is never padding.
-    let zeros = from > 0 && len <= MOST_PADDING && read_vec(&**source, from, len)?.iter().all(|&b| b == 0);
-    Ok(Span { offset: from, len, used: if zeros { Use::Padding } else { rest }, tensor: None })
+/// An account that is being made.
+struct Sums<'a> {
+    source: &'a SourceRef,
+    outline: &'a Outline,
+    /// In order, without overlap.
+    parts: Vec<Part>,
+    /// The first part that is not behind us.
+    next: usize,
+    /// The name of the tensor whose elements are encoded.
+    encoded: Option<String>,
+    spans: Vec<Span>,
+    findings: Vec<Finding>,
 }
 
-/// Bytes that more than one tensor has: `tensors-overlap` where two have a part of them in common;
-/// one remark, `shared-bytes`, where some have exactly the same ones, which is how a tensor with
-/// two names is kept. With `views`, tensors of one storage may overlap, as PyTorch has them.
-pub fn shared_bytes(tensors: &[TensorEntry], views: bool) -> Vec<Finding> {
-    let (mut findings, mut shared) = (Vec::new(), Vec::new());
-    for list in places(tensors, false) {
-        let mut last: Option<&Place> = None;
-        for place in list.iter().filter(|p| p.end > p.start) {
-            match last {
-                Some(before) if place.start < before.end => {
-                    let same = (place.start, place.end) == (before.start, before.end);
-                    if same || (views && of_one_storage(before.entry, place.entry)) {
-                        shared.push(place.entry.text());
-                    } else {
-                        let text = format!("its bytes are in part those of {}", before.entry.name());
-                        findings.push(
-                            Finding::error("tensors-overlap", text)
-                                .in_file(place.source.label())
-                                .at(place.start)
-                                .on_tensor(place.entry.name()),
-                        );
-                    }
-                    if place.end > before.end {
-                        last = Some(place);
-                    }
-                }
-                _ => last = Some(place),
+impl Sums<'_> {
+    fn push(
+        &mut self,
+        offset: u64,
+        len: u64,
+        used: Use,
+        what: Cow<'static, str>,
+        entry: Option<&TensorEntry>,
+    ) {
+        let tensor = match (entry, used) {
+            (Some(entry), _) => Some(entry.name()),
+            (None, Use::Tensor) => self.encoded.clone(),
+            _ => None,
+        };
+        if let Some(last) = self.spans.last_mut()
+            && used != Use::Unknown
+            && (last.used, &last.what, &last.tensor) == (used, &what, &tensor)
+        {
+            last.len += len;
+            return;
+        }
+        self.spans.push(Span { offset, len, used, what, tensor });
+    }
+
+    /// The bytes `from .. to`, which no tensor has: parts, and what is between these.
+    fn between(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut at = from;
+        while let Some(part) = self.parts.get(self.next).filter(|_| at < to) {
+            let end = part.offset.saturating_add(part.len);
+            if end <= at {
+                self.next += 1;
+                continue;
             }
+            if part.offset >= to {
+                break;
+            }
+            let (start, stop) = (part.offset.max(at), end.min(to));
+            let (used, what, told) = (part.used, part.what.clone(), part.told);
+            if start > at {
+                self.gap(at, start)?;
+            }
+            if used == Use::Unknown && !told {
+                let looks = looks_like(&**self.source, start, stop - start)?;
+                let text = format!("{} bytes as {what}, which look like {looks}", stop - start);
+                self.findings.push(Finding::unchecked("hidden-bytes", text).at(start));
+            }
+            self.push(start, stop - start, used, what, None);
+            at = stop;
         }
+        if to > at { self.gap(at, to) } else { Ok(()) }
     }
-    if !shared.is_empty() {
-        let names = super::listed(shared.iter().map(String::as_str));
-        let text = format!("{} tensors have the bytes of another one: {names}", shared.len());
-        findings.push(Finding::note("shared-bytes", text));
-    }
-    findings
-}
 
-/// True for views of one storage, which may overlap: PyTorch keeps them so. In another file the
-/// attribute only says what the tensors once were.
-fn of_one_storage(a: &TensorEntry, b: &TensorEntry) -> bool {
-    a.text_attribute(STORAGE).is_some_and(|storage| b.text_attribute(STORAGE) == Some(storage))
+    /// The bytes `from .. to`, which nothing claims.
+    fn gap(&mut self, from: u64, to: u64) -> Result<()> {
+        let (len, end) = (to - from, self.source.len());
+        let may_be = match self.outline.gaps {
+            // What the file begins with is never padding.
+            Gaps::Zeros(most) => from > 0 && to < end && len <= most,
+            Gaps::Free => from > 0,
+            Gaps::Forbidden => false,
+        };
+        if may_be && first_not_zero(&**self.source, from, to)? == to {
+            self.push(from, len, Use::Padding, "zeros".into(), None);
+            return Ok(());
+        }
+        let looks = looks_like(&**self.source, from, len)?;
+        self.push(from, len, Use::Unknown, format!("looks like {looks}").into(), None);
+        let bytes = if len == 1 { "1 byte".to_owned() } else { format!("{len} bytes") };
+        let (code, place) = match (from, to) {
+            (0, to) if to == end => ("hidden-bytes", "are of no use that is known here"),
+            (0, _) => ("hidden-bytes", "stand in front of all that the format knows"),
+            (_, to) if to == end => ("trailing-bytes", "follow the end of all that the format knows"),
+            _ => ("hidden-bytes", "stand between the parts of the file"),
+        };
+        let text = format!("{bytes} {place}; they look like {looks}");
+        self.findings.push(Finding::unchecked(code, text).at(from));
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::held;
     use super::super::testing::tensor;
     use super::*;
-    use crate::checkpoint::Note;
     use crate::source::{MemorySource, RangeSource};
     use crate::tensor::DType;
+    use std::sync::Arc;
+
+    fn spans(account: &Account) -> Vec<(u64, u64, &'static str, &str, Option<&str>)> {
+        let one = |s: &'_ Span| (s.offset, s.len, s.used.as_str());
+        let mut all = Vec::new();
+        for span in &account.spans {
+            let (offset, len, used) = one(span);
+            all.push((offset, len, used, &*span.what, span.tensor.as_deref()));
+        }
+        all
+    }
 
     #[test]
     fn every_byte_is_accounted_for() {
@@ -239,44 +247,91 @@ mod tests {
         bytes[24..32].fill(0);
         let memory: SourceRef = Arc::new(MemorySource::new("m", bytes));
         let range: SourceRef = Arc::new(RangeSource::new(memory.clone(), 32, 16).unwrap());
-        let mut checkpoint = Checkpoint::new("x", "y", "m");
-        checkpoint.tensors =
-            vec![tensor("b", DType::U8, &[16], &range, 0), tensor("a", DType::U8, &[16], &memory, 8)];
-        let account = accounts(&checkpoint).unwrap().remove(0);
-        let spans: Vec<_> =
-            account.spans.iter().map(|s| (s.offset, s.len, s.used.as_str(), s.tensor.as_deref())).collect();
+        let tensors = [tensor("b", DType::U8, &[16], &range, 0), tensor("a", DType::U8, &[16], &memory, 8)];
+        let held = held(&tensors, std::slice::from_ref(&memory));
+        assert_eq!(held.len(), 1);
+        let mut outline = Outline::new(Gaps::Zeros(8));
+        outline.header(0, 4, "mark");
+        outline.header(4, 30, "all around");
+        let (account, findings) = account(&held[0], &outline).unwrap();
         assert_eq!(
-            spans,
+            spans(&account),
             [
-                (0, 8, "header", None),
-                (8, 16, "tensor", Some("a")),
-                (24, 8, "padding", None),
-                (32, 16, "tensor", Some("b")),
-                (48, 16, "header", None)
+                (0, 4, "header", "mark", None),
+                (4, 4, "header", "all around", None),
+                (8, 16, "tensor", "elements", Some("a")),
+                (24, 8, "header", "all around", None),
+                (32, 16, "tensor", "elements", Some("b")),
+                (48, 16, "unknown", "looks like one byte again and again", None)
             ]
         );
+        let told: Vec<_> = findings.iter().map(|f| (f.code, f.offset, f.file.as_deref())).collect();
+        assert_eq!(told, [("trailing-bytes", Some(48), Some("m"))]);
         let json = account.to_json(true);
-        assert_eq!((&json["tensor_bytes"], &json["header_bytes"]), (&json!(32), &json!(24)));
-        assert_eq!(json["ranges"][2], json!({"offset": 24, "bytes": 8, "use": "padding", "tensor": null}));
-        checkpoint.notes.push(Note::omission("left-out", "x"));
-        assert_eq!(accounts(&checkpoint).unwrap()[0].bytes_of(Use::Unknown), 24);
+        assert_eq!((&json["tensor_bytes"], &json["header_bytes"]), (&json!(32), &json!(16)));
+        let range = json!({"offset": 0, "bytes": 4, "use": "header", "what": "mark", "tensor": null});
+        assert_eq!(json["ranges"][0], range);
     }
 
     #[test]
-    fn overlaps_are_wrong_and_aliases_are_not() {
+    fn zeros_are_padding_where_the_format_has_them() {
+        let mut bytes = vec![0; 64];
+        bytes[..4].fill(1);
+        let memory: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let tensors = [tensor("a", DType::U8, &[16], &memory, 12), tensor("b", DType::U8, &[8], &memory, 44)];
+        let of = |gaps: Gaps| {
+            let mut outline = Outline::new(gaps);
+            outline.header(0, 4, "mark");
+            let (account, findings) = account(&held(&tensors, &[])[0], &outline).unwrap();
+            let sums = Use::ALL.map(|used| account.bytes_of(used));
+            assert_eq!(sums.iter().sum::<u64>(), 64);
+            (sums, findings.iter().map(|f| f.code).collect::<Vec<_>>())
+        };
+        assert_eq!(of(Gaps::Free), ([24, 4, 36, 0], vec![]));
+        assert_eq!(of(Gaps::Zeros(16)), ([24, 4, 24, 12], vec!["trailing-bytes"]));
+        assert_eq!(of(Gaps::Zeros(8)), ([24, 4, 8, 28], vec!["hidden-bytes", "trailing-bytes"]));
+        assert_eq!(of(Gaps::Forbidden).0, [24, 4, 0, 36]);
+    }
+
+    #[test]
+    fn parts_say_where_encoded_elements_are() {
+        let memory: SourceRef = Arc::new(MemorySource::new("m", vec![1; 32]));
+        let parts = vec![(memory.clone(), 8, 8), (memory.clone(), 20, 8)];
+        let joined: SourceRef = Arc::new(crate::source::ConcatSource::new("joined", parts).unwrap());
+        let tensors = [tensor("a", DType::U8, &[16], &joined, 0)];
+        let mut outline = Outline::new(Gaps::Forbidden);
+        outline.header(0, 8, "mark");
+        outline.hidden(16, 2, "a comment");
+        outline.unread(18, 2, "another member");
+        outline.header(28, 4, "end");
+        let (found, findings) = account(&held(&tensors, &[])[0], &outline).unwrap();
+        let mine = Some("a");
+        let expected = [
+            (0, 8, "header", "mark", None),
+            (8, 8, "tensor", "encoded elements", mine),
+            (16, 2, "unknown", "a comment", None),
+            (18, 2, "unknown", "another member", None),
+            (20, 8, "tensor", "encoded elements", mine),
+            (28, 4, "header", "end", None),
+        ];
+        assert_eq!(spans(&found), expected);
+        assert_eq!(
+            findings.iter().map(|f| (f.code, f.offset)).collect::<Vec<_>>(),
+            [("hidden-bytes", Some(16))]
+        );
+        outline.elements = true;
+        outline.elements(20, 4, "page");
+        let (found, _) = account(&held(&tensors, &[])[0], &outline).unwrap();
+        assert_eq!(spans(&found)[4], (20, 4, "tensor", "page", mine));
+        assert_eq!(found.bytes_of(Use::Tensor), 4);
+    }
+
+    #[test]
+    fn bytes_of_two_tensors_count_once() {
         let memory: SourceRef = Arc::new(MemorySource::new("m", vec![1; 64]));
         let at = |name: &str, offset, len| tensor(name, DType::U8, &[len], &memory, offset);
-        assert_eq!(shared_bytes(&[at("a", 0, 8), at("b", 8, 8), at("none", 4, 0)], false), []);
-        let alias = shared_bytes(&[at("a", 0, 8), at("b", 0, 8)], false);
-        assert_eq!((alias.len(), alias[0].code), (1, "shared-bytes"));
-        // The long one covers both of those behind it.
-        let wrong = shared_bytes(&[at("long", 0, 40), at("b", 4, 4), at("c", 30, 8), at("d", 40, 1)], false);
-        let found: Vec<_> = wrong.iter().map(|f| (f.code, f.tensor.as_deref())).collect();
-        assert_eq!(found, [("tensors-overlap", Some("b")), ("tensors-overlap", Some("c"))]);
-        let doubled = accounts(&Checkpoint {
-            tensors: vec![at("long", 0, 40), at("b", 4, 4), at("c", 30, 20)],
-            ..Checkpoint::default()
-        });
-        assert_eq!(doubled.unwrap()[0].bytes_of(Use::Tensor), 50);
+        let doubled = [at("long", 0, 40), at("b", 4, 4), at("c", 30, 20)];
+        let (account, _) = account(&held(&doubled, &[])[0], &Outline::default()).unwrap();
+        assert_eq!((account.bytes_of(Use::Tensor), account.bytes_of(Use::Unknown)), (50, 14));
     }
 }

@@ -5,19 +5,26 @@
 //! can call what it needs from its own [`check`](crate::formats::Format::check).
 
 mod account;
+mod held;
 mod lod;
+mod looks;
 mod names;
+mod outline;
 mod pieces;
 mod program;
+mod shared;
 mod structure;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use account::{Account, Span, Use, accounts, shared_bytes};
+pub use account::{Account, Span, Use, account};
+pub use held::{Held, held, shared_places};
 pub use lod::lod;
 pub use names::{duplicates, lone_state};
+pub use outline::{Gaps, Outline, Part};
 pub use pieces::pieces;
 pub use program::{parameters, program, variable_names};
+pub use shared::shared_bytes;
 pub use structure::structure;
 
 use crate::finding::{Finding, Severity};

@@ -1,8 +1,6 @@
 //! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
 
-use super::{
-    Checkpoint, Loss, RENAMED_FROM, Role, STRUCTURED_NAME, TensorEntry, TensorPath, VARIABLE_NAME, Value,
-};
+use super::{Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -88,36 +86,6 @@ fn glob(pattern: &str) -> Result<GlobSet> {
     GlobSetBuilder::new().add(glob).build().map_err(fail)
 }
 
-/// An anchored rule: the path `from`, or every path below it, goes to `to`. Parts are whole, so
-/// `enc=encoder` leaves `encoder2` alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rename {
-    /// What stands there.
-    pub from: TensorPath,
-    /// What shall stand there.
-    pub to: TensorPath,
-}
-
-impl Rename {
-    /// Reads `OLD=NEW`; each side is a dotted name or a JSON array of parts. An empty side is the
-    /// root: `=model` puts everything below `model`, `model=` takes that level away.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Usage`] when there is no `=`.
-    pub fn parse(rule: &str) -> Result<Self> {
-        let side = |text: &str| if text.is_empty() { TensorPath::default() } else { TensorPath::parse(text) };
-        match rule.split_once('=') {
-            Some((from, to)) => Ok(Self { from: side(from), to: side(to) }),
-            None => Err(Error::usage("bad-rename", "a rename is written OLD=NEW").found(rule)),
-        }
-    }
-
-    fn apply(&self, path: &TensorPath) -> Option<TensorPath> {
-        let rest = path.starts_with(&self.from).then(|| &path.parts()[self.from.parts().len()..])?;
-        Some(TensorPath::new([self.to.parts(), rest].concat()))
-    }
-}
-
 impl Checkpoint {
     /// Keeps what `selection` names.
     ///
@@ -132,45 +100,6 @@ impl Checkpoint {
     /// Takes out all optimizer state.
     pub fn drop_state(&mut self) {
         self.tensors.retain(|t| !matches!(t.role, Role::OptimizerState { .. }));
-    }
-
-    /// Applies to every path the first rule that fits it.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-match` when a rule fits no path, `name-collision` when two
-    /// tensors would have the same path, `empty-path` when one would have none.
-    pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
-        let mut used = vec![false; rules.len()];
-        let partitioned = self.metadata.get("partitions").is_some();
-        for tensor in &mut self.tensors {
-            let hit = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule.apply(&tensor.path)?)));
-            if let Some((i, path)) = hit {
-                if path.parts().is_empty() {
-                    return Err(Error::mismatch(
-                        "empty-path",
-                        "the rename leaves this tensor without a name",
-                    )
-                    .in_file(&self.label)
-                    .on_tensor(tensor.name()));
-                }
-                used[i] = true;
-                // A program beside the tensors is to be told; the metadata know the partitions of a table
-                // or of its names by the old name.
-                let told = self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME);
-                if told || partitioned && matches!(tensor.role, Role::Embedding | Role::Names) {
-                    let old = Value::Text(tensor.path.to_text());
-                    tensor.attributes.entry(RENAMED_FROM.to_owned()).or_insert(old);
-                }
-                tensor.path = path;
-            }
-        }
-        if let Some(unused) = used.iter().position(|u| !u) {
-            return Err(Error::mismatch("no-match", "this rename fits no tensor")
-                .in_file(&self.label)
-                .found(format_args!("{}={}", rules[unused].from, rules[unused].to))
-                .hint("a rename takes a whole path or its leading parts, not a piece of a part"));
-        }
-        self.check_unique()
     }
 
     /// Fails where two tensors have the same path and slot.
@@ -268,7 +197,7 @@ fn turn(tensor: &mut TensorEntry, order: Order) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::Name;
+    use crate::checkpoint::{Name, Rename, TensorPath};
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::DType;
     use std::sync::Arc;

@@ -149,6 +149,11 @@ impl Metadata {
             None => self.0.push((key, value)),
         }
     }
+    /// Takes `key` out; the others keep their order. `None` where there is no such key.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let place = self.0.iter().position(|(k, _)| k == key)?;
+        Some(self.0.remove(place).1)
+    }
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)

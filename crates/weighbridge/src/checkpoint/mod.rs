@@ -12,19 +12,22 @@ mod labels;
 mod metadata;
 mod name;
 mod naming;
+mod rename;
 
 pub use crate::text::escape as escape_text;
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
     restore_bridge_index,
 };
-pub use change::{Rename, Selection};
+pub use change::Selection;
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
-pub use naming::{PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
+pub(crate) use name::{hex, unhex};
+pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
+pub use rename::Rename;
 
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
@@ -53,6 +56,9 @@ pub struct Checkpoint {
     /// Files that belong to it and hold no tensors, under their names: they go along where the
     /// checkpoint is written in its own form.
     pub companions: Vec<(String, SourceRef)>,
+    /// Files that were read and hold no tensors, such as the program beside its parameters: their
+    /// bytes are accounted for as well. Those of `companions` and of the names of rows need not be here.
+    pub files: Vec<SourceRef>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
     /// Where the file is damaged and what it lost, where this is what was salvaged from one.

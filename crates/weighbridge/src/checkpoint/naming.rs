@@ -20,6 +20,10 @@ pub const RENAMED_FROM: &str = "renamed_from";
 /// views of.
 pub const STORAGE: &str = "storage";
 
+/// The attribute of a tensor that has its bytes in common with another one: that one's name, as
+/// [`TensorEntry::text`] gives it.
+pub const ALIAS_OF: &str = "alias_of";
+
 impl TensorEntry {
     /// True where `name` is another name that the tensor has.
     pub(super) fn goes_by(&self, name: &str) -> bool {

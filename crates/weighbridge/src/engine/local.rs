@@ -20,6 +20,7 @@ use file::FileTarget;
 use folder::FolderTarget;
 pub use gathering::{Gathering, replace_small};
 use spot::Spot;
+pub(super) use staged::write_all_at;
 use std::path::Path;
 
 /// A target on a file system: one file, or a folder of files.

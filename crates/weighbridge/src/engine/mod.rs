@@ -10,6 +10,7 @@ mod folders;
 mod latin1;
 mod load;
 mod local;
+pub mod patch;
 mod read;
 mod run;
 mod sink;
@@ -30,6 +31,7 @@ pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};
 #[cfg(test)]
 pub(crate) use stream::encoded;
+pub(crate) use verify::crc_mismatch;
 pub use verify::{is_encoded, read_through, verify_tensor};
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by

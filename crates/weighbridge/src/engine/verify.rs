@@ -23,12 +23,17 @@ pub(super) fn verify(source: &SourceRef, check: &Check) -> Result<()> {
     if found == check.crc32 {
         return Ok(());
     }
-    Err(Error::corrupt("crc-mismatch", "the bytes are not those that were written: the checksum differs")
-        .in_file(source.label())
+    Err(crc_mismatch(source.label(), check, found))
+}
+
+/// The error of bytes in the file `label` whose CRC-32 is not the one that `check` tells.
+pub(crate) fn crc_mismatch(label: &str, check: &Check, found: u32) -> Error {
+    Error::corrupt("crc-mismatch", "the bytes are not those that were written: the checksum differs")
+        .in_file(label)
         .at(check.offset)
         .expected(format_args!("CRC-32 {:08x} over {} bytes", check.crc32, check.len))
         .found(format_args!("{found:08x}"))
-        .hint("the file was damaged after it was written: look for another copy"))
+        .hint("the file was damaged after it was written: look for another copy")
 }
 
 /// Holds the bytes of `entry` against the checksums that its file gives, if it gives any. For

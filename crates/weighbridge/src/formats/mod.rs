@@ -10,6 +10,7 @@ pub mod hdf5;
 mod labels;
 pub mod npy;
 pub mod npz;
+mod outline;
 pub mod paddle;
 pub mod parquet;
 pub mod primitiv;
@@ -22,14 +23,16 @@ pub mod tsv;
 mod unknown;
 pub mod word2vec;
 
+pub use crate::scan::Scan;
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::Place;
 
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
@@ -145,6 +148,14 @@ pub trait Format: Sync {
         Ok(Vec::new())
     }
 
+    /// Says which ranges of a file of this format hold no elements, and what they are, from headers
+    /// alone. Asked for each file of a checkpoint when its bytes are accounted for; `source` may be any
+    /// file that belongs to one of this format.
+    ///
+    /// # Errors
+    /// What keeps the file from being read.
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline>;
+
     /// Looks for what could happen if the original framework opened a file of this format: code
     /// that would run, source code that would be given away. Nothing is executed here.
     ///
@@ -165,39 +176,18 @@ pub trait Format: Sync {
         LabelsIn::Nowhere
     }
 
+    /// The settings with which a file that is laid out anew keeps the tensors of the opened `checkpoint` where
+    /// they stand, if the format has such settings.
+    fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        let _ = checkpoint;
+        Vec::new()
+    }
+
     /// Lays out a file that holds `checkpoint`; pure.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`] where the format cannot hold it at all.
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan>;
-}
-
-/// What looking for code in a file brought to light.
-#[derive(Debug, Clone, Default)]
-pub struct Scan {
-    /// What was found. An error is something that would run or give away code.
-    pub findings: Vec<Finding>,
-    /// Every import of every pickle in the file.
-    pub imports: Vec<crate::pickle::GlobalFinding>,
-}
-
-impl Scan {
-    /// What was left out when a file was opened was not looked at.
-    pub fn of_notes(checkpoint: &Checkpoint) -> Self {
-        let omitted = checkpoint.notes.iter().filter(|note| note.omission);
-        let findings = omitted.map(|note| Finding::unchecked(note.code, note.text.clone())).collect();
-        Self { findings, imports: Vec::new() }
-    }
-
-    /// A file that cannot be opened could not be looked through.
-    ///
-    /// # Errors
-    /// The error itself, where it is not about the file.
-    pub fn of_error(error: Error) -> Result<Self> {
-        let Some(finding) = Finding::from_error(&error) else { return Err(error) };
-        let finding = Finding { severity: Severity::Unchecked, ..finding };
-        Ok(Self { findings: vec![finding], imports: Vec::new() })
-    }
 }
 
 /// What a format is, as data.

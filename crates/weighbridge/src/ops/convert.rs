@@ -46,6 +46,8 @@ pub struct Changes {
     pub drop: Vec<String>,
     /// Leave out optimizer state.
     pub no_state: bool,
+    /// Rules of the [grammar of edits](super::edit); they come before all that follows.
+    pub rules: Vec<super::edit::Rule>,
     /// Rules `OLD=NEW`.
     pub rename: Vec<String>,
     /// Cast floating-point tensors to this type.
@@ -122,16 +124,18 @@ impl Changes {
         if self.no_state {
             checkpoint.drop_state();
         }
+        let mut losses = super::edit::apply(checkpoint, &self.rules, false)?.losses;
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
         checkpoint.rename(&rules)?;
-        let losses = match self.cast {
-            Some(to) => checkpoint.cast_floats(Cast { to, rounding: self.rounding })?,
+        match self.cast {
+            // All that was cast by rules is cast anew.
+            Some(to) => losses = checkpoint.cast_floats(Cast { to, rounding: self.rounding })?,
             None if self.rounding != Rounding::default() => {
                 return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
                     .hint("add --cast f16 or --cast bf16"));
             }
-            None => Vec::new(),
-        };
+            None => {}
+        }
         if self.reverse_dims {
             checkpoint.reverse_dims()?;
         }
@@ -282,7 +286,10 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
 }
 
 /// Format and kind of the target.
-fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn Format, Option<String>)> {
+pub(super) fn target_form(
+    target: &Path,
+    options: &ConvertOptions,
+) -> Result<(&'static dyn Format, Option<String>)> {
     let by_name = formats::by_extension(target);
     let (format, kind) = match &options.to {
         None => by_name.map(|(format, kind)| (format, Some(kind)))?,
@@ -295,7 +302,7 @@ fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn 
     Ok((format, options.kind.clone().or(kind.map(str::to_owned))))
 }
 
-fn denied(losses: &[Loss]) -> Error {
+pub(super) fn denied(losses: &[Loss]) -> Error {
     let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
     let mut text = shown.collect::<Vec<_>>().join("; ");
     if losses.len() > 5 {

@@ -27,20 +27,28 @@ const RESCANNED_BLOCK: u64 = 256 << 20;
 /// [`crate::Kind::Corrupt`] where the bytes do not fit the file's own checksum, and what the
 /// sources say.
 pub fn sha256(entry: &TensorEntry) -> Result<String> {
-    verify_tensor(entry)?;
     let mut hasher = Sha256::new();
-    if entry.dtype().size().is_none() {
-        packed(entry, &mut hasher).map_err(|e| e.on_tensor(entry.name()))?;
-    } else {
-        let reordered = entry.order() != Order::Row && !entry.shape.is_order_free();
-        let block = match (reordered, is_sequential(entry)) {
-            (false, _) => BLOCK,
-            (true, false) => REORDERED_BLOCK,
-            (true, true) => RESCANNED_BLOCK,
-        };
-        parallel::row_major(entry, block, |bytes| hasher.update(bytes))?;
-    }
+    feed(entry, &mut |bytes| {
+        hasher.update(bytes);
+        Ok(())
+    })?;
     Ok(hex(&hasher.finalize()))
+}
+
+/// Gives the bytes that [`sha256`] hashes to `take`, from front to back, in blocks. What the file's own
+/// checksums say is looked at first.
+pub(super) fn feed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    verify_tensor(entry)?;
+    if entry.dtype().size().is_none() {
+        return packed(entry, take).map_err(|e| e.on_tensor(entry.name()));
+    }
+    let reordered = entry.order() != Order::Row && !entry.shape.is_order_free();
+    let block = match (reordered, is_sequential(entry)) {
+        (false, _) => BLOCK,
+        (true, false) => REORDERED_BLOCK,
+        (true, true) => RESCANNED_BLOCK,
+    };
+    parallel::row_major(entry, block, take)
 }
 
 /// [`sha256`] of every tensor, in order, by `threads` threads (0: one a processor). Tensors in one
@@ -49,20 +57,7 @@ pub fn sha256(entry: &TensorEntry) -> Result<String> {
 /// # Errors
 /// As [`sha256`], for the first tensor that fails.
 pub fn sha256_all(checkpoint: &Checkpoint, threads: usize) -> Result<Vec<String>> {
-    // Tensors that must be read one after the other, by the address of their source.
-    let mut jobs: Vec<Vec<usize>> = Vec::new();
-    let mut sequential: HashMap<usize, usize> = HashMap::new();
-    for (number, entry) in checkpoint.tensors.iter().enumerate() {
-        let stream = entry.pieces.iter().map(|p| &p.source).find(|source| source.is_sequential());
-        let job = match stream.map(|source| std::sync::Arc::as_ptr(source).cast::<()>().addr()) {
-            Some(address) => *sequential.entry(address).or_insert(jobs.len()),
-            None => jobs.len(),
-        };
-        match jobs.get_mut(job) {
-            Some(tensors) => tensors.push(number),
-            None => jobs.push(vec![number]),
-        }
-    }
+    let jobs = jobs(checkpoint.tensors.iter());
     let workers = parallel::workers(threads, jobs.len() as u64);
     let hashed = parallel::each(jobs.into_iter(), workers, |hashes: &mut Vec<(usize, String)>, _, job| {
         for number in job {
@@ -77,7 +72,27 @@ pub fn sha256_all(checkpoint: &Checkpoint, threads: usize) -> Result<Vec<String>
     Ok(hashes.into_iter().map(|(_, hash)| hash).collect())
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// The places of tensors that one worker reads, one after the other: those in one source that can only
+/// be read forwards are one job, each other one stands alone.
+pub(super) fn jobs<'a>(tensors: impl Iterator<Item = &'a TensorEntry>) -> Vec<Vec<usize>> {
+    let mut jobs: Vec<Vec<usize>> = Vec::new();
+    let mut sequential: HashMap<usize, usize> = HashMap::new();
+    for (number, entry) in tensors.enumerate() {
+        let stream = entry.pieces.iter().map(|p| &p.source).find(|source| source.is_sequential());
+        // By the address of the source.
+        let job = match stream.map(|source| std::sync::Arc::as_ptr(source).cast::<()>().addr()) {
+            Some(address) => *sequential.entry(address).or_insert(jobs.len()),
+            None => jobs.len(),
+        };
+        match jobs.get_mut(job) {
+            Some(tensors) => tensors.push(number),
+            None => jobs.push(vec![number]),
+        }
+    }
+    jobs
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -86,7 +101,7 @@ fn is_sequential(entry: &TensorEntry) -> bool {
 }
 
 /// Elements of less than a byte: whole bytes, as they lie.
-fn packed(entry: &TensorEntry, hasher: &mut Sha256) -> Result<()> {
+fn packed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let as_it_is = entry.single_piece().filter(|piece| {
         let row_major = piece.encoding.order == Order::Row || entry.shape.is_order_free();
         row_major && entry.cast.is_none() && entry.shape.bytes(entry.stored) == Some(piece.len)
@@ -100,10 +115,10 @@ fn packed(entry: &TensorEntry, hasher: &mut Sha256) -> Result<()> {
     let mut buffer = vec![0; to_usize(BLOCK.min(piece.len))?];
     let mut done = 0;
     while done < piece.len {
-        let take = to_usize(BLOCK.min(piece.len - done))?;
-        piece.source.read_at(piece.offset + done, &mut buffer[..take])?;
-        hasher.update(&buffer[..take]);
-        done += take as u64;
+        let step = to_usize(BLOCK.min(piece.len - done))?;
+        piece.source.read_at(piece.offset + done, &mut buffer[..step])?;
+        take(&buffer[..step])?;
+        done += step as u64;
     }
     Ok(())
 }

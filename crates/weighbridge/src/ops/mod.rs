@@ -1,28 +1,37 @@
 //! What can be done with checkpoints: one file each, checkpoints in and reports out.
 //!
+//! - [`account`]: what every byte of its files is for;
 //! - [`convert`] and [`plan`]: to another form;
 //! - [`mod@slice`]: what is written after a name, such as `fc1.w[0:3, :]`;
 //! - [`show`]: values, printed as numpy prints them;
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
 //! - [`mod@diff`]: two checkpoints of any two formats, and how far their values are apart;
+//! - [`mod@edit`]: names, types, shapes and metadata by rules, into a new file or in place;
+//! - [`mod@merge`]: several checkpoints, or the shards of one, as one; [`mod@shard`]: one over many files;
 //! - [`info`]: the checkpoint as a whole;
 //! - [`verify`](mod@verify): is it whole and consistent, and what is every byte for;
 //! - [`scan`](mod@scan): would opening it elsewhere run code or give away source code;
+//! - [`mod@seal`]: the hashes of files and tensors as a list that can be signed, and held against a model;
 //! - [`program`]: the program beside the parameters, as text, JSON or a graph.
 //!
 //! Each reads through the engine, in bounded memory whatever the size of the tensor.
 
+pub mod account;
 mod convert;
 mod decode;
 pub mod diff;
+pub mod edit;
 pub mod hash;
 pub mod info;
+pub mod merge;
 mod near;
 mod numpy;
 mod parallel;
 pub mod program;
 pub mod scan;
+pub mod seal;
+pub mod shard;
 pub mod show;
 pub mod slice;
 pub mod stats;

@@ -95,13 +95,17 @@ pub(super) fn over_blocks<A: Default + Send>(
 }
 
 /// [`Region::blocks`] in row-major order, one after the other, into `take`.
-pub(super) fn row_major(entry: &TensorEntry, block_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
+pub(super) fn row_major(
+    entry: &TensorEntry,
+    block_bytes: u64,
+    take: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let size = entry.dtype().size().unwrap_or(1) as u64;
     let (mut scratch, mut bytes) = (Scratch::default(), Vec::new());
     for block in Region::blocks(&entry.shape, Order::Row, (block_bytes / size).max(1)) {
         bytes.clear();
         read_into(entry, &block, Order::Row, &mut scratch, &mut bytes)?;
-        take(&bytes);
+        take(&bytes)?;
     }
     Ok(())
 }

@@ -10,20 +10,20 @@ pub struct Options {
     /// The bounds that hold for all files. `header_bytes` bounds the short text that is kept in
     /// memory, all of it together.
     pub limits: Limits,
-    /// Largest number of objects (default 16,000,000: a million arrays).
+    /// Largest number of objects; [`Limits::pickle_objects`] unless it is set apart.
     pub objects: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), objects: 16_000_000 }
+        Self::with_limits(Limits::default())
     }
 }
 
 impl Options {
-    /// The default number of objects, within these limits.
+    /// Reading within these limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self { objects: limits.pickle_objects, limits }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::graph::{Span, Stored};
 use crate::error::{Error, Result};
-use crate::source::{Source, SourceRef, check_range, to_usize};
+use crate::source::{Source, SourceRef, Within, check_range, to_usize};
 use std::sync::{Mutex, PoisonError};
 
 /// Encoded bytes that are decoded at once; also the grain of the index.
@@ -120,6 +120,11 @@ impl Source for PayloadSource {
             filled += count;
         }
         Ok(())
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        let (offset, len) = (self.span.offset, self.span.len);
+        Some(Within { source: &self.outer, offset, len, encoded: self.span.stored != Stored::Raw })
     }
 
     fn label(&self) -> &str {

@@ -1,6 +1,6 @@
 //! Ranges of sources, one behind the other.
 
-use super::{Source, SourceRef, check_range, to_usize};
+use super::{Source, SourceRef, Within, check_range, to_usize};
 use crate::error::{Error, Result};
 
 /// The bytes of several ranges as one source.
@@ -71,5 +71,14 @@ impl Source for ConcatSource {
     }
     fn is_sequential(&self) -> bool {
         self.parts.iter().any(|part| part.source.is_sequential())
+    }
+    fn made_of(&self) -> Option<Vec<Within<'_>>> {
+        // Not the same bytes at the same place: the parts stand one behind the other.
+        let encoded = self.parts.len() != 1;
+        let mut all = Vec::with_capacity(self.parts.len());
+        for Part { source, offset, len, .. } in &self.parts {
+            all.push(Within { source, offset: *offset, len: *len, encoded });
+        }
+        Some(all)
     }
 }

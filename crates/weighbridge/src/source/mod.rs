@@ -13,10 +13,13 @@ mod map;
 mod memory;
 mod range;
 mod rows;
+mod stamp;
+mod witness;
 
 pub use concat::ConcatSource;
 pub use counting::CountingSource;
 pub use cursor::Cursor;
+pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, kind_of_path};
 pub(crate) use folder::check_no_links;
 pub use folder::{
@@ -27,6 +30,8 @@ pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;
 pub use rows::RowsSource;
+pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
+pub use witness::Witnesses;
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;
@@ -79,6 +84,12 @@ pub trait Source: Debug + Send + Sync {
     /// Where these bytes stand in another source, for those who account for every byte of it.
     fn within(&self) -> Option<Within<'_>> {
         None
+    }
+
+    /// The ranges of other sources that these bytes come from: none where the bytes stand nowhere
+    /// and are made when they are read; `None` where they stand in this source itself, as in a file.
+    fn made_of(&self) -> Option<Vec<Within<'_>>> {
+        self.within().map(|within| vec![within])
     }
 }
 

@@ -21,6 +21,9 @@ pub struct CastReport {
     pub underflowed: u64,
     /// The largest absolute difference among finite results.
     pub worst_error: f64,
+    /// The largest difference among finite results as a share of the value that it was; 1 where it became
+    /// zero.
+    pub worst_relative: f64,
 }
 
 impl CastReport {
@@ -31,6 +34,19 @@ impl CastReport {
         self.overflowed += other.overflowed;
         self.underflowed += other.underflowed;
         self.worst_error = self.worst_error.max(other.worst_error);
+        self.worst_relative = self.worst_relative.max(other.worst_relative);
+    }
+
+    /// `elements`, `changed`, `overflowed`, `underflowed`, `worst_error`, `worst_relative`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "elements": self.elements,
+            "changed": self.changed,
+            "overflowed": self.overflowed,
+            "underflowed": self.underflowed,
+            "worst_error": crate::text::json_number(self.worst_error),
+            "worst_relative": crate::text::json_number(self.worst_relative),
+        })
     }
 
     fn note(&mut self, before: f64, after: f64) {
@@ -45,7 +61,11 @@ impl CastReport {
             self.overflowed += 1;
         } else {
             self.underflowed += u64::from(after == 0.0);
-            self.worst_error = self.worst_error.max((before - after).abs());
+            let apart = (before - after).abs();
+            self.worst_error = self.worst_error.max(apart);
+            if before != 0.0 {
+                self.worst_relative = self.worst_relative.max(apart / before.abs());
+            }
         }
     }
 }
@@ -273,7 +293,7 @@ mod tests {
         assert_eq!(bytes, f32::INFINITY.to_le_bytes());
         assert_eq!((report.changed, report.overflowed), (1, 1));
         let (_, report) = one(1e-300, DType::F32);
-        assert_eq!((report.changed, report.underflowed), (1, 1));
+        assert_eq!((report.changed, report.underflowed, report.worst_relative), (1, 1, 1.0));
         let (_, report) = one(0.5, DType::F16);
         assert_eq!(report, CastReport { elements: 1, ..CastReport::default() });
         assert_eq!(one(f64::NAN, DType::F32).1.changed, 0);

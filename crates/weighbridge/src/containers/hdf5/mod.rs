@@ -6,7 +6,7 @@
 mod read;
 pub mod write;
 
-pub use read::read;
+pub use read::{is_hdf5, outline, read};
 
 use crate::checkpoint::Value;
 use crate::error::Error;

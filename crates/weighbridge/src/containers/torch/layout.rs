@@ -9,10 +9,6 @@ use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;
 
-/// A tensor that repeats its elements, as `expand` makes it, may have this many bytes, or as many
-/// as its storage: a few bytes must not become an endless file.
-const MOST_REPEATED: u64 = 1 << 30;
-
 /// A tensor as a view of a storage. All numbers are claims.
 #[derive(Debug)]
 pub(super) struct View {
@@ -60,10 +56,13 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
         entry.pieces.iter_mut().for_each(|piece| piece.check = view.storage.check);
         return Ok(entry);
     }
-    if bytes > len.max(MOST_REPEATED) {
+    // A few bytes must not become an endless file.
+    let most = len.max(saved.limits.repeated_bytes);
+    if bytes > most {
         return Err(Error::limit("torch-repeated", "the tensor repeats its elements without measure")
-            .expected(format_args!("at most {} bytes", len.max(MOST_REPEATED)))
-            .found(format_args!("{bytes} bytes out of {len}")));
+            .expected(format_args!("at most {most} bytes"))
+            .found(format_args!("{bytes} bytes out of {len}"))
+            .hint("if you trust the file, raise the limit `repeated_bytes`"));
     }
     let gathered = StridedSource::new(source.clone(), first, size, &view.size, &view.stride)?;
     let gathered: SourceRef = Arc::new(gathered);

@@ -259,6 +259,18 @@ impl Saved {
         }
     }
 
+    /// Offset and length of each storage of the legacy form, in the order of the file.
+    pub fn legacy_storages(&self) -> Option<Vec<(u64, u64)>> {
+        match &self.storages {
+            Storages::Legacy(legacy) => {
+                let mut all: Vec<_> = legacy.storages.values().map(|s| (s.offset, s.len)).collect();
+                all.sort_unstable();
+                Some(all)
+            }
+            Storages::Zip(..) => None,
+        }
+    }
+
     /// Offset in the file behind the last storage of the legacy form.
     pub fn legacy_end(&self) -> Option<u64> {
         match &self.storages {

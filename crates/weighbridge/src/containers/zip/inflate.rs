@@ -22,7 +22,8 @@ const SKIP: usize = 64 << 10;
 pub struct InflateSource {
     packed: Packed,
     len: u64,
-    crc32: u32,
+    /// The checksum that the bytes shall have; `None` where that is not asked.
+    crc32: Option<u32>,
     inflater: Mutex<Option<Box<Inflater>>>,
 }
 
@@ -66,7 +67,15 @@ impl InflateSource {
             start: member.data_offset,
             len: member.compressed_len,
         };
-        Ok(Self { packed, len: member.len, crc32: member.crc32, inflater: Mutex::new(None) })
+        Ok(Self { packed, len: member.len, crc32: Some(member.crc32), inflater: Mutex::new(None) })
+    }
+
+    /// As [`new`](Self::new), for whoever must see the bytes also where their checksum is wrong.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn unchecked(outer: SourceRef, member: &Member) -> Result<Self> {
+        Ok(Self { crc32: None, ..Self::new(outer, member)? })
     }
 }
 
@@ -225,7 +234,7 @@ impl Inflater {
     }
 
     /// Holds the end of the stream against what the archive claims.
-    fn check_end(&mut self, packed: &Packed, len: u64, crc32: u32) -> Result<()> {
+    fn check_end(&mut self, packed: &Packed, len: u64, crc32: Option<u32>) -> Result<()> {
         let more = self.produced == len && self.fill(packed, &mut [0])? > 0;
         let left = packed.len - self.fetched + (self.input.len() - self.consumed) as u64;
         if more || !self.ended || left > 0 {
@@ -237,7 +246,7 @@ impl Inflater {
             return Err(packed.corrupt("deflate-too-long", message).expected(format_args!("{len} bytes")));
         }
         let found = self.crc.clone().finalize();
-        if found != crc32 {
+        if let Some(crc32) = crc32.filter(|&crc32| crc32 != found) {
             return Err(packed
                 .corrupt("crc-mismatch", "the data is not what was written: its CRC-32 differs")
                 .expected(format_args!("{crc32:08x}"))

@@ -1,5 +1,9 @@
 //! Reading the directory of an archive, and holding it against the local headers.
 
+mod outline;
+
+pub use outline::outline;
+
 use super::inflate::inflate_prefix;
 use super::{
     CENTRAL, END, END_LEN, END64, END64_LEN, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, LOCATOR64,
@@ -428,6 +432,14 @@ pub(super) fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
         None => char::from(byte),
     };
     Ok(raw.iter().map(decode).collect())
+}
+
+/// The name as text whatever its bytes are, for those who only look: what is bad is replaced.
+pub(super) fn lossy_name(raw: &[u8], flags: u16) -> String {
+    if raw.contains(&0) {
+        return String::from_utf8_lossy(raw).into_owned();
+    }
+    decode_name(raw.to_vec(), flags).unwrap_or_else(|_| String::from_utf8_lossy(raw).into_owned())
 }
 
 const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\

@@ -23,9 +23,11 @@ mod write;
 
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::Order;
@@ -57,8 +59,16 @@ impl Format for Arrow {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
+    }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
     }
 
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {

@@ -1,5 +1,9 @@
 //! From the footer and the heads of the batches to the index.
 
+mod outline;
+
+pub(super) use outline::outline;
+
 use super::MAGIC;
 use super::stream::{self, Messages};
 use crate::checkpoint::{
@@ -7,10 +11,11 @@ use crate::checkpoint::{
     TensorPath, Value, check_count,
 };
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
 use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
+use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, check_range, read_vec};
 use crate::tensor::{Encoding, Region, Shape};
@@ -21,10 +26,9 @@ use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers of a batch may say that they are this long together, decompressed, or
-/// [`MOST_RATIO`] times as long as they are.
+/// Buffers of a batch may say that they are this long together, decompressed, or as many times as
+/// long as they are as [`Limits::expansion`] says.
 const FREE: u64 = 64 << 20;
-const MOST_RATIO: u64 = 1024;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
@@ -48,7 +52,10 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
         Some(file) => file,
         None => {
             let Messages { schema, version, blocks } = stream::messages(source, &options.limits)?;
-            File { source: source.clone(), schema, version, blocks }
+            // There is no footer, and no dictionary is read.
+            let (dictionaries, footer) = (Vec::new(), source.len());
+            let expansion = options.limits.expansion;
+            File { source: source.clone(), schema, version, blocks, dictionaries, footer, expansion }
         }
     };
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
@@ -99,6 +106,16 @@ fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]
     checkpoint.tensors.push(entry);
     restore(&mut checkpoint, file.schema.metadata().clone());
     Ok(checkpoint)
+}
+
+/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::default();
+    match File::read(source, &options.limits) {
+        Ok(file) => pickled::judge(&file.schema, &mut scan),
+        Err(error) => scan.push_error(error)?,
+    }
+    Ok(scan)
 }
 
 /// The tensor: a range of the file for each batch where that is possible.
@@ -159,6 +176,11 @@ struct File {
     schema: SchemaRef,
     version: MetadataVersion,
     blocks: Vec<Block>,
+    /// See [`Limits::expansion`].
+    expansion: u64,
+    dictionaries: Vec<Block>,
+    /// Offset of the footer.
+    footer: u64,
 }
 
 /// What the head of a batch says.
@@ -201,7 +223,17 @@ impl File {
         let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
         let blocks =
             footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
-        Ok(Self { source: source.clone(), schema: Arc::new(schema), version: footer.version(), blocks })
+        let dictionaries =
+            footer.dictionaries().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
+        Ok(Self {
+            source: source.clone(),
+            schema: Arc::new(schema),
+            version: footer.version(),
+            blocks,
+            dictionaries,
+            footer: source.len() - 10 - len,
+            expansion: limits.expansion,
+        })
     }
 
     /// Where a batch is: offset, length of its head, length of all.
@@ -240,13 +272,7 @@ impl File {
         });
         let head = head.map_err(|e| e.at(offset))?;
         let rows = unsigned(head.length())?;
-        let buffers: Vec<(u64, u64)> = match head.buffers() {
-            Some(buffers) => {
-                let place = |b: &arrow_ipc::Buffer| Ok((unsigned(b.offset())?, unsigned(b.length())?));
-                buffers.iter().map(place).collect::<Result<_>>()?
-            }
-            None => Vec::new(),
-        };
+        let buffers = buffers_of(&head)?;
         let body = RangeOf { start: offset + len, len: all - len };
         if head.compression().is_some() {
             self.check_claims(body, &buffers)?;
@@ -307,14 +333,15 @@ impl File {
                 claimed = claimed.saturating_add(i64::from_le_bytes(claim).try_into().unwrap_or(len));
             }
         }
-        let most = FREE.max(body.len.saturating_mul(MOST_RATIO));
+        let most = FREE.max(body.len.saturating_mul(self.expansion));
         if claimed <= most {
             return Ok(());
         }
         Err(Error::limit("inflated", "the buffers of a batch say that they are far longer than they can be")
             .at(body.start)
             .expected(format_args!("at most {most} bytes"))
-            .found(claimed))
+            .found(claimed)
+            .hint("if you trust the file, raise the limit `expansion`"))
     }
 
     /// Some columns of a batch.
@@ -344,6 +371,12 @@ impl File {
 struct RangeOf {
     start: u64,
     len: u64,
+}
+
+/// Places and lengths of the buffers in the body of a batch.
+fn buffers_of(head: &arrow_ipc::RecordBatch<'_>) -> Result<Vec<(u64, u64)>> {
+    let place = |b: &arrow_ipc::Buffer| Ok((unsigned(b.offset())?, unsigned(b.length())?));
+    head.buffers().map(|buffers| buffers.iter().map(place).collect()).unwrap_or_else(|| Ok(Vec::new()))
 }
 
 /// How many nodes and buffers a column of that type has; `None` where that is not known here.

@@ -55,9 +55,11 @@ pub use partitions::Partitions;
 pub use scan::is_text;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
@@ -140,6 +142,10 @@ impl Format for BigGraph {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -27,9 +27,11 @@ mod read;
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -89,6 +91,12 @@ impl Format for Hdf5 {
         read::open(&source, options)
     }
 
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let mut scan = Scan::default();
+        crate::scan::hdf5(source, &[], &options.limits, &mut scan)?;
+        Ok(scan)
+    }
+
     /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
     /// are not in the file is lost alone.
     fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
@@ -97,6 +105,10 @@ impl Format for Hdf5 {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        crate::containers::hdf5::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

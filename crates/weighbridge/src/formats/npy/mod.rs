@@ -23,19 +23,24 @@
 
 mod folder;
 pub mod header;
+mod outline;
 mod read;
 mod salvage;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use header::Header;
+pub(super) use outline::array as array_outline;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::DType;
@@ -86,6 +91,10 @@ impl Format for Npy {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
     /// Rows that are whole, of an array that is cut short; the other files of a folder.
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
@@ -105,6 +114,10 @@ impl Format for Npy {
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
     }
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
+    }
+
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
     }

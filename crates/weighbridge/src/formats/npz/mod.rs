@@ -17,13 +17,16 @@
 //! Members are stored, never deflated, in the order of their names, with their elements at a
 //! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
 
+mod outline;
 mod read;
 mod salvage;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
 use crate::error::{Error, Result};
@@ -68,11 +71,19 @@ impl Format for Npz {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -27,6 +27,7 @@ mod check;
 mod dtype;
 mod edit;
 pub mod exec;
+mod outline;
 pub mod pir;
 pub mod program;
 mod read;
@@ -42,6 +43,7 @@ pub(in crate::formats) use read::attach;
 pub use strip_options::{Strip, StripReport};
 
 use super::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -207,6 +209,10 @@ impl Format for Paddle {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         scan::scan(source, options)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -26,9 +26,12 @@ mod write;
 
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Setting};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+use crate::check::{Outline, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::finding::Finding;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::Order;
@@ -65,8 +68,27 @@ impl Format for Parquet {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
+    }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for held in held(&checkpoint.tensors, &[]) {
+            match read::check(&held.source, &Limits::default()) {
+                Ok(own) => findings.extend(own),
+                Err(error) => findings.push(Finding::from_error(&error).ok_or(error)?),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

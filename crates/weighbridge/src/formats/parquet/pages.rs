@@ -2,7 +2,7 @@
 //! as its head asks for.
 //!
 //! ```text
-//! head      thrift, compact form: 2: bytes when unpacked, 3: bytes in the file, and more
+//! head      thrift, compact form: 2: bytes when unpacked, 3: bytes in the file, 4: their CRC-32, and more
 //! page      as many bytes as the head says; the next head follows
 //! ```
 
@@ -26,30 +26,70 @@ const SLACK: u64 = 64 << 10;
 /// Bytes that are no head end the search: what reads pages stops there as well.
 ///
 /// # Errors
-/// [`crate::Kind::Corrupt`], `page-size`; [`crate::Kind::Limit`].
+/// [`crate::Kind::Corrupt`], `page-size`, `page-values`; [`crate::Kind::Limit`].
 pub(super) fn check(
     source: &SourceRef,
     range: Range<u64>,
     compression: Compression,
     limits: &Limits,
 ) -> Result<()> {
-    if compression == Compression::UNCOMPRESSED {
-        return Ok(());
-    }
+    let packed = compression != Compression::UNCOMPRESSED;
     let end = range.end.min(source.len());
     let mut at = range.start;
     while at < end {
         let Some(head) = read(source, at)? else { break };
-        if head.unpacked > head.stored.saturating_mul(ratio(compression)).saturating_add(SLACK) {
+        // Room for the values of a dictionary is taken by their number, before they are read.
+        if head.dictionary > head.unpacked {
+            return Err(Error::corrupt("page-values", "a dictionary claims more values than it has bytes")
+                .at(at)
+                .found(format_args!("{} values in {} bytes", head.dictionary, head.unpacked)));
+        }
+        let most = head.stored.saturating_mul(ratio(compression)).saturating_add(SLACK);
+        if packed && head.unpacked > most {
             return Err(Error::corrupt("page-size", "a page claims more bytes than it can be unpacked to")
                 .at(at)
                 .found(format_args!("{} bytes out of {}", head.unpacked, head.stored)));
         }
-        Limits::check("bytes of a page", "header_bytes", head.unpacked, limits.header_bytes)
-            .map_err(|e| e.at(at))?;
+        if packed {
+            Limits::check("bytes of a page", "header_bytes", head.unpacked, limits.header_bytes)
+                .map_err(|e| e.at(at))?;
+        }
         at = at.saturating_add(head.len).saturating_add(head.stored);
     }
     Ok(())
+}
+
+/// A page in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Offset of its head.
+    pub(super) offset: u64,
+    /// Bytes of the head.
+    pub(super) head: u64,
+    /// Bytes behind it.
+    pub(super) stored: u64,
+    /// The CRC-32 that these shall have, where the writer gave one.
+    pub(super) crc: Option<u32>,
+}
+
+/// The pages in `range` of `source`, up to the first bytes that are no head, or a page that leaves the
+/// range.
+///
+/// # Errors
+/// [`crate::Kind::Io`]; `page-head` and `limit` for a head that is none.
+pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
+    let end = range.end.min(source.len());
+    let (mut at, mut pages) = (range.start, Vec::new());
+    while at < end {
+        let Some(head) = read(source, at)? else { break };
+        let next = at.saturating_add(head.len).saturating_add(head.stored);
+        if next > end {
+            break;
+        }
+        pages.push(Page { offset: at, head: head.len, stored: head.stored, crc: head.crc });
+        at = next;
+    }
+    Ok(pages)
 }
 
 /// How many bytes a byte can be unpacked to, at most.
@@ -58,6 +98,8 @@ fn ratio(compression: Compression) -> u64 {
         Compression::SNAPPY => 22,
         Compression::LZ4 | Compression::LZ4_RAW => 255,
         Compression::GZIP(_) => 1032,
+        // A block of 4 bytes that repeats one byte is 128 KiB at most.
+        Compression::ZSTD(_) => 32 << 10,
         _ => u64::MAX,
     }
 }
@@ -71,6 +113,10 @@ struct Head {
     unpacked: u64,
     /// Bytes of the page in the file.
     stored: u64,
+    /// Values of a dictionary; 0 of other pages.
+    dictionary: u64,
+    /// Their CRC-32, where it is given.
+    crc: Option<u32>,
 }
 
 /// The head at `at`; `None` where there is none.
@@ -110,18 +156,22 @@ struct Bytes<'a> {
 
 impl Bytes<'_> {
     fn head(&mut self) -> Result<Head, Stop> {
-        let (mut unpacked, mut stored) = (None, None);
-        self.fields(0, &mut |id, value| match id {
-            2 => unpacked = Some(value),
-            3 => stored = Some(value),
+        let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, Some(0));
+        self.fields(0, 0, &mut |within, id, value| match (within, id) {
+            (0, 2) => unpacked = Some(value),
+            (0, 3) => stored = Some(value),
+            (0, 4) => crc = i32::try_from(value).ok().map(i32::cast_unsigned),
+            (7, 1) => dictionary = Some(value),
             _ => {}
         })?;
         let size = |value: Option<i64>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
-        Ok(Head { len: self.at as u64, unpacked: size(unpacked)?, stored: size(stored)? })
+        let (unpacked, stored, dictionary) = (size(unpacked)?, size(stored)?, size(dictionary)?);
+        Ok(Head { len: self.at as u64, unpacked, stored, dictionary, crc })
     }
 
-    /// The fields of a structure; `number` is told those that are whole numbers.
-    fn fields(&mut self, depth: u32, number: &mut dyn FnMut(i64, i64)) -> Result<(), Stop> {
+    /// The fields of a structure; `number` is told those that are whole numbers: the field of the head
+    /// that the structure is (0: it is the head itself, -1: it lies deeper), the field, and the number.
+    fn fields(&mut self, depth: u32, within: i64, number: &mut dyn FnMut(i64, i64, i64)) -> Result<(), Stop> {
         if depth > DEEPEST {
             return Err(Stop::Deep);
         }
@@ -136,7 +186,8 @@ impl Bytes<'_> {
             match head & 15 {
                 // The value of a truth stands in its head.
                 1 | 2 => {}
-                4..=6 => number(id, self.zigzag()?),
+                4..=6 => number(within, id, self.zigzag()?),
+                12 => self.fields(depth + 1, if depth == 0 { id } else { -1 }, number)?,
                 kind => self.skip(kind, depth)?,
             }
         }
@@ -172,7 +223,7 @@ impl Bytes<'_> {
                     self.skip(kinds & 15, depth + 1)
                 })
             }
-            12 => self.fields(depth + 1, &mut |_, _| {}),
+            12 => self.fields(depth + 1, -1, &mut |_, _, _| {}),
             _ => Err(Stop::Wrong),
         }
     }
@@ -254,7 +305,11 @@ mod tests {
             let len = bytes.len() as u64 - 100;
             let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
             let head = read(&source, 0).unwrap();
-            assert_eq!(head, Some(Head { len, unpacked: 1000, stored: 100 }), "{long}");
+            assert_eq!(
+                head,
+                Some(Head { len, unpacked: 1000, stored: 100, dictionary: 0, crc: None }),
+                "{long}"
+            );
         }
     }
 
@@ -264,8 +319,9 @@ mod tests {
             (SLACK + 22 * 10, Compression::SNAPPY, None),
             (SLACK + 22 * 10 + 1, Compression::SNAPPY, Some("page-size")),
             (SLACK + 255 * 10 + 1, Compression::LZ4_RAW, Some("page-size")),
-            (1 << 26, Compression::ZSTD(Default::default()), None),
-            (0x7fff_ffff, Compression::ZSTD(Default::default()), Some("limit")),
+            (SLACK + 10 * (32 << 10), Compression::ZSTD(Default::default()), None),
+            (SLACK + 10 * (32 << 10) + 1, Compression::ZSTD(Default::default()), Some("page-size")),
+            (0x7fff_ffff, Compression::BROTLI(Default::default()), Some("limit")),
             (0x7fff_ffff, Compression::UNCOMPRESSED, None),
         ] {
             let bytes = [page(1000, 100, 0), page(unpacked, 10, 5), page(7, 7, 7)].concat();

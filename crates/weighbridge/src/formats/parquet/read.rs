@@ -1,11 +1,16 @@
 //! From the footer to the index, and rows out of row groups.
 
+mod outline;
+
+pub(super) use outline::{check, outline};
+
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
 use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
+use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
 use crate::tensor::{Encoding, Shape};
@@ -50,12 +55,21 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     };
     let shape = Shape::new([rows, width]);
     let row_bytes = width.saturating_mul(layout.dtype.size().unwrap_or(1) as u64);
-    if row_bytes.checked_mul(rows).is_none() {
+    let Some(bytes) = row_bytes.checked_mul(rows) else {
         return Err(Error::corrupt("shape-overflow", "the table has no length below 2^64").found(shape));
+    };
+    // One run of a few bytes can stand for 2^31 rows: a small file must not become an endless table.
+    let limits = &options.limits;
+    let most = source.len().saturating_mul(limits.expansion).max(limits.repeated_bytes);
+    if bytes > most {
+        return Err(Error::limit("inflated", "the table is far longer than the bytes of the file")
+            .expected(format_args!("at most {most} bytes"))
+            .found(bytes)
+            .hint("if you trust the file, raise the limit `expansion`"));
     }
     let at_once = (BLOCK / row_bytes.max(1)).max(1);
     let blocks: u64 = groups.iter().map(|&(_, count)| count.div_ceil(at_once)).fold(0, u64::saturating_add);
-    Limits::check("blocks of rows", "tensors", blocks, options.limits.tensors)?;
+    Limits::check("blocks of rows", "tensors", blocks, limits.tensors)?;
     let mut places = Vec::new();
     let mut starts = vec![0];
     for (group, &(first, count)) in groups.iter().enumerate() {
@@ -82,6 +96,16 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let pairs = pairs.into_iter().flatten();
     restore(&mut checkpoint, pairs.map(|pair| (pair.key.clone(), pair.value.clone().unwrap_or_default())));
     Ok(checkpoint)
+}
+
+/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::default();
+    match File::read(source, &options.limits) {
+        Ok(file) => pickled::judge(file.metadata.schema(), &mut scan),
+        Err(error) => scan.push_error(error)?,
+    }
+    Ok(scan)
 }
 
 /// A file whose footer was read.

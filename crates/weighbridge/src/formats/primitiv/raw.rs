@@ -108,6 +108,11 @@ impl<'a> Reader<'a> {
         self.wire.cursor.source().clone()
     }
 
+    /// Offset of the first byte that was not read.
+    pub(super) fn position(&self) -> u64 {
+        self.wire.position()
+    }
+
     /// Fails unless the file is of that kind.
     pub(super) fn expect(&self, kind: FileKind) -> Result<()> {
         if self.kind == kind {

@@ -2,9 +2,11 @@
 
 use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
 use super::{BATCH, FACTS, FileKind, Optimizer, Shape};
+use crate::check::{Gaps, Outline};
 use crate::checkpoint::{Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
 use crate::formats::OpenOptions;
+use crate::limits::Limits;
 use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding};
 
@@ -49,6 +51,22 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     }
     checkpoint.notes.extend(reader.finish()?);
     Ok(checkpoint)
+}
+
+/// What stands around the values: MessagePack up to the end of the object.
+pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
+    let options = OpenOptions { lenient: true, limits: limits.clone(), ..OpenOptions::default() };
+    let mut reader = Reader::new(source.clone(), &options)?;
+    match reader.kind() {
+        FileKind::Shape => drop(reader.shape()?),
+        FileKind::Tensor => drop(reader.tensor()?),
+        FileKind::Parameter => drop(reader.parameter()?),
+        FileKind::Model => drop(reader.model()?),
+        FileKind::Optimizer => drop(reader.optimizer()?),
+    }
+    let mut outline = Outline::new(Gaps::Forbidden);
+    outline.header(0, reader.position(), "msgpack");
+    Ok(outline)
 }
 
 /// An empty index of that kind, marked with its origin so that bridges carry what they cannot say.

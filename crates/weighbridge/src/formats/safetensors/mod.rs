@@ -27,17 +27,23 @@
 //! over them; only `format`, which they ask every file for, stands in each shard.
 
 mod header;
+mod outline;
 mod read;
+mod room;
 mod salvage;
 mod shards;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use shards::parse_size;
+
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
@@ -53,6 +59,10 @@ const KIND: &str = "single";
 const SHARDED: &str = "sharded";
 /// The setting that gives the size of these files.
 const SHARD: &str = "shard";
+/// The setting that gives the blanks behind a header.
+const HEADER_PADDING: &str = "header_padding";
+/// The setting that gives the place at which the data begin.
+const DATA_OFFSET: &str = "data_offset";
 /// The key of the header that is no tensor.
 const METADATA: &str = "__metadata__";
 /// Bytes before the header.
@@ -66,11 +76,23 @@ static FACTS: Facts = Facts {
     extensions: &[("safetensors", KIND)],
     dtypes: &DTYPES,
     order: Some(Order::Row),
-    settings: &[Setting {
-        name: SHARD,
-        values: "5GB, 500MB, 64MiB, ... or bytes",
-        what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
-    }],
+    settings: &[
+        Setting {
+            name: SHARD,
+            values: "5GB, 500MB, 64MiB, ... or bytes",
+            what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
+        },
+        Setting {
+            name: HEADER_PADDING,
+            values: "bytes",
+            what: "blanks behind each header, which leave room for later edits in place (default 0)",
+        },
+        Setting {
+            name: DATA_OFFSET,
+            values: "bytes",
+            what: "where the data begin, in the order in which the tensors stand in the file that was opened: for edits in place",
+        },
+    ],
 };
 
 /// The element types, by growing alignment: the order in which the original declares them, and by
@@ -175,15 +197,14 @@ impl Format for Safetensors {
     }
 
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        Ok(shards::check(checkpoint))
+        let mut findings = shards::check(checkpoint);
+        findings.extend(outline::unaligned(&checkpoint.tensors));
+        Ok(findings)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {
-            // A list holds names only; whether the files are there is another question.
-            Err(_) if shards::is_list_file(source)? => {
-                shards::read_list(source, &options.limits).map(|_| Scan::default())
-            }
+            Err(_) if shards::is_list_file(source)? => shards::scan_list(source, &options.limits),
             opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
         };
         scanned.or_else(Scan::of_error)
@@ -191,6 +212,18 @@ impl Format for Safetensors {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (FACTS.id, KIND) {
+            return Vec::new();
+        }
+        let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
+        begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

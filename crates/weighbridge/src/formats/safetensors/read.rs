@@ -85,7 +85,7 @@ pub(super) fn say(
 }
 
 /// The length of the header, held against the limit and the end of the file.
-fn header_length(source: &SourceRef, limits: &Limits) -> Result<u64> {
+pub(super) fn header_length(source: &SourceRef, limits: &Limits) -> Result<u64> {
     if source.len() < PREFIX {
         return Err(Error::corrupt("truncated", "the file ends within the length of its header")
             .at(0)

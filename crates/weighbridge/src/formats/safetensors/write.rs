@@ -1,5 +1,6 @@
 //! From an index to a plan. Same index, same bytes: no clock, no hash order.
 
+use super::room::Room;
 use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, shards};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
@@ -12,9 +13,6 @@ use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The data begin at a multiple of this, so that a mapped tensor is aligned for its type.
-const ALIGN: u64 = 64;
-
 /// Lays out `checkpoint` as one file, or as shards where the options ask for them.
 ///
 /// The tensors of a file are sorted as the original sorts them: by alignment from wide to narrow,
@@ -26,11 +24,12 @@ const ALIGN: u64 = 64;
 /// another kind than `single` and `sharded`, and for a size of shards that is none.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     let most = options.setting(SHARD).map(shards::parse_size).transpose()?;
+    let room = Room::of(options)?;
     let was_sharded = (checkpoint.format, checkpoint.kind) == ("safetensors", SHARDED);
     match (options.kind.as_deref(), most) {
-        (None | Some(SHARDED), Some(most)) => return shards::plan(checkpoint, most),
-        (Some(SHARDED), None) => return shards::plan(checkpoint, shards::DEFAULT_SIZE),
-        (None, None) if was_sharded => return shards::plan(checkpoint, shards::DEFAULT_SIZE),
+        (None | Some(SHARDED), Some(most)) => return shards::plan(checkpoint, most, room),
+        (Some(SHARDED), None) => return shards::plan(checkpoint, shards::DEFAULT_SIZE, room),
+        (None, None) if was_sharded => return shards::plan(checkpoint, shards::DEFAULT_SIZE, room),
         (None | Some(KIND), None) => {}
         (Some(KIND), Some(_)) => {
             return Err(Error::usage("shards-in-a-folder", "shards are several files, and one is asked for")
@@ -47,7 +46,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let mut losses = left_behind(checkpoint);
     let rows = rows(checkpoint, &names)?;
     let index = bridge_index(checkpoint, &names);
-    let file = file("", rows, &metadata(checkpoint, index, &mut losses))?;
+    let file = file("", rows, &metadata(checkpoint, index, &mut losses), room)?;
     Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file], losses })
 }
 
@@ -62,10 +61,21 @@ pub(super) fn rows<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> Resul
 /// A file of these tensors.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`]: `header-too-long`, `too-long`.
-pub(super) fn file(name: &str, mut rows: Vec<Row<'_>>, metadata: &Texts<'_>) -> Result<PlannedFile> {
+/// [`crate::Kind::Mismatch`]: `header-too-long`, `too-long`, `no-room`.
+pub(super) fn file(
+    name: &str,
+    mut rows: Vec<Row<'_>>,
+    metadata: &Texts<'_>,
+    room: Room,
+) -> Result<PlannedFile> {
     rows.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
-    let header = header(&rows, metadata)?;
+    if let Room::Until(_) = room {
+        // As they stand, in the order in which a reader takes them.
+        rows.sort_by_key(|row| {
+            row.entry.single_piece().map_or((u64::MAX, 0), |piece| (piece.offset, piece.len))
+        });
+    }
+    let header = header(&rows, metadata, room)?;
     let mut file = FileBuilder::new(name);
     file.literal((header.len() as u64).to_le_bytes());
     file.literal(header);
@@ -81,7 +91,7 @@ pub(super) type Texts<'a> = BTreeMap<&'a str, Cow<'a, str>>;
 /// A tensor and what the header says of it.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
-    entry: &'a TensorEntry,
+    pub(super) entry: &'a TensorEntry,
     pub(super) name: &'a str,
     /// Place of the dtype in [`NAMED`].
     rank: usize,
@@ -139,7 +149,7 @@ fn metadata<'a>(checkpoint: &'a Checkpoint, index: Option<String>, losses: &mut 
 }
 
 /// The header with its padding.
-fn header(rows: &[Row<'_>], metadata: &Texts<'_>) -> Result<String> {
+fn header(rows: &[Row<'_>], metadata: &Texts<'_>, room: Room) -> Result<String> {
     let mut text = String::from("{");
     if !metadata.is_empty() {
         text.push_str(&format!("{}:{{", quoted(METADATA)));
@@ -170,10 +180,7 @@ fn header(rows: &[Row<'_>], metadata: &Texts<'_>) -> Result<String> {
         text.pop();
     }
     text.push('}');
-    while !(PREFIX + text.len() as u64).is_multiple_of(ALIGN) {
-        text.push(' ');
-    }
-    let length = text.len() as u64;
+    let length = room.length(text.len() as u64)?;
     if length > MAX_HEADER {
         return Err(Error::mismatch("header-too-long", "the header is longer than safetensors reads")
             .expected(format_args!("at most {MAX_HEADER} bytes"))
@@ -183,6 +190,9 @@ fn header(rows: &[Row<'_>], metadata: &Texts<'_>) -> Result<String> {
     // What follows the header must have an offset, too.
     if begin.checked_add(PREFIX + length).is_none() {
         return Err(Error::mismatch("too-long", "the file would pass 2^64 bytes"));
+    }
+    while (text.len() as u64) < length {
+        text.push(' ');
     }
     Ok(text)
 }

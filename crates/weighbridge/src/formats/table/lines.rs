@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that are read at once.
 const STEP: u64 = 1 << 20;
+/// A line may have this part of the limit `header_bytes`: its numbers take a multiple of it in memory.
+const LINE: u64 = 4;
 /// About as many bytes of text are decoded together.
 const BLOCK: u64 = 256 << 10;
 
@@ -57,7 +59,7 @@ impl Lines {
             start: 0,
             first_line: 1,
             columns: None,
-            longest: limits.header_bytes,
+            longest: limits.header_bytes / LINE,
         }
     }
 

@@ -16,6 +16,7 @@
 //! does not look at.
 
 mod metadata;
+mod outline;
 mod read;
 mod scan;
 #[cfg(test)]
@@ -23,7 +24,10 @@ mod tests;
 mod walk;
 mod write;
 
+pub(crate) use outline::BEYOND;
+
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::containers::torch::is_legacy;
 use crate::containers::zip;
@@ -45,8 +49,6 @@ const OBJECT: &str = "object";
 const METADATA: &str = ".data/weighbridge.metadata";
 /// The attribute of a state dict that holds the versions of its modules.
 const VERSIONS: &str = "_metadata";
-/// The attribute of a tensor that is the same elements as another one: its name.
-const ALIAS_OF: &str = "alias_of";
 
 static FACTS: Facts = Facts {
     id: "torch",
@@ -116,6 +118,10 @@ impl Format for Torch {
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, HashMap};
 const DEEPEST: usize = 64;
 /// How often, on average, each object may be met: what is shared counts each time.
 const VISITS: u64 = 16;
+/// Objects of plain values, besides one for each two bytes of the file: a number has no fewer. What is
+/// shared is copied each time, and so would take any memory.
+const FREE: u64 = 40_000;
 /// Kinds of objects that are not kept are named up to this number.
 const NAMED: usize = 100;
 
@@ -55,7 +58,7 @@ impl<'a> Walk<'a> {
             role: Role::Parameter,
             visits_left: objects,
             names_left: text,
-            budget: Budget { objects, text },
+            budget: Budget { objects: objects.min(saved.source().len() / 2 + FREE), text },
             unknown: BTreeMap::new(),
             refused: BTreeMap::new(),
             doubled: 0,

@@ -1,7 +1,7 @@
 //! From the index to a plan.
 
-use super::{ALIAS_OF, METADATA, OBJECT, STATE_DICT, VERSIONS, metadata};
-use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind};
+use super::{METADATA, OBJECT, STATE_DICT, VERSIONS, metadata};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind};
 use crate::containers::torch::{SavedBuilder, is_recent};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;

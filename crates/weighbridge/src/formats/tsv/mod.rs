@@ -24,8 +24,10 @@ use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, plan};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
 use crate::tensor::Order;
@@ -60,6 +62,10 @@ impl Format for Tsv {
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
+        Ok(Outline::whole(source.len(), "lines of the table"))
     }
 
     fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {

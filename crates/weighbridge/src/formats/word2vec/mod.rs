@@ -18,8 +18,10 @@ use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, plan};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::{Encode, WritePlan};
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order};
@@ -61,6 +63,10 @@ impl Format for Word2Vec {
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
+        read::outline(source)
     }
 
     fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {

@@ -1,6 +1,7 @@
 //! From words and vectors to the index.
 
 use super::binary;
+use crate::check::{Gaps, Outline};
 use crate::checkpoint::{Checkpoint, Damage, Note};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::{Lines, number};
@@ -85,6 +86,20 @@ fn is_text(body: &[u8], header: Header, whole: bool) -> bool {
     let count = numbers.len() as u64;
     let fits = if complete { count == header.columns } else { count <= header.columns };
     fits && std::str::from_utf8(name).is_ok() && numbers.iter().all(|field| number(field).is_ok())
+}
+
+/// What stands around the vectors: the first line. Between vectors there are names, and all of it is
+/// read when the file is opened.
+pub(super) fn outline(source: &SourceRef) -> Result<Outline> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let mut outline = Outline::new(Gaps::Forbidden);
+    outline.elements = true;
+    if let Some(first) = header(&head) {
+        let len = first.len as u64;
+        outline.header(0, len, "numbers of rows and columns");
+        outline.elements(len, source.len().saturating_sub(len), "names and vectors");
+    }
+    Ok(outline)
 }
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {

@@ -6,18 +6,22 @@
 
 mod values;
 
+use super::account::{self, accounts};
 use super::parallel;
-use crate::check::{self, Account, Use, accounts, capped};
+use crate::check::{self, Account, capped};
 use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
-use crate::source::{FileSource, PathKind, Source, SourceRef, kind_of_path};
+use crate::source::{FileSource, PathKind, SourceRef, kind_of_path};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The code of bytes behind the end of what a file holds.
+const TRAILING: &str = "trailing-bytes";
 
 /// What [`verify`] shall do.
 #[derive(Debug, Clone, Default)]
@@ -83,43 +87,43 @@ impl VerifyReport {
 /// wrong with the file is a finding.
 pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
     let path = path.as_ref();
+    let opened = match kind_of_path(path)? {
+        PathKind::File => Some(Arc::new(FileSource::open(path)?) as SourceRef),
+        PathKind::Folder | PathKind::Other => None,
+    };
     let open = |lenient: bool, salvage: bool| {
         formats::open_with(path, &OpenOptions { lenient, salvage, ..options.open.clone() })
     };
-    let mut report = match open(false, false) {
-        Ok(checkpoint) => verify_checkpoint(&checkpoint, options)?,
+    let report = match open(false, false) {
+        Ok(checkpoint) => checked(&checkpoint, opened.as_ref(), options)?,
         Err(error) => {
-            let finding = finding(error)?;
+            let mut finding = finding(error)?;
             let code = finding.code;
             let mut report = match open(true, false).or_else(|_| open(false, true)) {
                 Ok(mut rest) => {
                     // The notes say the same as the error, more mildly.
                     rest.notes.retain(|note| note.code != code && note.code != "damaged");
-                    verify_checkpoint(&rest, options)?
+                    checked(&rest, opened.as_ref(), options)?
                 }
-                Err(_) => unopened(path, options)?,
+                Err(_) => unopened(path, opened.as_ref(), options)?,
             };
+            // Once is enough; the reader knows what should be there, the account what it looks like.
+            if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {
+                let other = report.findings.remove(place);
+                finding.text = format!("{}; {}", finding.text, other.text);
+            }
             report.findings.insert(0, finding);
             report
         }
     };
-    if report.files.is_empty() && kind_of_path(path)? == PathKind::File {
-        let used = if report.kind.is_some() { Use::Header } else { Use::Unknown };
-        let file = FileSource::open(path)?;
-        report.files.push(Account::without_tensors(file.label(), file.len(), used));
-    }
     Ok(settled(report))
 }
 
 /// The report on what could not be opened, without the reason.
-fn unopened(path: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
+fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) -> Result<VerifyReport> {
     let format = match &options.open.format {
         Some(id) => Some(formats::by_id(id)?),
-        None if kind_of_path(path)? == PathKind::File => {
-            let source: SourceRef = Arc::new(FileSource::open(path)?);
-            formats::detect(&source).ok()
-        }
-        None => None,
+        None => opened.and_then(|source| formats::detect(source).ok()),
     };
     Ok(VerifyReport {
         label: path.display().to_string(),
@@ -128,7 +132,7 @@ fn unopened(path: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
         verdict: Verdict::CouldNotTell,
         findings: Vec::new(),
         checked: vec!["opening"],
-        files: Vec::new(),
+        files: opened.map(account::unread).into_iter().collect(),
         damage: None,
     })
 }
@@ -138,6 +142,15 @@ fn unopened(path: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
 /// # Errors
 /// [`crate::Kind::Io`] where bytes cannot be read.
 pub fn verify_checkpoint(checkpoint: &Checkpoint, options: &VerifyOptions) -> Result<VerifyReport> {
+    checked(checkpoint, None, options)
+}
+
+/// Checks what was opened; `opened` is the file itself, where it is one.
+fn checked(
+    checkpoint: &Checkpoint,
+    opened: Option<&SourceRef>,
+    options: &VerifyOptions,
+) -> Result<VerifyReport> {
     let tensors = &checkpoint.tensors;
     let mut checked = vec!["opening", "names", "pieces", "bytes"];
     let mut findings: Vec<Finding> = checkpoint.notes.iter().map(of_note).collect();
@@ -173,6 +186,10 @@ pub fn verify_checkpoint(checkpoint: &Checkpoint, options: &VerifyOptions) -> Re
         findings.retain(|f| f.severity != Severity::Note || own.iter().all(|o| o.code != f.code));
         findings.extend(own);
     }
+    let account::Accounts { files, findings: odd } = accounts(checkpoint, opened, &options.open.limits)?;
+    // What the reader told of the end of a file is told better with its place and looks.
+    findings.retain(|f| f.code != TRAILING || odd.iter().all(|o| o.code != TRAILING));
+    findings.extend(odd);
     Ok(settled(VerifyReport {
         label: checkpoint.label.clone(),
         format: Some(checkpoint.format),
@@ -180,13 +197,13 @@ pub fn verify_checkpoint(checkpoint: &Checkpoint, options: &VerifyOptions) -> Re
         verdict: Verdict::CouldNotTell,
         findings,
         checked,
-        files: accounts(checkpoint)?,
+        files,
         damage: checkpoint.damage.as_ref().map(|damage| (Damage::clone(damage), tensors.len())),
     }))
 }
 
 /// The report with its findings in order, not too many alike, and the verdict that follows.
-fn settled(mut report: VerifyReport) -> VerifyReport {
+pub(super) fn settled(mut report: VerifyReport) -> VerifyReport {
     report.verdict = verdict(&report.findings);
     report.findings = capped(report.findings);
     report.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));

@@ -1,9 +1,10 @@
 #![allow(clippy::disallowed_methods)]
 
 use super::*;
+use crate::check::Use;
 use crate::check::testing::{linear, tensor};
 use crate::error::Kind;
-use crate::source::MemorySource;
+use crate::source::{MemorySource, Source};
 use crate::tensor::DType;
 use std::path::PathBuf;
 
@@ -51,6 +52,7 @@ fn odd_values_are_warnings() {
             ("warning", "constant", "same"),
             ("warning", "huge-values", "range"),
             ("warning", "subnormal-values", "range"),
+            ("note", "nan-rows", "odd"),
             ("note", "all-zero", "bias"),
         ]
     );
@@ -59,6 +61,37 @@ fn odd_values_are_warnings() {
     let quiet = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
     assert_eq!(quiet.findings, []);
     assert!(!quiet.checked.contains(&"values"));
+}
+
+#[test]
+fn rows_that_say_nothing_and_tensors_that_are_equal_are_told() {
+    let rows: [f32; 12] = [1.0, 2.0, 0.0, -0.0, 3.0, f32::NAN, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0];
+    let same = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
+    let values = [&rows[..], &same, &same, &[7.0; 8], &[7.0; 8]].concat();
+    let shapes: [(&str, &[u64]); 5] =
+        [("table", &[6, 2]), ("a", &[8]), ("b", &[8]), ("c", &[8]), ("d", &[8])];
+    let mut checkpoint = over(&values, &shapes);
+    checkpoint.tensors[0].role = crate::checkpoint::Role::Embedding;
+    let options = VerifyOptions { values: true, ..VerifyOptions::default() };
+    let report = verify_checkpoint(&checkpoint, &options).unwrap();
+    let text = |code: &str| {
+        let mut found = report.findings.iter().filter(|f| f.code == code);
+        let first = found.next().unwrap_or_else(|| panic!("{code}"));
+        assert!(found.next().is_none(), "{code}");
+        (first.severity, first.text.as_str())
+    };
+    assert_eq!(text("zero-rows"), (Severity::Warning, "3 of 6 rows are all 0: 1, 3, 5"));
+    assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows hold what is not a number: 2"));
+    // Those that are all the same say that of themselves.
+    let twins = "1 tensors have the elements of another one: b is a";
+    assert_eq!(text("equal-tensors"), (Severity::Note, twins));
+    // Two names for the same bytes are told without reading them.
+    let mut alias = over(&same, &[("a", &[8])]);
+    let mut second = alias.tensors[0].clone();
+    second.path = crate::checkpoint::TensorPath::from_dotted("b");
+    alias.tensors.push(second);
+    let report = verify_checkpoint(&alias, &options).unwrap();
+    assert_eq!(codes(&report), ["shared-bytes"]);
 }
 
 #[test]
@@ -74,7 +107,10 @@ fn the_verdict_follows_from_everything() {
     assert!(report.checked.contains(&"program"));
     with_program.tensors.remove(0);
     let report = check(&with_program);
-    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["missing-parameter"]));
+    assert_eq!(
+        (report.verdict, codes(&report)),
+        (Verdict::Unsound, vec!["missing-parameter", "hidden-bytes"])
+    );
 
     let mut noted = good.clone();
     noted.notes.push(Note::new("odd", "odd"));
@@ -129,9 +165,10 @@ fn files(folder: &str, extensions: &[&str]) -> Vec<(String, PathBuf)> {
 
 const ALL: [&str; 8] = ["safetensors", "npy", "npz", "model", "param", "tensor", "shape", "optimizer"];
 
-/// Good files of which a part cannot be checked, and why: members that are no arrays of numbers.
-const UNTOLD: [(&str, &str); 3] = [
+/// Good files of which a part cannot be checked, and why: members that are no arrays of numbers, a comment.
+const UNTOLD: [(&str, &str); 4] = [
     ("npz/bzip2.npz", "unread-member"),
+    ("npz/comment.npz", "hidden-bytes"),
     ("npz/object.npz", "unread-member"),
     ("npz/other_members.npz", "unread-member"),
 ];
@@ -165,7 +202,7 @@ fn good_files_are_sound_to_the_last_byte() {
             let values = VerifyOptions { values: true, ..VerifyOptions::default() };
             let report = verify(&path, &values).unwrap();
             let heavy = report.findings.iter().filter(|f| f.severity > Severity::Warning);
-            let told = |f: &Finding| ["packed-values", "unread-member"].contains(&f.code);
+            let told = |f: &Finding| ["packed-values", "unread-member", "hidden-bytes"].contains(&f.code);
             assert!(heavy.clone().all(told), "{name}: {:?}", report.findings);
             seen += 1;
         }
@@ -329,7 +366,10 @@ fn encoded_bytes_are_read_to_their_end() {
     let mut checkpoint = Checkpoint::new("none", "none", "m");
     checkpoint.tensors.push(tensor("x", DType::F32, &[1], &source, 0));
     let report = verify_checkpoint(&checkpoint, &VerifyOptions::default()).unwrap();
-    assert_eq!((report.verdict, codes(&report)), (Verdict::Unsound, vec!["bad-deflate"]));
+    assert_eq!(
+        (report.verdict, codes(&report)),
+        (Verdict::Unsound, vec!["bad-deflate", "hidden-bytes", "trailing-bytes"])
+    );
     let sums = (report.files[0].bytes, report.files[0].bytes_of(Use::Tensor));
     assert_eq!((report.files[0].file.as_str(), sums), ("outer", (10, 3)));
 }

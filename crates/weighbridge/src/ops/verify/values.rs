@@ -1,5 +1,8 @@
 //! What is odd about values: none of it is wrong for the file, most of it is for the model.
 
+mod rows;
+mod twins;
+
 use crate::checkpoint::{Role, TensorEntry};
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
@@ -10,20 +13,26 @@ const HUGE: f64 = 1e10;
 /// One subnormal value in so many is odd.
 const SUBNORMAL_SHARE: u64 = 100;
 
-/// Reads all tensors: warnings `nan`, `infinite`, `huge-values`, `subnormal-values`, `all-zero` and
-/// `constant`. The last two are remarks for what often begins so: vectors, and tensors that are
+/// Reads all tensors: warnings `nan`, `infinite`, `huge-values`, `subnormal-values`, `zero-rows`,
+/// `nan-rows`, `all-zero` and `constant`, the remark `equal-tensors`. The last two warnings are remarks for what often begins so: vectors, and tensors that are
 /// not parameters.
 pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let options = StatsOptions { bins: 0, threads };
     let mut findings = Vec::new();
     for tensor in tensors {
         match stats(tensor, &options) {
-            Ok(stats) => findings.extend(odd(tensor, &stats)),
+            Ok(stats) => {
+                findings.extend(odd(tensor, &stats));
+                if (stats.zeros > 0 || stats.nan > 0) && !stats.all_equal {
+                    findings.extend(rows::rows(tensor)?);
+                }
+            }
             // The checksum was met before, and is no news.
             Err(error) if error.code() == "crc-mismatch" => {}
             Err(error) => findings.push(super::finding(error.on_tensor(tensor.name()))?),
         }
     }
+    findings.extend(twins::twins(tensors)?);
     Ok(findings)
 }
 

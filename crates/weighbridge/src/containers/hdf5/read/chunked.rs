@@ -5,7 +5,7 @@ use super::dataset::Stored;
 use super::file::fault;
 use super::fill::repeat;
 use crate::error::{Error, Result};
-use crate::source::{KeptBlocks, Source, SourceRef, check_range, read_vec, to_usize};
+use crate::source::{KeptBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
 use hdf5_reader::filters::apply_pipeline_with_limit;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use std::sync::Arc;
@@ -138,6 +138,14 @@ impl Source for ChunkedSource {
             last = Some((number, chunk));
         }
         Ok(())
+    }
+
+    fn made_of(&self) -> Option<Vec<Within<'_>>> {
+        let mut all = Vec::with_capacity(self.slots.len());
+        for Slot { offset, len, .. } in &self.slots {
+            all.push(Within { source: &self.source, offset: *offset, len: *len, encoded: true });
+        }
+        Some(all)
     }
 
     fn label(&self) -> &str {

@@ -19,8 +19,6 @@ use std::sync::Arc;
 
 /// Chunks that become pieces of their own; where there are more, they are one source.
 const PIECES: u64 = 1 << 16;
-/// Largest chunk in bytes that is unpacked in memory.
-const LARGEST: u64 = 256 << 20;
 /// The filters that can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
 const KNOWN: std::ops::RangeInclusive<u16> = filters::FILTER_DEFLATE..=filters::FILTER_SCALEOFFSET;
 
@@ -131,12 +129,8 @@ impl Dataset {
             return Ok(entry);
         }
         if !stored.filters.is_empty() {
-            Limits::check(
-                "bytes in a chunk",
-                "header_bytes",
-                grid.chunk_len,
-                LARGEST.max(stored.place.limits.header_bytes),
-            )?;
+            let most = stored.place.limits.chunk_bytes;
+            Limits::check("bytes in a chunk", "chunk_bytes", grid.chunk_len, most)?;
         }
         let source: SourceRef = Arc::new(ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len));
         let region = Region::whole(&entry.shape);
@@ -180,6 +174,30 @@ impl Dataset {
         Ok(pieces)
     }
 
+    /// Address and length of every chunk that the index lists, also of those outside of the dataset,
+    /// which stay when it is made smaller. The index is read through `file`.
+    pub(super) fn chunk_ranges(&self, file: &File, chunked: &Chunked) -> Result<Vec<(u64, u64)>> {
+        let (Some(address), true) = (chunked.address, self.byte_len()? > 0) else { return Ok(Vec::new()) };
+        let grid = Grid::new(self, chunked)?;
+        let entries = self.index(file, chunked, &grid, address)?;
+        Limits::check("chunks", "tensors", entries.len() as u64, file.place.limits.tensors)?;
+        let mut ranges = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if !hdf5_reader::io::Cursor::is_undefined_offset(entry.address, file.offset_size()) {
+                ranges.push((entry.address, self.len_of(&entry, &grid)));
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// Bytes of a chunk in the file.
+    fn len_of(&self, entry: &ChunkEntry, grid: &Grid) -> u64 {
+        match entry.size {
+            size if size > 0 && !self.stored.filters.is_empty() => size,
+            _ => grid.chunk_len,
+        }
+    }
+
     /// The chunks that were written, in the order of the grid, each held against the file.
     fn slots(&self, chunked: &Chunked, grid: &Grid) -> Result<Vec<Slot>> {
         let Some(address) = chunked.address else { return Ok(Vec::new()) };
@@ -193,10 +211,7 @@ impl Dataset {
                 continue;
             }
             let Some(number) = grid.number(&entry.offsets)? else { continue };
-            let len = match entry.size {
-                size if size > 0 && !self.stored.filters.is_empty() => size,
-                _ => grid.chunk_len,
-            };
+            let len = self.len_of(&entry, grid);
             let offset = place.offset(entry.address, len)?;
             slots.push(Slot { number, offset, len, mask: entry.filter_mask });
         }

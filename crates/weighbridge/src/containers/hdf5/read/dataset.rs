@@ -16,8 +16,6 @@ use std::sync::Arc;
 
 /// Filters in one dataset, as the format allows.
 const FILTERS: usize = 32;
-/// Elements that were never written may be so many times as long as the file.
-const MOST_TIMES: u64 = 1024;
 
 /// Where the elements of a dataset lie.
 #[derive(Debug, Clone)]
@@ -87,6 +85,12 @@ impl Dataset {
         let stored =
             Stored { place: file.place.clone(), element, layout, filters, fill, most: space.max_dims };
         Ok(Self { kind, shape: Shape::new(dims), stored })
+    }
+
+    /// The filters that its elements are packed with: their registered numbers, and their names where they
+    /// are told. Those above 255 are found by HDF5 in libraries that it loads.
+    pub fn filters(&self) -> impl Iterator<Item = (u16, Option<&str>)> {
+        self.stored.filters.iter().map(|filter| (filter.id, filter.name.as_deref()))
     }
 
     /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
@@ -183,7 +187,8 @@ impl Dataset {
     /// stand for a tensor that fills a disk.
     pub(super) fn check_unwritten(&self, len: u64) -> Result<()> {
         let place = &self.stored.place;
-        let most = place.source.len().saturating_mul(MOST_TIMES).max(place.limits.header_bytes);
-        crate::Limits::check("bytes that were never written", "header_bytes", len, most)
+        let limits = &place.limits;
+        let most = place.source.len().saturating_mul(limits.expansion).max(limits.header_bytes);
+        crate::Limits::check("bytes that were never written", "expansion", len, most)
     }
 }

@@ -1,6 +1,7 @@
 //! An opened file: its bytes by address, the widths of its numbers, and how much may be read.
 
 use super::bytes::Reader;
+use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
@@ -66,6 +67,13 @@ impl Place {
         }))
     }
 
+    /// As [`open`](Self::open); what is read is remembered.
+    pub(super) fn open_recorded(self: &Arc<Self>, record: &Arc<Record>) -> File {
+        let mut file = self.open();
+        file.storage.record = Some(record.clone());
+        file
+    }
+
     /// Opens it for a piece of work, with what that work may read.
     pub(super) fn open(self: &Arc<Self>) -> File {
         let storage = match self.quick {
@@ -74,7 +82,7 @@ impl Place {
         };
         let most = self.limits.header_bytes.saturating_mul(MOST_TIMES);
         let left = self.source.len().saturating_mul(MOST_TIMES).min(most).saturating_add(LEAST);
-        File { place: self.clone(), storage: Metered { storage, left: AtomicU64::new(left) } }
+        File { place: self.clone(), storage: Metered { storage, left: AtomicU64::new(left), record: None } }
     }
 
     /// Fails unless the bytes at `address` are in the file; their offset in the source.
@@ -97,11 +105,30 @@ pub(super) struct File {
 }
 
 impl File {
-    /// The bytes at `address`.
+    /// The bytes at `address`: a structure, or a part of one.
     pub(super) fn bytes(&self, address: u64, len: u64) -> Result<StorageBuffer> {
+        self.bytes_as(record::PLAIN, address, len)
+    }
+
+    /// As [`bytes`](Self::bytes); `what` they are, should they have no mark.
+    pub(super) fn bytes_as(&self, what: &'static str, address: u64, len: u64) -> Result<StorageBuffer> {
+        let bytes = self.peek(address, len)?;
+        if let Some(record) = &self.storage.record {
+            record.add(address, &bytes, what);
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes at `address`, which may reach beyond a structure.
+    pub(super) fn peek(&self, address: u64, len: u64) -> Result<StorageBuffer> {
         // Held against the file before memory is taken.
         self.place.offset(address, len)?;
-        self.storage.read_range(address, to_usize(len)?).map_err(fault)
+        self.storage.spend(address, to_usize(len)?).map_err(fault)
+    }
+
+    /// Where what is read is remembered, if it is.
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.storage.record.as_deref()
     }
 
     /// The bytes, for structures that the library behind understands.
@@ -158,6 +185,20 @@ impl Storage for Raw {
 struct Metered {
     storage: DynStorage,
     left: AtomicU64,
+    /// Where what the library behind reads is remembered: it reads structures and nothing more.
+    record: Option<Arc<Record>>,
+}
+
+impl Metered {
+    fn spend(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        let take = |left: u64| left.checked_sub(len as u64);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Err(Fault::ResourceLimit(
+                "its structures would make this library read the same bytes too often".to_owned(),
+            ));
+        }
+        self.storage.read_range(offset, len)
+    }
 }
 
 impl Storage for Metered {
@@ -166,13 +207,11 @@ impl Storage for Metered {
     }
 
     fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
-        let take = |left: u64| left.checked_sub(len as u64);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-            return Err(Fault::ResourceLimit(
-                "its structures would make this library read the same bytes too often".to_owned(),
-            ));
+        let bytes = self.spend(offset, len)?;
+        if let Some(record) = &self.record {
+            record.add(offset, &bytes, record::PLAIN);
         }
-        self.storage.read_range(offset, len)
+        Ok(bytes)
     }
 }
 

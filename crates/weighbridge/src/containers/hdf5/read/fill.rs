@@ -1,7 +1,7 @@
 //! Elements that were never written.
 
 use crate::error::Result;
-use crate::source::{Source, check_range};
+use crate::source::{Source, Within, check_range};
 
 /// The same element again and again.
 #[derive(Debug)]
@@ -43,5 +43,8 @@ impl Source for FillSource {
     }
     fn label(&self) -> &str {
         &self.label
+    }
+    fn made_of(&self) -> Option<Vec<Within<'_>>> {
+        Some(Vec::new())
     }
 }

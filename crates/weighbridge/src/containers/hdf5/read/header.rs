@@ -9,6 +9,9 @@ use hdf5_reader::messages::{self, shared, shared::SharedMessage};
 use std::collections::HashSet;
 use std::ops::Range;
 
+/// What its bytes are called.
+const WHAT: &str = "hdf5 object header";
+
 /// The messages of an object, not yet understood: one that is bad spoils no other.
 pub(super) struct Header {
     /// Each with the address of its first byte.
@@ -45,7 +48,7 @@ impl Header {
     /// Reads the header at `address` and all its continuations.
     pub(super) fn read(file: &File, address: u64) -> Result<Self> {
         let mut header = Self { chunks: Vec::new(), messages: Vec::new() };
-        let start = file.bytes(address, 16)?;
+        let start = file.peek(address, 16)?;
         let (mut total, mut seen) = (0u64, HashSet::from([address]));
         let mut next = match start.starts_with(b"OHDR") {
             true => header.first_of_version_2(file, address, &mut total)?,
@@ -57,7 +60,7 @@ impl Header {
                 return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header runs in a circle").at(at));
             }
             grow(file, &mut total, len)?;
-            let bytes = file.bytes(at, len)?;
+            let bytes = file.bytes_as(WHAT, at, len)?;
             let range = match style {
                 Style::One => 0..bytes.len(),
                 Style::Two { .. } => {
@@ -88,7 +91,7 @@ impl Header {
         reader.skip(7)?;
         let len = u64::from(reader.u32()?);
         grow(file, total, len)?;
-        let bytes = file.bytes(address, 16 + len)?;
+        let bytes = file.bytes_as(WHAT, address, 16 + len)?;
         let range = 16..bytes.len();
         self.messages_of(file, address, bytes, range, Style::One)
     }
@@ -101,7 +104,7 @@ impl Header {
     ) -> Result<Vec<(u64, u64, Style)>> {
         // Mark, version, flags, then up to 16 + 4 + 8 bytes: no file that has such a header ends here.
         let rest = file.place.source.len().saturating_sub(address.saturating_add(file.place.base));
-        let start = file.bytes(address, rest.min(34))?;
+        let start = file.peek(address, rest.min(34))?;
         let mut reader = file.place.reader(&start);
         reader.skip(4)?;
         let version = reader.u8()?;

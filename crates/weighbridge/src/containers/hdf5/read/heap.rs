@@ -52,21 +52,24 @@ impl Heaps {
     }
 }
 
+/// The bytes of the heap at `address`, and how many of them are its head.
+pub(super) fn collection(file: &File, address: u64) -> Result<(StorageBuffer, usize)> {
+    let head = file.bytes(address, 8 + u64::from(file.length_size()))?;
+    let mut reader = file.place.reader(&head);
+    if reader.take(4)? != b"GCOL" || reader.u8()? != 1 {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a heap of values has lost its mark").at(address));
+    }
+    reader.skip(3)?;
+    let len = reader.length()?;
+    Ok((file.bytes(address, len)?, head.len()))
+}
+
 impl Heap {
     fn read(file: &File, address: u64) -> Result<Self> {
-        let head = file.bytes(address, 8 + u64::from(file.length_size()))?;
-        let mut reader = file.place.reader(&head);
-        if reader.take(4)? != b"GCOL" || reader.u8()? != 1 {
-            return Err(
-                Error::corrupt("hdf5-corrupt", "HDF5: a heap of values has lost its mark").at(address)
-            );
-        }
-        reader.skip(3)?;
-        let len = reader.length()?;
-        let bytes = file.bytes(address, len)?;
+        let (bytes, head) = collection(file, address)?;
         let mut reader = file.place.reader(&bytes);
         let mut objects = HashMap::new();
-        reader.skip(head.len())?;
+        reader.skip(head)?;
         // The last object, of index 0, is the room that is left.
         while reader.left() >= 8 + usize::from(file.length_size()) {
             let index = u32::from(reader.u16()?);

@@ -9,6 +9,9 @@ use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::{self, attribute_info, link, link::LinkTarget, link_info, symbol_table_msg};
 
+/// The kind of links to other files; kinds above it are defined by users.
+const EXTERNAL_LINK: u8 = 64;
+
 /// A link; or the name under which one could not be read, and why.
 pub(super) struct Link {
     pub(super) name: String,
@@ -42,6 +45,7 @@ pub(super) fn links(file: &File, header: &Header, limit: u64) -> Result<Vec<Link
         let info = link_info::parse(&mut cursor, file.offset_size(), file.length_size(), message.len())
             .map_err(fault)?;
         let objects = dense(file, info.fractal_heap_address, info.btree_name_index_address)?;
+        claim_order(file, info.btree_creation_order_address)?;
         links.extend(objects.iter().map(|(_, bytes)| parse(file, bytes)));
     }
     match links.iter().all(|link| link.order.is_some()) {
@@ -60,6 +64,7 @@ pub(super) fn dense(file: &File, heap: u64, tree: u64) -> Result<Vec<(u32, Vec<u
     }
     let storage = file.storage();
     let heap = FractalHeap::parse_at_storage(storage, heap, offsets, lengths).map_err(fault)?;
+    super::free::claim(file, heap.free_space_managed_address)?;
     let tree = BTreeV2Header::parse_at_storage(storage, tree, offsets, lengths).map_err(fault)?;
     let records =
         collect_btree_v2_records_storage(storage, &tree, offsets, lengths, None, &[], None).map_err(fault)?;
@@ -87,6 +92,20 @@ pub(super) fn dense(file: &File, heap: u64, tree: u64) -> Result<Vec<(u32, Vec<u
     Ok(objects)
 }
 
+/// Where bytes are accounted for, goes through the tree in the order in which things were made: it says
+/// nothing new.
+fn claim_order(file: &File, address: Option<u64>) -> Result<()> {
+    let (offsets, lengths) = (file.offset_size(), file.length_size());
+    let undefined = |address: &u64| hdf5_reader::io::Cursor::is_undefined_offset(*address, offsets);
+    let (Some(address), Some(_)) = (address.filter(|address| !undefined(address)), file.record()) else {
+        return Ok(());
+    };
+    let storage = file.storage();
+    let tree = BTreeV2Header::parse_at_storage(storage, address, offsets, lengths).map_err(fault)?;
+    collect_btree_v2_records_storage(storage, &tree, offsets, lengths, None, &[], None).map_err(fault)?;
+    Ok(())
+}
+
 /// The attributes that stand outside of the header, as bytes, in the order in which they were made.
 pub(super) fn dense_attributes(file: &File, header: &Header) -> Result<Vec<Vec<u8>>> {
     let Some(message) = header.first(file, messages::MSG_ATTRIBUTE_INFO)? else { return Ok(Vec::new()) };
@@ -94,6 +113,7 @@ pub(super) fn dense_attributes(file: &File, header: &Header) -> Result<Vec<Vec<u
     let info = attribute_info::parse(&mut cursor, file.offset_size(), file.length_size(), message.len())
         .map_err(fault)?;
     let mut objects = dense(file, info.fractal_heap_address, info.btree_name_index_address)?;
+    claim_order(file, info.btree_creation_order_address)?;
     objects.sort_by_key(|&(order, _)| order);
     Ok(objects.into_iter().map(|(_, bytes)| bytes).collect())
 }
@@ -110,8 +130,24 @@ fn parse(file: &File, bytes: &[u8]) -> Link {
             };
             Link { name: link.name, target: Ok(target), order: link.creation_order }
         }
-        Err(error) => Link { name: "?".to_owned(), target: Err(fault(error)), order: None },
+        Err(error) => {
+            let error = match user_kind(bytes) {
+                Some(kind) => {
+                    Error::unsupported("hdf5-user-link", "HDF5: a link of a kind that its maker defined")
+                        .found(format_args!("kind {kind}"))
+                }
+                None => fault(error),
+            };
+            Link { name: "?".to_owned(), target: Err(error), order: None }
+        }
     }
+}
+
+/// The kind of a link in a link message, where the format leaves its meaning to whoever registers it.
+fn user_kind(bytes: &[u8]) -> Option<u8> {
+    // Version, flags; the kind follows where the flags say so.
+    let [1, flags, kind, ..] = *bytes else { return None };
+    (flags & 8 != 0 && kind > EXTERNAL_LINK).then_some(kind)
 }
 
 /// The links of a group of the first kind: names in a heap, entries in the leaves of a tree.
@@ -123,7 +159,7 @@ fn symbol_table(file: &File, message: &[u8], limit: u64) -> Result<Vec<Link>> {
     let heap = LocalHeap::parse_at_storage(storage, table.heap_address, offsets, lengths).map_err(fault)?;
     let names = match heap.data_segment_size {
         0 => None,
-        size => Some(file.bytes(heap.data_segment_address, size)?),
+        size => Some(file.bytes_as("hdf5 local heap", heap.data_segment_address, size)?),
     };
     let names: &[u8] = names.as_deref().unwrap_or_default();
     let text = |at: u64| -> Result<Result<String, String>> {

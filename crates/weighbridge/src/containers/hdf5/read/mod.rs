@@ -19,10 +19,13 @@ mod chunks;
 mod dataset;
 mod file;
 mod fill;
+mod free;
 mod header;
 mod heap;
 mod layout;
 mod links;
+mod outline;
+mod record;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -30,6 +33,7 @@ mod types;
 mod values;
 
 pub(super) use dataset::Stored;
+pub use outline::{is_hdf5, outline};
 
 use super::{Contents, Dataset, Item, Link, Problem};
 use crate::error::{Error, Result};
@@ -46,7 +50,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The listing may take so many times the length of the file in memory.
-const MOST_TIMES: u64 = 64;
+const MOST_TIMES: u64 = 24;
 /// What it may take however short the file is, in bytes.
 const LEAST: u64 = 4 << 20;
 
@@ -62,12 +66,17 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Contents> {
 }
 
 fn read_from(place: &Arc<Place>) -> Result<Contents> {
+    listed(place, place.open())
+}
+
+/// Lists what `file` holds.
+fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
     let (block, limits) = (&place.superblock, &place.limits);
     let root = block.root_object_header_address().map_err(file::fault)?;
     let len = place.source.len();
     let room = len.saturating_mul(MOST_TIMES).min(limits.header_bytes.saturating_mul(MOST_TIMES));
     let mut walk = Walk {
-        file: place.open(),
+        file,
         heaps: Heaps::default(),
         contents: Contents {
             superblock: block.version,

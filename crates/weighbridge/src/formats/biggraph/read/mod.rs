@@ -27,15 +27,18 @@ mod version;
 
 pub(super) use config::{lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
-pub(super) use file::blob;
 pub(super) use names::list_of;
+pub(super) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};
 
 use super::detect::{FileKind, detect};
 use super::layout::{FileName, Listing};
+use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Name, Origin, Value};
+use crate::containers::hdf5;
 use crate::error::{Error, Kind, Result};
 use crate::formats::{HEAD, OpenOptions};
+use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
 
@@ -57,6 +60,14 @@ pub(super) const CONFIG: &str = "config";
 /// Partitions that all types together may have. Names of files are free: one could claim to be the
 /// last of 2^64.
 const MOST_PARTS: u64 = 1_000_000;
+
+/// What stands around the tensors: the structures of HDF5; text is one thing.
+pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
+    match hdf5::is_hdf5(source) {
+        true => hdf5::outline(source, limits),
+        false => crate::formats::outline::text(source, "text"),
+    }
+}
 
 /// An empty index of that kind.
 fn checkpoint(kind: &'static str, label: &str) -> Checkpoint {

@@ -88,6 +88,7 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
         checkpoint.notes.push(Note::omission("other-files", text));
     }
     if let Some(source) = folder.open(Path::new(INDEX))? {
+        checkpoint.files.push(source.clone());
         let text = index(&source, limits).map_err(|e| e.in_file(source.label()))?;
         restore_bridge_index(&mut checkpoint, &names, &text);
     }

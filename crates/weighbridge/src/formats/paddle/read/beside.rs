@@ -27,6 +27,8 @@ pub(super) struct Beside<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub(super) topology: Arc<Topology>,
+    /// Its file.
+    pub(super) file: SourceRef,
     /// Its file name, without folders.
     pub(super) name: String,
     /// True where a person or a name says that it belongs here; false where it merely fits.
@@ -152,12 +154,13 @@ pub(super) fn find_program(
 ) -> Result<Option<Found>> {
     if let Some(source) = &options.program {
         let topology = joinable(source, options)?;
-        return Ok(Some(Found { topology, name: base_name(source.label()), sure: true }));
+        let (file, name) = (source.clone(), base_name(source.label()));
+        return Ok(Some(Found { topology, file, name, sure: true }));
     }
     let Some(beside) = beside else { return Ok(None) };
     if let Some((source, name)) = beside.first(&program_names(beside.file_name()))? {
         let topology = joinable(&source, options)?;
-        return Ok(Some(Found { topology, name, sure: true }));
+        return Ok(Some(Found { topology, file: source, name, sure: true }));
     }
     if !search() {
         return Ok(None);
@@ -171,7 +174,7 @@ pub(super) fn find_program(
         }
         let topology = program.topology();
         if fits(&topology) {
-            fitting.push(Found { topology: Arc::new(topology), name, sure: false });
+            fitting.push(Found { topology: Arc::new(topology), file: source, name, sure: false });
         }
     }
     Ok(if fitting.len() == 1 { fitting.pop() } else { None })

@@ -86,6 +86,7 @@ pub(in crate::formats) fn attach(
     options: &OpenOptions,
 ) -> Result<()> {
     checkpoint.topology = Some(Arc::new(Program::read(program, &options.limits)?.topology()));
+    checkpoint.files.push(program.clone());
     info::attach(checkpoint, options)
 }
 
@@ -98,6 +99,7 @@ fn with_origin(mut checkpoint: Checkpoint) -> Checkpoint {
 /// Two states as one: what the first says stays where both say something.
 fn merge_states(mut whole: Checkpoint, part: Checkpoint) -> Checkpoint {
     whole.tensors.extend(part.tensors);
+    whole.files.extend(part.files);
     match (&mut whole.damage, part.damage) {
         (Some(whole), Some(part)) => whole.lost.extend(part.lost),
         (none, part) => *none = none.take().or(part),

@@ -52,13 +52,14 @@ pub(super) fn open(
         checkpoint.topology = Some(topology);
         return Ok(checkpoint);
     }
-    let found = Found { topology: topology.clone(), name: name.clone(), sure: true };
+    let found = Found { topology: topology.clone(), file: source.clone(), name: name.clone(), sure: true };
     let mut checkpoint = match beside {
         Some(beside) => with_parameters(source, &found, beside, options)?,
         None => alone(source, &topology),
     };
     checkpoint.metadata.set(PROGRAM_FILE, Value::Text(name));
     checkpoint.notes.extend(program.notes());
+    checkpoint.files.push(source.clone());
     checkpoint.topology = Some(topology);
     source.label().clone_into(&mut checkpoint.label);
     Ok(checkpoint)

@@ -185,6 +185,7 @@ fn join(
     };
     checkpoint.notes.extend(notes);
     if let Some(found) = program {
+        checkpoint.files.push(found.file);
         checkpoint.metadata.set(PROGRAM_FILE, Value::Text(found.name));
         super::roles::from_program(&mut checkpoint.tensors, &found.topology);
         checkpoint.topology = Some(found.topology);

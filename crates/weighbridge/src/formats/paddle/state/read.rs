@@ -31,6 +31,7 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     };
     let mut checkpoint = walk.finish();
     checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
+    checkpoint.files.push(source.clone());
     facts(&mut checkpoint, &pickle);
     if let Some(error) = &cut.error {
         cut_short(&mut checkpoint, error, cut.key);

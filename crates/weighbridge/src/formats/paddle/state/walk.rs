@@ -4,7 +4,7 @@ use super::arrays::{Array, Found, find};
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use crate::checkpoint::{
-    Checkpoint, Damage, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+    ALIAS_OF, Checkpoint, Damage, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -20,10 +20,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const DEEPEST: usize = 64;
 /// How often, on average, each object may be met: what is shared counts each time.
 const VISITS: u64 = 4;
+/// Values may take so many times the length of the file in memory, and so many bytes more. Numbers take
+/// 20 times their bytes; what is shared, and empty lists, would take any.
+const MOST_TIMES: u64 = 64;
+const LEAST: u64 = 8 << 20;
 /// Kinds of objects that are not kept are named up to this number.
 const NAMED: usize = 100;
-/// The attribute of a tensor that is one object with another.
-pub(super) const ALIAS_OF: &str = "alias_of";
 
 /// Where a walk stands, and what it has gathered.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(super) struct Walk<'a> {
     /// The parts of the name so far.
     pub(super) path: Vec<Name>,
     visits_left: u64,
+    /// Memory that values may still take, in bytes.
+    room: u64,
     text_bytes: u64,
     /// The displayed text of the tensor that an object was met as first.
     first: HashMap<ObjectId, String>,
@@ -119,6 +123,7 @@ impl<'a> Walk<'a> {
             checkpoint: Checkpoint::new("paddle", KIND, source.label()),
             path: Vec::new(),
             visits_left: size.saturating_mul(VISITS),
+            room: source.len().saturating_mul(MOST_TIMES).saturating_add(LEAST),
             text_bytes: 0,
             first: HashMap::new(),
             texts: HashSet::new(),
@@ -279,6 +284,21 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Takes the memory of a value, as well as it can be told. What is shared takes it each time.
+    fn charge(&mut self, object: &Object) -> Result<()> {
+        let cost = match object {
+            // These are maps with a mark, each with a list in it.
+            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => 480,
+            Object::List(_) | Object::Dict(_) => 160,
+            _ => 40,
+        };
+        self.room = self.room.checked_sub(cost).ok_or_else(|| {
+            Error::limit("pickle-tangle", "the values would take many times the memory of the file")
+                .expected(format_args!("at most {MOST_TIMES} times the file and {LEAST} bytes"))
+        })?;
+        Ok(())
+    }
+
     /// The value that an object stands for. Tensors in it become entries.
     pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
         self.visit()?;
@@ -286,6 +306,7 @@ impl<'a> Walk<'a> {
             return Ok(self.inert("a structure that is nested too deeply"));
         }
         let graph = self.graph();
+        self.charge(graph.object(id))?;
         Ok(match graph.object(id) {
             Object::None => Value::Null,
             Object::Bool(value) => Value::Bool(*value),

@@ -2,12 +2,11 @@
 
 use super::super::{STOP_GRADIENT, TRAINABLE};
 use super::split::MOST_BYTES;
-use super::walk::ALIAS_OF;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use crate::checkpoint::{
-    Checkpoint, Loss, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value, escape_text,
-    left_behind,
+    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+    escape_text, left_behind,
 };
 use crate::engine::latin1_lengths;
 use crate::error::{Error, Result};

@@ -2,9 +2,8 @@
 
 use super::split::{INFO, SHAPE, SLICES, part_name};
 use super::structure::{Form, Pairs, View, view};
-use super::walk::ALIAS_OF;
 use super::{flat, state_key};
-use crate::checkpoint::{Checkpoint, Loss, Name, TensorEntry, VARIABLE_NAME, Value, escape_text};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Name, TensorEntry, VARIABLE_NAME, Value, escape_text};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::pickle::{Builder, Content, Graph, NumpyModules, ObjectId};

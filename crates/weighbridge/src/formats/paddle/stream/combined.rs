@@ -301,6 +301,6 @@ fn explain(error: Error, source: &SourceRef, start: u64, limits: &Limits) -> Err
 }
 
 /// Hops over the stream of a dense tensor: for those who want to know only where it ends.
-pub(super) fn hop(cursor: &mut Cursor, limits: &Limits) -> Result<Header> {
+pub(in super::super) fn hop(cursor: &mut Cursor, limits: &Limits) -> Result<Header> {
     dense::read(cursor, &TensorPath::value(), limits).map(|dense| dense.header)
 }

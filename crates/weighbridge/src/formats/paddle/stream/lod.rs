@@ -39,6 +39,8 @@ impl Lod {
             .expected(format_args!("at most {}", cursor.remaining() / 8))
             .found(count));
         }
+        // An empty level takes several times its 8 bytes in memory; honest ones are few.
+        Limits::check("levels of LoD", "dimensions", count, limits.dimensions).map_err(|e| e.at(at))?;
         let mut lod = Self::default();
         let mut spent = 0u64;
         let mut odd = false;

@@ -72,7 +72,9 @@ pub(in super::super) fn open_list(
 ) -> Result<Checkpoint> {
     let list = read_list(source, &options.limits)?;
     let around = name.parent().unwrap_or(Path::new(""));
-    Ok(listed(folder, around, &list, options)?.checkpoint(source.label()))
+    let mut checkpoint = listed(folder, around, &list, options)?.checkpoint(source.label());
+    checkpoint.files.push(source.clone());
+    Ok(checkpoint)
 }
 
 /// The shards that a list names, below `around`.

@@ -3,7 +3,6 @@
 
 use super::super::Safetensors;
 use super::parse_size;
-use crate::check::accounts;
 use crate::checkpoint::{Checkpoint, Name, Origin, Role, TensorEntry, TensorPath, Value};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
@@ -119,7 +118,9 @@ fn golden_shards_give_what_the_original_gives() {
         assert_eq!(Path::new(tensor.pieces[0].source.label()), file);
     }
     // Every byte of every shard has its use.
-    let accounts = accounts(&checkpoint).unwrap();
+    let accounts = crate::ops::account::accounts(&checkpoint, None, &crate::Limits::default()).unwrap();
+    assert_eq!(accounts.findings, []);
+    let accounts = accounts.files;
     assert_eq!(accounts.len(), files.len() - 1);
     for account in accounts {
         let name = account.file.strip_prefix("m/").unwrap().to_owned();

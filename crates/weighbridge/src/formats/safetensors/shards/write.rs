@@ -1,6 +1,7 @@
 //! From an index to the plan of a folder: shards in order, then their list.
 
 use super::super::SHARDED;
+use super::super::room::Room;
 use super::super::write::{Row, Texts, file, rows};
 use super::names::{list_name, shard_name};
 use super::{FORMAT, TOTAL_SIZE};
@@ -11,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::formats::biggraph::text::json::write_string;
 use crate::plan::{FileBuilder, WritePlan};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// Bytes of tensors in a shard where nobody says another number: what Hugging Face takes.
 pub(in super::super) const DEFAULT_SIZE: u64 = 5_000_000_000;
@@ -34,7 +36,7 @@ const UNITS: [(&str, u64); 10] = [
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], code `bad-size`.
-pub(in super::super) fn parse_size(text: &str) -> Result<u64> {
+pub fn parse_size(text: &str) -> Result<u64> {
     let upper = text.trim().to_ascii_uppercase();
     let digits = upper.len() - upper.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = upper.split_at(digits);
@@ -51,7 +53,10 @@ pub(in super::super) fn parse_size(text: &str) -> Result<u64> {
 ///
 /// # Errors
 /// As for one file.
-pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64) -> Result<WritePlan> {
+pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64, room: Room) -> Result<WritePlan> {
+    if let Room::Until(_) = room {
+        return Err(Error::usage("bad-setting", "several files have no one place at which the data begin"));
+    }
     checkpoint.check_unique()?;
     let names = bridge_names(checkpoint, |name| name);
     let shards = split(rows(checkpoint, &names)?, most);
@@ -78,7 +83,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64) -> Result<Write
             total = total.saturating_add(row.bytes);
             map.insert(row.name, json_text(&name));
         }
-        files.push(file(&name, shard, &texts)?);
+        files.push(file(&name, shard, &texts, room)?);
     }
     let mut list = FileBuilder::new(list_name());
     list.literal(list_text(&metadata(checkpoint, &names, total), &map));
@@ -87,26 +92,45 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64) -> Result<Write
     Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
 }
 
-/// Cuts the tensors into shards, in their order. A tensor that is larger than a shard becomes one of
-/// its own, before the one that is being filled.
+/// Cuts the tensors into shards, in their order. Tensors that share their bytes stay together, in the place
+/// of the first of them. What is larger than a shard becomes one of its own, before the one that is being
+/// filled.
 fn split(rows: Vec<Row<'_>>, most: u64) -> Vec<Vec<Row<'_>>> {
     let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0u64);
-    for row in rows {
-        if row.bytes > most {
-            shards.push(vec![row]);
+    for unit in units(rows) {
+        let bytes = unit.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+        if bytes > most {
+            shards.push(unit);
             continue;
         }
-        if row.bytes > most - filled {
+        if bytes > most - filled {
             shards.push(std::mem::take(&mut current));
             filled = 0;
         }
-        filled += row.bytes;
-        current.push(row);
+        filled += bytes;
+        current.extend(unit);
     }
     if !current.is_empty() {
         shards.push(current);
     }
     shards
+}
+
+/// The tensors, those that are the same bytes of one source together.
+fn units(rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
+    let mut units: Vec<Vec<Row<'_>>> = Vec::with_capacity(rows.len());
+    let mut known: HashMap<(usize, u64, u64), usize> = HashMap::new();
+    for row in rows {
+        let bytes = row.entry.single_piece().filter(|piece| piece.len > 0);
+        let key = bytes.map(|p| (Arc::as_ptr(&p.source).cast::<()>().addr(), p.offset, p.len));
+        let next = units.len();
+        let place = key.map_or(next, |key| *known.entry(key).or_insert(next));
+        match units.get_mut(place) {
+            Some(unit) => unit.push(row),
+            None => units.push(vec![row]),
+        }
+    }
+    units
 }
 
 /// The metadata of the list, as JSON by key.

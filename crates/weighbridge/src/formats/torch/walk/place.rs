@@ -1,7 +1,8 @@
 //! Tensors that were met: their names, and what they share.
 
-use super::super::ALIAS_OF;
-use crate::checkpoint::{Checkpoint, Metadata, Name, Note, STORAGE, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{
+    ALIAS_OF, Checkpoint, Metadata, Name, Note, STORAGE, TensorEntry, TensorPath, Value,
+};
 use crate::pickle::ObjectId;
 use crate::tensor::Order;
 use std::collections::{HashMap, HashSet};

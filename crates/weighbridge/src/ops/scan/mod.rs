@@ -1,11 +1,25 @@
 //! What could happen if the original framework opened this: code that would run, source code that
-//! would be given away. A part that was not looked at is never called clean.
+//! would be given away, files that are not what they seem. A part that was not looked at is never called
+//! clean.
+//!
+//! Each format looks for what is its own; what is inside, members and bytes, is looked through as a file of
+//! its own, to a bounded depth. The codes are [`crate::scan::RULES`], and no others.
 
-use crate::error::{Error, Kind, Result};
+mod deep;
+mod outside;
+mod sarif;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Result;
 use crate::finding::{Finding, Severity, Verdict, verdict};
-use crate::formats::{self, OpenOptions, Scan};
-use crate::pickle::{self, GlobalFinding};
-use crate::source::{FileSource, Folder, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path};
+use crate::formats::{self, OpenOptions};
+use crate::pickle::{Call, GlobalFinding};
+pub use crate::scan::{RULES, Rule, Scan, Topic};
+use crate::scan::{TakenFor, found};
+use crate::source::{
+    FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
+};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,9 +43,9 @@ pub struct ScanReport {
 pub struct ScannedFile {
     /// The path.
     pub label: String,
-    /// The format's id, where it is known.
+    /// The format's id, where it is known; `zip`, `tar`, `json` and `text` for what is no model.
     pub format: Option<&'static str>,
-    /// What was found in it.
+    /// What was found in it. Nothing is left in [`Scan::inner`].
     pub scan: Scan,
 }
 
@@ -57,22 +71,7 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         let folder = LocalFolder::open(path)?;
         let mut found = Vec::new();
         for item in folder.list(DEPTH)? {
-            let label = path.join(&item.name).display().to_string();
-            let file = match folder.open(&item.name)? {
-                Some(source) => {
-                    let scanned = scan_source(&source, options)?;
-                    let is_text = scanned.format.is_none()
-                        && (source.is_empty()
-                            || formats::biggraph::is_text(&item.name, &source, &options.limits)?);
-                    // A text of BigGraph's is known by its name only; nothing holds nothing.
-                    if is_text {
-                        ScannedFile { format: Some("biggraph"), scan: Scan::default(), ..scanned }
-                    } else {
-                        scanned
-                    }
-                }
-                None => unread(label, Finding::unchecked("file-vanished", "the file was there a moment ago")),
-            };
+            let file = in_folder(&folder, path, &item, options)?;
             found.push((item.name, file));
         }
         for item in folder.skipped(DEPTH)? {
@@ -84,46 +83,69 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         files.extend(found.into_iter().map(|(_, file)| file));
     } else {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
-        files.push(scan_source(&source, options)?);
+        files.push(scan_named(&source, Some(path), options)?);
     }
     let label = path.display().to_string();
     if files.is_empty() {
-        let finding = Finding::unchecked("no-files", "there is no file to look through");
-        files.push(unread(label.clone(), finding));
+        files.push(unread(label.clone(), found("no-files", "there is no file to look through")));
     }
     let verdict =
         files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
     Ok(ScanReport { label, verdict, files })
 }
 
-/// Looks through one source.
+/// Looks through one file of a folder.
+fn in_folder(
+    folder: &LocalFolder,
+    path: &Path,
+    item: &FolderItem,
+    options: &OpenOptions,
+) -> Result<ScannedFile> {
+    let label = path.join(&item.name).display().to_string();
+    let Some(source) = folder.open(&item.name)? else {
+        return Ok(unread(label, found("unreadable", "file-vanished: the file was there a moment ago")));
+    };
+    let mut file = scan_named(&source, Some(&item.name), options)?;
+    let unknown = |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text"));
+    // A text of BigGraph's is known by its name only; nothing holds nothing.
+    if unknown(&file)
+        && (source.is_empty() || formats::biggraph::is_text(&item.name, &source, &options.limits)?)
+    {
+        file.format = Some("biggraph");
+        file.scan.findings.retain(|finding| finding.code != "unknown-content");
+    }
+    if folder.leads_out(&item.name) {
+        let finding = found("link-leads-out", "the file is a link that leads out of the folder");
+        file.scan.findings.push(finding.in_file(&label));
+    }
+    Ok(file)
+}
+
+/// Looks through one source, and all that is inside.
 ///
 /// # Errors
 /// [`crate::Kind::Io`] where it cannot be read.
 pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedFile> {
-    let label = source.label().to_owned();
-    let format = match &options.format {
-        Some(id) => formats::by_id(id),
-        None => formats::detect(source),
-    };
-    let (format, scan) = match format {
-        Ok(format) => (Some(format.facts().id), format.scan(source, options)?),
-        Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
-        Err(error) => (None, unknown(error, source, options)?),
-    };
-    Ok(ScannedFile { label, format, scan })
+    scan_named(source, None, options)
 }
 
-/// A file of no known format may hold anything. Where it is a whole pickle, though none that a
-/// format would write, whoever loads it as one would run what it calls.
-fn unknown(error: Error, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-    let mut scan = Scan::of_error(error)?;
-    let report = pickle::inspect(source, 0, &pickle::Options::with_limits(options.limits.clone()));
-    if report.error.is_none() {
-        scan.findings.extend(report.findings.into_iter().map(|f| f.in_file(source.label())));
-        scan.imports = report.globals;
+/// As [`scan_source`]; `name` is that of the file: its extension is held against the content.
+///
+/// # Errors
+/// As [`scan_source`].
+pub fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions) -> Result<ScannedFile> {
+    let label = source.label().to_owned();
+    let (format, mut scan) = deep::look(source, name, TakenFor::File, options)?;
+    for finding in scan.findings.iter_mut().filter(|finding| finding.file.is_none()) {
+        finding.file = Some(label.clone());
     }
-    Ok(scan)
+    // The same may be met by two ways.
+    let mut seen = std::collections::HashSet::new();
+    scan.findings
+        .retain(|f| seen.insert((f.code, f.text.clone(), f.member.clone(), f.offset, f.tensor.clone())));
+    // What weighs most stands first, else as it was met.
+    scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(ScannedFile { label, format, scan })
 }
 
 /// What stands in a folder and is not looked at.
@@ -134,7 +156,7 @@ fn skipped(reason: SkipReason) -> Finding {
         SkipReason::DeadLink => "dead-link",
         SkipReason::NotAFile => "not-a-file",
     };
-    let finding = Finding::unchecked(code, format!("{} was not looked at", reason.as_str()));
+    let finding = found(code, format!("{} was not looked at", reason.as_str()));
     match reason {
         SkipReason::TooDeep => finding.hint(format_args!("folders are looked through {DEPTH} levels deep")),
         SkipReason::LinkToFolder => finding.hint("scan the folder that it leads to"),
@@ -143,18 +165,25 @@ fn skipped(reason: SkipReason) -> Finding {
 }
 
 fn unread(label: String, finding: Finding) -> ScannedFile {
-    ScannedFile { label, format: None, scan: Scan { findings: vec![finding], imports: Vec::new() } }
+    let finding = finding.in_file(&label);
+    ScannedFile { label, format: None, scan: Scan { findings: vec![finding], ..Scan::default() } }
 }
 
 impl ScanReport {
     /// `path`, `verdict` (`clean`, `found`, `could-not-tell`), and `files`: `path`, `format`,
-    /// `verdict`, `findings`, `imports`.
+    /// `verdict`, `findings`, `imports`, `calls`.
     pub fn to_json(&self) -> Json {
         json!({
             "path": self.label,
             "verdict": scan_word(self.verdict),
             "files": self.files.iter().map(ScannedFile::to_json).collect::<Json>(),
         })
+    }
+
+    /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
+    /// them as artifacts.
+    pub fn to_sarif(&self) -> Json {
+        sarif::log(self)
     }
 
     /// How many findings of that severity there are.
@@ -174,18 +203,44 @@ impl ScannedFile {
             "path": self.label,
             "format": self.format,
             "verdict": scan_word(self.verdict()),
-            "findings": self.scan.findings.iter().map(Finding::to_json).collect::<Json>(),
+            "findings": self.scan.findings.iter().map(finding).collect::<Json>(),
             "imports": self.scan.imports.iter().map(import).collect::<Json>(),
+            "calls": self.scan.calls.iter().map(call).collect::<Json>(),
         })
     }
+}
+
+fn finding(finding: &Finding) -> Json {
+    let mut json = finding.to_json();
+    json["member"] = finding.member.clone().into();
+    json
 }
 
 fn import(found: &GlobalFinding) -> Json {
     json!({
         "module": found.module,
         "name": found.name,
+        "member": found.member,
         "offset": found.offset,
+        "opcode": found.opcode,
         "judgement": found.judgement.as_str(),
         "text": found.judgement.text(),
     })
+}
+
+fn call(call: &Call) -> Json {
+    json!({ "how": call.how, "callable": call.callable, "count": call.count, "offset": call.offset })
+}
+
+impl Rule {
+    /// `code`, `topic`, `severity`, `text`, `proof`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "code": self.code,
+            "topic": self.topic.as_str(),
+            "severity": self.severity.as_str(),
+            "text": self.what,
+            "proof": self.proof,
+        })
+    }
 }

@@ -1,0 +1,230 @@
+//! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
+
+use crate::args::{Common, Edit, Place, Writing};
+use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
+use crate::progress::Progress;
+use crate::table::{Align, Table};
+use crate::{Failure, Outcome};
+use serde_json::json;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Instant;
+use weighbridge::Error;
+use weighbridge::engine::RunOptions;
+use weighbridge::engine::patch::{LocalPatchDisk, Patch, forget, record_path, undo};
+use weighbridge::ops::edit::{
+    EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
+    prepare_in_place, read_rules, write, write_in_place,
+};
+use weighbridge::text::escape;
+
+/// Changes that are listed in text.
+const SHOWN: usize = 1000;
+
+/// How to run, as the arguments say.
+pub(super) fn run_options(writing: &Writing, common: &Common) -> RunOptions {
+    RunOptions {
+        threads: writing.threads,
+        memory: writing.memory,
+        sync: !writing.no_sync,
+        watch: Arc::new(Progress::new(common)),
+    }
+}
+
+pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    if args.undo || args.forget_undo {
+        return take_back(args, output);
+    }
+    let writing = &args.writing;
+    let options = EditOptions {
+        open: args.input.options()?,
+        rules: rules(args)?,
+        lenient: args.lenient_rules,
+        to: writing.to.clone(),
+        kind: writing.kind.clone(),
+        settings: writing.set.clone(),
+        deny_loss: writing.deny_loss,
+        force: writing.force,
+        run: run_options(writing, common),
+    };
+    let begun = Instant::now();
+    match (&args.target, args.in_place) {
+        (Some(target), None) => {
+            let mut prepared = prepare(&args.source, target, &options)?;
+            if writing.plan {
+                prepared.measure_casts(writing.threads)?;
+            } else {
+                write(&mut prepared, target, &options)?;
+            }
+            drop(options);
+            show(&prepared.report, None, writing.plan, begun, output)?;
+        }
+        (_, place) => {
+            let how = if place == Some(Place::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
+            let mut prepared = prepare_in_place(&args.source, how, &options)?;
+            if writing.plan {
+                prepared.edit.measure_casts(writing.threads)?;
+            } else {
+                write_in_place(&mut prepared, &args.source, &options)?;
+            }
+            drop(options);
+            show(&prepared.edit.report, prepared.patch.as_ref(), writing.plan, begun, output)?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// The rules of the arguments, in the order that the help names.
+fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
+    let mut rules = Vec::new();
+    for file in &args.rules {
+        rules.extend(read_rules(file)?);
+    }
+    let no_state: Vec<String> = args.no_state.then(|| "yes".to_owned()).into_iter().collect();
+    let prefix: Vec<String> = args.prefix.iter().cloned().collect();
+    for (word, arguments) in [
+        ("keep", &args.keep),
+        ("drop", &args.drop),
+        ("no-state", &no_state),
+        ("strip-prefix", &args.strip_prefix),
+        ("rename", &args.rename),
+        ("rename-glob", &args.rename_glob),
+        ("rename-regex", &args.rename_regex),
+        ("prefix", &prefix),
+        ("transpose", &args.transpose),
+        ("cast", &args.cast),
+        ("tie", &args.tie),
+        ("untie", &args.untie),
+        ("set-metadata", &args.set_metadata),
+        ("remove-metadata", &args.remove_metadata),
+    ] {
+        if !arguments.is_empty() {
+            rules.extend(Rule::parse(word, arguments)?);
+        }
+    }
+    Ok(rules)
+}
+
+fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
+    let path = escape(&args.source.display().to_string());
+    let (done, bytes, text) = if args.undo {
+        let bytes = undo(&LocalPatchDisk, &args.source)?;
+        ("undo", bytes, format!("{path} is as it was: {} put back", human_bytes(bytes)))
+    } else {
+        forget(&LocalPatchDisk, &args.source)?;
+        ("forget-undo", 0, format!("the last edit of {path} stays"))
+    };
+    if output.json {
+        output
+            .document(&json!({ "path": args.source.display().to_string(), "done": done, "bytes": bytes }))?;
+    } else {
+        writeln!(output, "{text}")?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn show(
+    report: &EditReport,
+    patch: Option<&Patch>,
+    planned: bool,
+    begun: Instant,
+    output: &mut Output,
+) -> io::Result<()> {
+    if output.json {
+        let mut document = report.to_json(!planned);
+        if let Some(patch) = patch {
+            let range = |range: &weighbridge::engine::patch::PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
+            document["ranges"] = patch.ranges.iter().map(range).collect();
+        }
+        return output.document(&document);
+    }
+    output.warn_of(&report.notes)?;
+    changes(report, output)?;
+    output.losses(&report.losses)?;
+    if planned {
+        casts(report, output)?;
+    }
+    super::convert::casts(&report.casts, output)?;
+    let (target, size) = (escape(&report.target), human_bytes(report.bytes));
+    let form = format!("{} {}", report.format, report.kind);
+    let seconds = begun.elapsed().as_secs_f64();
+    match (report.how, planned) {
+        (How::NewFile, true) => writeln!(output, "would write {target} ({form}, {size})"),
+        (How::NewFile, false) => writeln!(output, "wrote {target} ({form}, {size}) in {seconds:.2} s"),
+        (How::Rewrite, true) => writeln!(output, "would replace {target} ({form}, {size})"),
+        (How::Rewrite, false) => writeln!(output, "replaced {target} ({form}, {size}) in {seconds:.2} s"),
+        (How::Header, _) if patch.is_none_or(Patch::is_empty) => {
+            writeln!(output, "{target}: nothing to write")
+        }
+        (How::Header, true) => writeln!(output, "would write {size} into {target}; the tensors stay"),
+        (How::Header, false) => {
+            let record = record_path(std::path::Path::new(&report.target)).display().to_string();
+            writeln!(output, "wrote {size} into {target}; the old bytes are in {}", escape(&record))
+        }
+    }
+}
+
+/// Before and after, of what changes.
+fn changes(report: &EditReport, output: &mut Output) -> io::Result<()> {
+    if !report.changes.is_empty() {
+        let all = human_count(report.tensors as u64);
+        let count = human_count(report.changes.len() as u64);
+        writeln!(output, "{HEADING}tensors{HEADING:#}  {count} change; there are {all} then")?;
+    }
+    for change in report.changes.iter().take(SHOWN) {
+        writeln!(output, "  {}", change_text(change))?;
+    }
+    if report.changes.len() > SHOWN {
+        let more = human_count((report.changes.len() - SHOWN) as u64);
+        writeln!(output, "  {DIM}and {more} more; --json lists them all{DIM:#}")?;
+    }
+    if !report.metadata.is_empty() {
+        writeln!(output, "{HEADING}metadata{HEADING:#}")?;
+    }
+    for MetadataChange { key, before, after } in &report.metadata {
+        let side = |value: &Option<serde_json::Value>| match value {
+            Some(serde_json::Value::String(text)) => escape(text),
+            Some(value) => escape(&value.to_string()),
+            None => "nothing".to_owned(),
+        };
+        writeln!(output, "  {}: {} -> {}", escape(key), side(before), side(after))?;
+    }
+    Ok(())
+}
+
+/// What casts would do to each tensor.
+fn casts(report: &EditReport, output: &mut Output) -> io::Result<()> {
+    if report.casts.is_empty() {
+        return Ok(());
+    }
+    let titles = ["values", "changed", "to infinity", "to zero", "worst", "as a share"];
+    let columns = std::iter::once(("cast", Align::Left)).chain(titles.map(|title| (title, Align::Right)));
+    let mut table = Table::new(&columns.collect::<Vec<_>>());
+    for (name, cast) in report.casts.iter().take(SHOWN) {
+        let counts = [cast.elements, cast.changed, cast.overflowed, cast.underflowed].map(human_count);
+        let worst = [cast.worst_error, cast.worst_relative].map(|x| format!("{x:.3e}"));
+        table.row(std::iter::once(name.clone()).chain(counts).chain(worst).collect::<Vec<_>>());
+    }
+    table.print(output)
+}
+
+fn change_text(change: &TensorChange) -> String {
+    let before = &change.before;
+    let name = escape(&before.name);
+    let Some(after) = &change.after else { return format!("{name} -> left out") };
+    let mut text = name;
+    if after.name != before.name {
+        text.push_str(&format!(" -> {}", escape(&after.name)));
+    }
+    if after.dtype != before.dtype {
+        text.push_str(&format!("  {} -> {}", before.dtype, after.dtype));
+    }
+    if change.transposed {
+        text.push_str(&format!("  {:?} -> {:?}, transposed", before.shape, after.shape));
+    }
+    let alias = |told: &Told| told.alias_of.as_deref().map_or_else(|| "alone".to_owned(), escape);
+    if after.alias_of != before.alias_of {
+        text.push_str(&format!("  shares bytes with {} -> {}", alias(before), alias(after)));
+    }
+    text
+}

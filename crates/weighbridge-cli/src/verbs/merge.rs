@@ -1,0 +1,58 @@
+//! `merge`: several checkpoints, or the shards of one, as one.
+
+use super::edit::run_options;
+use crate::args::{Common, Merge, Prefer};
+use crate::output::{Output, human_bytes, human_count};
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::io::Write;
+use weighbridge::checkpoint::{Loss, Note};
+use weighbridge::ops::merge::{Same, merge};
+use weighbridge::ops::{ConvertOptions, save};
+use weighbridge::text::escape;
+
+pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let writing = &args.writing;
+    let options = ConvertOptions {
+        open: args.input.options()?,
+        to: writing.to.clone(),
+        kind: writing.kind.clone(),
+        settings: writing.set.clone(),
+        deny_loss: writing.deny_loss,
+        force: writing.force,
+        run: run_options(writing, common),
+        ..ConvertOptions::default()
+    };
+    let same = match (args.prefer, args.prefix_each) {
+        (Some(Prefer::First), _) => Same::First,
+        (Some(Prefer::Last), _) => Same::Last,
+        (None, true) => Same::Prefix,
+        (None, false) => Same::Refuse,
+    };
+    let prepared = merge(&args.sources, &args.output, same, &options)?;
+    let mut bytes = prepared.plan.bytes();
+    if !writing.plan {
+        bytes = save(&prepared.plan, &args.output, writing.force, &options.run)?.bytes;
+    }
+    drop(options);
+    let target = args.output.display().to_string();
+    let tensors = prepared.checkpoint.tensors.len();
+    if output.json {
+        let names = prepared.checkpoint.tensors.iter().map(|t| json!(t.text())).collect::<Json>();
+        let sources = args.sources.iter().map(|s| json!(s.display().to_string())).collect::<Json>();
+        output.document(&json!({
+            "path": target, "done": !writing.plan, "format": prepared.plan.format, "kind": prepared.plan.kind,
+            "bytes": bytes, "sources": sources, "tensors": names,
+            "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+            "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
+        }))?;
+        return Ok(Outcome::Done);
+    }
+    output.warn_of(&prepared.notes)?;
+    output.losses(&prepared.plan.losses)?;
+    let word = if writing.plan { "would write" } else { "wrote" };
+    let (form, count) =
+        (format!("{} {}", prepared.plan.format, prepared.plan.kind), human_count(tensors as u64));
+    writeln!(output, "{word} {} ({form}, {count} tensors, {})", escape(&target), human_bytes(bytes))?;
+    Ok(Outcome::Done)
+}

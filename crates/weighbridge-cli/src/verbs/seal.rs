@@ -1,0 +1,105 @@
+//! `seal`: the hashes of files and tensors, as a list that can be signed.
+
+use crate::args::{Common, Seal};
+use crate::output::{Output, human_bytes, human_count};
+use crate::progress::Progress;
+use crate::{Failure, Outcome};
+use serde_json::json;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge::Error;
+use weighbridge::engine::LocalSink;
+use weighbridge::ops::seal::{Earlier, SealOptions, SealReport, Sealed, default_target, save, seal};
+use weighbridge::source::real_path;
+use weighbridge::text::escape;
+
+pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let printed = args.output.as_deref() == Some(Path::new("-"));
+    if printed && (common.json || args.update) {
+        let other = if args.update { "--update" } else { "--json" };
+        return Err(Error::usage("two-outputs", format!("-o - and {other} do not go together"))
+            .hint("give the manifest a file: -o FILE")
+            .into());
+    }
+    let target = match &args.output {
+        Some(given) => given.clone(),
+        None => default_target(&args.path)?,
+    };
+    let mut options = SealOptions::default();
+    options.open = args.input.options()?;
+    options.algorithms = args.algorithms;
+    options.files_only = args.files_only;
+    options.allow_symlinks = args.allow_symlinks;
+    options.threads = args.threads;
+    if !printed {
+        // Known before anything is read.
+        LocalSink::check(&target, args.force || args.update)?;
+        options.without.push(target.clone());
+        if args.update && real_path(&target).is_some() {
+            options.earlier = Some(Earlier::read(&target, &options.open.limits)?);
+        }
+    }
+    options.watch = Arc::new(Progress::new(common));
+    let sealed = seal(&args.path, &options)?;
+    drop(options);
+    if printed {
+        output.write_all(&sealed.bytes)?;
+        return Ok(Outcome::Done);
+    }
+    save(&sealed, &target, args.force || args.update)?;
+    if output.json {
+        output.document(&document(args, &target, &sealed))?;
+    } else {
+        text(args, &target, &sealed, output)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {
+    let mut json = json!({
+        "path": args.path.display().to_string(),
+        "manifest": target.display().to_string(),
+        "algorithms": args.algorithms.names(),
+        "sha256": sealed.manifest.subject_text(),
+        "scope": sealed.manifest.own.as_ref().map(|own| own.scope.as_str()),
+    });
+    if let (Some(all), serde_json::Value::Object(report)) = (json.as_object_mut(), sealed.report.to_json()) {
+        all.extend(report);
+    }
+    json
+}
+
+fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std::io::Result<()> {
+    let report = &sealed.report;
+    output.warn_of(&report.notes)?;
+    for note in report.notes.iter().filter(|note| note.omission) {
+        output.warning("note", &format!("{}: {}", note.code, note.text))?;
+    }
+    let SealReport { files, tensors, bytes, .. } = report;
+    let files_text = count(*files, "file");
+    let path = escape(&args.path.display().to_string());
+    let mut line = format!("sealed {path}: {files_text}, {}", human_bytes(*bytes));
+    if !args.files_only {
+        line.push_str(&format!(", {}", count(*tensors, "tensor")));
+    }
+    writeln!(output, "{line}, {}", args.algorithms.names().join(" and "))?;
+    if args.update {
+        let (files, tensors) = (report.files_taken_over, report.tensors_taken_over);
+        writeln!(
+            output,
+            "taken over from the earlier manifest, not hashed again: {} and {}",
+            count(files, "file"),
+            count(tensors, "tensor")
+        )?;
+    }
+    if !report.ignored.is_empty() {
+        let names: Vec<String> = report.ignored.iter().map(|name| escape(name)).collect();
+        writeln!(output, "left out: {}", names.join(", "))?;
+    }
+    writeln!(output, "wrote {} (not signed)", escape(&target.display().to_string()))
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{} {what}{}", human_count(number as u64), if number == 1 { "" } else { "s" })
+}

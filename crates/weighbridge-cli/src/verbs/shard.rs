@@ -1,0 +1,80 @@
+//! `shard`: one model over many files of safetensors.
+
+use super::edit::run_options;
+use crate::args::{Common, Shard};
+use crate::output::{Output, human_bytes, human_count};
+use crate::table::{Align, Table};
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::io::Write;
+use weighbridge::Error;
+use weighbridge::checkpoint::{Loss, Note};
+use weighbridge::ops::shard::{Shard as Told, shard};
+use weighbridge::ops::{ConvertOptions, save};
+use weighbridge::text::escape;
+
+pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let writing = &args.writing;
+    if writing.to.as_deref().is_some_and(|to| to != "safetensors") || writing.kind.is_some() {
+        return Err(Error::usage("bad-arguments", "shards are files of safetensors")
+            .hint("leave --to and --kind out; convert writes other formats")
+            .into());
+    }
+    let options = ConvertOptions {
+        open: args.input.options()?,
+        settings: writing.set.clone(),
+        deny_loss: writing.deny_loss,
+        force: writing.force,
+        run: run_options(writing, common),
+        ..ConvertOptions::default()
+    };
+    let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?;
+    let mut bytes = prepared.plan.bytes();
+    if !writing.plan {
+        bytes = save(&prepared.plan, &args.target, writing.force, &options.run)?.bytes;
+    }
+    drop(options);
+    let target = args.target.display().to_string();
+    if output.json {
+        let one = |shard: &Told| {
+            json!({
+                "name": shard.name, "bytes": shard.bytes, "tensors": shard.tensors,
+                "tensor_bytes": shard.tensor_bytes, "oversized": shard.oversized,
+            })
+        };
+        output.document(&json!({
+            "path": target, "done": !writing.plan, "bytes": bytes,
+            "shards": prepared.shards.iter().map(one).collect::<Json>(),
+            "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+            "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
+        }))?;
+        return Ok(Outcome::Done);
+    }
+    output.warn_of(&prepared.notes)?;
+    output.losses(&prepared.plan.losses)?;
+    let mut table = Table::new(&[
+        ("file", Align::Left),
+        ("tensors", Align::Right),
+        ("bytes", Align::Right),
+        ("", Align::Left),
+    ]);
+    for shard in &prepared.shards {
+        let odd = if shard.oversized { "larger than a shard: on its own" } else { "" };
+        table.row([
+            escape(&shard.name),
+            human_count(shard.tensors as u64),
+            human_count(shard.tensor_bytes),
+            odd.to_owned(),
+        ]);
+    }
+    table.print(output)?;
+    let word = if writing.plan { "would write" } else { "wrote" };
+    let files = human_count(prepared.plan.files.len() as u64);
+    writeln!(
+        output,
+        "{word} {}/ ({files} files, {})",
+        escape(target.trim_end_matches('/')),
+        human_bytes(bytes)
+    )?;
+    Ok(Outcome::Done)
+}

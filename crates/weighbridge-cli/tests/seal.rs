@@ -1,0 +1,153 @@
+//! `seal` and `verify --manifest` as a user meets them.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value as Json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
+}
+
+fn weighbridge(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn code(words: &[&str]) -> i32 {
+    weighbridge(words).status.code().unwrap()
+}
+
+fn json(words: &[&str]) -> Json {
+    serde_json::from_slice(&weighbridge(words).stdout).unwrap()
+}
+
+/// A model in a new folder.
+fn model(dir: &Path) -> String {
+    let path = dir.join("a.model");
+    fs::copy(testdata("primitiv/good/trained/trained_xor_a.model"), &path).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn sealed_verified_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(dir.path());
+    let manifest = format!("{model}.manifest.json");
+    let text = String::from_utf8(weighbridge(&["seal", &model]).stdout).unwrap();
+    assert!(text.contains("1 file, 245 B, 4 tensors") && text.contains("not signed"), "{text}");
+    // It is never replaced unasked.
+    let before = fs::read(&manifest).unwrap();
+    assert_eq!(json(&["seal", &model, "--json"])["error"]["code"], "exists");
+    let report = json(&["seal", &model, "--json", "--force", "--threads", "8"]);
+    assert_eq!(
+        (&report["files"], &report["tensors"], &report["scope"]),
+        (&1.into(), &4.into(), &"file".into())
+    );
+    assert_eq!(fs::read(&manifest).unwrap(), before);
+    // The same to standard output, and from within the folder.
+    assert_eq!(weighbridge(&["seal", &model, "-o", "-", "--threads", "1"]).stdout, before);
+    let inside = Command::new(env!("CARGO_BIN_EXE_weighbridge"))
+        .args(["seal", "a.model", "-o", "-"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(inside.stdout, before);
+
+    assert_eq!(code(&["verify", &model, "--manifest", &manifest]), 0);
+    let report = json(&["verify", &model, "--manifest", &manifest, "--json"]);
+    assert_eq!(report["manifest"]["files"]["equal"], 1);
+    assert!(report["checked"].as_array().unwrap().contains(&"manifest".into()));
+    let npz = dir.path().join("b.npz");
+    let npz = npz.to_str().unwrap();
+    assert_eq!(code(&["convert", &model, npz, "-q"]), 0);
+    let report = json(&["verify", npz, "--manifest", &manifest, "--json"]);
+    assert_eq!((&report["verdict"], &report["manifest"]["tensors"]["equal"]), (&"sound".into(), &4.into()));
+    assert_eq!(report["manifest"]["files"], Json::Null);
+
+    // One bit of one weight: nothing else would notice.
+    let place = json(&["ls", &model, "--pieces", "--json"])["tensors"][0]["pieces"][0]["offset"].as_u64();
+    let mut bytes = fs::read(&model).unwrap();
+    bytes[usize::try_from(place.unwrap()).unwrap()] ^= 1;
+    fs::write(&model, bytes).unwrap();
+    assert_eq!(code(&["verify", &model]), 0);
+    assert_eq!(code(&["verify", &model, "--manifest", &manifest]), 1);
+    let text = String::from_utf8(weighbridge(&["verify", &model, "--manifest", &manifest]).stdout).unwrap();
+    assert!(text.contains("file-changed") && text.contains("tensor-changed"), "{text}");
+    assert!(text.contains("files: 0 as sealed, 1 changed; tensors: 3 as sealed, 1 changed"), "{text}");
+}
+
+#[test]
+fn usage_and_odd_manifests() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(dir.path());
+    let error = |words: &[&str]| json(words)["error"]["code"].as_str().unwrap().to_owned();
+    assert_eq!(error(&["seal", &model, "-o", "-", "--json"]), "two-outputs");
+    assert_eq!(error(&["seal", &model, "-o", &model, "--force", "--json"]), "output-is-input");
+    assert_eq!(error(&["seal", &model, "--algorithms", "md5", "--json"]), "bad-arguments");
+    assert_eq!(error(&["seal", dir.path().to_str().unwrap(), "--json"]), "not-a-file");
+    assert_eq!(error(&["verify", &model, "--manifest", &model, "--json"]), "not-a-manifest");
+    assert!(Path::new(&model).metadata().unwrap().len() == 245);
+    assert_eq!(code(&["verify", &model, "--manifest", "none"]), 2);
+    // A folder that is no model can be sealed as files.
+    let folder = dir.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("notes.txt"), "n").unwrap();
+    let folder = folder.to_str().unwrap();
+    let manifest = format!("{folder}.manifest.json");
+    assert_eq!(code(&["seal", &format!("{folder}/"), "--files-only"]), 0);
+    assert_eq!(code(&["verify", folder, "--manifest", &manifest]), 0);
+    fs::write(format!("{folder}/more.txt"), "m").unwrap();
+    assert_eq!(code(&["verify", folder, "--manifest", &manifest]), 1);
+    // What is not known is neither sound nor unsound.
+    let text =
+        fs::read_to_string(&manifest).unwrap().replace("\"method\":\"files\"", "\"method\":\"shards\"");
+    fs::write(&manifest, text).unwrap();
+    assert_eq!(code(&["verify", folder, "--manifest", &manifest]), 3);
+}
+
+#[test]
+fn an_update_says_what_it_took_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(dir.path());
+    let manifest = format!("{model}.manifest.json");
+    let report = json(&["seal", &model, "--update", "--json"]);
+    assert_eq!(report["taken_over"], serde_json::json!({"files": 0, "tensors": 0}));
+    let before = fs::read(&manifest).unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    fs::File::options().write(true).open(&manifest).unwrap().set_modified(later).unwrap();
+    let text = String::from_utf8(weighbridge(&["seal", &model, "--update"]).stdout).unwrap();
+    if cfg!(unix) {
+        assert!(text.contains("not hashed again: 1 file and 4 tensors"), "{text}");
+    }
+    assert_eq!(fs::read(&manifest).unwrap(), before);
+}
+
+#[test]
+fn a_list_of_shards_takes_its_shards_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = model(dir.path());
+    let folder = dir.path().join("sharded");
+    let words =
+        ["convert", &source, folder.to_str().unwrap(), "--to", "safetensors", "--kind", "sharded", "-q"];
+    let done = weighbridge(&words);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut files = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path());
+    let list = files.find(|path| path.extension().is_some_and(|e| e == "json")).unwrap();
+    fs::write(folder.join("other.txt"), "not a part of it").unwrap();
+    let list = list.to_str().unwrap();
+    let report = json(&["seal", list, "--json"]);
+    assert_eq!(report["scope"], "files", "{report}");
+    let manifest = report["manifest"].as_str().unwrap();
+    let told: Json = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    let names =
+        told["predicate"]["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap());
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() >= 2 && !names.contains(&"other.txt"), "{names:?}");
+    assert_eq!(code(&["verify", list, "--manifest", manifest]), 0);
+    let shard = folder.join(names.iter().find(|name| name.ends_with(".safetensors")).unwrap());
+    let mut bytes = fs::read(&shard).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    assert_eq!(code(&["verify", list, "--manifest", manifest]), 1);
+}

@@ -1,0 +1,154 @@
+//! What bytes of unknown use look like.
+
+use crate::error::Result;
+use crate::source::{Source, read_vec, to_usize};
+
+/// Bytes of a range that are looked at to tell what it is.
+const LOOKED_AT: u64 = 4096;
+/// Bytes that are read at once in search of one that is not zero.
+const STEP: u64 = 64 << 10;
+
+/// How files begin, and what they are called.
+const MARKS: &[(&[u8], &str)] = &[
+    (b"PK\x03\x04", "a zip archive"),
+    (b"PK\x01\x02", "the directory of a zip archive"),
+    (b"PK\x05\x06", "the end of a zip archive"),
+    (b"PK\x07\x08", "the descriptor of a zip member"),
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a rar archive"),
+    (b"\x7fELF", "a program (ELF)"),
+    (b"MZ", "a program (PE)"),
+    (b"\xcf\xfa\xed\xfe", "a program (Mach-O)"),
+    (b"\xca\xfe\xba\xbe", "a program (Mach-O or Java)"),
+    (b"\0asm", "a program (WebAssembly)"),
+    (b"#!", "a script"),
+    (b"%PDF", "PDF"),
+    (b"\x89PNG", "a picture (PNG)"),
+    (b"\xff\xd8\xff", "a picture (JPEG)"),
+    (b"\x93NUMPY", "a numpy array"),
+    (b"\x89HDF\r\n\x1a\n", "HDF5"),
+    (b"PAR1", "Parquet"),
+    (b"ARROW1", "Arrow"),
+    (b"\x80\x02", "a pickle"),
+    (b"\x80\x03", "a pickle"),
+    (b"\x80\x04", "a pickle"),
+    (b"\x80\x05", "a pickle"),
+    (b"SQLite format 3\0", "a database (SQLite)"),
+];
+
+/// The fewest bytes that tell packed or encrypted ones from others.
+const ENOUGH: usize = 256;
+
+/// Where the first byte from `from` on is that is not zero; `to` where there is none.
+pub(super) fn first_not_zero(source: &dyn Source, from: u64, to: u64) -> Result<u64> {
+    let mut at = from;
+    let mut buffer = vec![0; to_usize(STEP.min(to.saturating_sub(from)))?];
+    while at < to {
+        let take = to_usize(STEP.min(to - at))?;
+        source.read_at(at, &mut buffer[..take])?;
+        if let Some(place) = buffer[..take].iter().position(|&byte| byte != 0) {
+            return Ok(at + place as u64);
+        }
+        at += take as u64;
+    }
+    Ok(to)
+}
+
+/// What the `len` bytes at `offset` look like, in a few words.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where they cannot be read.
+pub(super) fn looks_like(source: &dyn Source, offset: u64, len: u64) -> Result<&'static str> {
+    let end = offset.saturating_add(len);
+    let start = first_not_zero(source, offset, end)?;
+    if start == end {
+        return Ok("zeros");
+    }
+    // A mark that begins with a zero stands one byte before.
+    let from = if start > offset { start - 1 } else { start };
+    let head = read_vec(source, from, LOOKED_AT.min(end - from))?;
+    let behind = head.get(1..).unwrap_or_default();
+    let known =
+        MARKS.iter().find(|(mark, _)| head.starts_with(mark) || (from < start && behind.starts_with(mark)));
+    if let Some((_, words)) = known {
+        return Ok(words);
+    }
+    Ok(match if from < start { behind } else { &head } {
+        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|byte| byte == first) => {
+            "one byte again and again"
+        }
+        bytes if is_text(bytes) => "text",
+        bytes if is_random(bytes) => "random bytes: packed or encrypted",
+        _ => "no form that is known here",
+    })
+}
+
+/// True for UTF-8 without control characters; the last character may be cut short.
+fn is_text(bytes: &[u8]) -> bool {
+    let whole = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(bytes.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !whole.is_empty() && whole.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'))
+}
+
+/// True where all values of a byte are about as frequent as chance makes them, by the chi-squared
+/// statistic: about 255 for random bytes, a multiple of that for text, numbers and code.
+fn is_random(bytes: &[u8]) -> bool {
+    if bytes.len() < ENOUGH {
+        return false;
+    }
+    let mut counts = [0u64; 256];
+    bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+    let len = bytes.len() as u64;
+    let squares: u64 = counts.iter().map(|count| count * count).sum();
+    (squares * 256 / len).saturating_sub(len) < 400 + len / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+
+    fn look(bytes: &[u8]) -> &'static str {
+        looks_like(&MemorySource::new("m", bytes.to_vec()), 0, bytes.len() as u64).unwrap()
+    }
+
+    #[test]
+    fn bytes_are_told_by_what_they_begin_with() {
+        assert_eq!(look(b"PK\x03\x04rest"), "a zip archive");
+        assert_eq!(look(b"\0\0\0\x7fELF\x02"), "a program (ELF)");
+        assert_eq!(look(b"\0asm\x01\0\0\0"), "a program (WebAssembly)");
+        assert_eq!(look(b"\x80\x04\x95\0"), "a pickle");
+        assert_eq!(look(&[0; 300]), "zeros");
+        assert_eq!(look(&[7; 300]), "one byte again and again");
+        assert_eq!(look("a secret: ü\n".as_bytes()), "text");
+        assert_eq!(look(&"ü".as_bytes()[..1]), "no form that is known here");
+        assert_eq!(look(b"\x01\x02\x03"), "no form that is known here");
+        let mut state = 1u64;
+        let random: Vec<u8> = (0..1000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()[0]
+            })
+            .collect();
+        assert_eq!(look(&random), "random bytes: packed or encrypted");
+    }
+
+    #[test]
+    fn zeros_are_passed_over_in_steps() {
+        let mut bytes = vec![0; 200_000];
+        let source = |bytes: &[u8]| MemorySource::new("m", bytes.to_vec());
+        assert_eq!(first_not_zero(&source(&bytes), 10, 200_000).unwrap(), 200_000);
+        bytes[150_000] = 1;
+        assert_eq!(first_not_zero(&source(&bytes), 10, 200_000).unwrap(), 150_000);
+        assert_eq!(first_not_zero(&source(&bytes), 10, 150_000).unwrap(), 150_000);
+    }
+}

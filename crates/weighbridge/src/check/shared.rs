@@ -1,0 +1,71 @@
+//! Bytes that serve two tensors.
+
+use super::held::{Place, plain};
+use crate::checkpoint::{STORAGE, TensorEntry};
+use crate::finding::Finding;
+
+/// Bytes that more than one tensor has: `tensors-overlap` where two have a part of them in common;
+/// one remark, `shared-bytes`, where some have exactly the same ones, which is how a tensor with
+/// two names is kept. With `views`, tensors of one storage may overlap, as PyTorch has them.
+pub fn shared_bytes(tensors: &[TensorEntry], views: bool) -> Vec<Finding> {
+    let (mut findings, mut shared) = (Vec::new(), Vec::new());
+    for held in plain(tensors) {
+        let mut last: Option<&Place> = None;
+        for place in held.places.iter().filter(|p| p.end > p.start) {
+            match last {
+                Some(before) if place.start < before.end => {
+                    let same = (place.start, place.end) == (before.start, before.end);
+                    if same || (views && of_one_storage(before.entry, place.entry)) {
+                        shared.push(place.entry.text());
+                    } else {
+                        let text = format!("its bytes are in part those of {}", before.entry.name());
+                        findings.push(
+                            Finding::error("tensors-overlap", text)
+                                .in_file(held.source.label())
+                                .at(place.start)
+                                .on_tensor(place.entry.name()),
+                        );
+                    }
+                    if place.end > before.end {
+                        last = Some(place);
+                    }
+                }
+                _ => last = Some(place),
+            }
+        }
+    }
+    if !shared.is_empty() {
+        let names = super::listed(shared.iter().map(String::as_str));
+        let text = format!("{} tensors have the bytes of another one: {names}", shared.len());
+        findings.push(Finding::note("shared-bytes", text));
+    }
+    findings
+}
+
+/// True for views of one storage, which may overlap: PyTorch keeps them so. In another file the
+/// attribute only says what the tensors once were.
+fn of_one_storage(a: &TensorEntry, b: &TensorEntry) -> bool {
+    a.text_attribute(STORAGE).is_some_and(|storage| b.text_attribute(STORAGE) == Some(storage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::tensor;
+    use super::*;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::DType;
+    use std::sync::Arc;
+
+    #[test]
+    fn overlaps_are_wrong_and_aliases_are_not() {
+        let memory: SourceRef = Arc::new(MemorySource::new("m", vec![1; 64]));
+        let at = |name: &str, offset, len| tensor(name, DType::U8, &[len], &memory, offset);
+        assert_eq!(shared_bytes(&[at("a", 0, 8), at("b", 8, 8), at("none", 4, 0)], false), []);
+        let alias = shared_bytes(&[at("a", 0, 8), at("b", 0, 8)], false);
+        assert_eq!((alias.len(), alias[0].code), (1, "shared-bytes"));
+        // The long one covers both of those behind it.
+        let wrong = shared_bytes(&[at("long", 0, 40), at("b", 4, 4), at("c", 30, 8), at("d", 40, 1)], false);
+        let found: Vec<_> = wrong.iter().map(|f| (f.code, f.tensor.as_deref())).collect();
+        assert_eq!(found, [("tensors-overlap", Some("b")), ("tensors-overlap", Some("c"))]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Which ranges of a file were read as structures, and what they are.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Ranges that are kept before they are joined.
+const MOST: usize = 1 << 18;
+
+/// How structures begin, and what they are called.
+const MARKS: &[(&[u8; 4], &str)] = &[
+    (b"OHDR", "hdf5 object header"),
+    (b"OCHK", "hdf5 object header"),
+    (b"TREE", "hdf5 tree"),
+    (b"SNOD", "hdf5 group"),
+    (b"HEAP", "hdf5 local heap"),
+    (b"GCOL", "hdf5 global heap"),
+    (b"FRHP", "hdf5 fractal heap"),
+    (b"FHDB", "hdf5 fractal heap"),
+    (b"FHIB", "hdf5 fractal heap"),
+    (b"BTHD", "hdf5 tree"),
+    (b"BTIN", "hdf5 tree"),
+    (b"BTLF", "hdf5 tree"),
+    (b"FAHD", "hdf5 index of chunks"),
+    (b"FADB", "hdf5 index of chunks"),
+    (b"EAHD", "hdf5 index of chunks"),
+    (b"EAIB", "hdf5 index of chunks"),
+    (b"EASB", "hdf5 index of chunks"),
+    (b"EADB", "hdf5 index of chunks"),
+];
+
+/// What a structure without a mark of its own is called.
+pub(super) const PLAIN: &str = "hdf5 structure";
+
+/// A range by its address, and what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) address: u64,
+    pub(super) end: u64,
+    pub(super) what: &'static str,
+    /// True where it begins with a mark: then it is the beginning of a structure.
+    pub(super) marked: bool,
+}
+
+/// Remembers ranges; those that repeat or follow each other are one.
+#[derive(Debug)]
+pub(super) struct Record {
+    all: Mutex<Vec<Range>>,
+    /// Bytes of an address and of a length in the file.
+    widths: (u64, u64),
+}
+
+impl Record {
+    /// For a file with addresses and lengths of that many bytes.
+    pub(super) fn new(offset_size: u8, length_size: u8) -> Self {
+        Self { all: Mutex::default(), widths: (offset_size.into(), length_size.into()) }
+    }
+
+    /// Remembers that `bytes` were read at `address`; `what` they are where they have no mark.
+    pub(super) fn add(&self, address: u64, bytes: &[u8], what: &'static str) {
+        let mark = MARKS.iter().find(|(mark, _)| bytes.starts_with(*mark));
+        let mut len = bytes.len() as u64;
+        if bytes.starts_with(b"FRHP") {
+            // The only structure of which more is read than there is.
+            len = len.min(self.heap_header(bytes));
+        }
+        let what = mark.map_or(what, |(_, name)| name);
+        self.push(Range { address, end: address.saturating_add(len), what, marked: mark.is_some() });
+    }
+
+    /// Remembers a range that was not read.
+    pub(super) fn claim(&self, address: u64, len: u64, what: &'static str) {
+        self.push(Range { address, end: address.saturating_add(len), what, marked: false });
+    }
+
+    /// The length of the header of a fractal heap that begins with `bytes`.
+    fn heap_header(&self, bytes: &[u8]) -> u64 {
+        let (offset, length) = self.widths;
+        let filters = bytes.get(7..9).and_then(<[u8]>::first_chunk).map_or(0, |b| u16::from_le_bytes(*b));
+        let filtered = if filters > 0 { length + 4 + u64::from(filters) } else { 0 };
+        26 + 12 * length + 3 * offset + filtered
+    }
+
+    fn push(&self, range: Range) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(range);
+        if all.len() >= MOST {
+            let joined = join(std::mem::take(&mut *all));
+            *all = joined;
+        }
+    }
+
+    /// All ranges, in order.
+    pub(super) fn ranges(&self) -> Vec<Range> {
+        join(std::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// In order of their beginnings, longest first; what lies within another one is left out, and what
+/// follows one without a mark of its own is a part of it.
+fn join(mut all: Vec<Range>) -> Vec<Range> {
+    all.sort_by_key(|range| (range.address, std::cmp::Reverse(range.end), range.what));
+    let mut joined: Vec<Range> = Vec::with_capacity(all.len().min(MOST / 2));
+    for range in all {
+        match joined.last_mut() {
+            Some(last) if range.end <= last.end => {}
+            Some(last)
+                if !range.marked
+                    && range.address <= last.end
+                    && (range.what == last.what || range.what == PLAIN) =>
+            {
+                last.end = range.end;
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_and_named_by_their_marks() {
+        let record = Record::new(8, 8);
+        record.add(40, b"SNOD....", PLAIN);
+        record.add(8, &[0; 8], PLAIN);
+        record.add(0, &[0; 8], PLAIN);
+        record.add(42, &[0; 2], PLAIN);
+        record.claim(48, 4, "hdf5 chunk");
+        let found: Vec<_> = record.ranges().iter().map(|r| (r.address, r.end, r.what)).collect();
+        assert_eq!(found, [(0, 16, PLAIN), (40, 48, "hdf5 group"), (48, 52, "hdf5 chunk")]);
+        // A header of a fractal heap, of which the library reads 256 bytes.
+        record.add(0, &[&b"FRHP"[..], &[0; 252]].concat(), PLAIN);
+        record.add(146, &[&b"BTHD"[..], &[0; 34]].concat(), PLAIN);
+        let found: Vec<_> = record.ranges().iter().map(|r| (r.address, r.end, r.what)).collect();
+        assert_eq!(found, [(0, 146, "hdf5 fractal heap"), (146, 184, "hdf5 tree")]);
+    }
+}

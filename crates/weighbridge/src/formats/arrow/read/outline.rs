@@ -1,0 +1,110 @@
+//! What stands around the elements: messages, their heads, the buffers of other columns, the footer.
+
+use super::{File, Layout, buffers_of, parts};
+use crate::check::{Gaps, Outline};
+use crate::error::{Error, Result};
+use crate::finding::Finding;
+use crate::formats::table::pipe::guarded;
+use crate::limits::Limits;
+use crate::source::{SourceRef, read_vec};
+use arrow_ipc::Block;
+use arrow_schema::ArrowError;
+
+/// What the file begins with: its mark, and two bytes up to a multiple of 8.
+const START: u64 = 8;
+/// Buffers and messages begin at a multiple of this; most writers take 64.
+const ALIGNMENT: u64 = 8;
+/// As far as writers align.
+const MOST_ALIGNMENT: u64 = 64;
+/// A message without length.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+/// What may stand before a message: a mark, and its length.
+const MARK: [u8; 4] = [0xff; 4];
+
+pub(in crate::formats::arrow) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
+    let file = File::read(source, limits)?;
+    let layout = Layout::of(&file.schema, &mut Vec::new())?;
+    file.check_overlap()?;
+    let mut outline = Outline::new(Gaps::Zeros(MOST_ALIGNMENT));
+    outline.elements = true;
+    outline.header(0, START, "arrow mark");
+    let schema = message_len(source, START, file.footer)?;
+    outline.header(START, schema, "schema");
+    for block in &file.dictionaries {
+        let (offset, _, len) = file.place(block)?;
+        outline.header(offset, len, "dictionary");
+    }
+    let elements = layout.elements();
+    for block in &file.blocks {
+        file.outline_batch(block, &elements, &mut outline)?;
+    }
+    // A message without length may end the messages, as it does in a stream.
+    let mut end = START + schema;
+    for block in file.dictionaries.iter().chain(&file.blocks) {
+        let (offset, _, len) = file.place(block)?;
+        end = end.max(offset.saturating_add(len));
+    }
+    if end.saturating_add(END.len() as u64) <= file.footer
+        && read_vec(&**source, end, END.len() as u64)? == END
+    {
+        outline.header(end, END.len() as u64, "end of messages");
+    }
+    outline.header(file.footer, source.len() - file.footer, "footer");
+    Ok(outline)
+}
+
+/// Bytes of the message at `at`, its mark and length among them, of those before `end`.
+fn message_len(source: &SourceRef, at: u64, end: u64) -> Result<u64> {
+    if end < at.saturating_add(8) {
+        return Ok(0);
+    }
+    let head = read_vec(&**source, at, 8)?;
+    let number = |at: usize| {
+        head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from(u32::from_le_bytes(*b)))
+    };
+    let len = if head.starts_with(&MARK) { number(4) + 8 } else { number(0) + 4 };
+    Ok(if len <= end - at { len } else { 0 })
+}
+
+impl File {
+    fn outline_batch(&self, block: &Block, elements: &[usize], outline: &mut Outline) -> Result<()> {
+        let (offset, len, all) = self.place(block)?;
+        outline.header(offset, len, "head of a batch");
+        let bytes = read_vec(&*self.source, offset, len)?;
+        let skip = if bytes.starts_with(&MARK) { 8 } else { 4 };
+        let message = arrow_ipc::root_as_message(bytes.get(skip..).unwrap_or_default());
+        let head = guarded("the head of a batch", || {
+            let message = message.map_err(|e| ArrowError::ParseError(e.to_string()))?;
+            message.header_as_record_batch().ok_or_else(|| ArrowError::ParseError("no batch".to_owned()))
+        })
+        .map_err(|e| e.at(offset))?;
+        let buffers = buffers_of(&head)?;
+        let counts = head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>());
+        let mut counts = counts.unwrap_or_default().into_iter();
+        let body = offset.saturating_add(len);
+        let mut of_column = Vec::with_capacity(buffers.len());
+        for (column, field) in self.schema.fields().iter().enumerate() {
+            let Some((_, count)) = parts(field.data_type(), &mut counts) else { break };
+            // No more than there are, whatever a type says.
+            let room = buffers.len().saturating_sub(of_column.len());
+            of_column.extend(std::iter::repeat_n(column, count.min(room)));
+        }
+        let mut unaligned = 0u64;
+        for (number, &(at, size)) in buffers.iter().enumerate() {
+            if at.checked_add(size).is_none_or(|end| end > all - len) {
+                return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(offset));
+            }
+            unaligned += u64::from(!body.saturating_add(at).is_multiple_of(ALIGNMENT));
+            match of_column.get(number) {
+                Some(column) if elements.contains(column) => outline.elements(body + at, size, "elements"),
+                Some(_) => outline.header(body + at, size, "another column"),
+                None => outline.header(body + at, size, "a column"),
+            }
+        }
+        if unaligned > 0 {
+            let text = format!("{unaligned} buffers of a batch do not begin at a multiple of {ALIGNMENT}");
+            outline.findings.push(Finding::warning("unaligned-buffers", text).at(offset));
+        }
+        Ok(())
+    }
+}

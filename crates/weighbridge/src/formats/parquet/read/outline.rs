@@ -1,0 +1,122 @@
+//! What stands around the elements: heads of pages, other columns, indexes, the footer. And the
+//! checksums of pages, where a writer gave them.
+
+use super::super::pages::{self, Page};
+use super::{File, Layout};
+use crate::check::{Gaps, Outline};
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::formats::table::pipe::guarded;
+use crate::limits::Limits;
+use crate::source::{SourceRef, to_usize};
+use parquet::errors::ParquetError;
+
+/// Bytes of the mark at both ends.
+const MARK: u64 = 4;
+/// Bytes that are read at once.
+const STEP: u64 = 256 << 10;
+
+/// A column of a row group, and what belongs to it elsewhere.
+struct Chunk {
+    /// The column of the schema that it is of, or a part of.
+    root: usize,
+    start: u64,
+    len: u64,
+    /// Offsets and lengths of its indexes and filters.
+    indexes: Vec<(u64, u64, &'static str)>,
+}
+
+pub(in crate::formats::parquet) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
+    let file = File::read(source, limits)?;
+    let layout = Layout::of(file.metadata.schema(), &mut Vec::new())?;
+    let elements = layout.elements();
+    let mut outline = Outline::new(Gaps::Forbidden);
+    outline.elements = true;
+    outline.header(0, MARK, "parquet mark");
+    for chunk in file.chunks()? {
+        let of_table = elements.contains(&chunk.root);
+        for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
+            outline.header(page.offset, page.head, "page header");
+            let at = page.offset.saturating_add(page.head);
+            if of_table {
+                outline.elements(at, page.stored, "page");
+            } else {
+                outline.header(at, page.stored, "page of another column");
+            }
+        }
+        for (offset, len, what) in chunk.indexes {
+            outline.header(offset, len, what);
+        }
+    }
+    let mut tail = [0; 4];
+    source.read_at(source.len() - 8, &mut tail)?;
+    // Held against the file when the footer was read.
+    let footer = u64::from(u32::from_le_bytes(tail)).saturating_add(8).min(source.len());
+    outline.header(source.len() - footer, footer, "footer");
+    Ok(outline)
+}
+
+/// Holds every page that has a checksum against it: `page-crc`.
+///
+/// # Errors
+/// [`crate::Kind::Io`]; what keeps the footer from being read.
+pub(in crate::formats::parquet) fn check(source: &SourceRef, limits: &Limits) -> Result<Vec<Finding>> {
+    let file = File::read(source, limits)?;
+    let mut findings = Vec::new();
+    let mut buffer = Vec::new();
+    for chunk in file.chunks()? {
+        for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
+            let Some(expected) = page.crc else { continue };
+            let found = crc(source, &page, &mut buffer)?;
+            if found != expected {
+                let text = format!(
+                    "a page is not what was written: its checksum is {found:08x}, {expected:08x} was expected"
+                );
+                findings.push(Finding::error("page-crc", text).in_file(source.label()).at(page.offset));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// The CRC-32 of the bytes of a page as they are in the file.
+fn crc(source: &SourceRef, page: &Page, buffer: &mut Vec<u8>) -> Result<u32> {
+    let mut hasher = crc32fast::Hasher::new();
+    let (mut at, end) = (page.offset + page.head, page.offset + page.head + page.stored);
+    while at < end {
+        buffer.resize(to_usize(STEP.min(end - at))?, 0);
+        source.read_at(at, buffer)?;
+        hasher.update(buffer);
+        at += buffer.len() as u64;
+    }
+    Ok(hasher.finalize())
+}
+
+impl File {
+    /// The columns of all row groups.
+    fn chunks(&self) -> Result<Vec<Chunk>> {
+        let metadata = self.metadata.metadata();
+        let schema = metadata.file_metadata().schema_descr();
+        guarded("a row group", || {
+            let (mut chunks, mut left) = (Vec::new(), self.source.0.len());
+            for (leaf, column) in metadata.row_groups().iter().flat_map(|g| g.columns().iter().enumerate()) {
+                let (start, len) = column.byte_range();
+                // Whoever lists the same bytes a million times would have them read as often.
+                left = left.checked_sub(len).ok_or_else(|| {
+                    ParquetError::General("the columns take more bytes than the file has".to_owned())
+                })?;
+                let places = [
+                    (column.column_index_offset(), column.column_index_length(), "column index"),
+                    (column.offset_index_offset(), column.offset_index_length(), "offset index"),
+                    (column.bloom_filter_offset(), column.bloom_filter_length(), "bloom filter"),
+                ];
+                let place = |(offset, len, what): (Option<i64>, Option<i32>, &'static str)| {
+                    Some((u64::try_from(offset?).ok()?, u64::try_from(len?).ok()?, what))
+                };
+                let indexes = places.into_iter().filter_map(place).collect();
+                chunks.push(Chunk { root: schema.get_column_root_idx(leaf), start, len, indexes });
+            }
+            Ok::<_, ParquetError>(chunks)
+        })
+    }
+}

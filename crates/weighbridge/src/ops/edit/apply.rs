@@ -1,0 +1,208 @@
+//! Rules upon an index. No bytes move.
+
+use super::rule::{Action, Rule};
+use super::transpose::transpose;
+use crate::checkpoint::{
+    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, Selection, TensorEntry, Value, escape_text,
+};
+use crate::error::{Error, Result};
+use crate::ops::hash::sha256;
+use crate::tensor::{Cast, cast_is_exact, cast_is_supported};
+
+/// What applying rules came to.
+#[derive(Debug, Clone, Default)]
+pub struct Applied {
+    /// What the rules lose.
+    pub losses: Vec<Loss>,
+    /// Rules that did nothing, where that is allowed.
+    pub notes: Vec<Note>,
+    /// For each tensor that is left, its place before.
+    pub places: Vec<usize>,
+    /// Names that were tied: each with the one that it shares its bytes with, as they are displayed.
+    pub ties: Vec<(String, String)>,
+}
+
+/// Applies `rules` in their order, each upon what the one before left. A rule that fits nothing is an error,
+/// or where `lenient` is true, a note. Nothing is read, except of tensors that are tied: these are compared.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`]: `no-match`, `name-collision`, `empty-path`, `ambiguous-rule`, `no-such-tensor`,
+/// `tie-differs`, and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
+/// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`. The checkpoint is then changed in part.
+pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Result<Applied> {
+    let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
+    for rule in rules {
+        let done = one(checkpoint, &rule.action, &mut applied);
+        let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
+        let Some(unused) = unused else { continue };
+        if !lenient {
+            let error = Error::mismatch("no-match", format!("this rule fits nothing: {unused}"))
+                .found(escape_text(rule.text()))
+                .hint(
+                    "patterns cover the whole name, a rename the whole name or whole leading parts; \
+                       --lenient-rules goes on",
+                );
+            return Err(rule.blame(error).in_file(&checkpoint.label));
+        }
+        applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));
+    }
+    // Without a rule nothing is cast here.
+    for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {
+        if let Some(cast) = tensor.cast.filter(|cast| !cast_is_exact(tensor.stored, cast.to)) {
+            let detail = format!("{} values are rounded to {cast}", tensor.stored);
+            applied.losses.push(Loss::new("rounding", tensor.name(), detail));
+        }
+    }
+    Ok(applied)
+}
+
+/// Applies one rule. Gives what of it was of no use, if something was.
+fn one(checkpoint: &mut Checkpoint, action: &Action, applied: &mut Applied) -> Result<Option<String>> {
+    let unless = |used: bool, why: &str| (!used).then(|| why.to_owned());
+    Ok(match action {
+        Action::Keep(selection) => {
+            let unused = unmatched(checkpoint, selection);
+            retain(checkpoint, applied, |tensor| selection.selects(tensor));
+            unused
+        }
+        Action::Drop(selection) => {
+            let unused = unmatched(checkpoint, selection);
+            retain(checkpoint, applied, |tensor| !selection.selects(tensor));
+            unused
+        }
+        Action::NoState => {
+            let before = checkpoint.tensors.len();
+            retain(checkpoint, applied, |tensor| tensor.role.slot().is_none());
+            unless(checkpoint.tensors.len() < before, "no tensor is known to be optimizer state")
+        }
+        Action::Rename(list) => {
+            let mut used = vec![false; list.len()];
+            let mut paths = Vec::with_capacity(checkpoint.tensors.len());
+            for tensor in &checkpoint.tensors {
+                let mut new = None;
+                for ((renaming, _), used) in list.iter().zip(&mut used) {
+                    new = renaming.apply(&tensor.path)?;
+                    if new.is_some() {
+                        *used = true;
+                        break;
+                    }
+                }
+                paths.push(new);
+            }
+            checkpoint.set_paths(paths)?;
+            let idle = list.iter().zip(used).find(|(_, used)| !used);
+            idle.map(|((_, text), _)| format!("{} fits no name", escape_text(text)))
+        }
+        Action::Transpose { pattern, axes } => {
+            let changed = transpose(checkpoint, pattern, axes.as_deref())?;
+            unless(changed > 0, "no tensor would change")
+        }
+        Action::Cast { pattern, cast } => {
+            unless(cast_some(checkpoint, pattern, *cast)?, "no tensor of floating-point numbers matches")
+        }
+        Action::Tie { name, of } => {
+            applied.ties.push(tie(checkpoint, name, of)?);
+            None
+        }
+        Action::Untie(pattern) => unless(untie(checkpoint, pattern), "no such name shares its bytes"),
+        Action::SetMetadata { key, value } => {
+            if key.starts_with(RESERVED_PREFIX) {
+                return Err(Error::usage("reserved-key", "keys of this beginning belong to Weighbridge")
+                    .found(escape_text(key)));
+            }
+            checkpoint.metadata.set(key.clone(), Value::Text(value.clone()));
+            None
+        }
+        Action::RemoveMetadata(key) => {
+            unless(checkpoint.metadata.remove(key).is_some(), "there is no such key")
+        }
+    })
+}
+
+/// What of a selection matches nothing, as a sentence.
+fn unmatched(checkpoint: &Checkpoint, selection: &Selection) -> Option<String> {
+    let error = selection.check_matched(&[checkpoint]).err()?;
+    Some(format!("{} matches no tensor", escape_text(error.found_text().unwrap_or_default())))
+}
+
+fn retain(checkpoint: &mut Checkpoint, applied: &mut Applied, keep: impl Fn(&TensorEntry) -> bool) {
+    let kept: Vec<bool> = checkpoint.tensors.iter().map(keep).collect();
+    let mut here = kept.iter();
+    checkpoint.tensors.retain(|_| here.next().copied().unwrap_or(true));
+    let mut here = kept.iter();
+    applied.places.retain(|_| here.next().copied().unwrap_or(true));
+}
+
+/// True where a tensor matches.
+fn cast_some(checkpoint: &mut Checkpoint, pattern: &Selection, cast: Cast) -> Result<bool> {
+    let mut any = false;
+    for tensor in checkpoint.tensors.iter_mut().filter(|t| t.stored.is_float() && pattern.selects(t)) {
+        any = true;
+        if tensor.stored == cast.to {
+            tensor.cast = None;
+            continue;
+        }
+        if !cast_is_supported(tensor.stored, cast.to) {
+            let text = format!("cannot cast {} to {}", tensor.stored, cast.to);
+            return Err(Error::unsupported("no-such-cast", text)
+                .on_tensor(tensor.name())
+                .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
+        }
+        tensor.cast = Some(cast);
+    }
+    Ok(any)
+}
+
+/// Gives the later of two tensors the bytes of the earlier one, if they are the same.
+fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, String)> {
+    let place = |name: &str| -> Result<usize> {
+        let wanted = checkpoint.tensor(name)?;
+        Ok(checkpoint.tensors.iter().position(|t| std::ptr::eq(t, wanted)).unwrap_or(0))
+    };
+    let (a, b) = (place(name)?, place(of)?);
+    let (first, second) = (a.min(b), a.max(b));
+    let (earlier, later) = (&checkpoint.tensors[first], &checkpoint.tensors[second]);
+    if first == second {
+        return Err(
+            Error::mismatch("tie-differs", "a tensor cannot be tied to itself").on_tensor(earlier.name())
+        );
+    }
+    let form = |t: &TensorEntry| format!("{} {}", t.dtype(), t.shape);
+    let differs = |what: &str, of: &dyn Fn(&TensorEntry) -> Result<String>| -> Result<()> {
+        let (x, y) = (of(earlier)?, of(later)?);
+        if x == y {
+            return Ok(());
+        }
+        Err(Error::mismatch(
+            "tie-differs",
+            format!("only tensors of the same elements are tied; {what} differ"),
+        )
+        .on_tensor(later.name())
+        .expected(format_args!("{x}, as {}", earlier.name()))
+        .found(y))
+    };
+    differs("type or shape", &|t| Ok(form(t)))?;
+    differs("the hashes of the elements", &sha256)?;
+    let (stored, cast, pieces) = (earlier.stored, earlier.cast, earlier.pieces.clone());
+    let root = earlier.text_attribute(ALIAS_OF).map_or_else(|| earlier.text(), str::to_owned);
+    let tied = (later.name(), escape_text(&root));
+    let later = &mut checkpoint.tensors[second];
+    (later.stored, later.cast, later.pieces) = (stored, cast, pieces);
+    later.attributes.insert(ALIAS_OF.to_owned(), Value::Text(root));
+    Ok(tied)
+}
+
+/// Takes apart what shares bytes with a tensor that matches. False where nothing did.
+fn untie(checkpoint: &mut Checkpoint, pattern: &Selection) -> bool {
+    let named: Vec<String> =
+        checkpoint.tensors.iter().filter(|t| pattern.selects(t)).map(TensorEntry::text).collect();
+    let mut any = false;
+    for tensor in &mut checkpoint.tensors {
+        let Some(of) = tensor.text_attribute(ALIAS_OF) else { continue };
+        if pattern.selects(tensor) || named.iter().any(|name| name == of) {
+            tensor.attributes.remove(ALIAS_OF);
+            any = true;
+        }
+    }
+    any
+}

@@ -1,0 +1,45 @@
+//! What the casts of an index would do, before anything is written.
+
+use crate::checkpoint::Checkpoint;
+use crate::engine::{Scratch, read_into};
+use crate::error::Result;
+use crate::ops::parallel;
+use crate::tensor::{CastReport, Region};
+use std::collections::BTreeMap;
+
+/// Bytes of a block, as stored.
+const BLOCK: u64 = 4 << 20;
+
+/// Reads every tensor that is to be cast, in blocks, and counts what that does, by displayed name. Some 16 MiB
+/// for each thread, whatever the size of the tensors; `threads` of 0 is one for each processor.
+///
+/// # Errors
+/// What the sources say.
+pub fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BTreeMap<String, CastReport>> {
+    #[derive(Default)]
+    struct Worker {
+        scratch: Scratch,
+        bytes: Vec<u8>,
+        sum: CastReport,
+    }
+    let mut reports = BTreeMap::new();
+    for entry in checkpoint.tensors.iter().filter(|tensor| tensor.cast.is_some()) {
+        let order = entry.order();
+        let most = (BLOCK / entry.stored.size().unwrap_or(1) as u64).max(1);
+        let sequential = entry.pieces.iter().any(|piece| piece.source.is_sequential());
+        let jobs = entry.elements().div_ceil(most);
+        let workers = if sequential { 1 } else { parallel::workers(threads, jobs) };
+        let blocks = Region::blocks(&entry.shape, order, most);
+        let done = parallel::each(blocks, workers, |worker: &mut Worker, _, block| {
+            worker.bytes.clear();
+            if let Some(cast) = read_into(entry, &block, order, &mut worker.scratch, &mut worker.bytes)? {
+                worker.sum.add(&cast);
+            }
+            Ok(())
+        })?;
+        let mut sum = CastReport::default();
+        done.iter().for_each(|worker| sum.add(&worker.sum));
+        reports.insert(entry.name(), sum);
+    }
+    Ok(reports)
+}

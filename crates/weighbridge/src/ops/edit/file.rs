@@ -1,0 +1,210 @@
+//! Rules in a file, as TOML.
+
+use super::rule::{Argument, Place, Rule, WORDS, bad, locate};
+use crate::checkpoint::escape_text;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{FileSource, Source, read_vec};
+use std::ops::Range;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The longest file of rules that is read, in bytes. Rules are written by hand.
+const MOST_BYTES: u64 = 4 << 20;
+/// The most rules that a file may have.
+const MOST_RULES: usize = 10_000;
+/// The version of the grammar.
+const VERSION: &str = "1";
+
+/// Reads a file of rules; see the [grammar](super).
+///
+/// # Errors
+/// [`crate::Kind::Io`]; [`crate::Kind::Limit`]; [`crate::Kind::Usage`], with file, line and offset:
+/// `bad-toml`, `unknown-key`, `unknown-rule`, `bad-rule`, `bad-pattern`, `bad-template`.
+pub fn read_rules(path: &Path) -> Result<Vec<Rule>> {
+    let source = FileSource::open(path)?;
+    let label = source.label().to_owned();
+    Limits::check("bytes of rules", "none: rules are written by hand", source.len(), MOST_BYTES)
+        .map_err(|e| e.in_file(&label))?;
+    let bytes = read_vec(&source, 0, source.len())?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::usage("bad-toml", "the rules are not text in UTF-8").in_file(&label))?;
+    parse_rules(&text, &label)
+}
+
+/// Reads rules from text; errors speak of `label`.
+///
+/// # Errors
+/// As [`read_rules`].
+pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
+    let file = File { text, label };
+    let document = DeTable::parse(text).map_err(|error| {
+        let message = escape_text(error.message());
+        let span = error.span().unwrap_or(0..0);
+        locate(Error::usage("bad-toml", format!("this is no TOML: {message}")), Some(&file.place(&span)))
+    })?;
+    let mut rules = Vec::new();
+    for (key, value) in document.get_ref() {
+        match key.get_ref().as_ref() {
+            "version" => match value.get_ref() {
+                DeValue::Integer(number) if number.as_str() == VERSION => {}
+                _ => {
+                    let error = Error::usage("bad-rule", "these rules are of another version");
+                    return Err(file.fail(error.expected("version = 1"), &value.span()));
+                }
+            },
+            "rule" => {
+                let DeValue::Array(list) = value.get_ref() else {
+                    let error = Error::usage("bad-rule", "rules are a list").expected("[[rule]]");
+                    return Err(file.fail(error, &value.span()));
+                };
+                for rule in list {
+                    rules.extend(file.rule(rule)?);
+                    if rules.len() > MOST_RULES {
+                        return Err(file.fail(too_many(), &rule.span()));
+                    }
+                }
+            }
+            other => return Err(file.unknown_key(other, &key.span(), "version and rule")),
+        }
+    }
+    if rules.is_empty() {
+        let error = Error::usage("bad-rule", "there are no rules in this file").in_file(label);
+        return Err(error.hint("each one begins with a line [[rule]]"));
+    }
+    Ok(rules)
+}
+
+fn too_many() -> Error {
+    Error::limit("too-many-rules", "there are more rules than anybody writes")
+        .expected(format_args!("at most {MOST_RULES}"))
+}
+
+struct File<'a> {
+    text: &'a str,
+    label: &'a str,
+}
+
+impl File<'_> {
+    fn place(&self, span: &Range<usize>) -> Place {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        Place {
+            file: self.label.to_owned(),
+            line: before.bytes().filter(|&byte| byte == b'\n').count() + 1,
+            offset: span.start as u64,
+        }
+    }
+
+    fn fail(&self, error: Error, span: &Range<usize>) -> Error {
+        locate(error, Some(&self.place(span)))
+    }
+
+    fn unknown_key(&self, key: &str, span: &Range<usize>, known: &str) -> Error {
+        let error = Error::usage("unknown-key", "this key means nothing here");
+        self.fail(error.found(escape_text(key)).hint(format_args!("there is {known}")), span)
+    }
+
+    /// The rules of one `[[rule]]`: one word and what follows it.
+    fn rule(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Rule>> {
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.fail(Error::usage("bad-rule", "a rule is a table of one key"), &value.span()));
+        };
+        let mut keys = table.iter();
+        let Some((word, arguments)) = keys.next() else {
+            return Err(self.fail(Error::usage("bad-rule", "this rule is empty"), &value.span()));
+        };
+        let place = self.place(&word.span());
+        if !WORDS.contains(&word.get_ref().as_ref()) {
+            return Err(self.unknown_key(word.get_ref(), &word.span(), &WORDS.join(", ")));
+        }
+        if let Some((other, _)) = keys.next() {
+            let error = Error::usage("bad-rule", "a rule has one word; begin the next with [[rule]]");
+            return Err(self.fail(error.found(escape_text(other.get_ref())), &other.span()));
+        }
+        let list = match arguments.get_ref() {
+            DeValue::Array(list) => {
+                list.iter().map(|one| self.argument(word.get_ref(), one)).collect::<Result<Vec<_>>>()?
+            }
+            _ => vec![self.argument(word.get_ref(), arguments)?],
+        };
+        if list.len() > MOST_RULES {
+            return Err(self.fail(too_many(), &word.span()));
+        }
+        Rule::read(word.get_ref(), &list, Some(&place))
+    }
+
+    fn argument(&self, word: &str, value: &Spanned<DeValue<'_>>) -> Result<Argument> {
+        let wrong = |found: &str, span: Range<usize>| {
+            self.fail(bad(word, "takes a text, or a table of from and to, or a list of these", found), &span)
+        };
+        match value.get_ref() {
+            DeValue::String(text) => Ok(Argument::Text(text.to_string())),
+            DeValue::Table(table) => {
+                let mut sides = [None, None];
+                for (key, side) in table {
+                    let slot = match key.get_ref().as_ref() {
+                        "from" => &mut sides[0],
+                        "to" => &mut sides[1],
+                        other => return Err(self.unknown_key(other, &key.span(), "from and to")),
+                    };
+                    let DeValue::String(text) = side.get_ref() else {
+                        return Err(wrong(side.get_ref().type_str(), side.span()));
+                    };
+                    *slot = Some(text.to_string());
+                }
+                match sides {
+                    [Some(from), Some(to)] => Ok(Argument::Pair(from, to)),
+                    _ => Err(wrong("a table without one of them", value.span())),
+                }
+            }
+            other => Err(wrong(other.type_str(), value.span())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_keep_their_order() {
+        let text = "version = 1\n[[rule]]\nstrip-prefix = \"module\"\n[[rule]]\nrename = [\"a=b\", {from=\"x=1\", to=\"y\"}]\n\
+                    [[rule]]\ncast = [\"*.w=f16\", \"bias=bf16\"]\n[[rule]]\ntranspose = {from=\"fc*\", to=\"1,0\"}\n";
+        let rules = parse_rules(text, "r.toml").unwrap();
+        let texts: Vec<&str> = rules.iter().map(Rule::text).collect();
+        assert_eq!(
+            texts,
+            [
+                "strip-prefix module",
+                "rename a=b x=1=y",
+                "cast *.w=f16",
+                "cast bias=bf16",
+                "transpose fc*=1,0"
+            ]
+        );
+    }
+
+    #[test]
+    fn slips_have_a_place() {
+        for (text, code, line, offset) in [
+            ("version = 1\n[[rule]]\nrenam = \"a=b\"\n", "unknown-key", 3, 21),
+            ("rules = 1\n", "unknown-key", 1, 0),
+            ("[[rule]]\nrename = \"a\"\n", "bad-rule", 2, 9),
+            ("[[rule]]\nrename = 7\n", "bad-rule", 2, 18),
+            ("[[rule]]\nrename = {from=\"a\", at=\"b\"}\n", "unknown-key", 2, 29),
+            ("[[rule]]\nrename = {from=\"a\"}\n", "bad-rule", 2, 18),
+            ("[[rule]]\nrename = \"a=b\"\ndrop = \"c\"\n", "bad-rule", 3, 24),
+            ("[[rule]]\nrename-regex = \"(=b\"\n", "bad-pattern", 2, 9),
+            ("version = 2\n", "bad-rule", 1, 10),
+            ("[[rule]]\nrename = \n", "bad-toml", 2, 18),
+            ("rule = 3\n", "bad-rule", 1, 7),
+        ] {
+            let error = parse_rules(text, "r.toml").unwrap_err();
+            assert_eq!((error.code(), error.offset()), (code, Some(offset)), "{text}: {error}");
+            assert!(error.message().starts_with(&format!("line {line}: ")), "{error}");
+            assert_eq!(error.file(), Some("r.toml"));
+        }
+        assert_eq!(parse_rules("version = 1", "r").unwrap_err().code(), "bad-rule");
+    }
+}

@@ -1,0 +1,42 @@
+//! Edits: names, types, shapes and metadata by rules that people can write down and share.
+//!
+//! A rule is a word and what follows it, the same on the command line and in a [file of rules](read_rules):
+//!
+//! | rule | what it does |
+//! | --- | --- |
+//! | `keep PATTERN`, `drop PATTERN` | keeps or leaves out tensors; state goes with its parameter |
+//! | `no-state yes` | leaves out optimizer state |
+//! | `strip-prefix NAME` | takes leading parts away where they stand |
+//! | `rename OLD=NEW` | a whole path, or whole leading parts of it |
+//! | `rename-glob PATTERN=NEW` | a pattern that covers the whole name; `{1}` is what its first `*` or `?` stood for |
+//! | `rename-regex PATTERN=NEW` | an expression that covers the whole name; `{1}` or `{name}` is a group of it |
+//! | `prefix NAME` | puts everything below a name |
+//! | `transpose PATTERN`, `transpose PATTERN=1,0,2` | turns matrices, or gives the order of dimensions |
+//! | `cast DTYPE`, `cast PATTERN=DTYPE` | floating-point tensors to f16, bf16, f32 or f64 |
+//! | `tie NAME=OTHER`, `untie PATTERN` | names that have their bytes in common |
+//! | `set-metadata KEY=VALUE`, `remove-metadata KEY` | what the file says besides |
+//!
+//! Rules are applied in order, each upon what the one before left. A rule that fits nothing is an error.
+//! No rename replaces something in the middle of a name.
+
+mod apply;
+mod casts;
+mod file;
+mod in_place;
+mod overlay;
+mod permuted;
+mod renaming;
+mod report;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod to_file;
+mod transpose;
+
+pub use apply::{Applied, apply};
+pub use casts::cast_reports;
+pub use file::{parse_rules, read_rules};
+pub use in_place::{InPlace, PreparedInPlace, edit_in_place, prepare_in_place, write_in_place};
+pub use report::{EditReport, How, MetadataChange, TensorChange, Told};
+pub use rule::Rule;
+pub use to_file::{EditOptions, Prepared, edit, prepare, write};

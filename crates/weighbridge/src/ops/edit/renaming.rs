@@ -1,0 +1,244 @@
+//! Anchored renames: each covers a whole name or whole leading parts of it, never something in the middle.
+
+use crate::checkpoint::{Rename, TensorPath, escape_text};
+use crate::error::{Error, Result};
+use regex::{Captures, Regex, RegexBuilder};
+
+/// The most bytes that an expression may take once it is understood: files of rules come from others too.
+const MOST_BYTES: usize = 1 << 20;
+
+/// One rename.
+#[derive(Debug, Clone)]
+pub(super) enum Renaming {
+    /// A whole path, or leading parts of it.
+    Path(Rename),
+    /// A pattern that covers the whole name, and what becomes of it.
+    Whole {
+        pattern: Regex,
+        /// The same with every wildcard as short as it can be: where it gives other parts, a name can be
+        /// cut in several ways.
+        shortest: Option<Regex>,
+        to: Template,
+    },
+}
+
+impl Renaming {
+    /// Leading parts of a path, as in [`Rename`].
+    pub(super) fn path(from: &str, to: &str) -> Self {
+        Self::Path(Rename::new(from, to))
+    }
+
+    /// A glob over the whole name: `*` any characters, `?` one. What they stood for is `{1}`, `{2}`, ... in `to`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`.
+    pub(super) fn glob(from: &str, to: &str) -> Result<Self> {
+        let pattern = compile(&glob_to_regex(from, "(.*)")?, from)?;
+        let shortest = compile(&glob_to_regex(from, "(.*?)")?, from)?;
+        let to = Template::parse(to, &pattern)?;
+        Ok(Self::Whole { pattern, shortest: Some(shortest), to })
+    }
+
+    /// A regular expression over the whole name. Its groups are `{1}` or `{name}` in `to`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`.
+    pub(super) fn regex(from: &str, to: &str) -> Result<Self> {
+        // Alone first: `a)|(b` would slip out of the brackets around it.
+        understood(from).map_err(|error| bad(&error, from))?;
+        let pattern = compile(from, from)?;
+        let to = Template::parse(to, &pattern)?;
+        Ok(Self::Whole { pattern, shortest: None, to })
+    }
+
+    /// The new path; `None` where the rule does not fit.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `ambiguous-rule`, where a glob fits a name in more than one way.
+    pub(super) fn apply(&self, path: &TensorPath) -> Result<Option<TensorPath>> {
+        let (pattern, shortest, to) = match self {
+            Self::Path(rename) => return Ok(rename.apply(path)),
+            Self::Whole { pattern, shortest, to } => (pattern, shortest, to),
+        };
+        // Bytes that are no text have no characters to hold a pattern against.
+        if path.parts().iter().any(|part| part.as_str().is_none()) {
+            return Ok(None);
+        }
+        let name = path.to_text();
+        let Some(found) = pattern.captures(&name) else { return Ok(None) };
+        let other = shortest.as_ref().and_then(|shortest| shortest.captures(&name));
+        if other.is_some_and(|other| !same_groups(&found, &other)) {
+            return Err(Error::mismatch("ambiguous-rule", "this pattern fits the name in more than one way")
+                .on_tensor(escape_text(&name))
+                .hint("write more of the name, or a regular expression, which says what each group may be"));
+        }
+        let new = to.fill(&found);
+        Ok(Some(if new.is_empty() { TensorPath::default() } else { TensorPath::from_dotted(&new) }))
+    }
+}
+
+fn same_groups(a: &Captures<'_>, b: &Captures<'_>) -> bool {
+    let spans = |captures: &Captures<'_>| -> Vec<_> {
+        captures.iter().map(|group| group.map(|group| group.range())).collect()
+    };
+    spans(a) == spans(b)
+}
+
+fn compile(pattern: &str, shown: &str) -> Result<Regex> {
+    understood(&format!(r"\A(?s:{pattern})\z")).map_err(|error| bad(&error, shown))
+}
+
+fn understood(pattern: &str) -> std::result::Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(MOST_BYTES).build()
+}
+
+fn bad(error: &regex::Error, shown: &str) -> Error {
+    let text = error.to_string();
+    // The last line says what is wrong; those before draw where.
+    let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Error::usage("bad-pattern", format!("this is no pattern: {}", escape_text(&why)))
+        .found(escape_text(shown))
+}
+
+/// The expression that a glob means, with `wildcard` for each `*`.
+fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
+    let mut pattern = String::new();
+    let mut characters = glob.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '*' => pattern.push_str(wildcard),
+            '?' => pattern.push_str("(.)"),
+            // Elsewhere these stand for sets and choices, which have no group of their own here.
+            '[' | ']' | '{' | '}' => {
+                return Err(Error::usage("bad-pattern", "a glob with captures has * and ? only")
+                    .found(escape_text(glob))
+                    .hint(format_args!("write \\{c} for the character itself, or a regular expression")));
+            }
+            '\\' => match characters.next() {
+                Some(c) => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+                None => {
+                    return Err(Error::usage("bad-pattern", "nothing follows the last backslash")
+                        .found(escape_text(glob)));
+                }
+            },
+            c => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    Ok(pattern)
+}
+
+/// The new name: text with groups of the pattern in it.
+#[derive(Debug, Clone)]
+pub(super) struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone)]
+enum Piece {
+    Text(String),
+    Group(usize),
+}
+
+impl Template {
+    /// Reads `h.{1}.weight`; `{{` and `}}` are the braces themselves.
+    fn parse(text: &str, pattern: &Regex) -> Result<Self> {
+        let fail = |why: String| Error::usage("bad-template", why).found(escape_text(text));
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut characters = text.chars().peekable();
+        while let Some(c) = characters.next() {
+            match c {
+                '{' | '}' if characters.peek() == Some(&c) => {
+                    characters.next();
+                    plain.push(c);
+                }
+                '{' => {
+                    let name: String = characters.by_ref().take_while(|&c| c != '}').collect();
+                    let by_name = || pattern.capture_names().position(|group| group == Some(&name));
+                    let by_number = name.parse::<usize>().ok().filter(|&n| n < pattern.captures_len());
+                    let Some(group) = by_number.or_else(by_name) else {
+                        let count = pattern.captures_len() - 1;
+                        return Err(fail(format!(
+                            "the new name asks for a group that the pattern does not have: {{{}}}",
+                            escape_text(&name)
+                        ))
+                        .expected(format_args!("{{1}} to {{{count}}}, or the name of a group")));
+                    };
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(Piece::Group(group));
+                }
+                '}' => {
+                    return Err(fail("a closing brace stands alone: write }} for the character".to_owned()));
+                }
+                c => plain.push(c),
+            }
+        }
+        pieces.push(Piece::Text(plain));
+        Ok(Self(pieces))
+    }
+
+    fn fill(&self, captures: &Captures<'_>) -> String {
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Group(group) => captures.get(*group).map_or_else(String::new, |m| m.as_str().to_owned()),
+        };
+        self.0.iter().map(text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Name;
+
+    fn renamed(rule: &Renaming, name: &str) -> Option<String> {
+        rule.apply(&TensorPath::from_dotted(name)).unwrap().map(|path| path.to_text())
+    }
+
+    #[test]
+    fn globs_cover_the_whole_name() {
+        let rule = Renaming::glob("layers.*.w", "h.{1}.weight").unwrap();
+        assert_eq!(renamed(&rule, "layers.0.attn.w").unwrap(), "h.0.attn.weight");
+        assert_eq!(renamed(&rule, "my.layers.0.w"), None);
+        assert_eq!(renamed(&rule, "layers.0.w2"), None);
+        let rule = Renaming::glob("fc?.w_\\*", "{{{1}}}").unwrap();
+        assert_eq!(renamed(&rule, "fc7.w_*").unwrap(), "{7}");
+        assert_eq!(renamed(&rule, "fc7.w_0"), None);
+    }
+
+    #[test]
+    fn a_name_that_can_be_cut_in_two_ways_is_refused() {
+        let rule = Renaming::glob("*.*.w", "{2}.{1}").unwrap();
+        assert_eq!(renamed(&rule, "a.b.w").unwrap(), "b.a");
+        let error = rule.apply(&TensorPath::from_dotted("a.b.c.w")).unwrap_err();
+        assert_eq!((error.code(), error.tensor()), ("ambiguous-rule", Some("a.b.c.w")));
+    }
+
+    #[test]
+    fn expressions_cannot_leave_their_anchors() {
+        let rule = Renaming::regex(r"linear_(?<n>\d+)\.w_0|head", "fc{n}").unwrap();
+        assert_eq!(renamed(&rule, "linear_12.w_0").unwrap(), "fc12");
+        assert_eq!(renamed(&rule, "head").unwrap(), "fc");
+        for other in ["xlinear_1.w_0", "linear_1.w_0.x", "heads", "ahead"] {
+            assert_eq!(renamed(&rule, other), None, "{other}");
+        }
+        for bad in ["a)|(b", "(", "a{99999999}", "(?x: a #"] {
+            assert_eq!(Renaming::regex(bad, "x").unwrap_err().code(), "bad-pattern", "{bad}");
+        }
+        assert_eq!(Renaming::glob("[ab]", "x").unwrap_err().code(), "bad-pattern");
+        assert_eq!(Renaming::glob("a\\", "x").unwrap_err().code(), "bad-pattern");
+    }
+
+    #[test]
+    fn templates_name_groups_that_there_are() {
+        for bad in ["{2}", "{n}", "{", "}", "{}"] {
+            assert_eq!(Renaming::glob("a*", bad).unwrap_err().code(), "bad-template", "{bad}");
+        }
+        assert_eq!(renamed(&Renaming::glob("a*", "{0}!").unwrap(), "abc").unwrap(), "abc!");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_fit_no_pattern() {
+        let path = TensorPath::new(vec![Name::new(*b"a\xff")]);
+        assert!(Renaming::glob("*", "x").unwrap().apply(&path).unwrap().is_none());
+        assert!(Renaming::path("", "x").apply(&path).unwrap().is_some());
+    }
+}

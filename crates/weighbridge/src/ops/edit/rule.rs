@@ -1,0 +1,311 @@
+//! Rules: a word and what follows it, the same on the command line and in a file.
+
+use super::renaming::Renaming;
+use crate::checkpoint::{Selection, escape_text};
+use crate::error::{Error, Result};
+use crate::tensor::{Cast, DType};
+
+/// The words there are.
+pub(super) const WORDS: [&str; 14] = [
+    "keep",
+    "drop",
+    "strip-prefix",
+    "rename",
+    "rename-glob",
+    "rename-regex",
+    "prefix",
+    "transpose",
+    "cast",
+    "tie",
+    "untie",
+    "set-metadata",
+    "remove-metadata",
+    "no-state",
+];
+
+/// One step of an edit. Steps are made in order, each upon what the one before left.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub(super) action: Action,
+    /// As it was written.
+    text: String,
+    /// The file, line and offset where it was written.
+    place: Option<Place>,
+}
+
+/// Where a rule stands in a file.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The file.
+    pub(super) file: String,
+    /// The line, counted from 1.
+    pub(super) line: usize,
+    /// The offset in bytes.
+    pub(super) offset: u64,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone)]
+pub(super) enum Action {
+    /// Keeps what one of the patterns matches.
+    Keep(Selection),
+    /// Leaves out what one of the patterns matches.
+    Drop(Selection),
+    /// Leaves out optimizer state.
+    NoState,
+    /// Gives each path what the first of these says that fits it. Each with what was written.
+    Rename(Vec<(Renaming, String)>),
+    /// Permutes the dimensions of matrices, or of tensors of that many dimensions.
+    Transpose { pattern: Selection, axes: Option<Vec<usize>> },
+    /// Asks for another type of floating-point tensors.
+    Cast { pattern: Selection, cast: Cast },
+    /// Lets two names have the same bytes.
+    Tie { name: String, of: String },
+    /// Gives names that share bytes their own.
+    Untie(Selection),
+    /// Says something.
+    SetMetadata { key: String, value: String },
+    /// Takes back what was said.
+    RemoveMetadata(String),
+}
+
+impl Rule {
+    /// Reads one rule: a word of the [grammar](super) and its arguments, each as on the command line. Several
+    /// arguments of `keep`, `drop` and the renames are one step: what one of the patterns matches, or the
+    /// first rename that fits. Of the other words each argument is a rule of its own.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`]: `unknown-rule`; `bad-rule` for arguments that the word does not take;
+    /// `bad-pattern`, `bad-template`.
+    pub fn parse(word: &str, arguments: &[String]) -> Result<Vec<Self>> {
+        let arguments: Vec<Argument> = arguments.iter().cloned().map(Argument::Text).collect();
+        Self::read(word, &arguments, None)
+    }
+
+    pub(super) fn read(word: &str, arguments: &[Argument], place: Option<&Place>) -> Result<Vec<Self>> {
+        let rule =
+            |action, text: String| Self { action, text: format!("{word} {text}"), place: place.cloned() };
+        let all = || arguments.iter().map(Argument::shown).collect::<Vec<_>>().join(" ");
+        let placed = |error: Error| locate(error, place);
+        if arguments.is_empty() {
+            return Err(placed(bad(word, "needs something to be about", "")));
+        }
+        let renames = |make: &dyn Fn(&str, &str) -> Result<Renaming>| -> Result<Vec<Self>> {
+            let one = |argument: &Argument| {
+                let (from, to) = argument.pair(word)?;
+                Ok((make(&from, &to)?, argument.shown()))
+            };
+            let list = arguments.iter().map(one).collect::<Result<Vec<_>>>()?;
+            Ok(vec![rule(Action::Rename(list), all())])
+        };
+        let each = |make: &dyn Fn(&Argument) -> Result<Action>| -> Result<Vec<Self>> {
+            arguments.iter().map(|argument| Ok(rule(make(argument)?, argument.shown()))).collect()
+        };
+        let patterns = || -> Result<Vec<String>> { arguments.iter().map(|a| a.single(word)).collect() };
+        let made = match word {
+            "keep" => Ok(vec![rule(Action::Keep(Selection::new(&patterns()?, &[])?), all())]),
+            "drop" => Ok(vec![rule(Action::Drop(Selection::new(&patterns()?, &[])?), all())]),
+            "no-state" => each(&|argument| match argument.single(word)?.as_str() {
+                "yes" => Ok(Action::NoState),
+                other => Err(bad(word, "is written no-state = \"yes\"", other)),
+            }),
+            "rename" => renames(&|from, to| Ok(Renaming::path(from, to))),
+            "rename-glob" => renames(&Renaming::glob),
+            "rename-regex" => renames(&Renaming::regex),
+            "strip-prefix" | "prefix" => {
+                let strip = word == "strip-prefix";
+                let one = |argument: &Argument| {
+                    let path = argument.single(word)?;
+                    if path.is_empty() {
+                        return Err(bad(word, "needs a name", ""));
+                    }
+                    let renaming = if strip { Renaming::path(&path, "") } else { Renaming::path("", &path) };
+                    Ok((renaming, argument.shown()))
+                };
+                // Of several prefixes the first that fits is taken away; several new ones make no sense.
+                if !strip && arguments.len() > 1 {
+                    return Err(placed(bad(word, "takes one name", &all())));
+                }
+                let list = arguments.iter().map(one).collect::<Result<Vec<_>>>();
+                list.map(|list| vec![rule(Action::Rename(list), all())])
+            }
+            "transpose" => each(&|argument| {
+                let (pattern, axes) = argument.optional(word, |right| axes(right).is_some())?;
+                let axes = axes.map(|text| axes_of(word, &text)).transpose()?;
+                Ok(Action::Transpose { pattern: select(pattern)?, axes })
+            }),
+            "cast" => each(&|argument| {
+                let (pattern, to) = match argument {
+                    Argument::Text(text) => match text.rsplit_once('=') {
+                        Some((pattern, to)) => (pattern.to_owned(), to.to_owned()),
+                        None => ("*".to_owned(), text.clone()),
+                    },
+                    Argument::Pair(..) => argument.pair(word)?,
+                };
+                Ok(Action::Cast { pattern: select(pattern)?, cast: dtype(word, &to)?.into() })
+            }),
+            "tie" => each(&|argument| {
+                let (name, of) = argument.pair(word)?;
+                Ok(Action::Tie { name, of })
+            }),
+            "untie" => each(&|argument| Ok(Action::Untie(select(argument.single(word)?)?))),
+            "set-metadata" => each(&|argument| {
+                let (key, value) = argument.pair(word)?;
+                match key.is_empty() {
+                    false => Ok(Action::SetMetadata { key, value }),
+                    true => Err(bad(word, "needs a key", &argument.shown())),
+                }
+            }),
+            "remove-metadata" => each(&|argument| Ok(Action::RemoveMetadata(argument.single(word)?))),
+            _ => Err(Error::usage("unknown-rule", "there is no such rule")
+                .found(escape_text(word))
+                .hint(format_args!("the rules are {}", WORDS.join(", ")))),
+        };
+        made.map_err(placed)
+    }
+
+    /// As it was written: `rename a=b`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// An error that this rule is to blame for, with its place.
+    pub(super) fn blame(&self, error: Error) -> Error {
+        match &self.place {
+            Some(place) => error.within(format_args!("rule in line {} of {}", place.line, place.file)),
+            None => error,
+        }
+    }
+}
+
+/// Puts the place of a rule into an error about its grammar.
+pub(super) fn locate(error: Error, place: Option<&Place>) -> Error {
+    match place {
+        Some(place) => {
+            error.in_file(&place.file).at(place.offset).within(format_args!("line {}", place.line))
+        }
+        None => error,
+    }
+}
+
+pub(super) fn bad(word: &str, why: &str, found: &str) -> Error {
+    Error::usage("bad-rule", format!("the rule {word} {why}")).found(escape_text(found))
+}
+
+fn select(pattern: String) -> Result<Selection> {
+    Selection::new(&[pattern], &[])
+}
+
+fn dtype(word: &str, text: &str) -> Result<DType> {
+    let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+    DType::from_name(text)
+        .filter(target)
+        .ok_or_else(|| bad(word, "goes to f16, bf16, f32 or f64: DTYPE, or PATTERN=DTYPE", text))
+}
+
+/// The numbers in `1,0,2`.
+fn axes(text: &str) -> Option<Vec<usize>> {
+    text.split(',').map(|axis| axis.trim().parse().ok()).collect()
+}
+
+fn axes_of(word: &str, text: &str) -> Result<Vec<usize>> {
+    let axes = axes(text).ok_or_else(|| bad(word, "takes axes as 1,0,2", text))?;
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    match sorted.iter().copied().eq(0..axes.len()) {
+        true => Ok(axes),
+        false => Err(bad(word, "takes every axis from 0 on once", text)),
+    }
+}
+
+/// What follows a word.
+#[derive(Debug, Clone)]
+pub(super) enum Argument {
+    /// As on the command line.
+    Text(String),
+    /// Two sides apart, where one of them holds an `=`.
+    Pair(String, String),
+}
+
+impl Argument {
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Pair(from, to) => format!("{from}={to}"),
+        }
+    }
+
+    fn single(&self, word: &str) -> Result<String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Pair(..) => Err(bad(word, "takes one side, not from and to", &self.shown())),
+        }
+    }
+
+    fn pair(&self, word: &str) -> Result<(String, String)> {
+        let sides = match self {
+            Self::Text(text) => text.split_once('=').map(|(from, to)| (from.to_owned(), to.to_owned())),
+            Self::Pair(from, to) => Some((from.clone(), to.clone())),
+        };
+        sides.ok_or_else(|| bad(word, "has two sides: one, =, the other", &self.shown()))
+    }
+
+    /// One side, and another one behind the last `=` where `is_other` holds of it.
+    fn optional(&self, word: &str, is_other: impl Fn(&str) -> bool) -> Result<(String, Option<String>)> {
+        match self {
+            Self::Text(text) => Ok(match text.rsplit_once('=') {
+                Some((one, other)) if is_other(other) => (one.to_owned(), Some(other.to_owned())),
+                _ => (text.clone(), None),
+            }),
+            Self::Pair(..) => self.pair(word).map(|(one, other)| (one, Some(other))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(word: &str, arguments: &[&str]) -> Result<Vec<Rule>> {
+        Rule::parse(word, &arguments.iter().map(|&a| a.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn renames_of_one_word_are_one_step_and_others_are_their_own() {
+        assert_eq!(parse("rename", &["a=b", "b=a"]).unwrap().len(), 1);
+        assert_eq!(parse("drop", &["a", "b"]).unwrap().len(), 1);
+        let casts = parse("cast", &["a=f16", "f32"]).unwrap();
+        assert_eq!((casts.len(), casts[1].text()), (2, "cast f32"));
+    }
+
+    #[test]
+    fn axes_are_told_from_names() {
+        let axes = |text: &str| match &parse("transpose", &[text]).unwrap()[0].action {
+            Action::Transpose { axes, .. } => axes.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(axes("conv*=2,3,1,0"), Some(vec![2, 3, 1, 0]));
+        assert_eq!(axes("a=b"), None);
+        assert_eq!(parse("transpose", &["a=0,2"]).unwrap_err().code(), "bad-rule");
+        assert_eq!(parse("transpose", &["a=0,0"]).unwrap_err().code(), "bad-rule");
+    }
+
+    #[test]
+    fn slips_are_errors() {
+        for (word, argument, code) in [
+            ("renames", "a=b", "unknown-rule"),
+            ("rename", "a", "bad-rule"),
+            ("prefix", "", "bad-rule"),
+            ("cast", "a=i8", "bad-rule"),
+            ("cast", "float16", "bad-rule"),
+            ("tie", "a", "bad-rule"),
+            ("set-metadata", "=x", "bad-rule"),
+            ("no-state", "no", "bad-rule"),
+            ("drop", "[", "bad-pattern"),
+        ] {
+            assert_eq!(parse(word, &[argument]).unwrap_err().code(), code, "{word} {argument}");
+        }
+        assert_eq!(parse("prefix", &["a", "b"]).unwrap_err().code(), "bad-rule");
+        assert_eq!(parse("rename", &[]).unwrap_err().code(), "bad-rule");
+    }
+}

@@ -1,0 +1,210 @@
+//! Edits into a new file.
+
+use super::apply::{Applied, apply};
+use super::report::{EditReport, How, metadata_changes, tensor_changes};
+use super::{Rule, cast_reports};
+use crate::checkpoint::{Checkpoint, Loss, Note};
+use crate::engine::{LocalSink, RunOptions};
+use crate::error::{Error, Result};
+use crate::formats::{self, Format, OpenOptions};
+use crate::ops::{ConvertOptions, plan_checkpoint, save};
+use crate::plan::{Content, WritePlan};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// What to change, and how to write it.
+#[derive(Debug, Clone, Default)]
+pub struct EditOptions {
+    /// How to open the source.
+    pub open: OpenOptions,
+    /// The rules, in order.
+    pub rules: Vec<Rule>,
+    /// Go on where a rule fits nothing, and note it.
+    pub lenient: bool,
+    /// The id of the target's format; told from the target's extension, or else the source's own.
+    pub to: Option<String>,
+    /// The kind within the format.
+    pub kind: Option<String>,
+    /// Values of the format's settings, by name.
+    pub settings: Vec<(String, String)>,
+    /// Refuse when something would be lost.
+    pub deny_loss: bool,
+    /// Replace the target if it exists.
+    pub force: bool,
+    /// How to run the plan.
+    pub run: RunOptions,
+}
+
+/// An edit that was planned.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What it changes.
+    pub report: EditReport,
+    /// What it writes.
+    pub plan: WritePlan,
+    /// The index after the edit.
+    pub checkpoint: Checkpoint,
+}
+
+/// Opens `source`, applies the rules, and plans `target`. Nothing is written.
+///
+/// # Errors
+/// What opening, [`apply`] and planning say; for the target as [`LocalSink::check_plan`].
+pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
+    LocalSink::check(target, options.force)?;
+    let checkpoint = formats::open_with(source, &options.open)?;
+    let (format, kind) = target_form(target, &checkpoint, options)?;
+    let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
+        let options = convert_options(options, options.settings.clone());
+        plan_form(edited, format, kind, &options)
+    })?;
+    LocalSink::check_plan(&prepared.plan, target, options.force)?;
+    Ok(prepared)
+}
+
+/// Writes what was prepared, all or nothing, and completes its report with what the casts did.
+///
+/// # Errors
+/// As [`save`].
+pub fn write(prepared: &mut Prepared, target: &Path, options: &EditOptions) -> Result<()> {
+    let report = save(&prepared.plan, target, options.force, &options.run)?;
+    prepared.report.casts = report.casts;
+    prepared.report.bytes = report.bytes;
+    Ok(())
+}
+
+/// Edits `source` into the new file or folder `target`.
+///
+/// # Errors
+/// As [`prepare`] and [`write()`].
+pub fn edit(source: &Path, target: &Path, options: &EditOptions) -> Result<EditReport> {
+    let mut prepared = prepare(source, target, options)?;
+    write(&mut prepared, target, options)?;
+    Ok(prepared.report)
+}
+
+impl Prepared {
+    /// Reads what is to be cast, and puts what that would do into the report: for those who do not write.
+    ///
+    /// # Errors
+    /// As [`cast_reports`].
+    pub fn measure_casts(&mut self, threads: usize) -> Result<()> {
+        self.report.casts = cast_reports(&self.checkpoint, threads)?;
+        Ok(())
+    }
+}
+
+/// Applies the rules and plans with `plan`.
+pub(super) fn plan_edit(
+    before: Checkpoint,
+    options: &EditOptions,
+    how: How,
+    target: &str,
+    plan: impl FnOnce(Checkpoint) -> Result<WritePlan>,
+) -> Result<Prepared> {
+    let mut after = before.clone();
+    let applied = apply(&mut after, &options.rules, options.lenient)?;
+    let mut plan = plan(after.clone())?;
+    plan.losses.extend(applied.losses.iter().cloned());
+    plan.losses.extend(untied(&plan, &applied));
+    if options.deny_loss && !plan.losses.is_empty() {
+        return Err(crate::ops::convert::denied(&plan.losses));
+    }
+    let mut notes: Vec<Note> = before.notes.clone();
+    notes.extend(applied.notes.iter().cloned());
+    let report = EditReport {
+        source: before.label.clone(),
+        target: target.to_owned(),
+        how,
+        format: plan.format,
+        kind: plan.kind,
+        tensors: after.tensors.len(),
+        changes: tensor_changes(&before, &after, &applied),
+        metadata: metadata_changes(&before, &after),
+        casts: std::collections::BTreeMap::new(),
+        losses: plan.losses.clone(),
+        notes,
+        bytes: plan.bytes(),
+    };
+    Ok(Prepared { report, plan, checkpoint: after })
+}
+
+/// Names that were tied, and whose elements the plan writes twice all the same.
+fn untied(plan: &WritePlan, applied: &Applied) -> Vec<Loss> {
+    if applied.ties.is_empty() {
+        return Vec::new();
+    }
+    let mut written: HashSet<String> = HashSet::new();
+    for segment in plan.files.iter().flat_map(|file| &file.segments) {
+        match &segment.content {
+            Content::Copy { tensor, .. } => written.insert(tensor.clone()),
+            Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => written.insert(entry.name()),
+            _ => continue,
+        };
+    }
+    let both = applied.ties.iter().filter(|(name, of)| written.contains(name) && written.contains(of));
+    let detail = "the target has no names that share their bytes: the elements are written twice";
+    both.map(|(name, of)| Loss::new("tie-not-held", format!("{name} and {of}"), detail)).collect()
+}
+
+/// How [`plan_checkpoint`] plans an edit: the rules were applied already.
+pub(super) fn convert_options(options: &EditOptions, settings: Vec<(String, String)>) -> ConvertOptions {
+    ConvertOptions { open: options.open.clone(), settings, ..ConvertOptions::default() }
+}
+
+/// Plans in that form; a kind that is read and not written is left to the format to choose.
+pub(super) fn plan_form(
+    checkpoint: Checkpoint,
+    format: &'static dyn Format,
+    kind: Kind,
+    options: &ConvertOptions,
+) -> Result<WritePlan> {
+    match kind {
+        Kind::Asked(kind) => plan_checkpoint(checkpoint, format, kind, options),
+        Kind::AsIs(kind) => match plan_checkpoint(checkpoint.clone(), format, Some(kind), options) {
+            Err(error) if error.code() == "unknown-kind" => {
+                plan_checkpoint(checkpoint, format, None, options)
+            }
+            planned => planned,
+        },
+    }
+}
+
+/// The kind of file to write.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    /// What the caller or the name of the target says.
+    Asked(Option<String>),
+    /// That of the source.
+    AsIs(String),
+}
+
+/// Format and kind of the target.
+fn target_form(
+    target: &Path,
+    checkpoint: &Checkpoint,
+    options: &EditOptions,
+) -> Result<(&'static dyn Format, Kind)> {
+    let by_name = formats::by_extension(target).ok();
+    let format = match (&options.to, by_name) {
+        (Some(id), _) => formats::by_id(id)?,
+        (None, Some((format, _))) => format,
+        (None, None) => formats::by_id(checkpoint.format)?,
+    };
+    let named = by_name.filter(|(other, _)| other.facts().id == format.facts().id).map(|(_, kind)| kind);
+    let kind = match (&options.kind, named) {
+        (Some(kind), _) => Kind::Asked(Some(kind.clone())),
+        (None, Some(kind)) => Kind::Asked(Some(kind.to_owned())),
+        (None, None) if format.facts().id == checkpoint.format => Kind::AsIs(checkpoint.kind.to_owned()),
+        (None, None) => Kind::Asked(None),
+    };
+    Ok((format, kind))
+}
+
+/// The error of an edit without rules.
+pub(super) fn check_asked(options: &EditOptions) -> Result<()> {
+    if options.rules.is_empty() && options.settings.is_empty() {
+        return Err(Error::usage("nothing-to-edit", "no rule says what to change"));
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! Several checkpoints as one: the shards of one model, or models that have nothing in common, or something.
+
+use super::{ConvertOptions, plan_checkpoint};
+use crate::checkpoint::{Checkpoint, Loss, Name, Note, TensorEntry, TensorPath, escape_text};
+use crate::engine::LocalSink;
+use crate::error::{Error, Result};
+use crate::formats;
+use crate::plan::WritePlan;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// What happens where two checkpoints have a tensor of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Same {
+    /// An error that names both.
+    #[default]
+    Refuse,
+    /// That of the one named first is taken.
+    First,
+    /// That of the one named last is taken.
+    Last,
+    /// Cannot be: everything goes below the name of its file.
+    Prefix,
+}
+
+/// Checkpoints that were joined, and the plan for it.
+#[derive(Debug)]
+pub struct PreparedMerge {
+    /// What is written.
+    pub plan: WritePlan,
+    /// The joined index.
+    pub checkpoint: Checkpoint,
+    /// What was odd about the sources, and what was left out of them.
+    pub notes: Vec<Note>,
+}
+
+/// Opens `sources` and plans them as one checkpoint at `target`. A folder of shards is one source. The format is
+/// told from the target's extension, unless the options say it.
+///
+/// # Errors
+/// What opening and planning say; as [`join`].
+pub fn merge(
+    sources: &[PathBuf],
+    target: &Path,
+    same: Same,
+    options: &ConvertOptions,
+) -> Result<PreparedMerge> {
+    LocalSink::check(target, options.force)?;
+    let opened =
+        sources.iter().map(|path| formats::open_with(path, &options.open)).collect::<Result<Vec<_>>>()?;
+    let (format, kind) = super::convert::target_form(target, options)?;
+    let (checkpoint, losses) = join(opened, same)?;
+    let notes = checkpoint.notes.clone();
+    let undenied = ConvertOptions { deny_loss: false, ..options.clone() };
+    let mut plan = plan_checkpoint(checkpoint.clone(), format, kind, &undenied)?;
+    plan.losses.extend(losses);
+    if options.deny_loss && !plan.losses.is_empty() {
+        return Err(super::convert::denied(&plan.losses));
+    }
+    LocalSink::check_plan(&plan, target, options.force)?;
+    Ok(PreparedMerge { plan, checkpoint, notes })
+}
+
+type Key = (TensorPath, Option<Name>);
+
+/// Joins checkpoints: their tensors one after the other, the metadata of all. State stays with the parameter
+/// that it was trained with: where of two parameters one is taken, the state of the other is left out too.
+/// Returns what is lost: metadata of one key that say different things, of which the first is kept (with
+/// [`Same::Last`] the last), and programs.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `nothing-to-merge` without a source, `same-prefix` where two sources have one name;
+/// [`crate::Kind::Mismatch`], `name-collision`, with both files.
+pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec<Loss>)> {
+    if same == Same::Prefix {
+        put_below(&mut sources)?;
+    }
+    let Some(first) = sources.first() else {
+        return Err(Error::usage("nothing-to-merge", "no file is named that could be merged"));
+    };
+    let mut joined = Checkpoint::new(first.format, first.kind, first.label.clone());
+    if sources.len() > 1 {
+        let labels: Vec<&str> = sources.iter().map(|source| source.label.as_str()).collect();
+        joined.label = labels.join(" + ");
+    }
+    if sources.iter().any(|source| source.format != first.format) {
+        // Of none of them: no form is written as the source was.
+        (joined.format, joined.kind) = ("merged", "merged");
+    }
+    if sources.iter().all(|source| source.origin == first.origin) {
+        joined.origin.clone_from(&first.origin);
+    }
+    let mut losses = Vec::new();
+    let only_one = sources.len() == 1;
+    let taken = choose(&sources, same)?;
+    for (source, kept) in sources.iter_mut().zip(&taken) {
+        let tensors = std::mem::take(&mut source.tensors);
+        let (mut left_out, mut first_out) = (0u64, None);
+        for (tensor, keep) in tensors.into_iter().zip(kept) {
+            if *keep {
+                joined.tensors.push(tensor);
+            } else {
+                left_out += 1;
+                first_out.get_or_insert_with(|| tensor.text());
+            }
+        }
+        if let Some(name) = first_out {
+            let text = format!(
+                "{}: {left_out} tensors give way to others of their name, first {name}",
+                source.label
+            );
+            joined.notes.push(Note::new("gave-way", text));
+        }
+        let own = source.notes.iter().map(|note| match only_one {
+            true => note.clone(),
+            false => Note { text: format!("{}: {}", source.label, note.text), ..note.clone() },
+        });
+        joined.notes.extend(own);
+    }
+    join_metadata(&sources, same, &mut joined, &mut losses);
+    join_rest(&sources, &mut joined, &mut losses);
+    Ok((joined, losses))
+}
+
+/// For each tensor of each source, whether it is taken.
+fn choose(sources: &[Checkpoint], same: Same) -> Result<Vec<Vec<bool>>> {
+    let key = |tensor: &TensorEntry| -> Key { (tensor.path.clone(), tensor.role.slot().cloned()) };
+    let mut owners: HashMap<Key, usize> = HashMap::new();
+    for (number, source) in sources.iter().enumerate() {
+        for tensor in &source.tensors {
+            let owner = owners.entry(key(tensor)).or_insert(number);
+            match same {
+                _ if *owner == number => {}
+                Same::First => {}
+                Same::Last => *owner = number,
+                Same::Refuse | Same::Prefix => return Err(collision(tensor, &sources[*owner], source)),
+            }
+        }
+    }
+    // Whose parameter of a path is not taken, whose state of it is not either.
+    let mut choices = Vec::with_capacity(sources.len());
+    for (number, source) in sources.iter().enumerate() {
+        let takes = |tensor: &TensorEntry| owners.get(&key(tensor)) == Some(&number);
+        let lost: HashSet<&TensorPath> = source
+            .tensors
+            .iter()
+            .filter(|tensor| tensor.role.slot().is_none() && !takes(tensor))
+            .map(|tensor| &tensor.path)
+            .collect();
+        let keep = |tensor: &TensorEntry| takes(tensor) && !lost.contains(&tensor.path);
+        choices.push(source.tensors.iter().map(keep).collect());
+    }
+    Ok(choices)
+}
+
+fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Error {
+    Error::mismatch("name-collision", "two of the files have a tensor of the same name")
+        .on_tensor(tensor.name())
+        .found(format_args!("it in {} and in {}", escape_text(&one.label), escape_text(&other.label)))
+        .hint("--prefer first or last takes one of them, --prefix-each keeps both below the names of their files")
+}
+
+/// Puts every source below the name of its file, without what follows the first dot.
+fn put_below(sources: &mut [Checkpoint]) -> Result<()> {
+    let mut known: HashMap<String, String> = HashMap::new();
+    for source in sources {
+        let name = Path::new(&source.label).file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.as_deref().and_then(|name| name.split('.').next()).unwrap_or_default().to_owned();
+        if name.is_empty() {
+            return Err(Error::usage("same-prefix", "this source has no name that could be a prefix")
+                .in_file(&source.label)
+                .hint("name the file or folder itself"));
+        }
+        if let Some(other) = known.insert(name.clone(), source.label.clone()) {
+            return Err(Error::usage("same-prefix", "two of the sources have the same name")
+                .in_file(&source.label)
+                .found(format_args!("{name}, as {other}")));
+        }
+        let below = |tensor: &TensorEntry| {
+            let parts = std::iter::once(Name::from(name.as_str())).chain(tensor.path.parts().iter().cloned());
+            Some(TensorPath::new(parts.collect::<Vec<_>>()))
+        };
+        let paths = source.tensors.iter().map(below).collect();
+        source.set_paths(paths)?;
+    }
+    Ok(())
+}
+
+/// The metadata of all, where two say different things with a loss.
+fn join_metadata(sources: &[Checkpoint], same: Same, joined: &mut Checkpoint, losses: &mut Vec<Loss>) {
+    let mut owners: HashMap<&str, &str> = HashMap::new();
+    for source in sources {
+        for (key, value) in source.metadata.iter() {
+            let Some(known) = joined.metadata.get(key) else {
+                joined.metadata.set(key, value.clone());
+                owners.insert(key, &source.label);
+                continue;
+            };
+            if known == value {
+                continue;
+            }
+            let other = owners.get(key).copied().unwrap_or_default();
+            let (kept, lost) = match same {
+                Same::Last => (source.label.as_str(), other),
+                _ => (other, source.label.as_str()),
+            };
+            let detail = format!(
+                "{other} and {} say different things; that of {kept} is kept, not that of {lost}",
+                source.label
+            );
+            losses.push(Loss::new("metadata-conflict", escape_text(key), detail));
+            if same == Same::Last {
+                joined.metadata.set(key, value.clone());
+                owners.insert(key, &source.label);
+            }
+        }
+    }
+}
+
+/// Programs and files beside the tensors.
+fn join_rest(sources: &[Checkpoint], joined: &mut Checkpoint, losses: &mut Vec<Loss>) {
+    let mut programs = sources.iter().filter(|source| source.topology.is_some());
+    if let (Some(one), None) = (programs.next(), programs.next()) {
+        joined.topology.clone_from(&one.topology);
+    } else if sources.iter().any(|source| source.topology.is_some()) {
+        let detail = "several of the files have one, and they cannot be joined";
+        losses.push(Loss::new("program", "the program", detail));
+    }
+    let mut names: HashSet<&str> = HashSet::new();
+    for source in sources {
+        for (name, content) in &source.companions {
+            if names.insert(name) {
+                joined.companions.push((name.clone(), content.clone()));
+            } else {
+                let detail = format!("that of {} gives way to one of the same name", source.label);
+                losses.push(Loss::new("companion", escape_text(name), detail));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Role, Value};
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding, Shape};
+    use std::sync::Arc;
+
+    fn checkpoint(label: &str, names: &[(&str, Option<&str>)]) -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new(label, vec![0; 4]));
+        let entry = |(name, slot): &(&str, Option<&str>)| {
+            let path = TensorPath::from_dotted(name);
+            let mut entry =
+                TensorEntry::dense(path, DType::F32, Shape::from([1]), &source, 0, Encoding::ROW).unwrap();
+            if let Some(slot) = slot {
+                entry.role = Role::OptimizerState { slot: Name::from(*slot) };
+            }
+            entry
+        };
+        let mut checkpoint = Checkpoint::new("safetensors", "single", label);
+        checkpoint.tensors = names.iter().map(entry).collect();
+        checkpoint
+    }
+
+    /// Each tensor with the file that it comes from.
+    fn told(checkpoint: &Checkpoint) -> Vec<String> {
+        let one = |t: &TensorEntry| format!("{} {}", t.text(), t.pieces[0].source.label());
+        checkpoint.tensors.iter().map(one).collect()
+    }
+
+    fn two() -> Vec<Checkpoint> {
+        vec![
+            checkpoint("a.safetensors", &[("w", None), ("w", Some("m")), ("x", None)]),
+            checkpoint("b.safetensors", &[("w", None), ("w", Some("m")), ("w", Some("v")), ("y", None)]),
+        ]
+    }
+
+    #[test]
+    fn collisions_name_both_files() {
+        let error = join(two(), Same::Refuse).unwrap_err();
+        assert_eq!((error.code(), error.tensor()), ("name-collision", Some("w")));
+        assert_eq!(error.found_text(), Some("it in a.safetensors and in b.safetensors"));
+        assert_eq!(join(Vec::new(), Same::Refuse).unwrap_err().code(), "nothing-to-merge");
+    }
+
+    #[test]
+    fn state_stays_with_the_parameter_it_was_trained_with() {
+        let (joined, _) = join(two(), Same::First).unwrap();
+        assert_eq!(
+            told(&joined),
+            ["w a.safetensors", "w/m a.safetensors", "x a.safetensors", "y b.safetensors"]
+        );
+        assert!(joined.notes.iter().any(|n| n.code == "gave-way" && n.text.contains("3 tensors")));
+        let (joined, _) = join(two(), Same::Last).unwrap();
+        assert_eq!(
+            told(&joined),
+            [
+                "x a.safetensors",
+                "w b.safetensors",
+                "w/m b.safetensors",
+                "w/v b.safetensors",
+                "y b.safetensors"
+            ]
+        );
+        // Parameters in one file and their state in another are no collision.
+        let apart = vec![checkpoint("p", &[("w", None)]), checkpoint("o", &[("w", Some("m"))])];
+        assert_eq!(told(&join(apart, Same::Refuse).unwrap().0), ["w p", "w/m o"]);
+    }
+
+    #[test]
+    fn each_below_its_own_name() {
+        let (joined, _) = join(two(), Same::Prefix).unwrap();
+        let names: Vec<String> = joined.tensors.iter().map(TensorEntry::text).collect();
+        assert_eq!(names, ["a.w", "a.w/m", "a.x", "b.w", "b.w/m", "b.w/v", "b.y"]);
+        let twins = vec![checkpoint("x/a.npz", &[]), checkpoint("y/a.safetensors", &[])];
+        assert_eq!(join(twins, Same::Prefix).unwrap_err().code(), "same-prefix");
+    }
+
+    #[test]
+    fn metadata_that_contradict_are_a_loss() {
+        let mut sources = vec![checkpoint("a", &[("x", None)]), checkpoint("b", &[("y", None)])];
+        for (source, step) in sources.iter_mut().zip(["1", "2"]) {
+            source.metadata.set("format", Value::Text("pt".into()));
+            source.metadata.set("step", Value::Text(step.into()));
+        }
+        for (same, kept) in [(Same::Refuse, "1"), (Same::Last, "2")] {
+            let (joined, losses) = join(sources.clone(), same).unwrap();
+            assert_eq!(losses.len(), 1);
+            assert_eq!((losses[0].code, losses[0].subject.as_str()), ("metadata-conflict", "step"));
+            assert!(losses[0].detail.contains("a and b"), "{}", losses[0].detail);
+            assert_eq!(joined.metadata.get("step"), Some(&Value::Text(kept.into())));
+        }
+    }
+}

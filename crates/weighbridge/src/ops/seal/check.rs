@@ -1,0 +1,372 @@
+//! Is a model still what its manifest says?
+
+use super::compare::{TensorCounts, algorithms, compare};
+use super::digest::Algorithms;
+use super::hashing::{self, Wanted};
+use super::manifest::{Manifest, Own, Resource};
+use super::parse::{Read, read};
+use super::pass::{self, From, Job};
+use super::subject::{ALONE, DEPTH, Scope, Search, Subject};
+use crate::engine::{RunOptions, Watch};
+use crate::error::{Error, Result};
+use crate::finding::{Finding, Verdict};
+use crate::formats::OpenOptions;
+use crate::ops::verify::{VerifyOptions, VerifyReport, settled, verify};
+use crate::source::{FileSource, Folder, LocalFolder, PathKind, check_no_links, kind_of_path, stamp_of_path};
+use crate::text::escape;
+use serde_json::{Value as Json, json};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What [`check`] shall do.
+#[derive(Debug, Clone)]
+pub struct CheckOptions {
+    /// How to open the model, and what a manifest may ask for.
+    pub open: OpenOptions,
+    /// Threads; 0 for one a processor.
+    pub threads: usize,
+    /// Who is told of progress and may stop the work.
+    pub watch: Arc<dyn Watch>,
+}
+
+impl Default for CheckOptions {
+    /// Opened as it comes, one thread a processor, unwatched.
+    fn default() -> Self {
+        Self { open: OpenOptions::default(), threads: 0, watch: RunOptions::default().watch }
+    }
+}
+
+/// How many files are what the manifest says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Every byte is the same.
+    pub equal: usize,
+    /// Some byte is another.
+    pub changed: usize,
+    /// Listed, and not there.
+    pub missing: usize,
+    /// There, and not listed.
+    pub extra: usize,
+}
+
+impl Counts {
+    /// The fields, under their names.
+    pub fn to_json(self) -> Json {
+        json!({ "equal": self.equal, "changed": self.changed, "missing": self.missing, "extra": self.extra })
+    }
+}
+
+/// What [`check`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// What is not as the manifest says, and what was not looked at.
+    pub findings: Vec<Finding>,
+    /// The files; `None` where they were not held against the manifest.
+    pub files: Option<Counts>,
+    /// The tensors; `None` where they were not held against the manifest.
+    pub tensors: Option<TensorCounts>,
+    /// True where the manifest came in a signed envelope, whose signature nobody looked at.
+    pub signed: bool,
+}
+
+impl Checked {
+    /// `files`, `tensors` (null where they were not compared) and `signed`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "files": self.files.map(Counts::to_json),
+            "tensors": self.tensors.map(TensorCounts::to_json),
+            "signed": self.signed,
+        })
+    }
+}
+
+/// Holds the file or folder at `path` against the manifest in the file `manifest`. Where it is what was
+/// sealed, or claims to be, that is done file by file; where it is of another form, tensor by tensor.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `not-a-manifest`; [`crate::Kind::Io`] where something cannot be read;
+/// [`crate::Kind::Cancelled`]. What is wrong with the model or the manifest is a finding.
+pub fn check(path: impl AsRef<Path>, manifest: impl AsRef<Path>, options: &CheckOptions) -> Result<Checked> {
+    let (path, place) = (path.as_ref(), manifest.as_ref());
+    match understood(place, options)? {
+        Ok(manifest) => against(path, &manifest, place, options),
+        Err(finding) => Ok(Checked { findings: vec![finding], ..Checked::default() }),
+    }
+}
+
+/// As [`crate::ops::verify`], and held against a manifest besides.
+///
+/// # Errors
+/// As both.
+pub fn verify_sealed(
+    path: impl AsRef<Path>,
+    manifest: impl AsRef<Path>,
+    options: &VerifyOptions,
+    watch: Arc<dyn Watch>,
+) -> Result<(VerifyReport, Checked)> {
+    let (path, place) = (path.as_ref(), manifest.as_ref());
+    let check = CheckOptions { open: options.open.clone(), threads: options.threads, watch };
+    let understood = understood(place, &check)?;
+    // Files that were sealed without a look into them need be no model.
+    let any_files = understood
+        .as_ref()
+        .is_ok_and(|read| read.manifest.own.as_ref().is_none_or(|own| own.format.is_none()));
+    let bare = || VerifyReport {
+        label: path.display().to_string(),
+        format: None,
+        kind: None,
+        verdict: Verdict::CouldNotTell,
+        findings: Vec::new(),
+        checked: Vec::new(),
+        files: Vec::new(),
+        damage: None,
+    };
+    let mut report = match verify(path, options) {
+        Ok(report) if any_files && report.kind.is_none() => bare(),
+        Ok(report) => report,
+        Err(error) if error.code() == "not-a-file" && kind_of_path(path)? == PathKind::Folder => bare(),
+        Err(error) => return Err(error),
+    };
+    let checked = match understood {
+        Ok(manifest) => against(path, &manifest, place, &check)?,
+        Err(finding) => Checked { findings: vec![finding], ..Checked::default() },
+    };
+    report.checked.push("manifest");
+    report.findings.extend(checked.findings.iter().cloned());
+    Ok((settled(report), checked))
+}
+
+/// The manifest, or what is wrong with it.
+fn understood(place: &Path, options: &CheckOptions) -> Result<Result<Read, Finding>> {
+    let source = FileSource::open(place)?;
+    match read(&source, &options.open.limits) {
+        Ok(read) => Ok(Ok(read)),
+        Err(error) => match Finding::from_error(&error) {
+            Some(finding) => Ok(Err(finding)),
+            None => Err(error),
+        },
+    }
+}
+
+fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Result<Checked> {
+    let manifest = &read.manifest;
+    let mut checked = Checked { signed: read.signed, ..Checked::default() };
+    if read.signed {
+        let text = "the manifest is signed, and the signature was not checked: only what it says was";
+        checked.findings.push(Finding::warning("signature-not-checked", text).in_file(place.display()));
+    }
+    let search = Search {
+        open: &options.open,
+        files_only: manifest.own.as_ref().is_none_or(|own| own.format.is_none()),
+        symlinks: manifest.allow_symlinks,
+        without: vec![place.to_owned()],
+        ignored: manifest.ignore_paths.iter().map(PathBuf::from).collect(),
+        lenient: true,
+    };
+    let subject = Subject::find(path, &search)?;
+    let scope = match (&manifest.own, manifest.resources.as_slice()) {
+        (Some(own), _) => own.scope,
+        (None, [one]) if one.name == ALONE => Scope::File,
+        (None, _) => Scope::Folder,
+    };
+    let is_folder = kind_of_path(path)? == PathKind::Folder;
+    let fits = match scope {
+        Scope::File => !is_folder,
+        Scope::Files => true,
+        Scope::Folder => is_folder,
+    };
+    if fits && same_form(&subject, manifest) {
+        let counts = files(path, is_folder, scope, &subject, manifest, options, &mut checked.findings)?;
+        checked.files = Some(counts);
+        if counts.changed == 0 && counts.missing == 0 {
+            if manifest.own.as_ref().is_some_and(|own| !own.tensors.is_empty()) {
+                let text = "every sealed byte is the same, so tensors were not hashed one by one";
+                checked.findings.push(Finding::note("tensors-by-file", text));
+            }
+            return Ok(checked);
+        }
+    } else {
+        let text = "this is not what was sealed but another form: tensors are compared, and no files";
+        checked.findings.push(Finding::note("other-form", text));
+    }
+    tensors(&subject, manifest, options, &mut checked)?;
+    Ok(checked)
+}
+
+/// True where the files can be the sealed ones. What cannot be opened may be these, damaged.
+fn same_form(subject: &Subject, manifest: &Manifest) -> bool {
+    match (&manifest.own, &subject.checkpoint) {
+        (Some(Own { format: Some(format), kind, .. }), Some(checkpoint)) => {
+            format == checkpoint.format && kind.as_deref() == Some(checkpoint.kind)
+        }
+        _ => true,
+    }
+}
+
+/// Where the files of the manifest are now; and in a folder, what else is there.
+fn files(
+    path: &Path,
+    is_folder: bool,
+    scope: Scope,
+    subject: &Subject,
+    manifest: &Manifest,
+    options: &CheckOptions,
+    findings: &mut Vec<Finding>,
+) -> Result<Counts> {
+    let mut counts = Counts::default();
+    let listed: HashSet<&str> = manifest.resources.iter().map(|resource| resource.name.as_str()).collect();
+    let label = |name: &str| if name == ALONE { path.display().to_string() } else { escape(name) };
+    if scope == Scope::Folder {
+        let others = subject.files.iter().filter(|file| !listed.contains(file.name.as_str()));
+        for file in others {
+            counts.extra += 1;
+            let finding = Finding::error("file-extra", "the file was not there when the folder was sealed");
+            findings.push(finding.in_file(label(&file.name)));
+        }
+        for odd in subject.odd.iter().filter(|odd| !listed.contains(odd.name.as_str())) {
+            let finding = match odd.hides_files {
+                true => {
+                    let text = format!("this is {}, beyond {DEPTH} levels: nobody looked into it", odd.what);
+                    Finding::unchecked("too-deep", text)
+                }
+                false => {
+                    counts.extra += 1;
+                    Finding::error("file-extra", format!("this is {}, and was not sealed", odd.what))
+                }
+            };
+            findings.push(finding.in_file(label(&odd.name)));
+        }
+    }
+    if !manifest.ignore_paths.is_empty() {
+        let names: Vec<String> = manifest.ignore_paths.iter().take(8).map(|name| escape(name)).collect();
+        let more = if manifest.ignore_paths.len() > names.len() { " and more" } else { "" };
+        let text = format!("the manifest leaves out {}{more}", names.join(", "));
+        findings.push(Finding::note("ignored-paths", text));
+    }
+    let found = found(path, is_folder, scope, subject, manifest);
+    let (mut jobs, mut of_job) = (Vec::new(), Vec::new());
+    let whole = Algorithms::only(manifest.hash_type);
+    for resource in &manifest.resources {
+        match found.get(resource.name.as_str()) {
+            Some(Ok((from, len))) => {
+                jobs.push(Job { from: from.clone(), len: *len, whole, stretches: Vec::new() });
+                of_job.push(resource);
+            }
+            gone => {
+                counts.missing += 1;
+                let text = match gone {
+                    Some(Err(what)) => format!("the file is not there: this is {what}"),
+                    _ => "the file is not there".to_owned(),
+                };
+                findings.push(Finding::error("file-missing", text).in_file(label(&resource.name)));
+            }
+        }
+    }
+    options.watch.begin(jobs.iter().map(Job::bytes).fold(0, u64::saturating_add));
+    let hashed = pass::run(&jobs, options.threads, &*options.watch)?;
+    for (resource, hashed) in of_job.into_iter().zip(hashed) {
+        if hashed.whole.get(manifest.hash_type) == Some(&resource.digest) {
+            counts.equal += 1;
+            continue;
+        }
+        counts.changed += 1;
+        findings.push(changed(resource, hashed.len, manifest).in_file(label(&resource.name)));
+    }
+    Ok(counts)
+}
+
+fn changed(resource: &Resource, len: u64, manifest: &Manifest) -> Finding {
+    let own = manifest.own.as_ref().and_then(|own| own.files.iter().find(|file| file.name == resource.name));
+    let text = match own {
+        Some(own) if own.bytes != len => format!("the file had {} bytes, and has {len}", own.bytes),
+        _ => "the bytes are not those that were sealed".to_owned(),
+    };
+    Finding::error("file-changed", text).hint("look for another copy of the file")
+}
+
+/// What stands where a listed file should be: the file, or what else.
+type Found<'a> = HashMap<&'a str, Result<(From, u64), &'static str>>;
+
+fn found<'a>(
+    path: &Path,
+    is_folder: bool,
+    scope: Scope,
+    subject: &'a Subject,
+    manifest: &'a Manifest,
+) -> Found<'a> {
+    if scope == Scope::Folder {
+        let files = subject.files.iter();
+        let files = files.map(|file| (file.name.as_str(), Ok((file.from.clone(), file.stamp.len))));
+        let odd = subject.odd.iter().map(|odd| (odd.name.as_str(), Err(odd.what)));
+        return odd.chain(files).collect();
+    }
+    let one = |path: PathBuf| {
+        let len = stamp_of_path(&path).map_or(0, |stamp| stamp.len);
+        Ok((From::Path(path), len))
+    };
+    if scope == Scope::File {
+        return HashMap::from([(ALONE, one(path.to_owned()))]);
+    }
+    let root = match LocalFolder::around(path) {
+        Some((around, _)) if !is_folder => PathBuf::from(around.label()),
+        _ => path.to_owned(),
+    };
+    let mut found = HashMap::new();
+    for resource in &manifest.resources {
+        let full = root.join(&resource.name);
+        if !kind_of_path(&full).is_ok_and(|kind| kind == PathKind::File) {
+            continue;
+        }
+        let linked = !manifest.allow_symlinks && check_no_links(&root, Path::new(&resource.name)).is_err();
+        found.insert(resource.name.as_str(), if linked { Err("a symbolic link") } else { one(full) });
+    }
+    found
+}
+
+/// Holds the tensors against the manifest.
+fn tensors(
+    subject: &Subject,
+    manifest: &Manifest,
+    options: &CheckOptions,
+    checked: &mut Checked,
+) -> Result<()> {
+    let Some(own) = manifest.own.as_ref().filter(|own| own.format.is_some()) else {
+        if checked.files.is_none() {
+            let text = "the manifest lists no tensors, and the files are others: nothing can be compared";
+            checked.findings.push(Finding::unchecked("no-tensor-hashes", text));
+        }
+        return Ok(());
+    };
+    let Some(checkpoint) = &subject.checkpoint else {
+        let why = subject.unopened.as_ref().map(Error::message).unwrap_or_default();
+        let text = format!("tensors could not be compared, as this could not be opened: {why}");
+        checked.findings.push(Finding::unchecked("not-opened", text));
+        return Ok(());
+    };
+    if own.options != subject.options {
+        let said = if own.options.is_empty() { "none".to_owned() } else { escape(&own.options.join(", ")) };
+        let text = format!("it was sealed with other options of reading: {said}");
+        checked.findings.push(Finding::note("other-options", text));
+    }
+    let wanted = Wanted {
+        files: Vec::new(),
+        tensors: (0..checkpoint.tensors.len()).collect(),
+        algorithms: algorithms(own, manifest.hash_type),
+        threads: options.threads,
+        watch: &*options.watch,
+    };
+    let hashed = match hashing::hash(subject, &wanted) {
+        Ok(hashed) => hashed,
+        Err(error) => {
+            let finding = Finding::from_error(&error).ok_or(error)?;
+            checked.findings.push(finding);
+            return Ok(());
+        }
+    };
+    let (findings, counts) = compare(own, manifest.hash_type, &checkpoint.tensors, &hashed.tensors);
+    checked.findings.extend(findings);
+    checked.tensors = Some(counts);
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! The tensors of a manifest against those of an opened checkpoint, in whatever form.
+
+use super::digest::{Algorithm, Algorithms, Digests};
+use super::manifest::{Own, TensorRecord};
+use crate::checkpoint::{Name, TensorEntry, TensorPath};
+use crate::finding::Finding;
+use crate::text::escape;
+use serde_json::{Value as Json, json};
+use std::collections::{HashMap, VecDeque};
+
+/// How many tensors are what the manifest says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TensorCounts {
+    /// The same under the same name.
+    pub equal: usize,
+    /// Of other values, another type or another shape.
+    pub changed: usize,
+    /// The same under another name.
+    pub renamed: usize,
+    /// In the manifest alone.
+    pub missing: usize,
+    /// In the file alone.
+    pub extra: usize,
+    /// Without a hash to compare.
+    pub unchecked: usize,
+}
+
+impl TensorCounts {
+    /// The fields, under their names.
+    pub fn to_json(self) -> Json {
+        json!({
+            "equal": self.equal, "changed": self.changed, "renamed": self.renamed,
+            "missing": self.missing, "extra": self.extra, "unchecked": self.unchecked,
+        })
+    }
+}
+
+/// The algorithms by which the tensors of a manifest can be compared, the `main` one where they have it.
+pub(super) fn algorithms(own: &Own, main: Algorithm) -> Algorithms {
+    let mut wanted = Algorithms::default();
+    for record in &own.tensors {
+        match record.digests.common(&record.digests, &preferred(main)) {
+            Some(Algorithm::Sha256) => wanted.sha256 = true,
+            Some(Algorithm::Blake3) => wanted.blake3 = true,
+            None => {}
+        }
+    }
+    wanted
+}
+
+fn preferred(main: Algorithm) -> [Algorithm; 3] {
+    [main, Algorithm::Sha256, Algorithm::Blake3]
+}
+
+/// Holds `tensors`, whose hashes by place are `hashed`, against the manifest.
+pub(super) fn compare(
+    own: &Own,
+    main: Algorithm,
+    tensors: &[TensorEntry],
+    hashed: &HashMap<usize, Digests>,
+) -> (Vec<Finding>, TensorCounts) {
+    let mut pairs: Vec<Option<usize>> = vec![None; own.tensors.len()];
+    let mut taken = vec![false; tensors.len()];
+    // As some forms know no paths, what is displayed alike is the same name, too.
+    type Key = (TensorPath, Option<Name>);
+    let of_record = |record: &TensorRecord| -> Key { (record.path.clone(), record.slot.clone()) };
+    let of_entry = |entry: &TensorEntry| -> Key { (entry.path.clone(), entry.role.slot().cloned()) };
+    by(own, tensors, &mut pairs, &mut taken, |_, r| Some(of_record(r)), |_, e| Some(of_entry(e)));
+    by(own, tensors, &mut pairs, &mut taken, |_, r| Some(r.text()), |_, e| Some(e.text()));
+    let named: Vec<bool> = pairs.iter().map(Option::is_some).collect();
+    let algorithm = |digests: &Digests| digests.common(digests, &preferred(main));
+    let content = |digests: &Digests, dtype: &str, shape: &[u64]| {
+        let algorithm = algorithm(digests)?;
+        Some((algorithm, digests.get(algorithm).copied()?, dtype.to_owned(), shape.to_vec()))
+    };
+    by(
+        own,
+        tensors,
+        &mut pairs,
+        &mut taken,
+        |_, r| content(&r.digests, &r.dtype, &r.shape),
+        |place, e| content(hashed.get(&place)?, e.dtype().name(), e.shape.dims()),
+    );
+    let (mut findings, mut counts) = (Vec::new(), TensorCounts::default());
+    for ((record, pair), named) in own.tensors.iter().zip(&pairs).zip(named) {
+        let name = escape(&record.text());
+        let entry = pair.and_then(|place| Some((place, tensors.get(place)?)));
+        let Some((place, entry)) = entry else {
+            counts.missing += 1;
+            findings.push(Finding::error("tensor-missing", "the tensor is not there").on_tensor(name));
+            continue;
+        };
+        if !named {
+            counts.renamed += 1;
+            let text = format!("the tensor is the same and is called {}", entry.name());
+            findings.push(Finding::error("tensor-renamed", text).on_tensor(name));
+            continue;
+        }
+        let finding = one(record, entry, hashed.get(&place), main, &mut counts);
+        findings.extend(finding.map(|finding| finding.on_tensor(&name)));
+        if record.role != entry.role.as_str() {
+            let text = format!(
+                "the tensor was of the role {}, and is {}",
+                escape(&record.role),
+                entry.role.as_str()
+            );
+            findings.push(Finding::note("tensor-role", text).on_tensor(&name));
+        }
+    }
+    for entry in tensors.iter().zip(&taken).filter(|(_, taken)| !**taken).map(|(entry, _)| entry) {
+        counts.extra += 1;
+        let finding = Finding::error("tensor-extra", "the tensor was not there when it was sealed");
+        findings.push(finding.on_tensor(entry.name()));
+    }
+    (findings, counts)
+}
+
+/// A tensor against the record of its name.
+fn one(
+    record: &TensorRecord,
+    entry: &TensorEntry,
+    hashed: Option<&Digests>,
+    main: Algorithm,
+    counts: &mut TensorCounts,
+) -> Option<Finding> {
+    if record.dtype != entry.dtype().name() {
+        counts.changed += 1;
+        let text = format!("the tensor was of type {}, and is {}", escape(&record.dtype), entry.dtype());
+        return Some(Finding::error("tensor-dtype", text));
+    }
+    if record.shape != entry.shape.dims() {
+        counts.changed += 1;
+        let text = format!("the tensor had the shape {:?}, and has {:?}", record.shape, entry.shape.dims());
+        return Some(Finding::error("tensor-shape", text));
+    }
+    let common = hashed.and_then(|hashed| {
+        let algorithm = record.digests.common(hashed, &preferred(main))?;
+        Some(record.digests.get(algorithm) == hashed.get(algorithm))
+    });
+    match common {
+        Some(true) => {
+            counts.equal += 1;
+            None
+        }
+        Some(false) => {
+            counts.changed += 1;
+            Some(Finding::error("tensor-changed", "the elements are not those that were sealed"))
+        }
+        None => {
+            counts.unchecked += 1;
+            Some(Finding::unchecked("tensor-not-hashed", "there is no hash of the tensor to compare"))
+        }
+    }
+}
+
+/// Pairs what is left by a key; of several alike, in their order.
+fn by<K: std::hash::Hash + Eq>(
+    own: &Own,
+    tensors: &[TensorEntry],
+    pairs: &mut [Option<usize>],
+    taken: &mut [bool],
+    of_record: impl Fn(usize, &TensorRecord) -> Option<K>,
+    of_entry: impl Fn(usize, &TensorEntry) -> Option<K>,
+) {
+    if pairs.iter().all(Option::is_some) {
+        return;
+    }
+    let mut free: HashMap<K, VecDeque<usize>> = HashMap::new();
+    for ((place, entry), _) in tensors.iter().enumerate().zip(taken.iter()).filter(|(_, taken)| !**taken) {
+        if let Some(key) = of_entry(place, entry) {
+            free.entry(key).or_default().push_back(place);
+        }
+    }
+    for ((number, record), pair) in
+        own.tensors.iter().enumerate().zip(pairs).filter(|(_, pair)| pair.is_none())
+    {
+        let Some(key) = of_record(number, record) else { continue };
+        let Some(place) = free.get_mut(&key).and_then(VecDeque::pop_front) else { continue };
+        *pair = Some(place);
+        if let Some(taken) = taken.get_mut(place) {
+            *taken = true;
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The hashes of the files and tensors of a subject: which are made in the one pass, and which need the
+//! engine.
+
+use super::block::Stretch;
+use super::digest::{Algorithms, Digests, Hashers, of_nothing};
+use super::pass::{self, Job};
+use super::subject::Subject;
+use crate::checkpoint::{Check, TensorEntry};
+use crate::engine::{Watch, crc_mismatch};
+use crate::error::{Error, Kind, Result};
+use crate::ops::{hash, parallel};
+use crate::tensor::{Endian, Order};
+use std::collections::HashMap;
+
+/// What is wanted.
+pub(super) struct Wanted<'a> {
+    /// For each file, the hashes of the whole.
+    pub(super) files: Vec<Algorithms>,
+    /// The tensors, by their places.
+    pub(super) tensors: Vec<usize>,
+    /// The hashes of these.
+    pub(super) algorithms: Algorithms,
+    pub(super) threads: usize,
+    pub(super) watch: &'a dyn Watch,
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+pub(super) struct Hashed {
+    /// For each file its length, where it was read, and the hashes.
+    pub(super) files: Vec<(Option<u64>, Digests)>,
+    /// The hashes of the tensors that were wanted, by place.
+    pub(super) tensors: HashMap<usize, Digests>,
+    /// Tensors that have no hash, and why.
+    pub(super) failed: Vec<(usize, Error)>,
+    /// How many tensors were read through the engine, besides the pass over the files.
+    pub(super) read_again: usize,
+}
+
+/// Where the bytes of a tensor are.
+enum Target {
+    /// In one stretch of a file, as they are hashed.
+    Direct { file: usize, start: u64, end: u64, checks: Vec<(usize, u64, Check)> },
+    /// There are none.
+    Nothing,
+    /// In another order, type or form, or in several places.
+    Elsewhere,
+}
+
+fn target(subject: &Subject, entry: &TensorEntry) -> Target {
+    if entry.cast.is_some() {
+        return Target::Elsewhere;
+    }
+    match entry.shape.bytes(entry.stored) {
+        Some(0) => Target::Nothing,
+        Some(len) => direct(subject, entry, len).unwrap_or(Target::Elsewhere),
+        None => Target::Elsewhere,
+    }
+}
+
+/// The one stretch of `len` bytes in which the elements stand row by row, little-endian.
+fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
+    let mut pieces: Vec<_> = entry.pieces.iter().collect();
+    pieces.sort_by_key(|piece| piece.region.start.first().copied());
+    let (mut found, mut row, mut checks) = (None::<(usize, u64, u64)>, 0, Vec::new());
+    for piece in pieces {
+        let shape = piece.region.shape();
+        let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+        let in_order = piece.encoding.order == Order::Row || shape.is_order_free();
+        let whole_rows = piece.region.extent.get(1..).unwrap_or_default()
+            == entry.shape.dims().get(1..).unwrap_or_default()
+            && piece.region.start.iter().skip(1).all(|&start| start == 0);
+        let follows = piece.region.start.first().is_none_or(|&start| start == row);
+        if !plain || !in_order || !whole_rows || !follows || shape.bytes(entry.stored) != Some(piece.len) {
+            return None;
+        }
+        row += piece.region.extent.first().copied().unwrap_or(0);
+        let (file, start) = subject.place(&piece.source, piece.offset)?;
+        found = match found {
+            None => Some((file, start, start.checked_add(piece.len)?)),
+            Some((same, first, end)) if same == file && end == start => {
+                Some((file, first, end.checked_add(piece.len)?))
+            }
+            Some(_) => return None,
+        };
+        if let Some(check) = piece.check {
+            let (file, start) = subject.place(&piece.source, check.offset)?;
+            checks.push((file, start, check));
+        }
+    }
+    let (file, start, end) = found.filter(|(_, start, end)| end - start == len)?;
+    Some(Target::Direct { file, start, end, checks })
+}
+
+/// What is read of the files.
+#[derive(Default)]
+struct Plan {
+    /// For each file, its stretches, and the place of each by its range.
+    stretches: Vec<Vec<Stretch>>,
+    known: HashMap<(usize, u64, u64), usize>,
+}
+
+impl Plan {
+    /// The place of a stretch among those of its file: equal ones are one.
+    fn stretch(&mut self, file: usize, start: u64, end: u64, hashes: Algorithms, crc: bool) -> usize {
+        let Some(list) = self.stretches.get_mut(file) else { return 0 };
+        let place = *self.known.entry((file, start, end)).or_insert(list.len());
+        if place == list.len() {
+            list.push(Stretch { start, end, hashes: Algorithms::NONE, crc: false });
+        }
+        if let Some(stretch) = list.get_mut(place) {
+            stretch.crc |= crc;
+            stretch.hashes.sha256 |= hashes.sha256;
+            stretch.hashes.blake3 |= hashes.blake3;
+        }
+        place
+    }
+}
+
+/// A checksum that a file gives, and the stretch that it is of.
+struct Sum {
+    file: usize,
+    stretch: usize,
+    check: Check,
+    tensor: usize,
+}
+
+/// Hashes what is wanted of `subject`.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`] where bytes do not fit the file's own checksums; what the sources say;
+/// [`crate::Kind::Cancelled`].
+pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
+    let no_tensors = Vec::new();
+    let tensors = subject.checkpoint.as_ref().map_or(&no_tensors, |checkpoint| &checkpoint.tensors);
+    let mut hashed =
+        Hashed { files: vec![(None, Digests::default()); subject.files.len()], ..Hashed::default() };
+    let mut plan = Plan { stretches: vec![Vec::new(); subject.files.len()], ..Plan::default() };
+    let (mut direct, mut sums, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+    for &number in &wanted.tensors {
+        let Some(entry) = tensors.get(number) else { continue };
+        match target(subject, entry) {
+            Target::Direct { file, start, end, checks } => {
+                direct.push((number, file, plan.stretch(file, start, end, wanted.algorithms, false)));
+                for (file, start, check) in checks.into_iter().filter(|(.., check)| check.len > 0) {
+                    let end = start.saturating_add(check.len);
+                    let stretch = plan.stretch(file, start, end, Algorithms::NONE, true);
+                    sums.push(Sum { file, stretch, check, tensor: number });
+                }
+            }
+            Target::Nothing => {
+                hashed.tensors.insert(number, of_nothing(wanted.algorithms));
+            }
+            Target::Elsewhere => elsewhere.push((number, entry)),
+        }
+    }
+    // The pass takes stretches in the order of their beginnings: where each one came to stand.
+    let mut moved: Vec<Vec<usize>> = Vec::with_capacity(plan.stretches.len());
+    let (mut jobs, mut of_job) = (Vec::new(), vec![None; subject.files.len()]);
+    for ((number, file), stretches) in subject.files.iter().enumerate().zip(&mut plan.stretches) {
+        let mut order: Vec<usize> = (0..stretches.len()).collect();
+        order.sort_by_key(|&place| stretches.get(place).map(|s| (s.start, s.end)));
+        let mut places = vec![0; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            if let Some(place) = places.get_mut(old) {
+                *place = new;
+            }
+        }
+        moved.push(places);
+        stretches.sort_by_key(|s| (s.start, s.end));
+        let whole = wanted.files.get(number).copied().unwrap_or(Algorithms::NONE);
+        if whole.is_empty() && stretches.is_empty() {
+            continue;
+        }
+        if let Some(slot) = of_job.get_mut(number) {
+            *slot = Some(jobs.len());
+        }
+        let stretches = std::mem::take(stretches);
+        jobs.push(Job { from: file.from.clone(), len: file.stamp.len, whole, stretches });
+    }
+    let bytes = jobs.iter().map(Job::bytes).chain(elsewhere.iter().map(|(_, entry)| entry.bytes()));
+    wanted.watch.begin(bytes.fold(0, u64::saturating_add));
+    let files = pass::run(&jobs, wanted.threads, wanted.watch)?;
+    let of_file = |file: usize| files.get((*of_job.get(file)?)?);
+    let of_stretch = |file: usize, stretch: usize| {
+        let place = *moved.get(file)?.get(stretch)?;
+        of_file(file)?.stretches.get(place)
+    };
+    for sum in &sums {
+        let found = of_stretch(sum.file, sum.stretch).and_then(|found| found.crc).unwrap_or_default();
+        if found != sum.check.crc32 {
+            let (file, entry) = (subject.files.get(sum.file), tensors.get(sum.tensor));
+            let label = file.map_or_else(String::new, |file| file.path.display().to_string());
+            let tensor = entry.map_or_else(String::new, TensorEntry::name);
+            return Err(crc_mismatch(&label, &sum.check, found).on_tensor(tensor));
+        }
+    }
+    for (number, slot) in hashed.files.iter_mut().enumerate() {
+        if let Some(file) = of_file(number) {
+            *slot = (Some(file.len), file.whole);
+        }
+    }
+    for (number, file, stretch) in direct {
+        let found = of_stretch(file, stretch).map_or_else(Digests::default, |found| found.digests);
+        hashed.tensors.insert(number, found.only(wanted.algorithms));
+    }
+    hashed.read_again = elsewhere.len();
+    through_engine(&elsewhere, wanted, &mut hashed)?;
+    Ok(hashed)
+}
+
+/// Hashes tensors that do not stand in a file as they are hashed.
+fn through_engine(tensors: &[(usize, &TensorEntry)], wanted: &Wanted, hashed: &mut Hashed) -> Result<()> {
+    type Found = Vec<(usize, Result<Digests>)>;
+    let jobs = hash::jobs(tensors.iter().map(|(_, entry)| *entry));
+    let workers = parallel::workers(wanted.threads, jobs.len() as u64);
+    let found = parallel::each(jobs.into_iter(), workers, |found: &mut Found, _, job| {
+        for (number, entry) in job.into_iter().filter_map(|place| tensors.get(place)) {
+            let mut hashers = Hashers::new(wanted.algorithms);
+            let fed = hash::feed(entry, &mut |bytes| {
+                if wanted.watch.stopped() {
+                    return Err(Error::cancelled());
+                }
+                hashers.update(bytes);
+                wanted.watch.advance(bytes.len() as u64);
+                Ok(())
+            });
+            match fed {
+                Ok(()) => found.push((*number, Ok(hashers.finish()))),
+                Err(error) if error.kind() == Kind::Unsupported => found.push((*number, Err(error))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    })?;
+    for (number, result) in found.into_iter().flatten() {
+        match result {
+            Ok(digests) => {
+                hashed.tensors.insert(number, digests);
+            }
+            Err(error) => hashed.failed.push((number, error)),
+        }
+    }
+    hashed.failed.sort_by_key(|(number, _)| *number);
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! The manifest: what it says, and its bytes.
+//!
+//! It is a statement as signers of models make it: an in-toto Statement v1 about one subject, whose
+//! predicate lists files and their hashes. What is ours stands in the predicate beside that, under a
+//! key of its own, which those signers leave alone.
+
+use super::digest::{Algorithm, Algorithms, Digest, Digests, text};
+use super::subject::Scope;
+use crate::checkpoint::{Name, TensorEntry, TensorPath};
+use serde_json::{Map, Value as Json, json};
+use sha2::{Digest as _, Sha256};
+
+/// The form of statements.
+pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+/// The form of the predicate.
+pub const PREDICATE_TYPE: &str = "https://model_signing/signature/v1.0";
+/// The key under which tensors stand.
+pub(super) const OWN_KEY: &str = "weighbridge";
+/// The version of what stands there.
+pub(super) const VERSION: u64 = 1;
+
+/// A file that is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// Its name relative to the folder, with `/` between parts; `.` for a file that is sealed alone.
+    pub name: String,
+    /// Its hash.
+    pub digest: Digest,
+}
+
+/// What a manifest of ours says of a file besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileRecord {
+    /// Its name, as that of the resource.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its hashes.
+    pub digests: Digests,
+}
+
+/// A tensor that is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorRecord {
+    /// Where it stands.
+    pub path: TensorPath,
+    /// The word of its role.
+    pub role: String,
+    /// The optimizer's name for it, where it is optimizer state.
+    pub slot: Option<Name>,
+    /// The name of its type.
+    pub dtype: String,
+    /// Its logical shape.
+    pub shape: Vec<u64>,
+    /// The names of the files that hold its bytes; empty where that is not known.
+    pub files: Vec<String>,
+    /// The hashes of its elements, as in [`crate::ops::hash`]; none where it has none.
+    pub digests: Digests,
+}
+
+impl TensorRecord {
+    /// What an entry says, without hashes.
+    pub fn of(entry: &TensorEntry, files: Vec<String>) -> Self {
+        Self {
+            path: entry.path.clone(),
+            role: entry.role.as_str().to_owned(),
+            slot: entry.role.slot().cloned(),
+            dtype: entry.dtype().name().to_owned(),
+            shape: entry.shape.dims().to_vec(),
+            files,
+            digests: Digests::default(),
+        }
+    }
+
+    /// The name as people see it: parts joined by dots, and `/slot`. Not escaped.
+    pub fn text(&self) -> String {
+        match &self.slot {
+            Some(slot) => format!("{}/{}", self.path.to_text(), slot.to_text()),
+            None => self.path.to_text(),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        let mut json = Map::new();
+        json.insert("name".into(), json!(self.text()));
+        json.insert("path".into(), self.path.to_json());
+        json.insert("role".into(), json!(self.role));
+        if let Some(slot) = &self.slot {
+            json.insert("slot".into(), slot.to_json());
+        }
+        json.insert("dtype".into(), json!(self.dtype));
+        json.insert("shape".into(), json!(self.shape));
+        json.insert("files".into(), json!(self.files));
+        digests(&mut json, &self.digests);
+        Json::Object(json)
+    }
+}
+
+/// What is ours in a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// How much is covered.
+    pub scope: Scope,
+    /// The id of the format; `None` where nobody looked into the files.
+    pub format: Option<String>,
+    /// The kind within the format.
+    pub kind: Option<String>,
+    /// What was asked for when it was opened, such as `names=structured`.
+    pub options: Vec<String>,
+    /// The files, as the resources.
+    pub files: Vec<FileRecord>,
+    /// The tensors, in the order of path and slot.
+    pub tensors: Vec<TensorRecord>,
+}
+
+/// A list of files and tensors with their hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The name of what is sealed: its last part alone.
+    pub name: String,
+    /// How the resources are hashed.
+    pub hash_type: Algorithm,
+    /// True where the bytes behind symbolic links were taken.
+    pub allow_symlinks: bool,
+    /// Names that were left out, relative to the folder.
+    pub ignore_paths: Vec<String>,
+    /// The files.
+    pub resources: Vec<Resource>,
+    /// What is ours; `None` in a manifest of somebody else.
+    pub own: Option<Own>,
+}
+
+/// The SHA-256 over the hashes of all resources, as bytes, one after the other.
+pub fn subject_digest(resources: &[Resource]) -> Digest {
+    let mut hasher = Sha256::new();
+    resources.iter().for_each(|resource| hasher.update(resource.digest));
+    hasher.finalize().into()
+}
+
+fn digests(json: &mut Map<String, Json>, digests: &Digests) {
+    for algorithm in Algorithm::ALL {
+        if let Some(digest) = digests.get(algorithm) {
+            json.insert(algorithm.as_str().into(), json!(text(digest)));
+        }
+    }
+}
+
+impl Manifest {
+    /// The resources that files with these hashes are.
+    pub(super) fn resources_of(files: &[FileRecord], wanted: Algorithms) -> Vec<Resource> {
+        let resource = |file: &FileRecord| {
+            let digest = *file.digests.get(wanted.main())?;
+            Some(Resource { name: file.name.clone(), digest })
+        };
+        files.iter().filter_map(resource).collect()
+    }
+
+    /// The SHA-256 over the hashes of all files, which is what a statement is about, in hexadecimal.
+    pub fn subject_text(&self) -> String {
+        text(&subject_digest(&self.resources))
+    }
+
+    /// The bytes of the file: JSON in UTF-8, a line for each file and each tensor.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Lines(String::new());
+        out.push(0, "{");
+        out.push(1, &format!("\"_type\": {},", json!(STATEMENT_TYPE)));
+        let digest = json!({ "sha256": self.subject_text() });
+        let subject = json!([{ "name": self.name, "digest": digest }]);
+        out.push(1, &format!("\"subject\": {subject},"));
+        out.push(1, &format!("\"predicateType\": {},", json!(PREDICATE_TYPE)));
+        out.push(1, "\"predicate\": {");
+        let serialization = json!({
+            "method": "files",
+            "hash_type": self.hash_type.as_str(),
+            "allow_symlinks": self.allow_symlinks,
+            "ignore_paths": self.ignore_paths,
+        });
+        out.push(2, &format!("\"serialization\": {serialization},"));
+        let resource = |resource: &Resource| {
+            json!({
+                "name": resource.name,
+                "algorithm": self.hash_type.as_str(),
+                "digest": text(&resource.digest),
+            })
+        };
+        out.list(2, "resources", self.resources.iter().map(resource), self.own.is_some());
+        if let Some(own) = &self.own {
+            out.push(2, &format!("\"{OWN_KEY}\": {{"));
+            let facts = [
+                ("version", json!(VERSION)),
+                ("scope", json!(own.scope.as_str())),
+                ("format", json!(own.format)),
+                ("kind", json!(own.kind)),
+                ("options", json!(own.options)),
+            ];
+            facts.iter().for_each(|(key, value)| out.push(3, &format!("\"{key}\": {value},")));
+            let file = |file: &FileRecord| {
+                let mut json = Map::new();
+                json.insert("name".into(), json!(file.name));
+                json.insert("bytes".into(), json!(file.bytes));
+                digests(&mut json, &file.digests);
+                Json::Object(json)
+            };
+            out.list(3, "files", own.files.iter().map(file), true);
+            out.list(3, "tensors", own.tensors.iter().map(TensorRecord::to_json), false);
+            out.push(2, "}");
+        }
+        out.push(1, "}");
+        out.push(0, "}");
+        out.0.into_bytes()
+    }
+}
+
+/// Text in lines.
+struct Lines(String);
+
+impl Lines {
+    fn push(&mut self, depth: usize, line: &str) {
+        (0..depth).for_each(|_| self.0.push_str("  "));
+        self.0.push_str(line);
+        self.0.push('\n');
+    }
+
+    fn list(&mut self, depth: usize, key: &str, items: impl ExactSizeIterator<Item = Json>, more: bool) {
+        let end = if more { "]," } else { "]" };
+        let last = items.len();
+        if last == 0 {
+            self.push(depth, &format!("\"{key}\": [{end}"));
+            return;
+        }
+        self.push(depth, &format!("\"{key}\": ["));
+        for (number, item) in items.enumerate() {
+            let comma = if number + 1 < last { "," } else { "" };
+            self.push(depth + 1, &format!("{item}{comma}"));
+        }
+        self.push(depth, end);
+    }
+}

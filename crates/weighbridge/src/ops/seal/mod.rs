@@ -1,0 +1,270 @@
+//! A plain list of the hashes of a model's files and tensors, made so that signing tools can sign it;
+//! and whether a model is still what such a list says.
+//!
+//! [`seal`] makes the list: an in-toto Statement as signers of models make it, with our own words about
+//! tensors beside it. It depends on the input alone: not on the clock, the threads or the folder that one
+//! stands in. [`check`](fn@check) holds a model against it: the sealed files byte by byte; and what was made
+//! of them in another form tensor by tensor, as equal tensors have equal hashes in every format. Nothing
+//! here is a signature, and none is checked.
+
+mod block;
+mod check;
+mod compare;
+mod digest;
+mod earlier;
+mod hashing;
+mod manifest;
+mod parse;
+mod pass;
+mod subject;
+mod tree;
+
+pub use check::{CheckOptions, Checked, Counts, check, verify_sealed};
+pub use compare::TensorCounts;
+pub use digest::{Algorithm, Algorithms, Digest, Digests};
+pub use earlier::Earlier;
+pub use manifest::{
+    FileRecord, Manifest, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord, subject_digest,
+};
+pub use parse::{Read, read};
+pub use subject::Scope;
+
+use crate::checkpoint::Note;
+use crate::engine::{LocalSink, RunOptions, Watch, run};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::plan::{FileBuilder, WritePlan};
+use crate::source::{own_name, real_path, stamp_of_path};
+use hashing::{Wanted, hash};
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use subject::{Search, Subject};
+
+/// What [`seal`] shall do.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SealOptions {
+    /// How to open.
+    pub open: OpenOptions,
+    /// The hashes to make.
+    pub algorithms: Algorithms,
+    /// Seal files as they are, and do not look for tensors in them.
+    pub files_only: bool,
+    /// Take the bytes behind symbolic links to files, where they would be refused.
+    pub allow_symlinks: bool,
+    /// An earlier manifest whose hashes are taken over for files that have not changed since.
+    pub earlier: Option<Earlier>,
+    /// Paths that do not belong to a folder wherever they are, such as that of the manifest itself.
+    pub without: Vec<PathBuf>,
+    /// Threads; 0 for one a processor.
+    pub threads: usize,
+    /// Who is told of progress and may stop the work.
+    pub watch: Arc<dyn Watch>,
+}
+
+impl Default for SealOptions {
+    /// Both algorithms, files and tensors, nothing taken over, unwatched.
+    fn default() -> Self {
+        Self {
+            open: OpenOptions::default(),
+            algorithms: Algorithms::BOTH,
+            files_only: false,
+            allow_symlinks: false,
+            earlier: None,
+            without: Vec::new(),
+            threads: 0,
+            watch: RunOptions::default().watch,
+        }
+    }
+}
+
+/// What [`seal`] made.
+#[derive(Debug, Clone)]
+pub struct Sealed {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The bytes of its file.
+    pub bytes: Vec<u8>,
+    /// What was done.
+    pub report: SealReport,
+}
+
+/// What [`seal`] did.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct SealReport {
+    /// How many files are listed.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many tensors are listed.
+    pub tensors: usize,
+    /// Files whose hashes were taken over from an earlier manifest.
+    pub files_taken_over: usize,
+    /// Tensors whose hashes were taken over.
+    pub tensors_taken_over: usize,
+    /// Tensors that were read once more, as they do not stand in a file as they are hashed.
+    pub read_again: usize,
+    /// Names that were left out of a folder.
+    pub ignored: Vec<String>,
+    /// What one should know.
+    pub notes: Vec<Note>,
+}
+
+impl SealReport {
+    /// `files`, `bytes`, `tensors`, `taken_over` (`files`, `tensors`), `read_again`, `ignored`, `notes`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "files": self.files,
+            "bytes": self.bytes,
+            "tensors": self.tensors,
+            "taken_over": { "files": self.files_taken_over, "tensors": self.tensors_taken_over },
+            "read_again": self.read_again,
+            "ignored": self.ignored,
+            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
+        })
+    }
+}
+
+/// The name of the manifest that belongs to `path`: beside it, with `.manifest.json` behind its name.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `no-name`, for the root of the file system.
+pub fn default_target(path: &Path) -> Result<PathBuf> {
+    let mut name = own_name(path)?.into_os_string();
+    name.push(".manifest.json");
+    Ok(match path.file_name() {
+        Some(_) => path.with_file_name(name),
+        // `.`, `..` and what ends so: the folder around is one further up.
+        None => path.join("..").join(name),
+    })
+}
+
+/// Makes the manifest of the file or folder at `path`; writes nothing.
+///
+/// Each file is read once; tensors that stand in it in another order, type or form than they are hashed
+/// are read a second time. Buffers take some 70 MiB, and what [`crate::ops::hash::sha256`] says for each
+/// worker that reads such a tensor.
+///
+/// # Errors
+/// What opening says; [`crate::Kind::Unsupported`] for what cannot be sealed, such as symbolic links;
+/// [`crate::Kind::Corrupt`] where bytes do not fit a file's own checksums: damage is not sealed;
+/// [`crate::Kind::Io`], `changed-while-read`, where a file changed meanwhile; [`crate::Kind::Cancelled`].
+pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
+    let path = path.as_ref();
+    if options.algorithms.is_empty() {
+        return Err(Error::usage("no-algorithm", "a seal needs at least one algorithm"));
+    }
+    let search = Search {
+        open: &options.open,
+        files_only: options.files_only,
+        symlinks: options.allow_symlinks,
+        without: options.without.clone(),
+        ignored: Vec::new(),
+        lenient: false,
+    };
+    let subject = Subject::find(path, &search)?;
+    let without: Vec<PathBuf> = options.without.iter().filter_map(|path| real_path(path)).collect();
+    let is_without =
+        |path: &Path| !without.is_empty() && real_path(path).is_some_and(|p| without.contains(&p));
+    if let Some(file) = subject.files.iter().find(|file| is_without(&file.path)) {
+        return Err(Error::usage(
+            "output-is-input",
+            "the manifest would take the place of a file that is sealed",
+        )
+        .in_file(file.path.display())
+        .hint("give the manifest another name"));
+    }
+    let taken = earlier::take_over(&subject, options);
+    let count = subject.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.tensors.len());
+    let wanted = Wanted {
+        files: taken
+            .files
+            .iter()
+            .map(|file| if file.is_some() { Algorithms::NONE } else { options.algorithms })
+            .collect(),
+        tensors: (0..count).filter(|number| !taken.tensors.contains_key(number)).collect(),
+        algorithms: options.algorithms,
+        threads: options.threads,
+        watch: &*options.watch,
+    };
+    let hashed = hash(&subject, &wanted)?;
+
+    let mut files = Vec::with_capacity(subject.files.len());
+    for ((file, known), (len, digests)) in subject.files.iter().zip(&taken.files).zip(&hashed.files) {
+        let digests = known.unwrap_or(*digests);
+        let bytes = if known.is_some() { file.stamp.len } else { len.unwrap_or(file.stamp.len) };
+        files.push(FileRecord { name: file.name.clone(), bytes, digests });
+    }
+    let mut tensors = Vec::with_capacity(count);
+    for (number, entry) in subject.checkpoint.iter().flat_map(|checkpoint| &checkpoint.tensors).enumerate() {
+        let names = subject.files_of(entry).unwrap_or_default();
+        let names = names.iter().filter_map(|&file| subject.files.get(file)).map(|f| f.name.clone());
+        let mut record = TensorRecord::of(entry, names.collect());
+        let digests = taken.tensors.get(&number).or_else(|| hashed.tensors.get(&number));
+        record.digests = digests.copied().unwrap_or_default();
+        tensors.push(record);
+    }
+    tensors.sort_by(|a, b| (&a.path, &a.slot).cmp(&(&b.path, &b.slot)));
+
+    let mut report = SealReport {
+        files: files.len(),
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        tensors: tensors.len(),
+        files_taken_over: taken.files.iter().flatten().count(),
+        tensors_taken_over: taken.tensors.len(),
+        read_again: hashed.read_again,
+        ignored: subject.ignored.clone(),
+        notes: subject.notes.clone(),
+    };
+    report.notes.extend(subject.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes.iter().cloned()));
+    for (_, error) in &hashed.failed {
+        let tensor = error.tensor().unwrap_or_default();
+        report.notes.push(Note::new("tensor-not-hashed", format!("{tensor}: {}", error.message())));
+    }
+    let manifest = Manifest {
+        name: subject.name.clone(),
+        hash_type: options.algorithms.main(),
+        allow_symlinks: options.allow_symlinks,
+        ignore_paths: subject.ignored.clone(),
+        resources: Manifest::resources_of(&files, options.algorithms),
+        own: Some(Own {
+            scope: subject.scope,
+            format: subject.checkpoint.as_ref().map(|checkpoint| checkpoint.format.to_owned()),
+            kind: subject.checkpoint.as_ref().map(|checkpoint| checkpoint.kind.to_owned()),
+            options: subject.options.clone(),
+            files,
+            tensors,
+        }),
+    };
+    let bytes = manifest.to_bytes();
+    // Last of all: what changes after this is younger than the manifest that is written now.
+    for file in &subject.files {
+        if stamp_of_path(&file.path)? != file.stamp {
+            return Err(Error::new(
+                crate::Kind::Io,
+                "changed-while-read",
+                "the file changed while it was sealed",
+            )
+            .in_file(file.path.display())
+            .hint("wait until nobody writes to it, and seal it again"));
+        }
+    }
+    Ok(Sealed { manifest, bytes, report })
+}
+
+/// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.
+///
+/// # Errors
+/// As [`LocalSink::file`], and what the engine says.
+pub fn save(sealed: &Sealed, target: impl AsRef<Path>, replace: bool) -> Result<()> {
+    let mut file = FileBuilder::new("");
+    file.literal(&sealed.bytes);
+    let plan = WritePlan { format: "manifest", kind: "seal", files: vec![file.finish()], losses: Vec::new() };
+    let options = RunOptions { threads: 1, ..RunOptions::default() };
+    run(&plan, &LocalSink::file(target, replace)?, &options).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! Reading a manifest, which anybody may have written.
+
+use super::digest::{self, Algorithm, Digest, Digests};
+use super::manifest::{
+    FileRecord, Manifest, OWN_KEY, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord, VERSION,
+    subject_digest,
+};
+use super::subject::{ALONE, Scope};
+use crate::checkpoint::{Name, TensorPath};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{Source, check_relative, read_vec};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use serde::Deserialize;
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The type of the payload of an envelope.
+const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
+
+/// A manifest, and what it came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// What it says.
+    pub manifest: Manifest,
+    /// True where it came in a signed envelope. Nobody looked at the signature.
+    pub signed: bool,
+}
+
+/// What a file of JSON can be.
+#[derive(Deserialize)]
+struct Outer<'a> {
+    #[serde(rename = "_type")]
+    form: Option<String>,
+    #[serde(borrow)]
+    subject: Option<&'a RawValue>,
+    #[serde(rename = "predicateType")]
+    predicate_type: Option<String>,
+    #[serde(borrow)]
+    predicate: Option<&'a RawValue>,
+    payload: Option<String>,
+    #[serde(rename = "payloadType")]
+    payload_type: Option<String>,
+    #[serde(rename = "dsseEnvelope", borrow)]
+    envelope: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct SubjectForm {
+    name: String,
+    digest: DigestForm,
+}
+
+#[derive(Deserialize)]
+struct DigestForm {
+    sha256: String,
+}
+
+#[derive(Deserialize)]
+struct PredicateForm<'a> {
+    #[serde(borrow)]
+    serialization: &'a RawValue,
+    resources: Vec<ResourceForm>,
+    #[serde(borrow)]
+    weighbridge: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct MethodForm {
+    method: String,
+    hash_type: String,
+}
+
+#[derive(Deserialize)]
+struct SerializationForm {
+    allow_symlinks: bool,
+    #[serde(default)]
+    ignore_paths: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResourceForm {
+    name: String,
+    algorithm: String,
+    digest: String,
+}
+
+#[derive(Deserialize)]
+struct VersionForm {
+    version: Whole,
+}
+
+#[derive(Deserialize)]
+struct OwnForm {
+    scope: String,
+    format: Option<String>,
+    kind: Option<String>,
+    #[serde(default)]
+    options: Vec<String>,
+    files: Vec<FileForm>,
+    tensors: Vec<TensorForm>,
+}
+
+#[derive(Deserialize)]
+struct FileForm {
+    name: String,
+    bytes: Whole,
+    sha256: Option<String>,
+    blake3: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TensorForm {
+    path: Json,
+    role: String,
+    slot: Option<Json>,
+    dtype: String,
+    shape: Vec<Whole>,
+    #[serde(default)]
+    files: Vec<String>,
+    sha256: Option<String>,
+    blake3: Option<String>,
+}
+
+/// A whole number. Who signs a manifest may have passed it through a form that knows only floats.
+struct Whole(u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        /// Above this, not every whole number is a float.
+        const MOST: f64 = 9_007_199_254_740_992.0;
+        let number = serde_json::Number::deserialize(from)?;
+        let whole = |x: &f64| (0.0..=MOST).contains(x) && x.fract() == 0.0;
+        let from_float = || number.as_f64().filter(whole).and_then(|x| format!("{x:.0}").parse().ok());
+        let found = number.as_u64().or_else(from_float);
+        found.map(Self).ok_or_else(|| serde::de::Error::custom("a whole number is expected"))
+    }
+}
+
+/// Reads the manifest in `source`: a statement, or one in a DSSE envelope or a Sigstore bundle.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `not-a-manifest`, where it is something else; [`crate::Kind::Corrupt`] where
+/// it contradicts itself or names files outside of its folder; [`crate::Kind::Unsupported`] for a
+/// version, a method or an algorithm that is not known here; [`crate::Kind::Limit`] where it is larger
+/// than the limits allow.
+pub fn read(source: &dyn Source, limits: &Limits) -> Result<Read> {
+    let read = || {
+        Limits::check("bytes of a manifest", "header_bytes", source.len(), limits.header_bytes)?;
+        parse(&read_vec(source, 0, source.len())?, limits)
+    };
+    read().map_err(|e| e.in_file(source.label()))
+}
+
+fn parse(bytes: &[u8], limits: &Limits) -> Result<Read> {
+    let outer: Outer = serde_json::from_slice(bytes).map_err(|e| not_one("it is no JSON object").found(e))?;
+    match (&outer.form, &outer.envelope, &outer.payload) {
+        (Some(_), _, _) => Ok(Read { manifest: statement(&outer, limits)?, signed: false }),
+        (None, Some(envelope), _) => {
+            let inner: Outer = serde_json::from_str(envelope.get())
+                .map_err(|e| not_one("its envelope is no JSON object").found(e))?;
+            enveloped(&inner, limits)
+        }
+        (None, None, Some(_)) => enveloped(&outer, limits),
+        (None, None, None) => Err(not_one("it is neither a statement nor an envelope of one")),
+    }
+}
+
+fn enveloped(outer: &Outer, limits: &Limits) -> Result<Read> {
+    let (Some(payload), Some(kind)) = (&outer.payload, &outer.payload_type) else {
+        return Err(not_one("its envelope has no payload"));
+    };
+    if kind != PAYLOAD_TYPE {
+        return Err(not_one("its envelope holds something else").expected(PAYLOAD_TYPE).found(kind));
+    }
+    let bytes = STANDARD.decode(payload).or_else(|_| URL_SAFE.decode(payload));
+    let bytes = bytes.map_err(|e| bad("the payload of the envelope is not base64").found(e))?;
+    let inner: Outer = serde_json::from_slice(&bytes)
+        .map_err(|e| not_one("the payload of its envelope is no JSON object").found(e))?;
+    Ok(Read { manifest: statement(&inner, limits)?, signed: true })
+}
+
+fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
+    let form = outer.form.as_deref().unwrap_or_default();
+    if form != STATEMENT_TYPE {
+        return Err(not_one("it is no statement of in-toto").expected(STATEMENT_TYPE).found(form));
+    }
+    let predicate_type = outer.predicate_type.as_deref().unwrap_or_default();
+    if predicate_type != PREDICATE_TYPE {
+        return Err(Error::unsupported(
+            "unknown-predicate",
+            "this is a statement of another kind or version",
+        )
+        .expected(PREDICATE_TYPE)
+        .found(predicate_type));
+    }
+    let subjects: Vec<SubjectForm> = form_of(outer.subject)?;
+    let [subject] = subjects.as_slice() else {
+        return Err(bad("a statement about a model has one subject").found(subjects.len()));
+    };
+    let predicate: PredicateForm = form_of(outer.predicate)?;
+    let method: MethodForm = form_of(Some(predicate.serialization))?;
+    if method.method != "files" {
+        return Err(Error::unsupported("unknown-method", "files are listed in a way that is not known here")
+            .expected("files")
+            .found(method.method));
+    }
+    let hash_type = algorithm(&method.hash_type)?;
+    let serialization: SerializationForm = form_of(Some(predicate.serialization))?;
+    let mut resources = Vec::with_capacity(predicate.resources.len());
+    let mut names = HashSet::new();
+    let alone = predicate.resources.len() == 1;
+    for form in &predicate.resources {
+        if !(alone && form.name == ALONE) {
+            check_name(&form.name)?;
+        }
+        if !names.insert(form.name.as_str()) {
+            return Err(bad_code("duplicate-name", "a file is listed twice").found(&form.name));
+        }
+        if algorithm(&form.algorithm)? != hash_type {
+            return Err(bad("a file is hashed in another way than the manifest says")
+                .expected(hash_type.as_str())
+                .found(&form.algorithm));
+        }
+        resources.push(Resource { name: form.name.clone(), digest: digest_of(&form.digest)? });
+    }
+    for name in &serialization.ignore_paths {
+        check_name(name)?;
+    }
+    let found = subject_digest(&resources);
+    if digest_of(&subject.digest.sha256)? != found {
+        return Err(bad_code("subject-digest", "the hash over all files is not the one of these files")
+            .expected(&subject.digest.sha256)
+            .found(digest::text(&found)));
+    }
+    let own = predicate.weighbridge.map(|own| self::own(own, &resources, hash_type, limits)).transpose()?;
+    Ok(Manifest {
+        name: subject.name.clone(),
+        hash_type,
+        allow_symlinks: serialization.allow_symlinks,
+        ignore_paths: serialization.ignore_paths,
+        resources,
+        own,
+    })
+}
+
+fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Limits) -> Result<Own> {
+    let version: VersionForm = form_of(Some(raw))?;
+    if version.version.0 != VERSION {
+        return Err(Error::unsupported("unknown-version", "what is said of tensors has another version")
+            .expected(format_args!("version {VERSION} of `{OWN_KEY}`"))
+            .found(version.version.0));
+    }
+    let form: OwnForm = form_of(Some(raw))?;
+    let scope = Scope::from_name(&form.scope).ok_or_else(|| {
+        Error::unsupported("unknown-version", "how much is sealed is said in a word that is not known here")
+            .found(&form.scope)
+    })?;
+    if (scope == Scope::File) != matches!(resources, [one] if one.name == ALONE) {
+        return Err(contradiction("what is sealed is called so, and the files are others").found(&form.scope));
+    }
+    let mut files = Vec::with_capacity(form.files.len());
+    for file in form.files {
+        let digests = digests_of(file.sha256.as_deref(), file.blake3.as_deref())?;
+        files.push(FileRecord { name: file.name, bytes: file.bytes.0, digests });
+    }
+    let alike = |(file, resource): (&FileRecord, &Resource)| {
+        file.name == resource.name && file.digests.get(hash_type) == Some(&resource.digest)
+    };
+    if files.len() != resources.len() || !files.iter().zip(resources).all(alike) {
+        return Err(contradiction("what is said of files is not what the list of files says"));
+    }
+    Limits::check("tensors", "tensors", form.tensors.len() as u64, limits.tensors)?;
+    let tensors = form.tensors.into_iter().map(|tensor| self::tensor(tensor, limits));
+    let tensors = tensors.collect::<Result<Vec<_>>>()?;
+    Ok(Own { scope, format: form.format, kind: form.kind, options: form.options, files, tensors })
+}
+
+fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
+    let path = TensorPath::from_json(&form.path)
+        .ok_or_else(|| bad("the path of a tensor is not an array of names").found(&form.path))?;
+    Limits::check("parts of a path", "path_parts", path.parts().len() as u64, limits.path_parts)?;
+    Limits::check("bytes of a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
+    Limits::check("dimensions", "dimensions", form.shape.len() as u64, limits.dimensions)?;
+    let slot = match &form.slot {
+        Some(json) => Some(Name::from_json(json).ok_or_else(|| bad("a slot is not a name").found(json))?),
+        None => None,
+    };
+    let digests = digests_of(form.sha256.as_deref(), form.blake3.as_deref())?;
+    let TensorForm { role, dtype, shape, files, .. } = form;
+    let shape = shape.into_iter().map(|extent| extent.0).collect();
+    Ok(TensorRecord { path, role, slot, dtype, shape, files, digests })
+}
+
+fn form_of<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T> {
+    let raw = raw.ok_or_else(|| bad("a part of the manifest is missing"))?;
+    serde_json::from_str(raw.get()).map_err(|e| bad("the manifest is not put together as one").found(e))
+}
+
+fn algorithm(name: &str) -> Result<Algorithm> {
+    Algorithm::from_name(name).ok_or_else(|| {
+        Error::unsupported("unknown-algorithm", "files are hashed in a way that is not known here")
+            .expected("sha256 or blake3")
+            .found(name)
+    })
+}
+
+fn digest_of(text: &str) -> Result<Digest> {
+    digest::parse(text)
+        .ok_or_else(|| bad_code("bad-digest", "a hash is not 64 hexadecimal digits").found(text))
+}
+
+fn digests_of(sha256: Option<&str>, blake3: Option<&str>) -> Result<Digests> {
+    Ok(Digests { sha256: sha256.map(digest_of).transpose()?, blake3: blake3.map(digest_of).transpose()? })
+}
+
+/// Fails unless `name` stays in the folder and is written in the one way in which it can be.
+fn check_name(name: &str) -> Result<()> {
+    check_relative(Path::new(name))?;
+    let parts: Vec<_> = Path::new(name).components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    if parts.join("/") == name {
+        return Ok(());
+    }
+    Err(bad_code("unsafe-name", "the name of a file is not written plainly").found(name))
+}
+
+fn not_one(why: &str) -> Error {
+    Error::usage("not-a-manifest", format!("this is no manifest of a model: {why}"))
+        .hint("a manifest is what `weighbridge seal` writes, or what signers of models sign")
+}
+
+fn bad(why: &str) -> Error {
+    bad_code("bad-manifest", why)
+}
+
+fn bad_code(code: &'static str, why: &str) -> Error {
+    Error::corrupt(code, why)
+}
+
+fn contradiction(why: &str) -> Error {
+    bad_code("manifest-contradiction", why)
+}

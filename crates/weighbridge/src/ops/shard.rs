@@ -1,0 +1,68 @@
+//! One model over many files of safetensors, with their list, as Hugging Face's libraries write and read it.
+
+use super::{ConvertOptions, prepare};
+use crate::checkpoint::Note;
+use crate::error::Result;
+use crate::formats::safetensors::parse_size;
+use crate::plan::{Content, PlannedFile, WritePlan};
+use std::path::Path;
+
+/// A file of a folder of shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shard {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// How many tensors stand in it.
+    pub tensors: usize,
+    /// Bytes of these tensors.
+    pub tensor_bytes: u64,
+    /// True where that is more than was asked for: one tensor, or several that are the same bytes.
+    pub oversized: bool,
+}
+
+/// Shards that were planned.
+#[derive(Debug)]
+pub struct PreparedShards {
+    /// What is written.
+    pub plan: WritePlan,
+    /// What was odd about the source.
+    pub notes: Vec<Note>,
+    /// The files of tensors, in order.
+    pub shards: Vec<Shard>,
+}
+
+/// Plans the folder `target` with the tensors of `source` in files of at most `size` bytes of tensors: `5GB`
+/// (powers of 1000), `64MiB` (powers of 1024), or bytes. A tensor that is larger has a file of its own. The
+/// order is that of the source, and the same source gives the same bytes.
+///
+/// # Errors
+/// As [`prepare`]; [`crate::Kind::Usage`], `bad-size`.
+pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions) -> Result<PreparedShards> {
+    let most = parse_size(size)?;
+    let mut options = options.clone();
+    options.to = Some("safetensors".to_owned());
+    options.kind = Some("sharded".to_owned());
+    options.settings.push(("shard".to_owned(), size.to_owned()));
+    let (plan, notes) = prepare(source, target, &options)?;
+    let shards = plan.files.iter().filter_map(|file| told(file, most)).collect();
+    Ok(PreparedShards { plan, notes, shards })
+}
+
+/// What stands in a file; `None` for the list, in which no tensor does.
+fn told(file: &PlannedFile, most: u64) -> Option<Shard> {
+    if !file.name.ends_with(".safetensors") {
+        return None;
+    }
+    let is_tensor = |content: &Content| matches!(content, Content::Copy { .. } | Content::Tensor { .. });
+    let tensors = file.segments.iter().filter(|segment| is_tensor(&segment.content));
+    let tensor_bytes = tensors.clone().map(|segment| segment.len).sum();
+    Some(Shard {
+        name: file.name.clone(),
+        bytes: file.len,
+        tensors: tensors.count(),
+        tensor_bytes,
+        oversized: tensor_bytes > most,
+    })
+}

@@ -1,0 +1,21 @@
+//! Files that are small and claim to be large, and files that would multiply: whatever is done with them ends in an
+//! error or in a small true result, within 64 MiB of memory beside the file itself.
+//!
+//! Every bomb is made here, the same each time, and used in every way that there is: opened, opened leniently, listed,
+//! summed up, verified, scanned, its values counted, converted. A case that takes longer than 20 s ends the process;
+//! `--nocapture` prints what each one took.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+mod arrays;
+mod biggraph;
+mod harness;
+mod hdf5;
+mod hdf5_file;
+mod made;
+mod paddle;
+mod parquet;
+mod pickles;
+mod primitiv;
+mod safetensors;
+mod tables;
+mod zips;

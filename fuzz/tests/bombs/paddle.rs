@@ -1,0 +1,121 @@
+//! Paddle: streams of tensors, programs in protobuf and in JSON.
+
+use crate::harness::{Opens, Range, Refused};
+
+fn varint(mut n: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push(u8::try_from(n & 0x7f).unwrap() | 0x80);
+        n >>= 7;
+    }
+    bytes.push(u8::try_from(n).unwrap());
+    bytes
+}
+
+/// A stream up to its levels, of which the lengths follow.
+fn stream(levels: u64, rest: &[u8]) -> Vec<u8> {
+    [&[0; 4][..], &levels.to_le_bytes(), rest].concat()
+}
+
+/// A stream with this desc, said to be of `len` bytes.
+fn with_desc(len: i32, desc: &[u8], data: &[u8]) -> Vec<u8> {
+    stream(0, &[&[0; 4][..], &len.to_le_bytes(), desc, data].concat())
+}
+
+/// The desc of a tensor of f32.
+fn desc(dims: &[u64]) -> Vec<u8> {
+    let dims: Vec<u8> = dims.iter().flat_map(|&n| [vec![0x10], varint(n)].concat()).collect();
+    [vec![8, 5], dims].concat()
+}
+
+#[test]
+fn paddle_bombs() {
+    let mut range = Range::new("paddle");
+    range.file("2^63 levels", stream(1 << 63, &[0; 64]), Refused("not-a-stream"));
+    range.file(
+        "a level of 2^60",
+        stream(1, &[&(1u64 << 60).to_le_bytes()[..], &[0; 64]].concat()),
+        Refused("not-a-stream"),
+    );
+    range.file("10^6 empty levels", stream(1_000_000, &[0; 8_000_100]), Refused("not-a-stream"));
+    range.file("a desc of 2^31 - 1", with_desc(i32::MAX, &[8, 5], &[0; 64]), Refused("not-a-stream"));
+    range.file("a desc of -1", with_desc(-1, &[8, 5], &[0; 64]), Refused("not-a-stream"));
+    let mut shape = |name: &str, dims: &[u64], end| {
+        let desc = desc(dims);
+        range.file(name, with_desc(i32::try_from(desc.len()).unwrap(), &desc, &[0; 64]), end);
+    };
+    shape("2^62 elements", &[1 << 62], Refused("shape-overflow"));
+    shape("2^60 elements", &[1 << 60], Refused("shape-overflow"));
+    shape("2^120 elements", &[1 << 60, 1 << 60], Refused("shape-overflow"));
+    shape("-1 elements", &[u64::MAX], Refused("negative-dimension"));
+    shape("100,000 dimensions", &[1; 100_000], Refused("limit"));
+    let packed = [vec![8, 5, 0x12], varint(u64::MAX)].concat();
+    let len = i32::try_from(packed.len()).unwrap();
+    range.file("packed extents of 2^64", with_desc(len, &packed, &[0; 64]), Refused("not-a-stream"));
+    let groups = [&[8, 5][..], &[0x1b; 1_000_000]].concat();
+    let len = i32::try_from(groups.len()).unwrap();
+    range.file("a desc of 10^6 groups", with_desc(len, &groups, &[]), Refused("not-a-stream"));
+
+    // Rows: version, number, numbers of rows, height, a tensor.
+    let rows = [&[0; 4][..], &(1u64 << 60).to_le_bytes(), &[0; 64]].concat();
+    range.file("2^60 rows", rows, Refused("not-a-stream"));
+    // A vocabulary: a number, then a length and a text for each.
+    range.file("2^62 words", [&(1u64 << 62).to_le_bytes()[..], &[0; 64]].concat(), Refused("not-a-stream"));
+    // Empty streams without end: 32 bytes each.
+    let empty = with_desc(4, &desc(&[0]), &[]);
+    range.file("10,000 empty tensors", empty.repeat(10_000), Opens(10_000));
+}
+
+/// A field of protobuf with bytes.
+fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
+    [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
+}
+
+#[test]
+fn program_bombs() {
+    let mut range = Range::new("paddle");
+    let path = [env!("CARGO_MANIFEST_DIR"), "..", "testdata/paddle/good/p262/cnn_static_infer/model.pdmodel"];
+    let good = std::fs::read(path.iter().collect::<std::path::PathBuf>()).unwrap();
+    // One more block, of that number, within the first.
+    let block = |rest: &[u8]| field(1, &[&[8, 1, 0x10, 0][..], rest].concat());
+    let program = |rest: &[u8]| [&good[..], &block(rest)].concat();
+    range.file("nothing in it", program(&[]), Opens(0));
+    let long = [varint(3 << 3 | 2), varint(1 << 62)].concat();
+    range.file("a variable of 2^62 bytes", program(&long), Refused("truncated"));
+    range.file("10^6 groups", program(&[0x9b, 0x06].repeat(1_000_000)), Refused("nested-too-deep"));
+    // A type within a type within a type.
+    let mut kind = vec![8, 7];
+    for _ in 0..2_000 {
+        kind = [vec![8, 7], field(2, &kind)].concat();
+    }
+    range.file(
+        "2,000 types in each other",
+        program(&field(3, &[field(1, b"x"), field(2, &kind)].concat())),
+        Refused("limit"),
+    );
+    let many = field(3, &field(1, b"x")).repeat(100_000);
+    range.file("100,000 variables of one name", program(&many), Refused("missing-field"));
+    let many = field(4, &[]).repeat(1_000_000);
+    range.file("1,000,000 empty operators", program(&many), Refused("missing-field"));
+    let blocks = [&good[..], &block(&[]).repeat(100_000)].concat();
+    range.file("100,000 blocks", blocks, Opens(0));
+
+    let pir = |regions: &str| {
+        format!(
+            r#"{{"base_code":{{"magic":"pir","trainable":true,"version":4}},"program":{{"regions":{regions}}}}}"#
+        )
+    };
+    for (name, open, close) in [("lists", "[", "]"), ("objects", "{\"#\":", "}")] {
+        let deep = format!("{}0{}", open.repeat(1_000_000), close.repeat(1_000_000));
+        range.file(&format!("JSON of 10^6 {name}"), pir(&deep).into_bytes(), Refused("nesting"));
+        let end = open.repeat(1_000_000);
+        range.file(&format!("JSON of 10^6 open {name}"), pir(&end).into_bytes(), Refused("nesting"));
+    }
+    let many = format!("[{}0]", "0,".repeat(500_000));
+    range.file("JSON of 500,000 numbers", pir(&many).into_bytes(), Refused("bad-program"));
+    range.file(
+        "JSON of a number of 10^6 digits",
+        pir(&"9".repeat(1_000_000)).into_bytes(),
+        Refused("bad-program"),
+    );
+}

@@ -1,0 +1,199 @@
+//! Parquet: files of one column by hand, in the compact form of Thrift.
+
+use crate::harness::{Opens, Range, Refused};
+
+/// A struct of Thrift.
+#[derive(Debug, Default, Clone)]
+struct Struct {
+    bytes: Vec<u8>,
+    last: u8,
+}
+
+fn varint(mut n: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push(u8::try_from(n & 0x7f).unwrap() | 0x80);
+        n >>= 7;
+    }
+    bytes.push(u8::try_from(n).unwrap());
+    bytes
+}
+
+impl Struct {
+    fn field(mut self, id: u8, kind: u8, value: &[u8]) -> Self {
+        self.bytes.push((id - self.last) << 4 | kind);
+        self.bytes.extend(value);
+        self.last = id;
+        self
+    }
+    fn i32(self, id: u8, n: i32) -> Self {
+        self.field(id, 5, &varint(u64::from((n << 1 ^ n >> 31).cast_unsigned())))
+    }
+    fn i64(self, id: u8, n: i64) -> Self {
+        self.field(id, 6, &varint((n << 1 ^ n >> 63).cast_unsigned()))
+    }
+    fn text(self, id: u8, text: &str) -> Self {
+        self.field(id, 8, &[varint(text.len() as u64), text.as_bytes().to_vec()].concat())
+    }
+    fn of(self, id: u8, inner: Self) -> Self {
+        self.field(id, 12, &inner.end())
+    }
+    /// A list that says that it has `count` items.
+    fn list(self, id: u8, kind: u8, count: u64, items: &[u8]) -> Self {
+        self.field(id, 9, &[&[0xf0 | kind][..], &varint(count), items].concat())
+    }
+    fn end(mut self) -> Vec<u8> {
+        self.bytes.push(0);
+        self.bytes
+    }
+}
+
+fn new() -> Struct {
+    Struct::default()
+}
+
+/// What a file says that may be wrong.
+#[derive(Debug, Clone)]
+struct Claims {
+    rows: i64,
+    values: i64,
+    /// Bytes of the one column, unpacked and packed.
+    unpacked: i64,
+    packed: Option<i64>,
+    codec: i32,
+    /// Items of the lists of columns and blocks.
+    columns: u64,
+    blocks: u64,
+}
+
+fn claims(rows: i64) -> Claims {
+    Claims { rows, values: rows, unpacked: 100, packed: None, codec: 0, columns: 1, blocks: 1 }
+}
+
+/// A file of one column of f32 with these pages.
+fn file(pages: &[u8], dictionary: bool, claims: &Claims) -> Vec<u8> {
+    let packed = claims.packed.unwrap_or(i64::try_from(pages.len()).unwrap());
+    let mut meta = new().i32(1, 4).list(2, 5, 1, &[0]).list(3, 8, 1, b"\x01x").i32(4, claims.codec);
+    meta = meta.i64(5, claims.values).i64(6, claims.unpacked).i64(7, packed).i64(9, 4);
+    if dictionary {
+        meta = meta.i64(11, 4);
+    }
+    let column = new().i64(2, 4).of(3, meta).end();
+    let block = new().list(1, 12, claims.columns, &column).i64(2, claims.unpacked).i64(3, claims.rows).end();
+    let root = new().text(4, "schema").i32(5, 1).end();
+    let leaf = new().i32(1, 4).i32(3, 0).text(4, "x").end();
+    let footer = new()
+        .i32(1, 1)
+        .list(2, 12, 2, &[root, leaf].concat())
+        .i64(3, claims.rows)
+        .list(4, 12, claims.blocks, &block)
+        .end();
+    let len = u32::try_from(footer.len()).unwrap().to_le_bytes();
+    [b"PAR1", pages, &footer, &len, b"PAR1"].concat()
+}
+
+/// A page of `values` values: its head, which says so of its lengths, and its bytes.
+fn page(values: i32, encoding: i32, lengths: Option<(i32, i32)>, bytes: &[u8]) -> Vec<u8> {
+    let len = i32::try_from(bytes.len()).unwrap();
+    let (unpacked, packed) = lengths.unwrap_or((len, len));
+    let head = new().i32(1, values).i32(2, encoding).i32(3, 3).i32(4, 3);
+    [new().i32(1, 0).i32(2, unpacked).i32(3, packed).of(5, head).end(), bytes.to_vec()].concat()
+}
+
+/// A dictionary.
+fn dictionary(values: i32, bytes: &[u8]) -> Vec<u8> {
+    let len = i32::try_from(bytes.len()).unwrap();
+    let head = new().i32(1, values).i32(2, 0);
+    [new().i32(1, 2).i32(2, len).i32(3, len).of(7, head).end(), bytes.to_vec()].concat()
+}
+
+/// Places in a dictionary: `count` times the first one.
+fn run(count: u64) -> Vec<u8> {
+    // Places of one bit, a run, its value.
+    [vec![1], varint(count << 1), vec![0]].concat()
+}
+
+#[test]
+fn parquet_bombs() {
+    let mut range = Range::new("parquet");
+    let plain = page(2, 0, None, &[0; 8]);
+    range.file("two values", file(&plain, false, &claims(2)), Opens(1));
+    range.file("2^62 rows", file(&plain, false, &claims(1 << 62)), Refused("shape-overflow"));
+    range.file("2^62 values", file(&plain, false, &Claims { values: 1 << 62, ..claims(2) }), Opens(1));
+    range.file("-1 rows", file(&plain, false, &claims(-1)), Refused("negative"));
+    range.file("2^62 bytes", file(&plain, false, &Claims { unpacked: 1 << 62, ..claims(2) }), Opens(1));
+    range.file(
+        "2^62 bytes packed",
+        file(&plain, false, &Claims { packed: Some(1 << 62), ..claims(2) }),
+        Opens(1),
+    );
+    for count in [1 << 20, 1 << 31, 1 << 62] {
+        range.file(
+            &format!("{count} columns"),
+            file(&plain, false, &Claims { columns: count, ..claims(2) }),
+            Refused("not-understood"),
+        );
+        range.file(
+            &format!("{count} blocks"),
+            file(&plain, false, &Claims { blocks: count, ..claims(2) }),
+            Refused("not-understood"),
+        );
+    }
+    for codec in [0, 1, 6, 7] {
+        for lengths in [(i32::MAX, 8), (8, i32::MAX), (i32::MAX, i32::MAX), (-1, 8), (8, -1), (90_000_000, 8)]
+        {
+            let pages = page(2, 0, Some(lengths), &[0; 8]);
+            range.any(
+                &format!("a page of {lengths:?} bytes, codec {codec}"),
+                file(&pages, false, &Claims { codec, ..claims(2) }),
+            );
+        }
+    }
+    range.file(
+        "a page of 2^31 - 1 values",
+        file(&page(i32::MAX, 0, None, &[0; 8]), false, &claims(i32::MAX.into())),
+        Refused("inflated"),
+    );
+
+    // One value and a run of it.
+    let runs = |count: i32, times: usize| {
+        let one = page(count, 8, None, &run(count.unsigned_abs().into()));
+        let pages = [dictionary(1, &[0; 4]), one.repeat(times)].concat();
+        file(&pages, true, &claims(i64::from(count) * i64::try_from(times).unwrap()))
+    };
+    range.file("a run of 1,000", runs(1000, 1), Opens(1));
+    range.file("a run of 2^31 - 1", runs(i32::MAX, 1), Refused("inflated"));
+    range.file("1,000 runs of 1,000,000", runs(1_000_000, 1000), Refused("inflated"));
+    let pages = [dictionary(i32::MAX, &[0; 4]), page(4, 8, None, &run(4))].concat();
+    range.any("a dictionary of 2^31 - 1", file(&pages, true, &claims(4)));
+    let mut long = file(&plain, false, &claims(2));
+    let at = long.len() - 8;
+    for claim in [u32::MAX, 1 << 31, 90_000_000] {
+        long[at..at + 4].copy_from_slice(&claim.to_le_bytes());
+        range.any(&format!("a footer of {claim}"), long.clone());
+    }
+    // Structs in each other, in a field that nobody knows.
+    let deep = [vec![0x1c; 1_000_000], vec![0; 1_000_000]].concat();
+    let footer = [&deep[..], &[0]].concat();
+    let len = u32::try_from(footer.len()).unwrap().to_le_bytes();
+    range.any("10^6 structs in each other", [b"PAR1", &footer[..], &len, b"PAR1"].concat());
+}
+
+/// Each number in small files, in turn, made as large as can be.
+#[test]
+fn parquet_every_number() {
+    let mut range = Range::new("parquet");
+    for name in ["holes.parquet", "ragged.parquet"] {
+        let path: std::path::PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "..", "testdata", "tables", name].iter().collect();
+        let good = std::fs::read(path).unwrap();
+        for at in 4..good.len() - 4 {
+            let mut bytes = good.clone();
+            bytes[at] = 0xff;
+            range.any(&format!("{name} at {at}"), bytes.clone());
+            // A longer number in its place.
+            bytes.splice(at..at + 1, [0xff, 0xff, 0xff, 0xff, 0x0f]);
+            range.any(&format!("{name} at {at}, five bytes"), bytes);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! safetensors: a length, a header in JSON, and shapes.
+
+use crate::harness::{Input, MEMORY, Opens, Range, Refused};
+use crate::made::{Part, made};
+
+/// A file with this header, and its length before it.
+fn file(header: &str) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
+}
+
+fn tensor(name: &str, shape: &str, end: &str) -> String {
+    format!(r#""{name}":{{"dtype":"F32","shape":[{shape}],"data_offsets":[0,{end}]}}"#)
+}
+
+#[test]
+fn safetensors_bombs() {
+    let mut range = Range::new("safetensors");
+    for (name, length, code) in [
+        ("header of 2^60", 1 << 60, "limit"),
+        ("header of 2^64 - 1", u64::MAX, "limit"),
+        ("header of 99 MB", 99_000_000, "truncated"),
+    ] {
+        let bytes = [&u64::to_le_bytes(length)[..], b"{\"a\":"].concat();
+        range.file(name, bytes, Refused(code));
+    }
+    // A header of blanks is read once: it is the file itself.
+    let length = 100_000_000;
+    let blanks =
+        made(vec![Part::Bytes(u64::to_le_bytes(length).to_vec()), Part::Again(b" ".to_vec(), length)]);
+    range.set_off("100 MB of blanks", &Input::File(blanks), MEMORY + length, Refused("bad-header"));
+    for (name, open, close, code) in
+        [("deep lists", "[", "]", "bad-header"), ("deep objects", "{\"a\":", "}", "missing-field")]
+    {
+        let deep = format!(r#"{{"a":{}0{}}}"#, open.repeat(1_000_000), close.repeat(1_000_000));
+        range.file(name, file(&deep), Refused(code));
+        let deep =
+            format!(r#"{{"__metadata__":{{"a":{}0{}}}}}"#, open.repeat(1_000_000), close.repeat(1_000_000));
+        range.file(&format!("metadata of {name}"), file(&deep), Refused("bad-header"));
+    }
+    let shape = vec!["4294967296"; 4].join(",");
+    range.file(
+        "shape of 2^128",
+        file(&format!("{{{}}}", tensor("a", &shape, "0"))),
+        Refused("shape-overflow"),
+    );
+    let shape = format!("0,{}", vec!["4294967296"; 4].join(","));
+    range.file("shape of 0 times 2^128", file(&format!("{{{}}}", tensor("a", &shape, "0"))), Opens(1));
+    let end = (1u64 << 62).to_string();
+    range.file(
+        "2^60 elements",
+        file(&format!("{{{}}}", tensor("a", "1152921504606846976", &end))),
+        Refused("shape-overflow"),
+    );
+    let shape = vec!["1"; 100_000].join(",");
+    range.file("100,000 dimensions", file(&format!("{{{}}}", tensor("a", &shape, "4"))), Refused("limit"));
+    let long = "a".repeat(2 << 20);
+    range.file("a name of 2 MiB", file(&format!("{{{}}}", tensor(&long, "0", "0"))), Refused("limit"));
+    let dots = "a.".repeat(10_000);
+    range.file("a name of 10,001 parts", file(&format!("{{{}}}", tensor(&dots, "0", "0"))), Refused("limit"));
+}
+
+/// A header is held once, and what is read of it before an error is no more than a few times its length.
+#[test]
+fn a_header_of_one_name_a_million_times() {
+    let mut range = Range::new("safetensors");
+    let one = b"\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
+    let length = 50_000_000 / one.len() as u64 * one.len() as u64;
+    let parts = vec![
+        Part::Bytes([&(length + 3).to_le_bytes()[..], b"{"].concat()),
+        Part::Again(one.to_vec(), length),
+        Part::Bytes(b"0}".to_vec()),
+    ];
+    // The same name a million times.
+    range.set_off(
+        "a million of one name",
+        &Input::File(made(parts)),
+        MEMORY + 2 * length,
+        Refused("duplicate-key"),
+    );
+}

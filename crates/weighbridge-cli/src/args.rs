@@ -3,11 +3,13 @@
 mod diff;
 mod edit;
 mod input;
+mod scan;
 mod seal;
 
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;
+pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -64,7 +66,8 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// What a file is, what is in it, how big it is, and what is odd about it
-    #[command(after_help = "Example:\n  weighbridge info net.model")]
+    #[command(after_help = "Examples:\n  weighbridge info net.model\n  \
+                            weighbridge info cut.safetensors --salvage    what is intact of a damaged file")]
     Info(Info),
     /// One line for each tensor
     #[command(after_help = "Examples:\n  weighbridge ls net.model\n  weighbridge ls net.model --tree\n  \
@@ -87,7 +90,8 @@ pub(crate) enum Verb {
                             weighbridge convert net.model net.npz --no-state\n  \
                             weighbridge convert hf.safetensors net.model --cast f32\n  \
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
-                            weighbridge convert net.model net.safetensors --plan      show what would be written\n\n\
+                            weighbridge convert net.model net.safetensors --plan      show what would be written\n  \
+                            weighbridge convert cut.npz rest.npz --salvage            what is intact of a damaged file\n\n\
                             Paddle:\n  \
                             weighbridge convert model/ net.safetensors                 parameters with names, for PyTorch and others\n  \
                             weighbridge convert net.safetensors out/ --to paddle --kind inference --program model/model.pdmodel\n  \
@@ -140,8 +144,10 @@ pub(crate) enum Verb {
     /// Could opening it elsewhere run code, or give away source code? Nothing is executed
     #[command(
         after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
-                            weighbridge scan model/                     every file of a folder\n\n\
-                            Exit codes: 0 clean, 1 something was found, 3 a part could not be looked at."
+                            weighbridge scan model/                     every file of a folder\n  \
+                            weighbridge scan model/ --sarif > scan.sarif    for tools that gather findings\n  \
+                            weighbridge scan --list-rules               every code, and what it means\n\n\
+                            Exit codes: 0 clean, 1 something was found, 2 cannot be read at all, 3 a part could not be looked at."
     )]
     Scan(Scan),
     /// The versions in a folder of PyTorch-BigGraph checkpoints: what is there, whole, and current
@@ -378,14 +384,6 @@ fn keep(text: &str) -> std::result::Result<usize, String> {
         Ok(0) | Err(_) => Err("a number of 1 or more is expected".to_owned()),
         Ok(number) => Ok(number),
     }
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Scan {
-    /// The file or folder
-    pub path: PathBuf,
-    #[command(flatten)]
-    pub input: Input,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -3,6 +3,7 @@
 mod args;
 mod output;
 mod progress;
+mod salvage;
 mod table;
 mod verbs;
 

@@ -119,6 +119,7 @@ impl Output {
         for (label, text) in [
             ("tensor", &finding.tensor),
             ("file", &finding.file),
+            ("member", &finding.member),
             ("offset", &offset),
             ("hint", &finding.hint),
         ] {

@@ -146,6 +146,16 @@ impl Error {
         self
     }
 
+    /// Says what else to try, after the hint that there is.
+    #[must_use]
+    pub fn hint_too(mut self, text: impl fmt::Display) -> Self {
+        match &mut self.0.hint {
+            Some(hint) => hint.push_str(&format!("; {text}")),
+            none => *none = Some(text.to_string()),
+        }
+        self
+    }
+
     /// Puts `step` in front of the message: the step of a longer work at which it came up.
     #[must_use]
     pub fn within(mut self, step: impl fmt::Display) -> Self {

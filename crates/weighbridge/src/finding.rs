@@ -62,6 +62,9 @@ pub struct Finding {
     pub text: String,
     /// The file concerned.
     pub file: Option<String>,
+    /// The member of the archive or the part of the file concerned, where a scan looked into one: the
+    /// offset counts from its start.
+    pub member: Option<String>,
     /// The place in the file, in bytes.
     pub offset: Option<u64>,
     /// The tensor concerned, as displayed.
@@ -73,7 +76,16 @@ pub struct Finding {
 impl Finding {
     /// A finding without a place.
     pub fn new(severity: Severity, code: &'static str, text: impl Into<String>) -> Self {
-        Self { severity, code, text: text.into(), file: None, offset: None, tensor: None, hint: None }
+        Self {
+            severity,
+            code,
+            text: text.into(),
+            file: None,
+            member: None,
+            offset: None,
+            tensor: None,
+            hint: None,
+        }
     }
     /// Something wrong.
     pub fn error(code: &'static str, text: impl Into<String>) -> Self {
@@ -136,6 +148,7 @@ impl Finding {
             code: error.code(),
             text,
             file: error.file().map(str::to_owned),
+            member: None,
             offset: error.offset(),
             tensor: error.tensor().map(str::to_owned),
             hint: error.hint_text().map(str::to_owned),

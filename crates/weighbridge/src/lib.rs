@@ -63,7 +63,7 @@
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
 //! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`],
-//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`containers`], [`formats`], [`store`],
+//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`containers`], [`scan`], [`formats`], [`store`],
 //! [`ops`].
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
@@ -80,6 +80,7 @@ pub mod limits;
 pub mod ops;
 pub mod pickle;
 pub mod plan;
+pub mod scan;
 pub mod source;
 pub mod store;
 pub mod tensor;

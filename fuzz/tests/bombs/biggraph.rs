@@ -96,14 +96,14 @@ fn biggraph_texts() {
         range.folder(name, folder, end);
     };
     let open = Part::Bytes(b"[\"".to_vec());
-    names("a name of 1 GiB", vec![open, Part::Again(b"a".to_vec(), 1 << 30)], Opens(1));
+    names("a name of 64 MiB", vec![open, Part::Again(b"a".to_vec(), 1 << 26)], Opens(1));
     names("10^8 nested lists", vec![Part::Again(b"[".to_vec(), 100_000_000)], Opens(1));
     names(
         "10^7 names",
         vec![Part::Bytes(b"[".to_vec()), Part::Again(b"\"a\",".to_vec(), 40_000_000)],
         Opens(1),
     );
-    names("64 MiB of blanks", vec![Part::Again(b" ".to_vec(), 1 << 26)], Opens(1));
+    names("16 MiB of blanks", vec![Part::Again(b" ".to_vec(), 1 << 24)], Opens(1));
     let mut count = |name: &str, text: Vec<Part>, end: End| {
         let folder = MemoryFolder::new("bomb").with("entity_names_all_0.json", b"[\"a\"]".to_vec());
         range.folder(name, Arc::new(One("entity_count_all_0.txt".into(), made(text), folder)), end);

@@ -63,7 +63,7 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
-    /// How to read the right side: `--lenient`, `--names` and `--limit` hold for both.
+    /// How to read the right side: `--lenient`, `--salvage`, `--names` and `--limit` hold for both.
     pub(crate) fn right_input(&self) -> Input {
         Input {
             from: self.right_from.clone(),
@@ -72,6 +72,7 @@ impl Diff {
             config: self.right_config.clone(),
             at: self.right_at,
             lenient: self.input.lenient,
+            salvage: self.input.salvage,
             names: self.input.names,
             limit: self.input.limit.clone(),
         }

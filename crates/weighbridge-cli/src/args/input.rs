@@ -16,6 +16,9 @@ pub(crate) struct Input {
     /// Read what can be read unambiguously from a file that breaks a rule, and note it
     #[arg(long)]
     pub lenient: bool,
+    /// Of a damaged file give the tensors that are intact, and say which are lost
+    #[arg(long)]
+    pub salvage: bool,
     /// The program that a Paddle parameter file belongs to, where it does not stand beside it
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
@@ -53,6 +56,7 @@ impl Input {
         let mut options = OpenOptions::default();
         options.format.clone_from(&self.from);
         options.lenient = self.lenient;
+        options.salvage = self.salvage;
         if let Some(path) = &self.program {
             options.set_program(path)?;
         }

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+use weighbridge::Error;
 use weighbridge::checkpoint::Note;
 use weighbridge::engine::{RunOptions, RunReport};
 use weighbridge::formats::biggraph::Draw;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         },
     };
     if args.plan {
-        let (plan, notes) = ops::prepare(&args.source, &args.target, &options)?;
+        let (plan, notes) = prepare(args, &options)?;
         if output.json {
             output.document(&plan.to_json())?;
         } else {
@@ -67,9 +68,13 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         return Ok(Outcome::Done);
     }
     let begun = Instant::now();
-    let (plan, notes) = ops::prepare(&args.source, &args.target, &options)?;
+    let (plan, notes) = prepare(args, &options)?;
     let report = ops::save(&plan, &args.target, args.force, &options.run)?;
     drop(options);
+    // What was written is sound, and not all that there was.
+    let incomplete = plan.losses.iter().any(|loss| loss.code == "missing-damaged");
+    let outcome = if incomplete { Outcome::Finding } else { Outcome::Done };
+    output.outcome = outcome;
     let target = args.target.display().to_string();
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
@@ -77,7 +82,12 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         output.warn_of(&notes)?;
         text(&target, &plan, &report, begun, output)?;
     }
-    Ok(Outcome::Done)
+    Ok(outcome)
+}
+
+fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {
+    ops::prepare(&args.source, &args.target, options)
+        .map_err(|error| crate::salvage::advise(error, &args.source, &options.open))
 }
 
 fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {

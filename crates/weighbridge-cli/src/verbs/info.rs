@@ -15,7 +15,7 @@ const SHOWN_TEXT: usize = 200;
 const SHOWN_PAIRS: usize = 20;
 
 pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let info = info::info(&checkpoint);
     if output.json {
         output.document(&info.to_json())?;
@@ -32,6 +32,9 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("format", format!("{} {} - {title}", checkpoint.format, checkpoint.kind))?;
     if let Some(origin) = &info.origin {
         line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
+    }
+    if let Some(damage) = &info.damage {
+        line("damaged", damage.headline(checkpoint.tensors.len()))?;
     }
     line("tensors", human_count(info.total.tensors))?;
     if info.total.tensors > 0 {

@@ -11,7 +11,7 @@ use weighbridge::ops::hash::sha256_all;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
     if output.json {
         let mut document = checkpoint.to_json();

@@ -4,18 +4,38 @@ use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, Output, scan_verdict};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
-use weighbridge::ops::scan::{ScanReport, ScannedFile, scan};
+use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, scan};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let report = scan(&args.path, &args.input.options()?)?;
+    let Some(path) = args.path.as_ref().filter(|_| !args.list_rules) else {
+        rules(output)?;
+        return Ok(Outcome::Done);
+    };
+    let report = scan(path, &args.input.options()?)?;
     output.outcome = report.verdict.into();
-    if output.json {
+    if args.sarif {
+        output.document(&report.to_sarif())?;
+    } else if output.json {
         output.document(&report.to_json())?;
     } else {
         text(&report, output)?;
     }
     Ok(output.outcome)
+}
+
+/// Every rule, one a line.
+fn rules(output: &mut Output) -> io::Result<()> {
+    if output.json {
+        return output
+            .document(&serde_json::json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
+    }
+    for rule in RULES {
+        let severity = rule.severity.as_str();
+        writeln!(output, "{HEADING}{:<22}{HEADING:#} {severity:<9} {}", rule.code, rule.what)?;
+        writeln!(output, "{DIM}{:32} proof: {}{DIM:#}", "", rule.proof)?;
+    }
+    Ok(())
 }
 
 fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
@@ -28,6 +48,11 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
             scan_verdict(file.verdict())
         )?;
         imports(file, output)?;
+        for call in &file.scan.calls {
+            let what = call.callable.as_deref().unwrap_or("something computed");
+            let times = if call.count > 1 { format!(" ({} times)", call.count) } else { String::new() };
+            writeln!(output, "  calls {} {}{times}", call.how, escape(what))?;
+        }
         for finding in &file.scan.findings {
             output.finding(finding)?;
         }

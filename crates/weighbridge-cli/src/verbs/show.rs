@@ -9,22 +9,25 @@ use weighbridge::ops::show::{show, values_json};
 use weighbridge::ops::slice::resolve;
 
 pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let (entry, slice) = resolve(&checkpoint, &args.name)?;
     if output.json {
         let selection = slice.select(&entry.shape)?;
-        output.document(&json!({
+        let mut document = json!({
             "path": checkpoint.label,
             "name": entry.text(),
             "dtype": entry.dtype().name(),
             "shape": selection.shape().dims(),
             "values": values_json(entry, &slice)?,
-        }))?;
+        });
+        crate::salvage::put(&checkpoint, &mut document);
+        output.document(&document)?;
         return Ok(Outcome::Done);
     }
     let shown = show(entry, &slice, args.full)?;
     writeln!(output, "{}", shown.text)?;
     let middle = if shown.summarised { ", --full shows all" } else { "" };
     writeln!(output, "{DIM}{} {}{middle}{DIM:#}", shown.dtype, shown.shape)?;
+    crate::salvage::say(&checkpoint, output)?;
     Ok(Outcome::Done)
 }

@@ -13,7 +13,7 @@ use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
 const BARS: usize = 50;
 
 pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = weighbridge::open_with(&args.path, &args.input.options()?)?;
+    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let tensors: Vec<&TensorEntry> = match &args.name {
         Some(name) => vec![checkpoint.tensor(name)?],
         None => checkpoint.tensors.iter().collect(),
@@ -37,11 +37,16 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
             json
         };
         let tensors: Json = found.iter().map(one).collect();
-        output.document(&json!({ "path": checkpoint.label, "tensors": tensors }))?;
+        let mut document = json!({ "path": checkpoint.label, "tensors": tensors });
+        crate::salvage::put(&checkpoint, &mut document);
+        output.document(&document)?;
     } else if let (Some(_), [(tensor, values)]) = (&args.name, found.as_slice()) {
         one(tensor, values, output)?;
     } else {
         all(&found, output)?;
+    }
+    if !output.json {
+        crate::salvage::say(&checkpoint, output)?;
     }
     Ok(Outcome::Done)
 }

@@ -4,7 +4,8 @@ use super::{Checkpoint, Note, TensorEntry};
 use serde_json::{Map, Value as Json, json};
 
 impl Checkpoint {
-    /// The index as one JSON document: `path`, `format`, `kind`, `tensors`, `metadata`, `notes`.
+    /// The index as one JSON document: `path`, `format`, `kind`, `tensors`, `metadata`, `notes`,
+    /// and `damage` where it was salvaged.
     pub fn to_json(&self) -> Json {
         let mut json = json!({
             "path": self.label,
@@ -16,6 +17,9 @@ impl Checkpoint {
         });
         if let Some(origin) = self.carried_origin() {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
+        }
+        if let Some(damage) = &self.damage {
+            json["damage"] = damage.to_json(self.tensors.len());
         }
         json
     }

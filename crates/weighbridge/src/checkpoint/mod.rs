@@ -5,6 +5,7 @@
 
 mod carry;
 mod change;
+mod damage;
 mod entry;
 mod json;
 mod labels;
@@ -19,6 +20,7 @@ pub use carry::{
     restore_bridge_index,
 };
 pub use change::Selection;
+pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use metadata::{Metadata, Value};
@@ -59,6 +61,8 @@ pub struct Checkpoint {
     pub files: Vec<SourceRef>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
+    /// Where the file is damaged and what it lost, where this is what was salvaged from one.
+    pub damage: Option<Box<Damage>>,
 }
 
 /// A first-class form.

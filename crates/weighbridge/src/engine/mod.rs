@@ -32,7 +32,7 @@ pub use sink::{Sink, StagedFile};
 #[cfg(test)]
 pub(crate) use stream::encoded;
 pub(crate) use verify::crc_mismatch;
-pub use verify::verify_tensor;
+pub use verify::{is_encoded, read_through, verify_tensor};
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by
 /// [`replace_small`]; `None` where it is no such name.

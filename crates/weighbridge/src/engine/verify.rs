@@ -49,3 +49,23 @@ pub fn verify_tensor(entry: &TensorEntry) -> Result<()> {
     }
     Ok(())
 }
+
+/// True where the bytes are made from others, whose own checks are met only by reading to the end.
+pub fn is_encoded(source: &SourceRef) -> bool {
+    source.within().is_some_and(|within| within.encoded)
+}
+
+/// Reads a source from front to back, for the checks that its decoding makes.
+///
+/// # Errors
+/// What the source says.
+pub fn read_through(source: &SourceRef) -> Result<()> {
+    let mut buffer = vec![0; to_usize(source.len().min(STEP))?];
+    let mut at = 0;
+    while at < source.len() {
+        let step = to_usize((source.len() - at).min(STEP))?;
+        source.read_at(at, &mut buffer[..step])?;
+        at += step as u64;
+    }
+    Ok(())
+}

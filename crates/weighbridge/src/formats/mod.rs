@@ -15,6 +15,7 @@ pub mod paddle;
 pub mod parquet;
 pub mod primitiv;
 pub mod safetensors;
+mod salvage;
 mod table;
 mod told;
 pub mod torch;
@@ -22,18 +23,21 @@ pub mod tsv;
 mod unknown;
 pub mod word2vec;
 
+pub use crate::scan::Scan;
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
+pub use salvage::Place;
 
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
+use salvage::or_salvage;
 use std::path::Path;
 use std::sync::Arc;
 use told::format_of;
@@ -106,6 +110,34 @@ pub trait Format: Sync {
             .hint("give the path of one model file"))
     }
 
+    /// True where a file of this beginning could be a damaged one of this format, which
+    /// [`recognises`](Self::recognises) does not know any more.
+    fn recognises_damaged(&self, head: &[u8], source: &SourceRef) -> bool {
+        let _ = (head, source);
+        false
+    }
+
+    /// What is wrong with a file that opens, where only reading all of it tells, and reading it as
+    /// tensors would not: asked before anything is called intact.
+    ///
+    /// # Errors
+    /// What the source says.
+    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        let _ = (source, options);
+        Ok(None)
+    }
+
+    /// Takes what is intact out of a damaged file or folder. `error` is what opening it said. Tensors
+    /// that are lost are told by [`Checkpoint::lose`]; the caller marks what comes back. `None` where
+    /// the format can save no more than a lenient reading gives.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); an error that is about the file is one of nothing saved.
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        let _ = (place, error, options);
+        Ok(None)
+    }
+
     /// Checks what only this format knows of an opened `checkpoint`: its program against its
     /// parameters, its own rules. What opening refuses was found by opening already.
     ///
@@ -158,34 +190,6 @@ pub trait Format: Sync {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan>;
 }
 
-/// What looking for code in a file brought to light.
-#[derive(Debug, Clone, Default)]
-pub struct Scan {
-    /// What was found. An error is something that would run or give away code.
-    pub findings: Vec<Finding>,
-    /// Every import of every pickle in the file.
-    pub imports: Vec<crate::pickle::GlobalFinding>,
-}
-
-impl Scan {
-    /// What was left out when a file was opened was not looked at.
-    pub fn of_notes(checkpoint: &Checkpoint) -> Self {
-        let omitted = checkpoint.notes.iter().filter(|note| note.omission);
-        let findings = omitted.map(|note| Finding::unchecked(note.code, note.text.clone())).collect();
-        Self { findings, imports: Vec::new() }
-    }
-
-    /// A file that cannot be opened could not be looked through.
-    ///
-    /// # Errors
-    /// The error itself, where it is not about the file.
-    pub fn of_error(error: Error) -> Result<Self> {
-        let Some(finding) = Finding::from_error(&error) else { return Err(error) };
-        let finding = Finding { severity: Severity::Unchecked, ..finding };
-        Ok(Self { findings: vec![finding], imports: Vec::new() })
-    }
-}
-
 /// What a format is, as data.
 #[derive(Debug)]
 pub struct Facts {
@@ -221,6 +225,9 @@ pub struct OpenOptions {
     pub format: Option<String>,
     /// Read what can be read unambiguously though the file breaks a rule, and note it.
     pub lenient: bool,
+    /// Where the file is damaged, give the tensors that are intact, and say which are lost in
+    /// [`Checkpoint::damage`]. Bytes that have checksums are read and held against them.
+    pub salvage: bool,
     /// Bounds on what the file may ask for.
     pub limits: Limits,
     /// The program that the parameters belong to, where it does not stand beside them.
@@ -362,8 +369,8 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkp
 /// As [`open_with`].
 pub fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let label = source.label().to_owned();
-    let open = || format_of(&source, None, options)?.0.open(source.clone(), options);
-    finish(open(), &label, options)
+    let open = |options: &OpenOptions| format_of(&source, None, options)?.0.open(source.clone(), options);
+    finish(or_salvage(Place::Alone(&source), open, options), &label, options)
 }
 
 /// Opens a source that stands in `folder` under `name`, with what belongs to it there.
@@ -377,13 +384,13 @@ pub fn open_in_folder(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     let label = source.label().to_owned();
-    let open = || {
+    let open = |options: &OpenOptions| {
         let (format, note) = format_of(&source, Some(name), options)?;
         let mut opened = format.open_beside(source.clone(), folder, name, options)?;
         opened.notes.extend(note);
         Ok(opened)
     };
-    finish(open(), &label, options)
+    finish(or_salvage(Place::Beside(&source, folder, name), open, options), &label, options)
 }
 
 /// Opens a folder.
@@ -391,14 +398,14 @@ pub fn open_in_folder(
 /// # Errors
 /// As [`open_with`].
 pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let open = || {
+    let open = |options: &OpenOptions| {
         let format = match &options.format {
             Some(id) => by_id(id)?,
             None => detect_folder(folder)?,
         };
         format.open_folder(folder, options)
     };
-    finish(open(), folder.label(), options)
+    finish(or_salvage(Place::Folder(folder), open, options), folder.label(), options)
 }
 
 /// The first bytes, [`HEAD`] of them at most.

@@ -2,7 +2,7 @@
 //! extension counts, with a note. Who looks for code that would run does not ask here: a pickle can
 //! be plain text, and go by any name.
 
-use super::{Format, OpenOptions, by_extension, by_id, detect, head_of, tsv, unknown, word2vec};
+use super::{ALL, Format, OpenOptions, by_extension, by_id, detect, head_of, tsv, unknown, word2vec};
 use crate::checkpoint::Note;
 use crate::error::Result;
 use crate::source::SourceRef;
@@ -47,4 +47,24 @@ fn told(source: &SourceRef, name: &Path) -> Option<&'static dyn Format> {
     };
     let is_printed = |c: char| !c.is_control() || matches!(c, '\t' | '\r' | '\n');
     (!unknown::is_known(&head) && text.chars().all(is_printed)).then_some(format)
+}
+
+/// The format of a source that is damaged: by its content, by what is left of its beginning, or by its
+/// `name`.
+///
+/// # Errors
+/// As [`format_of`].
+pub(super) fn format_of_damaged(
+    source: &SourceRef,
+    name: Option<&Path>,
+    options: &OpenOptions,
+) -> Result<&'static dyn Format> {
+    let error = match format_of(source, name, options) {
+        Ok((format, _)) => return Ok(format),
+        Err(error) => error,
+    };
+    let head = head_of(source)?;
+    let left = ALL.iter().copied().find(|format| format.recognises_damaged(&head, source));
+    let named = || name.and_then(|name| by_extension(name).ok()).map(|(format, _)| format);
+    left.or_else(named).ok_or(error)
 }

@@ -213,6 +213,8 @@ pub fn save(
 }
 
 /// Plans an opened checkpoint; the rest of [`plan`].
+/// Of what was salvaged from a damaged file each tensor that is missing is a loss, `missing-damaged`,
+/// the first of them all.
 ///
 /// # Errors
 /// As [`plan`].
@@ -223,6 +225,12 @@ pub fn plan_checkpoint(
     options: &ConvertOptions,
 ) -> Result<WritePlan> {
     let label = checkpoint.label.clone();
+    let missing = checkpoint.damage.as_ref().map(|damage| damage.losses()).unwrap_or_default();
+    if checkpoint.damage.is_some() && checkpoint.tensors.is_empty() {
+        return Err(
+            Error::mismatch("nothing-intact", "no tensor of the damaged file is intact").in_file(label)
+        );
+    }
     let build = || {
         if options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
             return Err(Error::usage(
@@ -250,6 +258,7 @@ pub fn plan_checkpoint(
             checkpoint.restore_dims();
         }
         let mut plan = format.plan(&checkpoint, &settings)?;
+        plan.losses.splice(0..0, missing);
         plan.losses.extend(losses);
         plan.losses.extend(guesses(&checkpoint, &plan));
         Ok(plan)

@@ -1,6 +1,6 @@
 //! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
 
-use crate::checkpoint::{Checkpoint, Metadata, Note, Origin, Role, TensorEntry};
+use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry};
 use crate::tensor::{DType, Shape};
 use serde_json::{Map, Value as Json, json};
 
@@ -72,6 +72,8 @@ pub struct Info {
     pub metadata: Metadata,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
+    /// Where the file is damaged, and what it lost.
+    pub damage: Option<Box<Damage>>,
 }
 
 /// Sums up `checkpoint`; pure.
@@ -104,6 +106,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         guessed: checkpoint.tensors.iter().filter(|t| t.guessed).count() as u64,
         metadata: checkpoint.metadata.clone(),
         notes: checkpoint.notes.clone(),
+        damage: checkpoint.damage.clone(),
     }
 }
 
@@ -155,6 +158,9 @@ impl Info {
         });
         if let Some(origin) = &self.origin {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
+        }
+        if let Some(damage) = &self.damage {
+            json["damage"] = damage.to_json(usize::try_from(self.total.tensors).unwrap_or(usize::MAX));
         }
         json
     }

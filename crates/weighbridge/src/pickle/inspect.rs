@@ -2,8 +2,8 @@
 
 use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
-use super::graph::{Graph, How, Object, ObjectId};
-use super::machine::Machine;
+use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span, Stored};
+use super::machine::{HIGHEST_PROTOCOL, Machine};
 use super::numpy::is_lod_tensor;
 use super::opcode as op;
 use super::opened::Options;
@@ -11,26 +11,43 @@ use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
 use crate::text::escape;
+use std::collections::HashMap;
 
 /// Findings and imports that are kept; more are only counted.
 const MOST: usize = 10_000;
+/// Remarks that are kept: they must not crowd out what weighs more.
+const MOST_NOTES: usize = 1_000;
+/// Different calls that are counted one by one.
+const MOST_CALLS: usize = 1_000;
+/// Strings of bytes that are looked at for pickles within the pickle.
+const MOST_BLOBS: usize = 100_000;
+/// The fewest bytes of a pickle that does anything: protocol, a value, `STOP`.
+const SHORTEST: u64 = 4;
+/// An honest pickle asks for no more zero bytes than this by their number alone.
+const MOST_ZEROS: i64 = 1 << 28;
 
 /// Findings, of which there are not too many.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     kept: Vec<Finding>,
+    notes: usize,
     worst: Option<Severity>,
     dropped: u64,
+    worst_dropped: Option<Severity>,
 }
 
 impl Notes {
     pub(super) fn push(&mut self, finding: Finding) {
         self.worst = self.worst.max(Some(finding.severity));
-        if self.kept.len() < MOST {
-            self.kept.push(finding);
-        } else {
+        let is_note = finding.severity == Severity::Note;
+        let full = if is_note { self.notes >= MOST_NOTES } else { self.kept.len() - self.notes >= MOST };
+        if full {
             self.dropped += 1;
+            self.worst_dropped = self.worst_dropped.max(Some(finding.severity));
+            return;
         }
+        self.notes += usize::from(is_note);
+        self.kept.push(finding);
     }
 }
 
@@ -47,6 +64,23 @@ pub struct GlobalFinding {
     pub opcode: &'static str,
     /// What is thought of it.
     pub judgement: Judgement,
+    /// The part of a file that the pickle is, where whoever looked names it; the offset counts from its
+    /// start.
+    pub member: Option<String>,
+}
+
+/// Calls of one kind of one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The instruction: `REDUCE`, `NEWOBJ`, `NEWOBJ_EX`, `INST` (also for `OBJ`), or `BUILD`, which hands
+    /// a state to an object of that class.
+    pub how: &'static str,
+    /// What would be called, as `module name`; `None` for what was computed.
+    pub callable: Option<String>,
+    /// How often.
+    pub count: u64,
+    /// Offset of the first such instruction in the source; of a `BUILD`, of what made the object.
+    pub offset: u64,
 }
 
 /// What is known of a pickle, read to its end or not.
@@ -62,8 +96,14 @@ pub struct Report {
     pub globals: Vec<GlobalFinding>,
     /// What is odd.
     pub findings: Vec<Finding>,
+    /// What would be called, each once, in order of the file; the first thousand of them.
+    pub calls: Vec<Call>,
+    /// Where bytes within the pickle begin as a pickle does: offset in the source and length.
+    pub blobs: Vec<Span>,
     /// Findings and imports that were left out because there are too many.
     pub dropped: u64,
+    /// The weight of the heaviest finding that was left out.
+    pub worst_dropped: Option<Severity>,
     /// Offset behind the pickle, where it has an end.
     pub end: Option<u64>,
     /// Why it could not be read to its end.
@@ -86,7 +126,8 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    judge_calls(&machine.graph, &mut notes);
+    let calls = judge_calls(&machine.graph, &mut notes);
+    let blobs = blobs(source, &machine.graph);
     let protocol = machine.declared();
     if protocol.is_none() {
         add(
@@ -121,7 +162,10 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
         instructions,
         globals: globals.kept,
         findings: notes.kept,
+        calls,
+        blobs,
         dropped: notes.dropped + globals.dropped,
+        worst_dropped: notes.worst_dropped,
         end,
         error,
     }
@@ -158,19 +202,21 @@ impl Globals {
             Judgement::Pattern(_) | Judgement::Allowed(_) => {}
         }
         if self.kept.len() < MOST {
-            self.kept.push(GlobalFinding { module, name, offset, opcode, judgement });
+            self.kept.push(GlobalFinding { module, name, offset, opcode, judgement, member: None });
         } else {
             self.dropped += 1;
         }
     }
 }
 
-/// Looks at everything that would be called, whether its result is used or not.
-fn judge_calls(graph: &Graph, notes: &mut Notes) {
-    let mut persistent = 0u64;
+/// Looks at everything that would be called, whether its result is used or not. Gives the calls.
+fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
+    let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
+    let mut calls = Calls::default();
     for (id, object) in graph.iter() {
         match object {
             Object::Made(made) => {
+                calls.add(graph, made);
                 let harmless = match graph.global(made.callable) {
                     None => {
                         let text = "calls something that was computed, not imported";
@@ -178,7 +224,11 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) {
                         continue;
                     }
                     Some((module, name)) => match allowed(module, name) {
-                        Judgement::Pattern(_) => is_lod_tensor(graph, id),
+                        Judgement::Pattern(_) => {
+                            let known = is_lod_tensor(graph, id);
+                            evals += u64::from(known);
+                            known
+                        }
                         Judgement::Allowed(_) => usual(graph, id, name),
                         // Its import was found already.
                         Judgement::Dangerous(_) | Judgement::Unknown => continue,
@@ -191,14 +241,83 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) {
                 }
             }
             Object::PersistentId(_) => persistent += 1,
+            Object::Buffer => buffers += 1,
             _ => {}
         }
+    }
+    if evals > 0 {
+        let text = format!("calls eval {evals} times, exactly as Paddle writes a tensor with LoD: harmless");
+        notes.push(Finding::note("lod-eval", text));
+    }
+    if buffers > 0 {
+        let text = format!("takes {buffers} buffers that must be handed over beside the pickle");
+        notes.push(Finding::note("out-of-band", text));
     }
     if persistent > 0 {
         let text = format!("refers {persistent} times to something beside the pickle");
         notes.push(Finding::note("persistent-id", text));
     }
     judge_patterns(graph, notes);
+    calls.list
+}
+
+/// The instruction, and module and name of what it would call.
+type What = (&'static str, Option<(String, String)>);
+
+/// What would be called, and how often.
+#[derive(Default)]
+struct Calls {
+    list: Vec<Call>,
+    places: HashMap<What, usize>,
+}
+
+impl Calls {
+    fn add(&mut self, graph: &Graph, made: &Made) {
+        let how = match made.how {
+            How::Reduce => "REDUCE",
+            How::NewObj => "NEWOBJ",
+            How::NewObjEx => "NEWOBJ_EX",
+            How::Instance => "INST",
+        };
+        self.count(graph, made, how);
+        if !made.states.is_empty() {
+            self.count(graph, made, "BUILD");
+        }
+    }
+
+    fn count(&mut self, graph: &Graph, made: &Made, how: &'static str) {
+        let callable = graph.global(made.callable).map(|(module, name)| (module.to_owned(), name.to_owned()));
+        let place = *self.places.entry((how, callable.clone())).or_insert(self.list.len());
+        if let Some(known) = self.list.get_mut(place) {
+            known.count += 1;
+        } else if self.list.len() < MOST_CALLS && place == self.list.len() {
+            let callable = callable.map(|(module, name)| format!("{module} {name}"));
+            self.list.push(Call { how, callable, count: 1, offset: made.offset });
+        }
+    }
+}
+
+/// Where bytes within the pickle begin as a pickle of protocol 2 or higher does.
+fn blobs(source: &SourceRef, graph: &Graph) -> Vec<Span> {
+    let places = graph.iter().filter_map(|(_, object)| match object {
+        Object::Bytes(blob) | Object::ByteArray(blob) => Some(blob.place),
+        Object::ByteString(text) | Object::Text(text) => Some(text.place),
+        _ => None,
+    });
+    let long = places.filter_map(|place| match place {
+        Place::Source(span) if span.len >= SHORTEST => Some(span),
+        _ => None,
+    });
+    let raw = |span: &Span| matches!(span.stored, Stored::Raw);
+    let mut head = [0; 2];
+    long.filter(raw)
+        .take(MOST_BLOBS)
+        .filter(|span| {
+            source.read_at(span.offset, &mut head).is_ok()
+                && head[0] == op::PROTO
+                && u64::from(head[1]) <= HIGHEST_PROTOCOL
+        })
+        .collect()
 }
 
 /// An import that is harmless in one call only must not be handed on to anything else.
@@ -228,7 +347,19 @@ fn judge_patterns(graph: &Graph, notes: &mut Notes) {
 /// True where an allowed function is called as honest writers do.
 fn usual(graph: &Graph, id: ObjectId, name: &str) -> bool {
     let Some(made) = graph.made(id) else { return false };
+    let args = graph.tuple(made.args).unwrap_or_default();
+    let is_range = |id: &ObjectId| {
+        let callable = graph.made(*id).and_then(|made| graph.global(made.callable));
+        callable.is_some_and(|(_, name)| matches!(name, "range" | "xrange"))
+    };
     match name {
+        // A few bytes would ask for all the memory there is.
+        "bytes" | "bytearray" => {
+            args.iter().all(|&id| graph.int(id).is_none_or(|n| n <= MOST_ZEROS)) && !args.iter().any(is_range)
+        }
+        "list" | "tuple" | "set" | "frozenset" | "dict" | "OrderedDict" | "Counter" => {
+            !args.iter().any(is_range)
+        }
         "encode" => {
             made.how == How::Reduce
                 && matches!(graph.tuple(made.args), Some(&[_, codec])
@@ -242,16 +373,33 @@ fn usual(graph: &Graph, id: ObjectId, name: &str) -> bool {
 /// number of instructions.
 fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> u64 {
     let mut count = 0;
+    // The last two texts: what an import takes where nothing stands between.
+    let mut texts: [Option<Box<str>>; 2] = [None, None];
     while let Ok(op) = opcodes.next_op() {
         count += 1;
         match (op.code, op.arg) {
+            (_, Arg::Text(text)) => {
+                texts.swap(0, 1);
+                texts[1] = text.short;
+            }
             (code, Arg::Global(module, name)) => {
                 let opcode = if code == op::INST { "INST" } else { "GLOBAL" };
                 globals.push(notes, module.into(), name.into(), op.offset, opcode);
             }
             (op::STACK_GLOBAL, _) => {
                 let text = "imports something whose name could not be followed";
-                add(notes, Severity::Unchecked, "unknown-import", op.offset, text);
+                add(notes, Severity::Unchecked, "unfollowed-import", op.offset, text);
+                if let [Some(module), Some(name)] = &texts
+                    && let Judgement::Dangerous(how) = allowed(module, name)
+                {
+                    let shown = escape(&format!("{module} {name}"));
+                    let text = format!("most likely imports {shown}: {how}");
+                    add(notes, Severity::Error, "dangerous-import", op.offset, &text);
+                }
+            }
+            (op::EXT1 | op::EXT2 | op::EXT4, _) => {
+                let text = "an entry of the extension registry: it could be any class or function";
+                add(notes, Severity::Unchecked, "extension", op.offset, text);
             }
             (op::STOP, _) => break,
             _ => {}

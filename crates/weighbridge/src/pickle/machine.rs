@@ -1,5 +1,6 @@
 //! The machine: follows the instructions, imports nothing, calls nothing.
 
+mod cut;
 mod stack;
 
 use super::decode::{Arg, Op, Opcodes};
@@ -12,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
 use crate::source::SourceRef;
 use std::collections::HashMap;
+
+pub use cut::{Cut, read_cut};
 
 /// The highest protocol there is.
 pub(super) const HIGHEST_PROTOCOL: u64 = 5;
@@ -48,6 +51,8 @@ pub(super) struct Machine<'a> {
     text_bytes: u64,
     start: u64,
     frame_end: Option<u64>,
+    /// True where the pickle may end before it ends.
+    cut: bool,
     protocol: Option<u8>,
     uses_frames: bool,
     root: ObjectId,
@@ -70,6 +75,7 @@ impl<'a> Machine<'a> {
             text_bytes: 0,
             start,
             frame_end: None,
+            cut: false,
             protocol: None,
             uses_frames: false,
             root: ObjectId::NONE,
@@ -129,7 +135,7 @@ impl<'a> Machine<'a> {
         if self.frame_end.is_some() {
             self.note(Severity::Unchecked, "frame-in-frame", op.offset, "a frame begins within a frame");
         }
-        if *len > opcodes.remaining() {
+        if *len > opcodes.remaining() && !self.cut {
             return Err(Error::corrupt("truncated", "the file ends within a frame of the pickle")
                 .at(op.offset)
                 .expected(format_args!("{len} bytes"))

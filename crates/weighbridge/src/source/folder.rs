@@ -60,6 +60,13 @@ pub trait Folder: Debug + Send + Sync {
         let _ = name;
         false
     }
+
+    /// True where `name` is a link, or stands behind one, that leads out of the folder. So what a listing
+    /// gives may stand elsewhere.
+    fn leads_out(&self, name: &Path) -> bool {
+        let _ = name;
+        false
+    }
 }
 
 /// A file in a folder.
@@ -259,6 +266,15 @@ impl Folder for LocalFolder {
 
     fn is_link(&self, name: &Path) -> bool {
         std::fs::symlink_metadata(self.path.join(name)).is_ok_and(|m| m.file_type().is_symlink())
+    }
+
+    fn leads_out(&self, name: &Path) -> bool {
+        let place = |path: &Path| std::fs::canonicalize(path);
+        match (place(&self.path), place(&self.path.join(name))) {
+            (Ok(folder), Ok(file)) => !file.starts_with(folder),
+            // Where it leads cannot be told.
+            _ => self.is_link(name),
+        }
     }
 
     fn open(&self, name: &Path) -> Result<Option<SourceRef>> {

@@ -29,7 +29,11 @@ pub(super) struct Archive {
 impl Archive {
     /// Reads the directory of `source`.
     pub(super) fn open(source: &SourceRef, limits: &Limits) -> Result<Self> {
-        let members = read_directory(source, limits)?;
+        Self::of(source, read_directory(source, limits)?)
+    }
+
+    /// The archive of these members.
+    pub(super) fn of(source: &SourceRef, members: Vec<Member>) -> Result<Self> {
         let pickle = members.iter().find_map(|m| {
             let folder = m.name.strip_suffix("data.pkl")?;
             (folder.is_empty() || folder.find('/') == Some(folder.len() - 1)).then_some(folder)

@@ -35,6 +35,18 @@ pub(super) struct Legacy {
 
 /// Reads the pickles, and hops over the storages. The pickle is that of the object.
 pub(super) fn read(source: &SourceRef, options: &Options) -> Result<(Pickle, Legacy)> {
+    let mut whole = Ok(());
+    let read = read_until(source, options, |error| whole = Err(error))?;
+    whole.map(|()| read)
+}
+
+/// As [`read`], with the storages before the first that is not whole.
+pub(super) fn salvage(source: &SourceRef, options: &Options) -> Result<(Pickle, Legacy)> {
+    read_until(source, options, |_| {})
+}
+
+/// Reads up to the first storage that is not whole; `broken` is told of it.
+fn read_until(source: &SourceRef, options: &Options, broken: impl FnOnce(Error)) -> Result<(Pickle, Legacy)> {
     let next = |offset: u64| pickle::read(source, offset, options);
     let mut starts = [0; PICKLES];
     let magic = next(0)?;
@@ -55,18 +67,21 @@ pub(super) fn read(source: &SourceRef, options: &Options) -> Result<(Pickle, Leg
     starts[4] = pickle.end;
     let keys = next(starts[4])?;
     let mut cursor = Cursor::new(source.clone(), keys.end);
-    let storages = storages(&mut cursor, source, &pickle.graph, (&keys.graph, keys.root))
-        .map_err(|e| e.in_file(source.label()))?;
+    let mut whole = HashMap::new();
+    storages(&mut cursor, source, &pickle.graph, (&keys.graph, keys.root), &mut whole)
+        .unwrap_or_else(|error| broken(error.in_file(source.label())));
+    let storages = whole;
     Ok((pickle, Legacy { starts, storages, end: cursor.position() }))
 }
 
-/// Where the storages are, in the order of their keys.
+/// Where the storages are, in the order of their keys; those before an error stay in `storages`.
 fn storages(
     cursor: &mut Cursor,
     source: &SourceRef,
     graph: &Graph,
     (keys, root): (&Graph, ObjectId),
-) -> Result<HashMap<String, Storage>> {
+    storages: &mut HashMap<String, Storage>,
+) -> Result<()> {
     let mut known = HashMap::new();
     for (_, object) in graph.iter().filter(|(_, object)| matches!(object, Object::PersistentId(_))) {
         if let Some(found) = reference(graph, object) {
@@ -76,7 +91,6 @@ fn storages(
     let keys_at = cursor.position();
     let bad = |message: &str| Error::corrupt("torch-storages", message).at(keys_at);
     let list = keys.sequence(root).ok_or_else(|| bad("the keys of the storages are no list"))?;
-    let mut storages = HashMap::with_capacity(list.len());
     for &key in list {
         let key = keys.text(key).ok_or_else(|| bad("the key of a storage is no short text"))?;
         let Some(&(size, elements)) = known.get(key) else {
@@ -105,5 +119,5 @@ fn storages(
             return Err(bad("a storage comes twice").found(escape(key)));
         }
     }
-    Ok(storages)
+    Ok(())
 }

@@ -35,7 +35,7 @@ mod write;
 
 pub use legacy::is_legacy;
 pub(crate) use plain::Budget;
-pub use saved::{Form, Saved, read};
+pub use saved::{Form, Saved, read, salvage};
 pub use strided::StridedSource;
 pub use write::SavedBuilder;
 pub(crate) use write::is_recent;

@@ -4,7 +4,7 @@ use super::files::Archive;
 use super::legacy::{self, Legacy, is_legacy};
 use super::storage::{Reference, Storage, reference};
 use crate::checkpoint::{TensorEntry, TensorPath};
-use crate::containers::zip::{Member, Method};
+use crate::containers::zip::{self, Member, Method, Recovered};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
@@ -79,6 +79,50 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
     let (pickle, legacy) = legacy::read(source, &Options::with_limits(limits.clone()))?;
     let storages = Storages::Legacy(legacy);
     Ok(Saved::new(pickle, source.clone(), limits, storages))
+}
+
+/// As [`read`], of a damaged file: the object, with the storages that are intact; and the names of the
+/// members that are not, in the zip form, and why. A tensor whose storage is lost is the error
+/// `torch-storage-missing` of [`Saved::tensor`].
+///
+/// # Errors
+/// As [`read`]; where the pickle of the object is not intact, nothing is known of any tensor.
+pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<(Saved, Vec<(String, Error)>)> {
+    let mut head = [0; 32];
+    let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
+    let head = &mut head[..count];
+    source.read_at(0, head)?;
+    if is_legacy(head) {
+        let (pickle, legacy) = legacy::salvage(source, &Options::with_limits(limits.clone()))?;
+        return Ok((Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy)), Vec::new()));
+    }
+    let found = zip::salvage(source, limits)?;
+    if !has_certain_order(&found) {
+        return Err(Error::corrupt(
+            "torch-byteorder",
+            "the member that says the byte order of the storages is lost or not reached",
+        ));
+    }
+    let archive = Archive::of(source, found.members)?;
+    Ok((Saved::of_archive(archive, source, limits, ("data.pkl", "data"))?, found.lost))
+}
+
+/// True where the byte order of the storages is certain: the member that says it is intact; or it is
+/// certain that there is none, because the directory names none, or because the first members are
+/// those of `torch.save`, which writes it before the storages.
+fn has_certain_order(found: &Recovered) -> bool {
+    const NAME: &str = "byteorder";
+    if found.members.iter().any(|member| member.name.ends_with(NAME)) {
+        return true;
+    }
+    if found.complete {
+        return found.lost.iter().all(|(name, _)| !name.ends_with(NAME));
+    }
+    let first_lost = found.lost.iter().filter_map(|(_, error)| error.offset()).min().unwrap_or(u64::MAX);
+    let pickle = found.members.first().is_some_and(|m| m.header_offset == 0 && m.name.ends_with("data.pkl"));
+    let storage =
+        found.members.get(1).is_none_or(|m| m.name.contains("data/") && m.header_offset < first_lost);
+    pickle && storage
 }
 
 impl Saved {

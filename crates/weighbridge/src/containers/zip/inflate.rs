@@ -22,7 +22,8 @@ const SKIP: usize = 64 << 10;
 pub struct InflateSource {
     packed: Packed,
     len: u64,
-    crc32: u32,
+    /// The checksum that the bytes shall have; `None` where that is not asked.
+    crc32: Option<u32>,
     inflater: Mutex<Option<Box<Inflater>>>,
 }
 
@@ -66,7 +67,15 @@ impl InflateSource {
             start: member.data_offset,
             len: member.compressed_len,
         };
-        Ok(Self { packed, len: member.len, crc32: member.crc32, inflater: Mutex::new(None) })
+        Ok(Self { packed, len: member.len, crc32: Some(member.crc32), inflater: Mutex::new(None) })
+    }
+
+    /// As [`new`](Self::new), for whoever must see the bytes also where their checksum is wrong.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn unchecked(outer: SourceRef, member: &Member) -> Result<Self> {
+        Ok(Self { crc32: None, ..Self::new(outer, member)? })
     }
 }
 
@@ -79,6 +88,25 @@ pub(super) fn inflate_prefix(outer: &SourceRef, start: u64, most: usize) -> Resu
     let count = Inflater::new().fill(&packed, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
+}
+
+/// How far a deflate stream goes that begins at `start` of `outer`: its bytes, those that it becomes,
+/// and their CRC-32; `None` where it breaks, or has become `most` bytes.
+pub(super) fn extent(outer: &SourceRef, start: u64, most: u64) -> Result<Option<(u64, u64, u32)>> {
+    let len = outer.len().saturating_sub(start);
+    let packed = Packed { outer: outer.clone(), member: String::new(), start, len };
+    let mut inflater = Inflater::new();
+    let mut waste = vec![0; SKIP];
+    while !inflater.ended && inflater.produced < most {
+        match inflater.fill(&packed, &mut waste) {
+            Ok(0) if !inflater.ended => return Ok(None),
+            Ok(_) => {}
+            Err(error) if error.kind() == crate::Kind::Corrupt => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    let taken = inflater.fetched - (inflater.input.len() - inflater.consumed) as u64;
+    Ok(inflater.ended.then(|| (taken, inflater.produced, inflater.crc.clone().finalize())))
 }
 
 impl Source for InflateSource {
@@ -206,7 +234,7 @@ impl Inflater {
     }
 
     /// Holds the end of the stream against what the archive claims.
-    fn check_end(&mut self, packed: &Packed, len: u64, crc32: u32) -> Result<()> {
+    fn check_end(&mut self, packed: &Packed, len: u64, crc32: Option<u32>) -> Result<()> {
         let more = self.produced == len && self.fill(packed, &mut [0])? > 0;
         let left = packed.len - self.fetched + (self.input.len() - self.consumed) as u64;
         if more || !self.ended || left > 0 {
@@ -218,7 +246,7 @@ impl Inflater {
             return Err(packed.corrupt("deflate-too-long", message).expected(format_args!("{len} bytes")));
         }
         let found = self.crc.clone().finalize();
-        if found != crc32 {
+        if let Some(crc32) = crc32.filter(|&crc32| crc32 != found) {
             return Err(packed
                 .corrupt("crc-mismatch", "the data is not what was written: its CRC-32 differs")
                 .expected(format_args!("{crc32:08x}"))

@@ -17,11 +17,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Flags that mean that the data is no plain stream: encrypted, patch, strongly encrypted, masked.
-const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
+pub(super) const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
 /// The local header has no CRC and sizes; they follow the data.
-const FLAG_DESCRIPTOR: u16 = 1 << 3;
+pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 /// The most bytes that one byte of a deflate stream can become: 258 bytes for 2 bits.
-const DEFLATE_RATIO: u64 = 1032;
+pub(super) const DEFLATE_RATIO: u64 = 1032;
 
 /// How a member's bytes lie in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Method {
 }
 
 impl Method {
-    fn new(number: u16) -> Self {
+    pub(super) fn new(number: u16) -> Self {
         match number {
             0 => Self::Stored,
             8 => Self::Deflated,
@@ -126,7 +126,7 @@ pub fn first_member(source: &SourceRef, most: usize) -> Option<(String, Vec<u8>)
 
 /// What the end records say. `position` is where the first of them begins.
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     count: u64,
     size: u64,
     offset: u64,
@@ -135,15 +135,15 @@ struct End {
 
 /// An entry of the directory.
 #[derive(Debug)]
-struct Record {
-    raw_name: Option<Vec<u8>>,
-    name: String,
-    flags: u16,
-    method: u16,
-    crc32: u32,
-    compressed_len: u64,
-    len: u64,
-    header_offset: u64,
+pub(super) struct Record {
+    pub(super) raw_name: Option<Vec<u8>>,
+    pub(super) name: String,
+    pub(super) flags: u16,
+    pub(super) method: u16,
+    pub(super) crc32: u32,
+    pub(super) compressed_len: u64,
+    pub(super) len: u64,
+    pub(super) header_offset: u64,
 }
 
 fn find_end(source: &dyn Source) -> Result<End> {
@@ -220,7 +220,7 @@ fn read_end64(source: &dyn Source, locator_at: u64, locator: &[u8]) -> Result<En
     Ok(End { count: le64(&end, 32), size: le64(&end, 40), offset: le64(&end, 48), position: at })
 }
 
-fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {
+pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {
     let end = find_end(&**source)?;
     if end.offset.checked_add(end.size) != Some(end.position) {
         return Err(corrupt(
@@ -391,7 +391,7 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
 
 /// The numbers of the zip64 extra field, which stand in the order of the header's own; empty where
 /// there is none.
-fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
+pub(super) fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
     let mut rest = extra;
     let mut wide: Option<&[u8]> = None;
     // Up to three bytes of filling at the end are common.
@@ -408,7 +408,7 @@ fn zip64_extra(extra: &[u8]) -> Result<&[u8]> {
     Ok(wide.unwrap_or_default())
 }
 
-fn take_wide(wide: &mut &[u8]) -> Result<u64> {
+pub(super) fn take_wide(wide: &mut &[u8]) -> Result<u64> {
     let Some((number, rest)) = wide.split_first_chunk::<8>() else {
         return Err(corrupt("zip-bad-extra", "a 64-bit length or offset is announced but not there"));
     };
@@ -417,7 +417,7 @@ fn take_wide(wide: &mut &[u8]) -> Result<u64> {
 }
 
 /// The name as text. A NUL is refused: some programs end the name there.
-fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
+pub(super) fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
     if raw.contains(&0) {
         return Err(corrupt("zip-bad-name", "the name of a member has a NUL byte"));
     }
@@ -432,6 +432,14 @@ fn decode_name(raw: Vec<u8>, flags: u16) -> Result<String> {
         None => char::from(byte),
     };
     Ok(raw.iter().map(decode).collect())
+}
+
+/// The name as text whatever its bytes are, for those who only look: what is bad is replaced.
+pub(super) fn lossy_name(raw: &[u8], flags: u16) -> String {
+    if raw.contains(&0) {
+        return String::from_utf8_lossy(raw).into_owned();
+    }
+    decode_name(raw.to_vec(), flags).unwrap_or_else(|_| String::from_utf8_lossy(raw).into_owned())
 }
 
 const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
@@ -454,14 +462,14 @@ fn outside() -> Error {
 }
 
 /// Little-endian numbers at a place of a record. Callers hold the record's length first.
-fn le16(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn le32(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
     u32::from(le16(bytes, at)) | u32::from(le16(bytes, at + 2)) << 16
 }
 
-fn le64(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
 }

@@ -18,11 +18,12 @@
 //! is decoded batch by batch when it is asked for.
 
 mod read;
+mod stream;
 mod write;
 
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
@@ -58,12 +59,20 @@ impl Format for Arrow {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
     }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
+    }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         read::outline(source, limits)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

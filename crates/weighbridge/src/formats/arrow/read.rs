@@ -5,14 +5,17 @@ mod outline;
 pub(super) use outline::outline;
 
 use super::MAGIC;
+use super::stream::{self, Messages};
 use crate::checkpoint::{
-    Attributes, Checkpoint, LabelList, Labels, LabelsRef, Piece, Role, TensorEntry, TensorPath, check_count,
+    Attributes, Checkpoint, Damage, LabelList, Labels, LabelsRef, Piece, Role, SALVAGED_ROWS, TensorEntry,
+    TensorPath, Value, check_count,
 };
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
 use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
+use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, check_range, read_vec};
 use crate::tensor::{Encoding, Region, Shape};
@@ -29,22 +32,71 @@ const FREE: u64 = 64 << 20;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
-    let file = Arc::new(File::read(source, &options.limits)?);
+    let file = File::read(source, &options.limits)?;
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
     file.check_overlap()?;
     let heads = file.blocks.iter().map(|block| file.head(block, &layout)).collect::<Result<Vec<_>>>()?;
+    index(checkpoint, file, &layout, &heads)
+}
+
+/// The batches before the first that is damaged or cut short: by the footer where that is there, and
+/// else by the messages from the front.
+///
+/// # Errors
+/// Where not even the schema can be read, or no batch.
+pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
+    let file = File::read(source, &options.limits).ok().filter(|file| file.check_overlap().is_ok());
+    let by_footer = file.as_ref().map(|file| file.blocks.len());
+    let mut file = match file {
+        Some(file) => file,
+        None => {
+            let Messages { schema, version, blocks } = stream::messages(source, &options.limits)?;
+            // There is no footer, and no dictionary is read.
+            let (dictionaries, footer) = (Vec::new(), source.len());
+            let expansion = options.limits.expansion;
+            File { source: source.clone(), schema, version, blocks, dictionaries, footer, expansion }
+        }
+    };
+    let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
+    let mut heads = Vec::new();
+    for block in &file.blocks {
+        match file.head(block, &layout) {
+            Ok(head) => heads.push(head),
+            Err(error) if Damage::is(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    file.blocks.truncate(heads.len());
+    let rows = heads.iter().fold(0u64, |sum, head| sum.saturating_add(head.rows));
+    if rows == 0 {
+        return Err(Error::corrupt("no-batch", "no batch of the table is whole"));
+    }
+    let mut checkpoint = index(checkpoint, file, &layout, &heads)?;
+    let of = by_footer.map_or_else(String::new, |all| format!(" of {all}"));
+    let which = format!("0 to {rows}: {}{of} batches", heads.len());
+    for table in &mut checkpoint.tensors {
+        table.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(which.clone()));
+    }
+    checkpoint.lose(format_args!("(rows from {rows} on)"), error);
+    Ok(checkpoint)
+}
+
+/// The index of a table of these batches.
+fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]) -> Result<Checkpoint> {
+    let file = Arc::new(file);
     let mut rows = 0u64;
-    for head in &heads {
+    for head in heads {
         rows =
             rows.checked_add(head.rows).ok_or_else(|| Error::corrupt("row-count", "more rows than 2^64"))?;
     }
     let width = match &layout.vector {
         Vector::Fixed(_, width) => *width,
         Vector::Plain(places) => places.len() as u64,
-        Vector::List(_) => file.first_width(&layout, &heads)?,
+        Vector::List(_) => file.first_width(layout, heads)?,
         Vector::None => 0,
     };
-    let mut entry = table(&file, &layout, &heads, rows, width)?;
+    let mut entry = table(&file, layout, heads, rows, width)?;
     entry.guessed = matches!(layout.vector, Vector::List(_));
     if let Some(place) = layout.names {
         entry.labels = Some(
@@ -54,6 +106,16 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     checkpoint.tensors.push(entry);
     restore(&mut checkpoint, file.schema.metadata().clone());
     Ok(checkpoint)
+}
+
+/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::default();
+    match File::read(source, &options.limits) {
+        Ok(file) => pickled::judge(&file.schema, &mut scan),
+        Err(error) => scan.push_error(error)?,
+    }
+    Ok(scan)
 }
 
 /// The tensor: a range of the file for each batch where that is possible.

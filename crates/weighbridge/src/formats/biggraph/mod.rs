@@ -54,10 +54,10 @@ pub use grow::grow;
 pub use partitions::Partitions;
 pub use scan::is_text;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
@@ -124,6 +124,16 @@ impl Format for BigGraph {
 
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open_folder(folder, options)
+    }
+
+    /// The files that can be read: a partition, a bucket or a model file that is missing or damaged
+    /// does not hide the others. Rows of partitions that are lost stay out of their table.
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Alone(source) => read::open(source, options).map(Some),
+            Place::Beside(source, folder, name) => read::open_beside(source, folder, name, options).map(Some),
+            Place::Folder(folder) => read::open_folder(folder, options).map(Some),
+        }
     }
 
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {

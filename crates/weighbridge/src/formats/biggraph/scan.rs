@@ -2,10 +2,10 @@
 
 use super::layout::FileName;
 use super::read;
-use crate::checkpoint::Checkpoint;
 use crate::error::Result;
-use crate::formats::{OpenOptions, Scan, by_id};
+use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
+use crate::scan;
 use crate::source::{SourceRef, read_vec};
 use std::path::Path;
 
@@ -43,21 +43,18 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         Ok(opened) => opened,
         Err(error) => return Scan::of_error(error),
     };
-    let blob = match read::blob(source, options) {
-        Ok(Some(blob)) => blob,
-        Ok(None) => return Ok(Scan::of_notes(&opened)),
-        Err(error) => return Scan::of_error(error),
-    };
-    // The room of torch's files looks at each pickle in it.
-    let mut scan = by_id("torch")?.scan(&blob, options)?;
-    scan.findings.extend(Scan::of_notes(&without_state(opened)).findings);
+    let mut scan = Scan::default();
+    if opened.kind == "config" {
+        let bytes = read_vec(&**source, 0, source.len())?;
+        if !scan::config(&String::from_utf8_lossy(&bytes), &mut scan) {
+            scan.push("left-out", "config: the configuration is no JSON");
+        }
+        return Ok(scan);
+    }
+    // Upstream loads the optimizer's state with all that a pickle may do.
+    scan::hdf5(source, &[&read::STATE], &options.limits, &mut scan)?;
+    scan.judge_names(&opened);
     Ok(scan)
-}
-
-/// The same without remarks on the optimizer's state: whether it is as it must be is not asked here.
-fn without_state(mut opened: Checkpoint) -> Checkpoint {
-    opened.notes.retain(|note| !note.code.starts_with("state-"));
-    opened
 }
 
 #[cfg(test)]

@@ -27,10 +27,10 @@ mod read;
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
@@ -89,6 +89,18 @@ impl Format for Hdf5 {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let mut scan = Scan::default();
+        crate::scan::hdf5(source, &[], &options.limits, &mut scan)?;
+        Ok(scan)
+    }
+
+    /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
+    /// are not in the file is lost alone.
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::open(source, options)).transpose()
     }
 
     fn labels_in(&self) -> LabelsIn {

@@ -27,6 +27,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         groups: Vec::new(),
         unread: Vec::new(),
         lenient: options.lenient,
+        salvage: options.salvage,
     };
     for problem in contents.problems {
         reader.unread(&problem.path, problem.error)?;
@@ -55,6 +56,7 @@ struct Reader {
     groups: Vec<(String, Value)>,
     unread: Vec<String>,
     lenient: bool,
+    salvage: bool,
 }
 
 impl Reader {
@@ -82,6 +84,13 @@ impl Reader {
     fn unread(&mut self, path: &[String], error: Error) -> Result<()> {
         if !self.lenient && error.kind() != crate::Kind::Unsupported {
             return Err(error.on_tensor(shown(path)));
+        }
+        if self.salvage && error.kind() != crate::Kind::Unsupported {
+            if !path.is_empty() {
+                let parts: Vec<Name> = path.iter().map(|part| Name::from(part.as_str())).collect();
+                self.checkpoint.lose(TensorPath::new(parts), &error);
+            }
+            return Ok(());
         }
         let found = error.found_text().map(|found| format!(" ({found})")).unwrap_or_default();
         self.unread.push(format!("{}: {}{found}", shown(path), error.message()));

@@ -25,6 +25,8 @@ mod folder;
 pub mod header;
 mod outline;
 mod read;
+mod salvage;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -34,10 +36,10 @@ pub(super) use outline::array as array_outline;
 pub(super) use read::entry;
 pub(super) use write::array_header;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
@@ -88,6 +90,19 @@ impl Format for Npy {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    /// Rows that are whole, of an array that is cut short; the other files of a folder.
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => folder::open(folder, options).map(Some),
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
+        }
     }
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         folder::recognises(folder)

@@ -19,15 +19,17 @@
 
 mod outline;
 mod read;
+mod salvage;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
 use crate::containers::zip;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
@@ -68,6 +70,13 @@ impl Format for Npz {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors

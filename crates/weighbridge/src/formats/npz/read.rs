@@ -6,7 +6,7 @@ use crate::checkpoint::{
     restore_bridge_index,
 };
 use crate::containers::zip::{Member, Method, read_directory};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::formats::npy::{self, Header};
 use crate::limits::Limits;
@@ -23,6 +23,16 @@ const MOST_INFLATED: u64 = 64;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let members = read_directory(source, &options.limits)?;
+    index(source, &members, options, |_, error| Err(error))
+}
+
+/// The index of these members. `failed` decides what becomes of one that cannot be read.
+pub(super) fn index(
+    source: &SourceRef,
+    members: &[Member],
+    options: &OpenOptions,
+    mut failed: impl FnMut(&Member, Error) -> Result<()>,
+) -> Result<Checkpoint> {
     let mut reader = Reader {
         source,
         options,
@@ -36,8 +46,10 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     order.sort_by_key(|&i| members[i].data_offset);
     let mut found: Vec<(usize, TensorEntry)> = Vec::new();
     for i in order {
-        let entry = reader.member(&members[i]).map_err(|e| e.on_tensor(escape_text(&members[i].name)))?;
-        found.extend(entry.map(|entry| (i, entry)));
+        match reader.member(&members[i]) {
+            Ok(entry) => found.extend(entry.map(|entry| (i, entry))),
+            Err(error) => failed(&members[i], error.on_tensor(escape_text(&members[i].name)))?,
+        }
     }
     found.sort_by_key(|&(i, _)| i);
     let stem = |i: usize| members[i].name.strip_suffix(SUFFIX).unwrap_or_default().to_owned();

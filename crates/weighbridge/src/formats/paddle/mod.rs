@@ -42,10 +42,10 @@ pub use edit::{rename, strip};
 pub(in crate::formats) use read::attach;
 pub use strip_options::{Strip, StripReport};
 
-use super::{Facts, Format, OpenOptions, PlanOptions, Scan, Setting};
+use super::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
@@ -197,6 +197,10 @@ impl Format for Paddle {
 
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open_folder(folder, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        read::salvage(place, options).map(Some)
     }
 
     fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {

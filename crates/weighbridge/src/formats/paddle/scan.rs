@@ -6,10 +6,12 @@ use super::any_program::{Form, Program, SourceLeak};
 use super::program::is_source;
 use super::state;
 use crate::error::Result;
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 use crate::formats::{Format, HEAD, OpenOptions, Scan};
-use crate::pickle;
+use crate::scan::{found, leads_out, pickles};
 use crate::source::SourceRef;
+use crate::text::escape;
+use crate::topology::Topology;
 
 /// Operators whose source is shown one by one; more are counted.
 const SHOWN: usize = 5;
@@ -21,15 +23,19 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     if Form::of(&head, source.len()).is_some() {
         return match Program::read(source, &options.limits) {
             Ok(program) => {
-                let mut findings = effects::effects(&program.topology(), source.label());
+                let topology = program.topology();
+                let mut findings = effects::effects(&topology, source.label());
+                findings.extend(names(&topology, source.label()));
                 findings.extend(leaks(&program, source));
-                Ok(Scan { findings, imports: Vec::new() })
+                Ok(Scan { findings, ..Scan::default() })
             }
             Err(error) => Scan::of_error(error),
         };
     }
     if state::looks_like_pickle(&head, source) {
-        return Ok(pickled(source, options));
+        let mut scan = Scan::default();
+        pickles(source, 0, 1, false, &options.limits, &mut scan);
+        return Ok(scan);
     }
     // Streams hold numbers only: one that is read to its end hides nothing.
     match super::Paddle.open(source.clone(), options) {
@@ -38,25 +44,22 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     }
 }
 
-/// Every import and call of a pickle.
-fn pickled(source: &SourceRef, options: &OpenOptions) -> Scan {
-    let report = pickle::inspect(source, 0, &pickle::Options::with_limits(options.limits.clone()));
-    let mut findings: Vec<Finding> = report.findings.into_iter().map(|f| f.in_file(source.label())).collect();
-    for finding in &mut findings {
-        // Paddle stops before these bytes; others may not, and they were not looked at.
-        if matches!(finding.code, "another-pickle" | "trailing-bytes") {
-            finding.severity = Severity::Unchecked;
-        }
+/// Names of variables by which the framework opens a file each, where they lead out of the folder.
+fn names(program: &Topology, label: &str) -> Vec<Finding> {
+    let variables = || program.blocks.iter().flat_map(|block| &block.variables);
+    let odd = || variables().filter(|variable| variable.persistable && leads_out(&variable.name));
+    let mut findings: Vec<Finding> = odd()
+        .take(SHOWN)
+        .map(|variable| {
+            let text = format!("the variable {} is kept in a file of that name", escape(&variable.name));
+            found("name-leads-out", text).in_file(label)
+        })
+        .collect();
+    let count = odd().count();
+    if count > SHOWN {
+        findings.push(found("name-leads-out", format!("{count} variables in all")).in_file(label));
     }
-    if let Some(error) = &report.error {
-        let text = format!("the pickle cannot be read to its end: {}", error.message());
-        findings.push(Finding::unchecked(error.code(), text).in_file(source.label()));
-    }
-    if report.dropped > 0 {
-        let text = format!("{} more findings are not listed", report.dropped);
-        findings.push(Finding::note("more-findings", text));
-    }
-    Scan { findings, imports: report.globals }
+    findings
 }
 
 /// The author's paths and lines of code in a program.

@@ -26,7 +26,7 @@ mod write;
 
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Setting};
+use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
 use crate::check::{Outline, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
@@ -67,6 +67,10 @@ impl Format for Parquet {
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column

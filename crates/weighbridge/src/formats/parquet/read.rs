@@ -6,10 +6,11 @@ pub(super) use outline::{check, outline};
 
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
 use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
+use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
 use crate::tensor::{Encoding, Shape};
@@ -95,6 +96,16 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let pairs = pairs.into_iter().flatten();
     restore(&mut checkpoint, pairs.map(|pair| (pair.key.clone(), pair.value.clone().unwrap_or_default())));
     Ok(checkpoint)
+}
+
+/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::default();
+    match File::read(source, &options.limits) {
+        Ok(file) => pickled::judge(file.metadata.schema(), &mut scan),
+        Err(error) => scan.push_error(error)?,
+    }
+    Ok(scan)
 }
 
 /// A file whose footer was read.

@@ -53,6 +53,7 @@ mod optimizer;
 mod parameter;
 mod raw;
 mod read;
+mod salvage;
 mod shape;
 mod tensor;
 #[cfg(test)]
@@ -67,10 +68,10 @@ pub use parameter::Parameter;
 pub use shape::Shape;
 pub use tensor::Tensor;
 
-use super::{Facts, Format, OpenOptions, PlanOptions};
+use super::{Facts, Format, OpenOptions, Place, PlanOptions};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
@@ -115,6 +116,10 @@ impl Format for Primitiv {
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         read::outline(source, limits)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| salvage::open(source, error, options)).transpose()
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         self.settle(entries)
     }
 
-    fn address(&mut self) -> Result<TensorPath> {
+    pub(super) fn address(&mut self) -> Result<TensorPath> {
         let at = self.wire.position();
         let count = u64::from(self.wire.length(ARRAY, "the address of a parameter")?);
         // A part takes a byte at least.
@@ -307,6 +307,21 @@ impl<'a> Reader<'a> {
         }
         self.keep_first(&mut settings, &places, "duplicate-key", what)?;
         Ok(settings)
+    }
+
+    /// A count that is not held against the file, which may be cut short.
+    pub(super) fn claimed_count(&mut self, what: &str) -> Result<u32> {
+        self.wire.uint(what)
+    }
+
+    /// The name of a stat.
+    pub(super) fn stat_name(&mut self) -> Result<Name> {
+        self.wire.name("the name of a stat", self.options.limits.name_bytes)
+    }
+
+    /// Where reading stands, and how many bytes are left.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.wire.position(), self.wire.cursor.remaining())
     }
 
     /// A count of things that take at least `least` bytes each.

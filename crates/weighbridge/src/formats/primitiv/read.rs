@@ -107,7 +107,12 @@ fn push_parameter(
     Ok(())
 }
 
-fn entry(source: &SourceRef, path: TensorPath, raw: &RawTensor, slot: Option<Name>) -> Result<TensorEntry> {
+pub(super) fn entry(
+    source: &SourceRef,
+    path: TensorPath,
+    raw: &RawTensor,
+    slot: Option<Name>,
+) -> Result<TensorEntry> {
     dense(source, path, &raw.shape, raw.offset, slot)
 }
 

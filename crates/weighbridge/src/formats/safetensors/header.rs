@@ -66,6 +66,32 @@ pub(super) fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Header> {
     Ok(header)
 }
 
+/// Reads what stands under the name of one tensor, alone.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn entry(name: String, json: &str, limits: &Limits) -> Result<Row> {
+    Limits::check("bytes in a name", "name_bytes", name.len() as u64, limits.name_bytes)?;
+    let parts = name.bytes().filter(|&b| b == b'.').count() as u64 + 1;
+    Limits::check("parts in a name", "path_parts", parts, limits.path_parts)?;
+    let mut state = State { limits, header: Header::default(), failure: None, tensor: None, extra: None };
+    let read = Info(&mut state, &name).deserialize(&mut serde_json::Deserializer::from_str(json));
+    let Fields { dtype, shape, begin, end } =
+        read.map_err(|error| state.failure.take().unwrap_or_else(|| explain(&error, "header")))?;
+    Ok(Row { name, dtype, shape, begin, end })
+}
+
+/// Reads what stands under `__metadata__`, alone.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn metadata(json: &str, limits: &Limits) -> Result<Vec<(String, String)>> {
+    let mut state = State { limits, header: Header::default(), failure: None, tensor: None, extra: None };
+    let read = Texts(&mut state).deserialize(&mut serde_json::Deserializer::from_str(json));
+    read.map_err(|error| state.failure.take().unwrap_or_else(|| explain(&error, "header")))?;
+    Ok(state.header.metadata)
+}
+
 /// The byte of `text` at which the parser stood. It counts lines from 1, and in a line the bytes
 /// that it has taken.
 pub(super) fn place_of(text: &str, error: &serde_json::Error) -> u64 {

@@ -30,6 +30,7 @@ mod header;
 mod outline;
 mod read;
 mod room;
+mod salvage;
 mod shards;
 #[cfg(test)]
 mod tests;
@@ -37,10 +38,10 @@ mod write;
 
 pub use shards::parse_size;
 
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
@@ -149,6 +150,23 @@ impl Format for Safetensors {
         length >= 2 && fits && matches!(next, b'"' | b'}' | b' ' | b'\t' | b'\n' | b'\r')
     }
 
+    /// The beginning of the JSON where it belongs: the length before it is damaged.
+    fn recognises_damaged(&self, head: &[u8], _: &SourceRef) -> bool {
+        matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
+            Place::Beside(source, folder, name) if shards::is_list_file(source)? => {
+                shards::open_list(source, folder, name, options).map(Some)
+            }
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
+        }
+    }
+
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         match read::open(&source, options) {
             // The text of a list is no length that any file could have.
@@ -186,10 +204,7 @@ impl Format for Safetensors {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {
-            // A list holds names only; whether the files are there is another question.
-            Err(_) if shards::is_list_file(source)? => {
-                shards::read_list(source, &options.limits).map(|_| Scan::default())
-            }
+            Err(_) if shards::is_list_file(source)? => shards::scan_list(source, &options.limits),
             opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
         };
         scanned.or_else(Scan::of_error)

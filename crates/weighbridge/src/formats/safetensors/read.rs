@@ -182,7 +182,7 @@ fn check_cover(
 }
 
 /// Holds the offsets of a tensor against its shape.
-fn check_length(row: &Row) -> Result<()> {
+pub(super) fn check_length(row: &Row) -> Result<()> {
     let Some(length) = row.end.checked_sub(row.begin) else {
         return Err(Error::corrupt("bad-offsets", "the tensor ends before it begins")
             .expected("begin not above end")

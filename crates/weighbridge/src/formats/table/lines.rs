@@ -4,10 +4,12 @@
 //! have as many fields. Numbers are parsed when they are asked for, a block of lines at a time.
 
 use super::{DecodedSource, Decoder};
-use crate::checkpoint::{LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
+use crate::checkpoint::{
+    Damage, LabelList, Labels, LabelsRef, Lost, SALVAGED_ROWS, TensorEntry, TensorPath, Value, check_count,
+};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{SourceRef, read_vec, to_usize};
+use crate::source::{RangeSource, SourceRef, read_vec, to_usize};
 use crate::tensor::{DType, Encoding, Shape};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -97,6 +99,70 @@ impl Lines {
         entry.labels = labels;
         entry.guessed = true;
         Ok(entry)
+    }
+
+    /// Reads the file once, numbers and names too: where the rows end that are whole, how many there
+    /// are, and what is wrong with the next one. A last line without its end may be cut short.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub(in crate::formats) fn intact(&self) -> Result<(u64, u64, Option<Error>)> {
+        let (mut end, mut rows) = (self.start, 0);
+        let mut columns = self.columns;
+        let len = self.source.len();
+        let mut scratch = Vec::new();
+        let read = self.each(self.start, len, |row, offset, line| {
+            // The line and its end, of which a carriage return may be a part.
+            let next = offset.saturating_add(line.len() as u64);
+            if next >= len {
+                let error = Error::corrupt("cut-line", "the last line has no end: it may be cut short");
+                return Err(self.at_line(row, offset, error));
+            }
+            let fields = self.fields(line);
+            let expected = *columns.get_or_insert(fields);
+            if fields != expected {
+                return Err(self.at_line(row, offset, ragged(expected, fields)));
+            }
+            scratch.clear();
+            self.numbers(line, expected, &mut scratch).map_err(|e| self.at_line(row, offset, e))?;
+            if self.named {
+                text(self.name(line)).map_err(|e| self.at_line(row, offset, e))?;
+            }
+            (end, rows) = (next, row + 1);
+            Ok(())
+        });
+        // To the end of the line, which is there.
+        let mut rest = [0; 2];
+        let tail = usize::try_from(len - end).unwrap_or(2).min(2);
+        self.source.read_at(end, &mut rest[..tail])?;
+        end += match rest {
+            _ if rows == 0 => 0,
+            [b'\r', b'\n'] => 2,
+            _ => 1,
+        };
+        match read {
+            Ok(()) => Ok((end, rows, None)),
+            Err(error) if Damage::is(&error) => Ok((end, rows, Some(error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The rows that are whole, as a table that says so.
+    ///
+    /// # Errors
+    /// What is wrong, where not one row is whole.
+    pub(in crate::formats) fn whole_rows(mut self, of: Option<u64>) -> Result<(TensorEntry, Lost)> {
+        let (end, rows, error) = self.intact()?;
+        let error =
+            error.unwrap_or_else(|| Error::corrupt("row-count", "lines are missing at the end").at(end));
+        if rows == 0 {
+            return Err(error);
+        }
+        self.source = Arc::new(RangeSource::new(self.source.clone(), 0, end)?);
+        let mut entry = self.table()?;
+        let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+        entry.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {rows}{of}")));
+        Ok((entry, Lost::new(format_args!("(rows from {rows} on)"), &error)))
     }
 
     /// Calls `take` with row, offset and text of each line from the row that begins at `start` on;

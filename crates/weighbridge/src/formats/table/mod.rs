@@ -8,8 +8,10 @@ pub(super) mod columns;
 mod decoded;
 pub(super) mod digits;
 pub(super) mod lines;
+pub(in crate::formats) mod pickled;
 pub(super) mod pipe;
 mod plan;
+pub(super) mod salvage;
 #[cfg(test)]
 mod tests;
 pub(super) mod text;

@@ -46,6 +46,28 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
+/// What is intact of a damaged file: the tensors whose storages are. Where the pickle of the object is
+/// not, nothing is known of any.
+///
+/// # Errors
+/// As [`torch::salvage`].
+pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let (saved, lost) = torch::salvage(source, &options.limits)?;
+    let mut checkpoint = Walk::new(&saved, options).run()?;
+    let of_tensors = checkpoint.damage_mut(error).lost.len() as u64;
+    // The pickle names every tensor, whatever became of its bytes.
+    let expected = of_tensors.saturating_add(checkpoint.tensors.len() as u64);
+    checkpoint.damage_mut(error).expected = Some(expected);
+    if saved.legacy_end().is_none() {
+        members(&saved, source, options, &mut checkpoint)?;
+    }
+    for (name, error) in &lost {
+        let text = format!("the member {} was not recovered: {}", escape_text(name), error.message());
+        checkpoint.notes.push(Note::omission("member-damaged", text));
+    }
+    Ok(checkpoint)
+}
+
 /// Members that are no storages: our own is read, others are noted.
 fn members(
     saved: &Saved,

@@ -2,118 +2,96 @@
 
 use super::read;
 use crate::containers::torch::{self, is_legacy};
-use crate::containers::zip::read_directory;
-use crate::error::Result;
-use crate::finding::{Finding, Severity};
+use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
-use crate::pickle::{self, Options};
-use crate::source::SourceRef;
+use crate::scan::{TakenFor, archive, is_tar, pickles, tar};
+use crate::source::{RangeSource, SourceRef};
 use crate::text::escape;
+use std::sync::Arc;
 
 /// Pickles of the legacy form.
 const PICKLES: usize = 5;
+/// Members that hold a number or a word, and nothing that is loaded.
+const FACTS: &[&str] = &[
+    "byteorder",
+    "version",
+    ".data/serialization_id",
+    ".format_version",
+    ".storage_alignment",
+    super::METADATA,
+];
 
 /// Looks through one file.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-    let mut head = [0; 32];
+    let mut head = [0; 512];
     let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
     source.read_at(0, &mut head[..count])?;
     let mut scan = Scan::default();
-    let whole = if is_legacy(&head[..count]) {
-        legacy(source, options, &mut scan);
-        true
+    if is_tar(&head[..count]) {
+        tar(source, &options.limits, &mut scan)?;
+        return Ok(scan);
+    }
+    if is_legacy(&head[..count]) {
+        legacy(source, options, &mut scan)?;
     } else {
-        archive(source, options, &mut scan)?
-    };
+        zipped(source, options, &mut scan)?;
+    }
     // What cannot be opened may hold more than was seen.
-    if whole && let Err(error) = read::open(source, options) {
-        scan.findings.extend(Scan::of_error(error)?.findings);
+    match read::open(source, options) {
+        Ok(checkpoint) => scan.judge_names(&checkpoint),
+        Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
 }
 
 /// The pickles of the legacy form, one behind the other. Raw numbers follow.
-fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) {
-    let mut at = Some(0);
-    for _ in 0..PICKLES {
-        let Some(offset) = at else { break };
-        at = pickled(source, offset, true, options, scan);
+fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
+    if pickles(source, 0, PICKLES, true, &options.limits, scan).is_none() {
+        return Ok(());
     }
-    if let Ok(saved) = torch::read(source, &options.limits)
-        && saved.legacy_end().is_some_and(|end| end < source.len())
-    {
-        let text = "bytes follow behind the last storage and were not looked at";
-        scan.findings.push(Finding::unchecked("trailing-bytes", text).in_file(source.label()));
+    match torch::read(source, &options.limits) {
+        Ok(saved) => {
+            if let Some(end) = saved.legacy_end().filter(|&end| end < source.len()) {
+                let text = format!("{} bytes follow behind the last storage", source.len() - end);
+                scan.push_at("trailing-bytes", end, text);
+                let rest = RangeSource::new(source.clone(), end, source.len() - end)?;
+                scan.look_into("(behind the last storage)", Arc::new(rest), TakenFor::Numbers);
+            }
+        }
+        Err(error) if error.kind() == Kind::Io => return Err(error),
+        // Opening tells it.
+        Err(_) => {}
     }
+    Ok(())
 }
 
-/// Every pickle of an archive. False where its directory cannot be read.
-fn archive(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<bool> {
-    let members = match read_directory(source, &options.limits) {
-        Ok(members) => members,
-        Err(error) => {
-            *scan = Scan::of_error(error)?;
-            return Ok(false);
-        }
+/// Every member of an archive.
+fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
+    let inner = |name: &str| name.split_once('/').map_or(String::new(), |(_, inner)| inner.to_owned());
+    let is_numbers = |name: &str| {
+        let inner = inner(name);
+        inner.starts_with("data/") || (inner.starts_with("constants/") && !inner.ends_with(".pkl"))
     };
-    let (mut code, mut other) = (Vec::new(), 0u64);
-    for member in &members {
-        let inner = member.name.split_once('/').map_or("", |(_, inner)| inner);
-        if member.name.ends_with(".pkl") {
-            match member.open(source) {
-                Ok(bytes) => {
-                    pickled(&bytes, 0, false, options, scan);
-                }
-                Err(error) => scan.findings.extend(Scan::of_error(error)?.findings),
-            }
-        } else if inner.starts_with("code/") || member.name.ends_with(".py") {
-            code.push(escape(&member.name));
-        } else if !(inner.starts_with("data/")
-            || inner.starts_with("constants/")
-            || inner.starts_with(".data/")
-            || matches!(inner, "byteorder" | "version" | ".format_version" | ".storage_alignment"))
-        {
-            other += 1;
+    let mut code = Vec::new();
+    archive(source, &options.limits, scan, &is_numbers, &mut |member, bytes, scan| {
+        let name = member.name.as_str();
+        let own = inner(name);
+        if name.ends_with(".pkl") {
+            let mut pickled = Scan::default();
+            pickles(&bytes, 0, 1, false, &options.limits, &mut pickled);
+            scan.absorb(pickled, Some(&escape(name)));
+        } else if own.starts_with("code/") || name.ends_with(".py") {
+            code.push(escape(name));
+        } else if is_numbers(name) {
+            scan.look_into(escape(name), bytes, TakenFor::Numbers);
+        } else if !FACTS.contains(&own.as_str()) {
+            scan.look_into(escape(name), bytes, TakenFor::File);
         }
-    }
+        Ok(())
+    })?;
     if let Some(first) = code.first() {
         let text = format!("{} members hold code that would run, such as {first}", code.len());
-        scan.findings.push(Finding::error("torchscript-code", text).in_file(source.label()));
+        scan.push("torchscript-code", text);
     }
-    if other > 0 {
-        let text = format!("{other} members that torch.save does not write were not looked at");
-        scan.findings.push(Finding::unchecked("unread-member", text).in_file(source.label()));
-    }
-    Ok(true)
-}
-
-/// Judges a pickle; gives the offset behind it.
-fn pickled(
-    source: &SourceRef,
-    offset: u64,
-    more: bool,
-    options: &OpenOptions,
-    scan: &mut Scan,
-) -> Option<u64> {
-    let report = pickle::inspect(source, offset, &Options::with_limits(options.limits.clone()));
-    for mut finding in report.findings {
-        if matches!(finding.code, "another-pickle" | "trailing-bytes") {
-            if more {
-                continue;
-            }
-            // Torch stops before these bytes; others may not, and they were not looked at.
-            finding.severity = Severity::Unchecked;
-        }
-        scan.findings.push(finding.in_file(source.label()));
-    }
-    if let Some(error) = &report.error {
-        let text = format!("the pickle cannot be read to its end: {}", error.message());
-        scan.findings.push(Finding::unchecked(error.code(), text).in_file(source.label()));
-    }
-    if report.dropped > 0 {
-        let text = format!("{} more findings are not listed", report.dropped);
-        scan.findings.push(Finding::note("more-findings", text));
-    }
-    scan.imports.extend(report.globals);
-    report.end
+    Ok(())
 }

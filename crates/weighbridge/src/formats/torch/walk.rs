@@ -4,7 +4,7 @@ mod place;
 mod reach;
 
 use super::{OBJECT, STATE_DICT, VERSIONS};
-use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Damage, Name, Note, Role, TensorPath, Value};
 use crate::containers::torch::{Budget, Saved};
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
@@ -177,6 +177,11 @@ impl<'a> Walk<'a> {
             Err(error) if error.kind() == Kind::Unsupported => {
                 let kind = error.found_text().unwrap_or("an unknown kind").to_owned();
                 *self.refused.entry(kind).or_insert(0) += 1;
+                Ok(())
+            }
+            Err(error) if self.options.salvage && Damage::is(&error) => {
+                let path = error.tensor().map_or_else(|| "value".to_owned(), str::to_owned);
+                self.checkpoint.lose(path, &error);
                 Ok(())
             }
             Err(error) => Err(error),

@@ -85,11 +85,40 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+/// What is wrong with a line, which opening does not see: numbers are parsed when they are asked for, and
+/// a line that is cut short may still have all its fields.
+///
+/// # Errors
+/// What the source says.
+pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+    let (lines, ..) = lines(source, options, true)?;
+    Ok(lines.intact()?.2)
+}
+
+/// The rows before the first line that is damaged or cut short.
+///
+/// # Errors
+/// What is wrong with the first line.
+pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let (lines, bare, mostly_bare) = lines(source, options, true)?;
+    if bare != mostly_bare {
+        let text = "the first fields of some lines are numbers, of others not: are they names?";
+        return Err(Error::corrupt("names-uncertain", text).at(0));
+    }
+    let (entry, lost) = lines.whole_rows(None)?;
+    let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
+    checkpoint.tensors.push(entry);
+    checkpoint.damage_mut(error).lost.push(lost);
+    Ok(checkpoint)
+}
+
+/// How the lines are to be read; whether they have no names; whether most of the first ones have none.
+/// Of a file that may be `cut` the last line is not looked at.
+fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines, bool, bool)> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let whole = head.len() as u64 == source.len();
     let mut firsts = head.split(|&b| b == b'\n').collect::<Vec<_>>();
-    if (!whole || head.ends_with(b"\n")) && firsts.len() > 1 {
+    if (!whole || cut || head.ends_with(b"\n")) && firsts.len() > 1 {
         firsts.pop();
     }
     let first =
@@ -101,8 +130,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     if source.is_empty() {
         return Err(Error::corrupt("empty", "a table without a line has no columns"));
     }
+    let mostly = 2 * firsts.iter().filter(|line| first(line)).count() > firsts.len();
+    Ok((Lines::new(source, b'\t', !bare, &options.limits), bare, mostly))
+}
+
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let (lines, bare, _) = lines(source, options, false)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
-    let entry = Lines::new(source, b'\t', !bare, &options.limits).table()?;
+    let entry = lines.table()?;
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));
     if bare {

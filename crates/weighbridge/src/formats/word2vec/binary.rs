@@ -1,7 +1,7 @@
 //! The binary form: names of any length between vectors of one length.
 
 use super::read::Header;
-use crate::checkpoint::{LabelList, MemoryLabels, TensorEntry, TensorPath};
+use crate::checkpoint::{LabelList, Lost, MemoryLabels, SALVAGED_ROWS, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::text;
 use crate::formats::table::text::{Names, TextTable};
@@ -26,12 +26,78 @@ pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Resu
             .expected(format_args!("{} rows of {} f32", header.rows, header.columns))
             .found(format_args!("{room} bytes")));
     };
-    let mut cursor = Cursor::new(source.clone(), header.len as u64);
-    let mut names = LabelList::new();
-    // Offsets of the vectors: eight bytes for each of more than that in the file.
-    let mut places = Vec::new();
-    let mut name = Vec::new();
+    let mut walk = Walk::new(source, header, vector);
     for row in 0..header.rows {
+        walk.row(row, limits)?;
+    }
+    let Walk { mut cursor, names, places, .. } = walk;
+    // One line feed may end the file.
+    let rest = cursor.bytes(cursor.remaining().min(2), "the end of the file")?;
+    if !matches!(rest.as_slice(), [] | [b'\n']) {
+        return Err(
+            Error::corrupt("trailing-bytes", "there are bytes behind the last vector").at(cursor.position())
+        );
+    }
+    entry(source, names, places, header.columns, vector)
+}
+
+/// The rows of a file that is cut short, as a table that says so.
+///
+/// # Errors
+/// What is wrong with the first one.
+pub(super) fn whole_rows(source: &SourceRef, header: Header, limits: &Limits) -> Result<(TensorEntry, Lost)> {
+    let vector = header.columns.saturating_mul(4);
+    let mut walk = Walk::new(source, header, vector);
+    let mut broken = None;
+    for row in 0..header.rows {
+        let done = (walk.names.len(), walk.places.len());
+        if let Err(error) = walk.row(row, limits) {
+            // Where a name is none, a name before it may have been damaged and all after it be displaced.
+            if error.code() != "truncated" || !walk.names.iter().all(is_spoken) {
+                return Err(error);
+            }
+            broken = Some((error, done.1));
+            break;
+        }
+    }
+    let Walk { names: all, mut places, .. } = walk;
+    let (error, rows) = broken.unwrap_or_else(|| {
+        (Error::corrupt("trailing-bytes", "there are bytes behind the last vector"), places.len())
+    });
+    places.truncate(rows);
+    if places.is_empty() {
+        return Err(error);
+    }
+    let mut names = LabelList::new();
+    all.iter().take(rows).for_each(|name| names.push(name));
+    let mut entry = entry(source, names, places, header.columns, vector)?;
+    let which = Value::Text(format!("0 to {rows} of {}", header.rows));
+    entry.attributes.insert(SALVAGED_ROWS.to_owned(), which);
+    Ok((entry, Lost::new(format_args!("(rows from {rows} on)"), &error)))
+}
+
+fn is_spoken(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(char::is_control)
+}
+
+/// Goes through names and vectors.
+struct Walk {
+    cursor: Cursor,
+    names: LabelList,
+    /// Offsets of the vectors: eight bytes for each of more than that in the file.
+    places: Vec<u64>,
+    vector: u64,
+    name: Vec<u8>,
+}
+
+impl Walk {
+    fn new(source: &SourceRef, header: Header, vector: u64) -> Self {
+        let cursor = Cursor::new(source.clone(), header.len as u64);
+        Self { cursor, names: LabelList::new(), places: Vec::new(), vector, name: Vec::new() }
+    }
+
+    fn row(&mut self, row: u64, limits: &Limits) -> Result<()> {
+        let Self { cursor, name, .. } = self;
         name.clear();
         let at = cursor.position();
         loop {
@@ -44,23 +110,29 @@ pub(super) fn table(source: &SourceRef, header: Header, limits: &Limits) -> Resu
             }
             Limits::check("bytes in a name", "name_bytes", name.len() as u64, limits.name_bytes)?;
         }
-        names.push(text(&name).map_err(|e| e.at(at).hint(format_args!("this is row {row}")))?);
-        places.push(cursor.position());
-        cursor.skip(vector, "a vector")?;
+        let place = cursor.position();
+        cursor.skip(self.vector, "a vector")?;
+        self.names.push(text(name).map_err(|e| e.at(at).hint(format_args!("this is row {row}")))?);
+        self.places.push(place);
+        Ok(())
     }
-    // One line feed may end the file.
-    let rest = cursor.bytes(cursor.remaining().min(2), "the end of the file")?;
-    if !matches!(rest.as_slice(), [] | [b'\n']) {
-        return Err(
-            Error::corrupt("trailing-bytes", "there are bytes behind the last vector").at(cursor.position())
-        );
-    }
+}
+
+/// The table of vectors at these places.
+fn entry(
+    source: &SourceRef,
+    names: LabelList,
+    places: Vec<u64>,
+    columns: u64,
+    vector: u64,
+) -> Result<TensorEntry> {
+    let rows = places.len() as u64;
     let at_once = to_usize((BLOCK / vector).max(1))?;
     let count = places.len().div_ceil(at_once);
     let starts = (0..=count).map(|block| (block * at_once).min(places.len()) as u64 * vector).collect();
     let decoder = Vectors { source: source.clone(), places, vector, at_once };
     let decoded = DecodedSource::shared(source.clone(), starts, Box::new(decoder));
-    let shape = Shape::new([header.rows, header.columns]);
+    let shape = Shape::new([rows, columns]);
     let mut entry = TensorEntry::dense(TensorPath::value(), DType::F32, shape, &decoded, 0, Encoding::ROW)?;
     entry.labels = Some(MemoryLabels::shared(source.label(), names));
     Ok(entry)

@@ -17,7 +17,7 @@ mod read;
 use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Setting};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
@@ -67,6 +67,14 @@ impl Format for Word2Vec {
 
     fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
         read::outline(source)
+    }
+
+    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        read::doubts(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

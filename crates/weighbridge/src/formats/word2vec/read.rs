@@ -2,7 +2,7 @@
 
 use super::binary;
 use crate::check::{Gaps, Outline};
-use crate::checkpoint::{Checkpoint, Note};
+use crate::checkpoint::{Checkpoint, Damage, Note};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::{Lines, number};
 use crate::formats::{HEAD, OpenOptions};
@@ -58,12 +58,14 @@ pub(super) fn form(head: &[u8], len: u64) -> Option<(Header, Kind)> {
     let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
     let (elements, _) = vector.as_chunks::<4>();
     let columns = usize::try_from(header.columns).unwrap_or(usize::MAX);
-    let sane = |x: &[u8; 4]| {
-        let x = f32::from_le_bytes(*x);
-        x == 0.0 || (1e-30..1e15).contains(&x.abs())
-    };
     let fits = least <= len - header.len as u64 && !name.is_empty() && spoken;
     (fits && elements.iter().take(columns).all(sane)).then_some((header, Kind::Binary))
+}
+
+/// True for an element that a vector may have, by its size.
+fn sane(x: &[u8; 4]) -> bool {
+    let x = f32::from_le_bytes(*x);
+    x == 0.0 || (1e-30..1e15).contains(&x.abs())
 }
 
 /// True where the first row is a name and as many numbers as the header says.
@@ -113,12 +115,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
         return Ok(checkpoint);
     }
-    let mut lines = Lines::new(source, b' ', true, &options.limits);
-    lines.trimmed = true;
-    lines.start = first.len as u64;
-    lines.first_line = 2;
-    lines.columns = Some(first.columns);
-    let entry = lines.table()?;
+    let entry = lines(source, first, options).table()?;
     if entry.shape.dims().first() != Some(&first.rows) {
         return Err(Error::corrupt("row-count", "there are not as many lines as the first one says")
             .expected(format_args!("{} rows of {}", first.rows, first.columns))
@@ -128,4 +125,58 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));
     Ok(checkpoint)
+}
+
+fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {
+    let mut lines = Lines::new(source, b' ', true, &options.limits);
+    lines.trimmed = true;
+    lines.start = first.len as u64;
+    lines.first_line = 2;
+    lines.columns = Some(first.columns);
+    lines
+}
+
+/// What is wrong with a line, which opening does not see. Of the binary form nothing can be said.
+///
+/// # Errors
+/// What the source says.
+pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    match form(&head, source.len()) {
+        Some((first, Kind::Text)) if first.rows > 0 => Ok(lines(source, first, options).intact()?.2),
+        _ => Ok(None),
+    }
+}
+
+/// The rows before the first line or vector that is damaged or cut short.
+///
+/// # Errors
+/// What is wrong with the first one.
+pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let first = header(&head)
+        .ok_or_else(|| Error::corrupt("word2vec-header", "the first line is damaged: rows cannot be told"))?;
+    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
+    // The first row tells the form: numbers as text, or as bytes.
+    let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
+        Ok(found) => found,
+        Err(error) if Damage::is(&error) && is_binary(&head[first.len..], first) => {
+            binary::whole_rows(source, first, &options.limits)?
+        }
+        Err(error) => return Err(error),
+    };
+    checkpoint.tensors.push(entry);
+    checkpoint.damage_mut(error).lost.push(lost);
+    Ok(checkpoint)
+}
+
+/// True where the first row is a name and bytes that no text has.
+fn is_binary(body: &[u8], first: Header) -> bool {
+    let Some(blank) = memchr::memchr(b' ', body) else { return false };
+    let (name, vector) = (&body[..blank], &body[blank + 1..]);
+    let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
+    let len = usize::try_from(first.columns).unwrap_or(usize::MAX).saturating_mul(4);
+    let of_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e);
+    let (elements, _) = vector.get(..len.min(vector.len())).unwrap_or_default().as_chunks::<4>();
+    !name.is_empty() && spoken && vector.iter().take(len).any(|b| !of_text(b)) && elements.iter().all(sane)
 }

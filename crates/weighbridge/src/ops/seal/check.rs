@@ -121,6 +121,7 @@ pub fn verify_sealed(
         findings: Vec::new(),
         checked: Vec::new(),
         files: Vec::new(),
+        damage: None,
     };
     let mut report = match verify(path, options) {
         Ok(report) if any_files && report.kind.is_none() => bare(),

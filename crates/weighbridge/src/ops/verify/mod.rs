@@ -9,19 +9,16 @@ mod values;
 use super::account::{self, accounts};
 use super::parallel;
 use crate::check::{self, Account, capped};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry};
-use crate::engine::verify_tensor;
+use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
+use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
-use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, to_usize};
+use crate::source::{FileSource, PathKind, SourceRef, kind_of_path};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Bytes of an encoded source that are read at once.
-const STEP: u64 = 256 << 10;
 
 /// The code of bytes behind the end of what a file holds.
 const TRAILING: &str = "trailing-bytes";
@@ -55,13 +52,16 @@ pub struct VerifyReport {
     pub checked: Vec<&'static str>,
     /// What the bytes of each file are for.
     pub files: Vec<Account>,
+    /// Where the file is damaged, how many tensors are intact, and which are lost, where it could be
+    /// opened that far.
+    pub damage: Option<(Damage, usize)>,
 }
 
 impl VerifyReport {
     /// `path`, `format`, `kind`, `verdict`, `checked`, `findings`, and `files`, these with their
-    /// `ranges` where `spans` is true.
+    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible.
     pub fn to_json(&self, spans: bool) -> Json {
-        json!({
+        let mut json = json!({
             "path": self.label,
             "format": self.format,
             "kind": self.kind,
@@ -69,14 +69,18 @@ impl VerifyReport {
             "checked": self.checked,
             "findings": self.findings.iter().map(Finding::to_json).collect::<Json>(),
             "files": self.files.iter().map(|file| file.to_json(spans)).collect::<Json>(),
-        })
+        });
+        if let Some((damage, intact)) = &self.damage {
+            json["damage"] = damage.to_json(*intact);
+        }
+        json
     }
 }
 
 /// Checks the file or folder at `path`.
 ///
 /// It is opened strictly, whatever the options say. Where that fails and what is wrong does not
-/// keep the rest from being read, the rest is checked too.
+/// keep the rest from being read, the rest is checked too: leniently, or else what can be salvaged.
 ///
 /// # Errors
 /// What keeps it from being checked at all: [`crate::Kind::Io`] and [`crate::Kind::Usage`]. What is
@@ -87,16 +91,18 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
         PathKind::File => Some(Arc::new(FileSource::open(path)?) as SourceRef),
         PathKind::Folder | PathKind::Other => None,
     };
-    let open = |lenient: bool| formats::open_with(path, &OpenOptions { lenient, ..options.open.clone() });
-    let report = match open(false) {
+    let open = |lenient: bool, salvage: bool| {
+        formats::open_with(path, &OpenOptions { lenient, salvage, ..options.open.clone() })
+    };
+    let report = match open(false, false) {
         Ok(checkpoint) => checked(&checkpoint, opened.as_ref(), options)?,
         Err(error) => {
             let mut finding = finding(error)?;
             let code = finding.code;
-            let mut report = match open(true) {
+            let mut report = match open(true, false).or_else(|_| open(false, true)) {
                 Ok(mut rest) => {
-                    // The note says the same as the error, more mildly.
-                    rest.notes.retain(|note| note.code != code);
+                    // The notes say the same as the error, more mildly.
+                    rest.notes.retain(|note| note.code != code && note.code != "damaged");
                     checked(&rest, opened.as_ref(), options)?
                 }
                 Err(_) => unopened(path, opened.as_ref(), options)?,
@@ -127,6 +133,7 @@ fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) ->
         findings: Vec::new(),
         checked: vec!["opening"],
         files: opened.map(account::unread).into_iter().collect(),
+        damage: None,
     })
 }
 
@@ -191,6 +198,7 @@ fn checked(
         findings,
         checked,
         files,
+        damage: checkpoint.damage.as_ref().map(|damage| (Damage::clone(damage), tensors.len())),
     }))
 }
 
@@ -209,13 +217,12 @@ fn finding(error: Error) -> Result<Finding> {
 
 /// A part that was left out was not checked.
 fn of_note(note: &Note) -> Finding {
-    let severity = if note.omission { Severity::Unchecked } else { Severity::Note };
+    let severity = match note.code {
+        "damaged" => Severity::Error,
+        _ if note.omission => Severity::Unchecked,
+        _ => Severity::Note,
+    };
     Finding::new(severity, note.code, note.text.clone())
-}
-
-/// True where the bytes are made from others, whose own checks are met only by reading to the end.
-fn is_encoded(source: &SourceRef) -> bool {
-    source.within().is_some_and(|within| within.encoded)
 }
 
 /// Holds all bytes that have a checksum against it.
@@ -234,18 +241,6 @@ fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
         parallel::each(tensors.iter(), workers, look)?.into_iter().flatten().collect();
     found.sort_by_key(|(number, _)| *number);
     Ok(found.into_iter().map(|(_, finding)| finding).collect())
-}
-
-/// Reads a source from front to back.
-fn read_through(source: &SourceRef) -> Result<()> {
-    let mut buffer = vec![0; to_usize(source.len().min(STEP))?];
-    let mut at = 0;
-    while at < source.len() {
-        let step = to_usize((source.len() - at).min(STEP))?;
-        source.read_at(at, &mut buffer[..step])?;
-        at += step as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -296,6 +296,16 @@ fn the_rest_is_checked_where_it_can_be_read() {
     bytes.truncate(bytes.len() / 2);
     std::fs::write(&path, &bytes).unwrap();
     let report = verify(&path, &VerifyOptions::default()).unwrap();
+    assert_eq!(report.verdict, Verdict::Unsound);
+    let (damage, intact) = report.damage.as_ref().unwrap();
+    assert!(*intact > 0 && !damage.lost.is_empty(), "what stands before the break is checked");
+    assert!(report.checked.contains(&"pieces") && report.files[0].bytes_of(Use::Tensor) > 0);
+    assert_eq!(report.findings[0].severity, Severity::Error);
+
+    // Of a beginning that holds no tensor nothing can be.
+    bytes.truncate(16);
+    std::fs::write(&path, &bytes).unwrap();
+    let report = verify(&path, &VerifyOptions::default()).unwrap();
     assert_eq!((report.verdict, report.checked.as_slice()), (Verdict::Unsound, &["opening"][..]));
     assert_eq!(report.files[0].bytes_of(Use::Unknown), bytes.len() as u64);
     assert!(report.findings[0].offset.is_some());

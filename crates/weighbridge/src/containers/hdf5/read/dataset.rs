@@ -87,6 +87,12 @@ impl Dataset {
         Ok(Self { kind, shape: Shape::new(dims), stored })
     }
 
+    /// The filters that its elements are packed with: their registered numbers, and their names where they
+    /// are told. Those above 255 are found by HDF5 in libraries that it loads.
+    pub fn filters(&self) -> impl Iterator<Item = (u16, Option<&str>)> {
+        self.stored.filters.iter().map(|filter| (filter.id, filter.name.as_deref()))
+    }
+
     /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
     /// it; chunks that must be put together or unpacked become a source of their own.
     ///

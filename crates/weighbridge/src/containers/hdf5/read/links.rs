@@ -9,6 +9,9 @@ use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::{self, attribute_info, link, link::LinkTarget, link_info, symbol_table_msg};
 
+/// The kind of links to other files; kinds above it are defined by users.
+const EXTERNAL_LINK: u8 = 64;
+
 /// A link; or the name under which one could not be read, and why.
 pub(super) struct Link {
     pub(super) name: String,
@@ -127,8 +130,24 @@ fn parse(file: &File, bytes: &[u8]) -> Link {
             };
             Link { name: link.name, target: Ok(target), order: link.creation_order }
         }
-        Err(error) => Link { name: "?".to_owned(), target: Err(fault(error)), order: None },
+        Err(error) => {
+            let error = match user_kind(bytes) {
+                Some(kind) => {
+                    Error::unsupported("hdf5-user-link", "HDF5: a link of a kind that its maker defined")
+                        .found(format_args!("kind {kind}"))
+                }
+                None => fault(error),
+            };
+            Link { name: "?".to_owned(), target: Err(error), order: None }
+        }
     }
+}
+
+/// The kind of a link in a link message, where the format leaves its meaning to whoever registers it.
+fn user_kind(bytes: &[u8]) -> Option<u8> {
+    // Version, flags; the kind follows where the flags say so.
+    let [1, flags, kind, ..] = *bytes else { return None };
+    (flags & 8 != 0 && kind > EXTERNAL_LINK).then_some(kind)
 }
 
 /// The links of a group of the first kind: names in a heap, entries in the leaves of a tree.

@@ -6,13 +6,16 @@ use super::config::Known;
 use super::model::{self, Model};
 use super::part::{self, Part};
 use super::{config, names, notes, parallel, table, version};
-use crate::checkpoint::{Checkpoint, Name, Note, Value};
-use crate::error::Result;
+use crate::checkpoint::{Checkpoint, Name, Note, SALVAGED_ROWS, Value};
+use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+
+/// Partitions that are looked at to name some of them.
+const MOST_LISTED: usize = 64;
 
 /// A file of the version, opened.
 enum Opened {
@@ -85,6 +88,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         all_parts = all_parts.saturating_add(count);
         Limits::check("partitions", "tensors", all_parts, super::MOST_PARTS)?;
         let mut list = Vec::new();
+        let before = missing.len();
         for part in 0..count {
             let opened = found.remove(&part);
             if opened.is_none() {
@@ -92,9 +96,27 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             }
             list.push(opened);
         }
+        let lost: &[FileName] = if options.salvage && !init { &missing[before..] } else { &[] };
+        for name in lost {
+            let error = Error::corrupt("partition-missing", "the partition is not there or not readable");
+            let table = super::table_path(Some(&entity));
+            checkpoint.lose(format_args!("{table} (rows of {name})"), &error);
+        }
         let joined = match table::join(&entity, list) {
-            Ok(joined) => joined,
+            Ok(mut joined) => {
+                if !lost.is_empty() {
+                    let names = notes::some(lost.iter().take(MOST_LISTED).map(FileName::to_string));
+                    let which = Value::Text(format!("without {} partitions: {names}", lost.len()));
+                    for table in joined.rows.iter_mut().chain(&mut joined.sum) {
+                        table.attributes.insert(SALVAGED_ROWS.to_owned(), which.clone());
+                    }
+                }
+                joined
+            }
             Err(error) if options.lenient => {
+                if options.salvage {
+                    checkpoint.lose(super::table_path(Some(&entity)), &error);
+                }
                 let text = format!("the table of {entity} was left out: {}", error.message());
                 all_notes.push(Note::omission(error.code(), text));
                 continue;
@@ -118,6 +140,10 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         None => {
             // One that is there and cannot be read was noted as such.
             let noted = files.model && broken_files;
+            if options.salvage && !init {
+                let error = Error::corrupt("model-missing", "the file is not there or not readable");
+                checkpoint.lose("(parameters of the model)", &error);
+            }
             if !init && !noted {
                 all_notes.push(notes::no_model(number, folder, options)?);
             }

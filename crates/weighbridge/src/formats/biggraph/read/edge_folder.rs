@@ -35,7 +35,11 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             }
             Ok(None) => {}
             Err(error) if options.lenient && super::is_content(&error) => {
-                let text = format!("{} was left out: {}", FileName::Edges { lhs, rhs }, error.message());
+                let name = FileName::Edges { lhs, rhs };
+                if options.salvage {
+                    checkpoint.lose(format_args!("(edges of {name})"), &error);
+                }
+                let text = format!("{name} was left out: {}", error.message());
                 checkpoint.notes.push(Note::omission(error.code(), text));
             }
             Err(error) => return Err(error),

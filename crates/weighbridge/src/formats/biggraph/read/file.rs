@@ -152,21 +152,3 @@ pub(super) fn numbers(dataset: &Dataset, name: TensorPath) -> Result<TensorEntry
 pub(super) fn entry_attributes(own: &hdf5::Attributes) -> Attributes {
     own.iter().cloned().collect()
 }
-
-/// The bytes of the optimizer's state in a file, as a source; `None` where it has none.
-///
-/// # Errors
-/// [`crate::Kind::Io`]; what keeps the file from being read.
-pub(in super::super) fn blob(source: &SourceRef, options: &OpenOptions) -> Result<Option<SourceRef>> {
-    let contents = match hdf5::read(source, &options.limits) {
-        Ok(contents) => contents,
-        // No such file: a configuration.
-        Err(error) if super::is_content(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let at = |item: &&Item| item.path.iter().map(String::as_str).eq(super::optimizer::STATE);
-    let Some(dataset) = contents.items.iter().find(at).and_then(|item| item.dataset.as_ref()) else {
-        return Ok(None);
-    };
-    super::super::state::bytes_of(&dataset.entry(TensorPath::value())?).map(Some)
-}

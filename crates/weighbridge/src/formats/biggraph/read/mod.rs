@@ -27,8 +27,8 @@ mod version;
 
 pub(super) use config::{lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
-pub(super) use file::blob;
 pub(super) use names::list_of;
+pub(super) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};
 
 use super::detect::{FileKind, detect};

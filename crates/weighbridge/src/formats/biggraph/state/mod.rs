@@ -11,7 +11,7 @@ mod read;
 mod tests;
 mod write;
 
-pub(super) use read::{State, bytes_of, read};
+pub(super) use read::{State, read};
 pub(super) use write::{Slots, Step, blob, empty, model_groups, table_groups};
 
 use crate::checkpoint::{Name, Value};

@@ -73,7 +73,7 @@ pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<Sta
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`] where they leave their source.
-pub(in super::super) fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
+fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
     if let Some(piece) = entry.single_piece() {
         return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
     }

@@ -2,7 +2,9 @@
 
 use super::super::{FOLDER, Header, entry};
 use super::{INDEX, NAMES_SUFFIX, SUFFIX};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath, escape_text, restore_bridge_index};
+use crate::checkpoint::{
+    Checkpoint, Damage, Note, TensorEntry, TensorPath, escape_text, restore_bridge_index,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::formats::biggraph::text::NameFiles;
@@ -44,7 +46,13 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
             Some(name) if name.ends_with(NAMES_SUFFIX) => lists.push(name),
             Some(name) if name.ends_with(SUFFIX) => {
                 let stem = name.strip_suffix(SUFFIX).unwrap_or(name);
-                let entry = array(folder, name, stem, options, &mut checkpoint.notes)?;
+                let entry = match array(folder, name, stem, options, &mut checkpoint.notes) {
+                    Err(error) if options.salvage && Damage::is(&error) => {
+                        checkpoint.lose(TensorPath::from_dotted(stem), &error);
+                        continue;
+                    }
+                    read => read?,
+                };
                 Limits::check("tensors", "tensors", names.len() as u64 + 1, limits.tensors)?;
                 checkpoint.tensors.push(entry);
                 names.push(stem.to_owned());

@@ -7,7 +7,7 @@ use super::beside::{Beside, head, promise, text};
 use super::params::open_separate;
 use super::{checkpoint, merge_states, model, params};
 use crate::checkpoint::{
-    Checkpoint, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+    Checkpoint, Damage, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -161,10 +161,24 @@ fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions)
     if inventory.states.len() > 1 {
         return Err(several(folder, &names));
     }
-    let mut parts = names.iter().map(|name| state::read(&source(folder, name)?, options));
-    let mut whole = parts.next().unwrap_or_else(|| Ok(checkpoint("state", folder.label())))?;
-    for part in parts {
-        whole = merge_states(whole, part?);
+    let mut whole: Option<Checkpoint> = None;
+    let mut failed = Vec::new();
+    for name in &names {
+        let part = match state::read(&source(folder, name)?, options) {
+            Err(error) if options.salvage && Damage::is(&error) => {
+                failed.push((format!("(tensors of {name})"), error));
+                continue;
+            }
+            read => read?,
+        };
+        whole = Some(match whole {
+            None => part,
+            Some(whole) => merge_states(whole, part),
+        });
+    }
+    let mut whole = whole.unwrap_or_else(|| checkpoint("state", folder.label()));
+    for (name, error) in failed {
+        whole.lose(name, &error);
     }
     attach_state(&mut whole.tensors);
     Ok(whole)
@@ -207,7 +221,13 @@ fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint>
             }
         };
         Limits::check("tensors", "tensors", found.tensors.len() as u64 + 1, options.limits.tensors)?;
-        let (stream, note) = open_separate(&source, &name, &kind, options)?;
+        let (stream, note) = match open_separate(&source, &name, &kind, options) {
+            Err(error) if options.salvage && Damage::is(&error) => {
+                found.lose(&name, &error);
+                continue;
+            }
+            read => read?,
+        };
         found.notes.extend(note);
         if let Stream::Dense(dense) = stream {
             found.tensors.push(dense.entry);

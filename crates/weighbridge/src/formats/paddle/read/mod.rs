@@ -7,12 +7,13 @@ mod join;
 mod model;
 mod params;
 mod roles;
+mod salvage;
 
 use super::any_program::{Form, Program};
 use super::state;
 use crate::checkpoint::{Checkpoint, Origin};
 use crate::error::Result;
-use crate::formats::OpenOptions;
+use crate::formats::{OpenOptions, Place};
 use crate::source::{FolderRef, SourceRef};
 use beside::Beside;
 use std::path::Path;
@@ -36,6 +37,15 @@ pub(super) fn open_beside(
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
     open_file(source, Some(Beside { folder, name }), options)
+}
+
+/// Takes out of a damaged file or folder what is intact.
+pub(super) fn salvage(place: &Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+    match *place {
+        Place::Alone(source) => open(source, options),
+        Place::Beside(source, folder, name) => open_beside(source, folder, name, options),
+        Place::Folder(folder) => open_folder(folder, options),
+    }
 }
 
 /// Opens a folder.
@@ -90,6 +100,10 @@ fn with_origin(mut checkpoint: Checkpoint) -> Checkpoint {
 fn merge_states(mut whole: Checkpoint, part: Checkpoint) -> Checkpoint {
     whole.tensors.extend(part.tensors);
     whole.files.extend(part.files);
+    match (&mut whole.damage, part.damage) {
+        (Some(whole), Some(part)) => whole.lost.extend(part.lost),
+        (none, part) => *none = none.take().or(part),
+    }
     for (key, value) in part.metadata.iter() {
         if whole.metadata.get(key).is_none() {
             whole.metadata.set(key, value.clone());

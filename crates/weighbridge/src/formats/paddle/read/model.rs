@@ -6,7 +6,7 @@ use super::super::{FORM_PIR, PARAMETERS_MISSING, PROGRAM_FILE, VOCAB, state};
 use super::beside::{Beside, Found, base_name, head, parameter_names, text};
 use super::params::{open_combined, open_separate, words_value};
 use super::{checkpoint, roles};
-use crate::checkpoint::{Checkpoint, Name, Note, Value};
+use crate::checkpoint::{Checkpoint, Damage, Name, Note, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
@@ -34,7 +34,13 @@ pub(super) fn open(
         .in_file(source.label())
         .hint("give the path of the parameter file, or leave --program out"));
     }
-    let program = Program::read(source, &options.limits)?;
+    let program = match Program::read(source, &options.limits) {
+        Ok(program) => program,
+        Err(error) if options.salvage && Damage::is(&error) => {
+            return without(source, beside, error, options);
+        }
+        Err(error) => return Err(error),
+    };
     let topology = Arc::new(program.topology());
     let name = base_name(source.label());
     if program.has_odd_names() {
@@ -55,6 +61,22 @@ pub(super) fn open(
     checkpoint.notes.extend(program.notes());
     checkpoint.files.push(source.clone());
     checkpoint.topology = Some(topology);
+    source.label().clone_into(&mut checkpoint.label);
+    Ok(checkpoint)
+}
+
+/// The parameters of a program that is damaged, where a file beside it holds them.
+fn without(
+    source: &SourceRef,
+    beside: Option<Beside<'_>>,
+    error: Error,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let Some(beside) = beside else { return Err(error) };
+    let Some((file, name)) = beside.first(&parameter_names(beside.file_name()))? else { return Err(error) };
+    let beside = Beside { name: Path::new(&name), ..beside };
+    let mut checkpoint = open_combined(&file, None, Some(beside), options)?;
+    checkpoint.lose("(the program)", &error.in_file(source.label()));
     source.label().clone_into(&mut checkpoint.label);
     Ok(checkpoint)
 }
@@ -133,7 +155,13 @@ fn separate(
             }
             Err(error) => return Err(error),
         };
-        let (stream, note) = open_separate(&file, &variable.name, &variable.kind, options)?;
+        let (stream, note) = match open_separate(&file, &variable.name, &variable.kind, options) {
+            Err(error) if options.salvage && Damage::is(&error) => {
+                checkpoint.lose(&variable.name, &error);
+                continue;
+            }
+            read => read?,
+        };
         checkpoint.notes.extend(note);
         match stream {
             Stream::Dense(dense) => checkpoint.tensors.push(dense.entry),
@@ -152,6 +180,9 @@ fn separate(
     if !missing.is_empty() {
         let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
         let text = format!("{} parameters of the program have no file: {shown}", missing.len());
+        for name in missing.iter().filter(|_| options.salvage) {
+            checkpoint.lose(name, &Error::corrupt(PARAMETERS_MISSING, "it has no file"));
+        }
         checkpoint.notes.push(Note::omission(PARAMETERS_MISSING, text));
     }
     roles::from_program(&mut checkpoint.tensors, &found.topology);

@@ -8,7 +8,7 @@ use super::super::{PARAMETERS_FILE, PROGRAM_FILE, VOCAB};
 use super::beside::{Beside, Found, base_name, find_program};
 use super::join::{fits, name_in_order, path_of};
 use super::{checkpoint, info};
-use crate::checkpoint::{Checkpoint, Metadata, Name, Note, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Damage, Metadata, Name, Note, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -89,7 +89,13 @@ pub(super) fn open_combined(
         ));
         size_prefixed::read_all(source, &options.limits)?.into_iter().map(Stream::Dense).collect()
     } else {
-        streams(source, program.as_ref().map(|found| &*found.topology), &options.limits)?
+        let topology = program.as_ref().map(|found| &*found.topology);
+        match streams(source, topology, &options.limits) {
+            Err(error) if options.salvage && Damage::is(&error) => {
+                super::salvage::streams(source, topology, &error, &mut checkpoint, options)
+            }
+            read => read?,
+        }
     };
     let mut words = Metadata::default();
     let vocabs = program.as_ref().map(|found| vocab_names(&found.topology)).unwrap_or_default();
@@ -150,7 +156,7 @@ fn as_the_program_has_it(error: Error, source: &SourceRef, topology: &Topology, 
     }
 }
 
-fn wanted(topology: &Topology) -> Vec<Wanted> {
+pub(super) fn wanted(topology: &Topology) -> Vec<Wanted> {
     let kind = |v: &Variable| if v.kind == VariableKind::Vocab { Kind::Vocab } else { Kind::Dense };
     topology.parameters().iter().map(|v| Wanted { path: path_of(&v.name), kind: kind(v) }).collect()
 }

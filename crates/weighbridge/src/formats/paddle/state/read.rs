@@ -6,9 +6,9 @@ use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
 use crate::checkpoint::{Checkpoint, Name, Note, Origin, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
-use crate::pickle::{self, Object, ObjectId, Options, Pickle};
+use crate::pickle::{self, Cut, Object, ObjectId, Options, Pickle};
 use crate::source::SourceRef;
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,11 @@ use std::collections::{HashMap, HashSet};
 /// `split-parameter`; [`crate::Kind::Limit`] where `options` are passed.
 pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let bounds = Options::with_limits(options.limits.clone());
-    let pickle = pickle::read(source, 0, &bounds)?;
+    let cut = match options.salvage {
+        true => pickle::read_cut(source, 0, &bounds)?,
+        false => Cut { pickle: pickle::read(source, 0, &bounds)?, error: None, key: None },
+    };
+    let pickle = cut.pickle;
     let mut walk = Walk::new(&pickle, source, options, &bounds);
     let root = match pickle.graph.object(pickle.root) {
         Object::Dict(pairs) => root_dict(&mut walk, pairs)?,
@@ -29,7 +33,9 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
     checkpoint.files.push(source.clone());
     facts(&mut checkpoint, &pickle);
-    if pickle.end < source.len() {
+    if let Some(error) = &cut.error {
+        cut_short(&mut checkpoint, error, cut.key);
+    } else if pickle.end < source.len() {
         let text = format!("{} bytes follow the pickle; Paddle ignores them", source.len() - pickle.end);
         checkpoint.notes.push(Note::omission("trailing-bytes", text));
     }
@@ -37,6 +43,20 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
         checkpoint.metadata.set(STRUCTURE, root);
     }
     Ok(checkpoint)
+}
+
+/// Says what a state lacks that is cut short. What tells how a large parameter was split stands at the
+/// end, so a part of one cannot be told from a parameter by anything but its name.
+fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
+    let parts: Vec<String> =
+        checkpoint.tensors.iter().map(|t| t.text()).filter(|name| name.contains(split::INFIX)).collect();
+    checkpoint.tensors.retain(|tensor| !tensor.text().contains(split::INFIX));
+    checkpoint.damage_mut(error);
+    for name in parts {
+        let error = Error::corrupt("split-parameter", "it is a part of a parameter whose rest is lost");
+        checkpoint.lose(name, &error);
+    }
+    checkpoint.lose(key.as_deref().unwrap_or("(tensors behind the break)"), error);
 }
 
 /// The arrays of a dict under their own keys, nothing taken apart: what a shard holds.

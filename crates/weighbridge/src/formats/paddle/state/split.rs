@@ -11,6 +11,8 @@ use crate::tensor::{Encoding, Shape};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// What stands between the name of a parameter that was split and the number of a part.
+pub(super) const INFIX: &str = "@@.";
 /// The key of the dict that says what was split.
 pub(super) const INFO: &str = "UnpackBigParamInfor@@";
 /// The key of a shape in it.

@@ -4,7 +4,7 @@ use super::arrays::{Array, Found, find};
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+    ALIAS_OF, Checkpoint, Damage, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -205,7 +205,13 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let key = self.key(key)?;
-            let found = find(graph, value, self.source, self.bounds)?;
+            let found = match find(graph, value, self.source, self.bounds) {
+                Err(error) if self.options.salvage && Damage::is(&error) => {
+                    self.checkpoint.lose(key_text(&key), &error);
+                    continue;
+                }
+                found => found?,
+            };
             let member = Member { key, value: Some(value), found };
             let text = match &member.key {
                 Value::Text(text) => text.clone(),

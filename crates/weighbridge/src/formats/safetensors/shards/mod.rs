@@ -7,14 +7,18 @@ mod read;
 mod tests;
 mod write;
 
-pub(super) use list::{is_list, is_list_file, read_list};
+use list::read_list;
+pub(super) use list::{is_list, is_list_file};
 pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
 pub(super) use write::{DEFAULT_SIZE, plan};
 
 use crate::checkpoint::Checkpoint;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
+use crate::limits::Limits;
+use crate::scan::{Scan, config};
+use crate::source::{SourceRef, read_vec};
 
 /// The key of the list's metadata that gives the bytes of all tensors.
 const TOTAL_SIZE: &str = "total_size";
@@ -27,6 +31,15 @@ const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing"
 pub(super) fn alone() -> Error {
     Error::usage("list-alone", "this is a list of shards, which says nothing without the shards")
         .hint("open it by its path, or the folder in which it stands")
+}
+
+/// Looks through a list: it holds names only, and whether the files are there is another question.
+pub(super) fn scan_list(source: &SourceRef, limits: &Limits) -> Result<Scan> {
+    read_list(source, limits)?;
+    let mut scan = Scan::default();
+    let bytes = read_vec(&**source, 0, source.len())?;
+    config(&String::from_utf8_lossy(&bytes), &mut scan);
+    Ok(scan)
 }
 
 /// Mistakes that opening only remarks on.

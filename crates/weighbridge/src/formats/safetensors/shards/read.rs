@@ -2,9 +2,10 @@
 
 use super::super::SHARDED;
 use super::super::read::{self, Contents};
+use super::super::salvage;
 use super::list::{List, read_list};
 use super::names::{Shard, is_file_name, is_list_name};
-use crate::checkpoint::{Checkpoint, INDEX_KEY, Note, TensorEntry, Value, escape_text};
+use crate::checkpoint::{Checkpoint, Damage, INDEX_KEY, Note, TensorEntry, Value, escape_text};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -33,7 +34,14 @@ pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -
     let joint = match lists.as_slice() {
         [name] => {
             let Some(source) = folder.open(Path::new(name))? else { return Err(vanished(name)) };
-            let list = read_list(&source, &options.limits).map_err(|e| e.in_file(source.label()))?;
+            let list = match read_list(&source, &options.limits) {
+                Ok(list) => list,
+                // The names of the files tell which belong together.
+                Err(error) if options.salvage && Damage::is(&error) => {
+                    return Ok(family(folder, &names, options)?.checkpoint(folder.label()));
+                }
+                Err(error) => return Err(error.in_file(source.label())),
+            };
             let mut joint =
                 listed(folder, Path::new(""), &list, options).map_err(|e| e.in_file(source.label()))?;
             let named: HashSet<&str> = list.files.iter().map(String::as_str).collect();
@@ -93,6 +101,11 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     }
     let lost = list.files.iter().enumerate().filter(|(place, _)| missing.contains(place));
     joint.miss(enumerated(lost.map(|(_, file)| file)), options)?;
+    for (name, _) in list.tensors.iter().filter(|(_, file)| options.salvage && missing.contains(file)) {
+        let error = Error::corrupt("shard-missing", "the shard that held it is not there");
+        joint.lost.push((name.clone(), error));
+    }
+    joint.expected = Some(list.tensors.len() as u64);
     // In the order of the names, as in a folder without a list.
     shards.sort_by_key(|&(place, _)| &list.files[place]);
     let places: HashMap<&str, usize> =
@@ -133,6 +146,10 @@ fn family(folder: &FolderRef, names: &[String], options: &OpenOptions) -> Result
     let shown: Vec<String> = lost.take(NAMED).map(|number| Shard { number, ..first }.name()).collect();
     let more = count.saturating_sub(shown.len() as u64);
     joint.miss((count > 0).then(|| with_more(&shown, more)), options)?;
+    if options.salvage && count > 0 {
+        let error = Error::corrupt("shard-missing", "the shard that held them is not there");
+        joint.lost.push((format!("(tensors of {})", with_more(&shown, more)), error));
+    }
     let text = "the list of the shards is missing; their names tell which belong together";
     joint.notes.push(Note::new("list-missing", text));
     for (place, (_, name)) in shards.iter().enumerate() {
@@ -160,6 +177,10 @@ struct Joint {
     places: HashMap<String, usize>,
     metadata: Vec<(String, Value)>,
     notes: Vec<Note>,
+    /// What was not salvaged: names, and why.
+    lost: Vec<(String, Error)>,
+    /// How many tensors the list names.
+    expected: Option<u64>,
 }
 
 impl Joint {
@@ -185,7 +206,14 @@ impl Joint {
         listed: Option<&HashMap<&str, usize>>,
         options: &OpenOptions,
     ) -> Result<()> {
-        let read = read::contents(source, options).map_err(|e| e.in_file(source.label()))?;
+        let read = match read::contents(source, options) {
+            Ok(read) => read,
+            Err(error) if options.salvage && Damage::is(&error) => {
+                let Some(read) = self.salvage(number, source, error, listed, options) else { return Ok(()) };
+                read
+            }
+            Err(error) => return Err(error.in_file(source.label())),
+        };
         let Contents { tensors, names, metadata, notes } = read;
         let all = (self.tensors.len() as u64).saturating_add(tensors.len() as u64);
         Limits::check("tensors", "tensors", all, options.limits.tensors)?;
@@ -221,6 +249,34 @@ impl Joint {
             .extend(notes.into_iter().map(|note| Note { text: format!("{label}: {}", note.text), ..note }));
         self.say(metadata.into_iter().map(|(key, text)| (key, Value::Text(text))));
         Ok(())
+    }
+
+    /// What is intact of a damaged shard; `None` where nothing is.
+    fn salvage(
+        &mut self,
+        number: usize,
+        source: &SourceRef,
+        error: Error,
+        listed: Option<&HashMap<&str, usize>>,
+        options: &OpenOptions,
+    ) -> Option<Contents> {
+        let error = error.in_file(source.label());
+        let text = format!("the shard {} is damaged: {}", escape_text(source.label()), error.message());
+        self.notes.push(Note::omission(error.code(), text));
+        match salvage::contents(source, options) {
+            Ok(saved) => {
+                let lost = saved.lost.into_iter();
+                self.lost.extend(lost.map(|(name, error)| (name, error.in_file(source.label()))));
+                Some(saved.contents)
+            }
+            Err(_) => {
+                // Those that the list says to be in it are named one by one where it is held against.
+                if listed.is_none_or(|listed| listed.values().all(|&place| place != number)) {
+                    self.lost.push((format!("(tensors of {})", source.label()), error));
+                }
+                None
+            }
+        }
     }
 
     fn label_of(&self, place: usize) -> &str {
@@ -273,6 +329,13 @@ impl Joint {
                 .expected(format_args!("it in {}", escape_text(&list.files[file])))
                 .found(format_args!("{} such tensors: {text}", absent.len())));
             }
+            if options.salvage {
+                let known: HashSet<String> = self.lost.iter().map(|(name, _)| name.clone()).collect();
+                for &(name, file) in absent.iter().filter(|(name, _)| !known.contains(*name)) {
+                    let error = Error::corrupt("tensor-missing", "it was not found in the shard of the list");
+                    self.lost.push((name.clone(), error.in_file(&list.files[file])));
+                }
+            }
             self.notes.push(Note::omission("tensor-missing", format!("in no shard: {text}")));
         }
         if let Some(&(name, file, place)) = elsewhere.first() {
@@ -323,6 +386,12 @@ impl Joint {
         let mut checkpoint = Checkpoint::new("safetensors", SHARDED, label);
         checkpoint.tensors = self.tensors;
         checkpoint.notes = self.notes;
+        for (name, error) in &self.lost {
+            checkpoint.lose(name, error);
+        }
+        if let Some(damage) = &mut checkpoint.damage {
+            damage.expected = self.expected;
+        }
         read::say(&mut checkpoint, &self.names, self.metadata);
         checkpoint
     }

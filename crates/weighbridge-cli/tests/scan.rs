@@ -1,0 +1,130 @@
+//! `scan` as a user meets it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn testdata(name: &str) -> String {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+fn weighbridge(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn code(words: &[&str]) -> i32 {
+    weighbridge(words).status.code().unwrap()
+}
+
+fn json(words: &[&str]) -> Json {
+    let output = weighbridge(words);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn exit_codes_say_what_came_of_it() {
+    assert_eq!(code(&["scan", &testdata("safetensors/good/mlp.safetensors")]), 0);
+    assert_eq!(code(&["scan", &testdata("scan/bad/import_os.pkl")]), 1);
+    assert_eq!(code(&["scan", &testdata("no/such/file")]), 2);
+    assert_eq!(code(&["scan"]), 2);
+    assert_eq!(code(&["scan", &testdata("scan/bad/breaks.pkl")]), 3);
+    // One file of a folder is enough, also a hidden one.
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(testdata("safetensors/good/mlp.safetensors"), folder.path().join("m.safetensors")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(code(&["scan", path]), 0);
+    fs::copy(testdata("scan/bad/breaks.pkl"), folder.path().join(".cache")).unwrap();
+    assert_eq!(code(&["scan", path]), 3);
+    fs::copy(testdata("scan/bad/import_os.pkl"), folder.path().join(".state")).unwrap();
+    assert_eq!(code(&["scan", path]), 1);
+    for form in ["--json", "--sarif"] {
+        assert_eq!(code(&["scan", path, form]), 1);
+    }
+}
+
+#[test]
+fn text_names_the_import_and_the_member() {
+    let output = weighbridge(&["scan", &testdata("scan/bad/nested.zip")]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("import dangerous os.getcwd"), "{text}");
+    assert!(text.contains("member   inner.zip!evil.pkl"), "{text}");
+    assert!(text.contains("calls REDUCE os getcwd"), "{text}");
+}
+
+#[test]
+fn json_gives_imports_calls_and_places() {
+    let report = json(&["scan", &testdata("scan/bad/global_through_memo.pkl"), "--json"]);
+    let file = &report["files"][0];
+    assert_eq!((&report["verdict"], &file["verdict"]), (&Json::from("found"), &Json::from("found")));
+    let import = &file["imports"][0];
+    assert_eq!((&import["module"], &import["name"]), (&Json::from("os"), &Json::from("getcwd")));
+    assert_eq!(
+        (&import["opcode"], &import["judgement"]),
+        (&Json::from("STACK_GLOBAL"), &Json::from("dangerous"))
+    );
+    assert_eq!(
+        (&file["calls"][0]["how"], &file["calls"][0]["count"]),
+        (&Json::from("REDUCE"), &Json::from(1))
+    );
+    let finding = &file["findings"][0];
+    assert_eq!((&finding["code"], &finding["offset"]), (&Json::from("dangerous-import"), &import["offset"]));
+}
+
+fn index(number: &Json) -> usize {
+    usize::try_from(number.as_u64().unwrap()).unwrap()
+}
+
+/// The parts of a log that SARIF 2.1.0 requires, and how they refer to each other.
+#[test]
+fn sarif_has_what_its_schema_asks() {
+    let log = json(&["scan", &testdata("scan/bad"), "--sarif"]);
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "weighbridge");
+    let rules = driver["rules"].as_array().unwrap();
+    let ids: BTreeSet<_> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), rules.len());
+    assert!(rules.iter().all(|rule| rule["shortDescription"]["text"].is_string()));
+    assert_eq!(run["invocations"][0]["executionSuccessful"], true);
+    let artifacts = run["artifacts"].as_array().unwrap();
+    for (number, artifact) in artifacts.iter().enumerate() {
+        let uri = artifact["location"]["uri"].as_str().unwrap();
+        assert!(uri.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b)), "{uri}");
+        assert!(
+            artifact["parentIndex"].is_null() || artifact["parentIndex"].as_u64().unwrap() < number as u64
+        );
+    }
+    let results = run["results"].as_array().unwrap();
+    let told: BTreeSet<_> = results.iter().map(|result| result["ruleId"].as_str().unwrap()).collect();
+    assert!(told.is_subset(&ids) && told.len() > 50, "{told:?}");
+    for result in results {
+        assert_eq!(rules[index(&result["ruleIndex"])]["id"], result["ruleId"]);
+        assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+        let place = &result["locations"][0]["physicalLocation"];
+        let artifact = &artifacts[index(&place["artifactLocation"]["index"])];
+        assert_eq!(artifact["location"]["uri"], place["artifactLocation"]["uri"]);
+        assert!(place.get("region").is_none_or(|region| region["byteOffset"].is_u64()));
+    }
+}
+
+#[test]
+fn rules_are_listed_and_documented() {
+    let list = json(&["scan", "--list-rules", "--json"]);
+    let rules = list["rules"].as_array().unwrap();
+    let text = String::from_utf8(weighbridge(&["scan", "--list-rules"]).stdout).unwrap();
+    let page = fs::read_to_string(testdata("../docs/scan.md")).unwrap();
+    for rule in rules {
+        let word = |key: &str| rule[key].as_str().unwrap();
+        assert!(text.contains(word("code")) && text.contains(word("text")) && text.contains(word("proof")));
+        let line = format!("| `{}` | {} | {} |", word("code"), word("severity"), word("text"));
+        assert!(page.contains(&line), "docs/scan.md lacks: {line}");
+    }
+    assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), rules.len());
+    assert_eq!(code(&["scan", "--list-rules", "x"]), 2);
+}

@@ -1,0 +1,141 @@
+//! What is intact of a damaged file: parameters, values and stats that stand whole before the break.
+//!
+//! Every object says how long it is, in front; so what stands before a break is where it was written,
+//! and behind one nothing is certain. No checksum proves the values themselves.
+
+use super::FileKind;
+use super::raw::{RawTensor, Reader};
+use super::read;
+use crate::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath};
+use crate::error::{Error, Result};
+use crate::formats::OpenOptions;
+use crate::source::SourceRef;
+use std::collections::HashMap;
+
+/// The index of what is intact.
+///
+/// # Errors
+/// Where the header is damaged: then it is not known what follows.
+pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut reader = Reader::new(source.clone(), options)?;
+    let kind = reader.kind();
+    let mut saver = Saver { source, checkpoint: read::start(kind, source.label()) };
+    // Where the main damage is was said; what comes here is why reading did not go on.
+    saver.checkpoint.damage_mut(error);
+    let broken = match kind {
+        FileKind::Model => saver.model(&mut reader),
+        FileKind::Parameter => saver.parameter(&mut reader, &TensorPath::value()),
+        FileKind::Tensor => saver.value(&mut reader, &TensorPath::value()),
+        FileKind::Shape | FileKind::Optimizer => Broken::Yes,
+    };
+    let (at, rest) = reader.place();
+    if matches!(broken, Broken::No) && rest > 0 {
+        let text = format!("{rest} bytes behind the last object are not read, from offset {at} on");
+        saver.checkpoint.notes.push(Note::omission("trailing-bytes", text));
+    }
+    Ok(saver.finish())
+}
+
+/// Whether reading can go on.
+enum Broken {
+    Yes,
+    No,
+}
+
+struct Saver<'a> {
+    source: &'a SourceRef,
+    checkpoint: Checkpoint,
+}
+
+impl Saver<'_> {
+    fn model(&mut self, reader: &mut Reader<'_>) -> Broken {
+        let Ok(count) = reader.claimed_count("the number of parameters") else { return Broken::Yes };
+        for number in 0..count {
+            let broken = match reader.address() {
+                Ok(path) => self.parameter(reader, &path),
+                Err(error) => {
+                    self.checkpoint.lose(format_args!("(parameter {} of {count})", number + 1), &error);
+                    Broken::Yes
+                }
+            };
+            if matches!(broken, Broken::Yes) {
+                let more = count - number - 1;
+                if more > 0 {
+                    let text = format!("{more} of {count} parameters behind the break were not reached");
+                    self.checkpoint.notes.push(Note::omission("not-reached", text));
+                }
+                return Broken::Yes;
+            }
+        }
+        Broken::No
+    }
+
+    /// A parameter: its value, and the stats before a break.
+    fn parameter(&mut self, reader: &mut Reader<'_>, path: &TensorPath) -> Broken {
+        if matches!(self.value(reader, path), Broken::Yes) {
+            return Broken::Yes;
+        }
+        let count = match reader.claimed_count("the number of stats") {
+            Ok(count) => count,
+            Err(error) => {
+                self.checkpoint.lose(format_args!("(state of {path})"), &error);
+                return Broken::Yes;
+            }
+        };
+        for number in 0..count {
+            let slot = match reader.stat_name() {
+                Ok(slot) => slot,
+                Err(error) => {
+                    let name = format!("(state {} of {count} of {path})", number + 1);
+                    self.checkpoint.lose(name, &error);
+                    return Broken::Yes;
+                }
+            };
+            let tensor = reader.tensor();
+            if matches!(self.keep(tensor, path, Some(slot)), Broken::Yes) {
+                return Broken::Yes;
+            }
+        }
+        Broken::No
+    }
+
+    fn value(&mut self, reader: &mut Reader<'_>, path: &TensorPath) -> Broken {
+        let tensor = reader.tensor();
+        self.keep(tensor, path, None)
+    }
+
+    /// Takes a tensor that was read, or says that it is lost.
+    fn keep(&mut self, tensor: Result<RawTensor>, path: &TensorPath, slot: Option<Name>) -> Broken {
+        let name = match &slot {
+            Some(slot) => format!("{path}/{slot}"),
+            None => path.to_string(),
+        };
+        match tensor.and_then(|raw| read::entry(self.source, path.clone(), &raw, slot)) {
+            Ok(entry) => {
+                self.checkpoint.tensors.push(entry);
+                Broken::No
+            }
+            Err(error) => {
+                self.checkpoint.lose(name, &error);
+                Broken::Yes
+            }
+        }
+    }
+
+    /// Of what has one name neither is believed.
+    fn finish(mut self) -> Checkpoint {
+        let mut count: HashMap<String, usize> = HashMap::with_capacity(self.checkpoint.tensors.len());
+        for tensor in &self.checkpoint.tensors {
+            *count.entry(tensor.name()).or_default() += 1;
+        }
+        let twice = |tensor: &TensorEntry| count.get(&tensor.name()).is_some_and(|&count| count > 1);
+        let (doubled, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.checkpoint.tensors).into_iter().partition(twice);
+        self.checkpoint.tensors = kept;
+        for tensor in doubled {
+            let error = Error::corrupt("duplicate-address", "the file has two tensors of this name");
+            self.checkpoint.lose(tensor.name(), &error);
+        }
+        self.checkpoint
+    }
+}

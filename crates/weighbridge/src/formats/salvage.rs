@@ -1,0 +1,222 @@
+//! Opening damaged files as far as possible.
+//!
+//! A file that opens is opened as ever, and its bytes are held against the checksums that it gives,
+//! so that what is handed on is what was written. One that does not open goes to the salvage reader of
+//! its format, and where there is none, to a lenient reading. Whatever is lost is named, and the
+//! checkpoint is marked: see [`Damage`].
+//!
+//! Salvaging is another word than lenient. A lenient reading says "this is usable though it breaks a
+//! rule": what it gives is the model, and nothing is marked but remarks. What salvaging gives is never
+//! the model: tensors may be missing, everything is checked, and whoever goes on is told so.
+
+use super::table::salvage::rows_before;
+use super::told::format_of_damaged;
+use super::{Format, OpenOptions, detect_folder};
+use crate::checkpoint::{Checkpoint, Damage, TensorEntry};
+use crate::engine::{is_encoded, read_through, verify_tensor};
+use crate::error::{Error, Kind, Result};
+use crate::source::{FolderRef, SourceRef};
+use std::path::Path;
+
+/// Formats whose elements are decoded, and yet nothing proves them: text, and bytes as they are.
+const UNPROVED: [&str; 2] = ["tsv", "word2vec"];
+/// Formats of one table, of which some rows are worth having.
+const ROWS_ALONE: [&str; 2] = ["arrow", "parquet"];
+
+/// What is opened.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// A source alone.
+    Alone(&'a SourceRef),
+    /// A source that stands in a folder under a name.
+    Beside(&'a SourceRef, &'a FolderRef, &'a Path),
+    /// A folder.
+    Folder(&'a FolderRef),
+}
+
+impl<'a> Place<'a> {
+    /// The source, where it is not a folder.
+    pub fn source(&self) -> Option<&'a SourceRef> {
+        match *self {
+            Self::Alone(source) | Self::Beside(source, ..) => Some(source),
+            Self::Folder(_) => None,
+        }
+    }
+
+    /// The folder, where it is one.
+    pub fn folder(&self) -> Option<&'a FolderRef> {
+        match *self {
+            Self::Folder(folder) => Some(folder),
+            _ => None,
+        }
+    }
+
+    /// The path, or what else people call it.
+    pub(super) fn label(&self) -> &'a str {
+        match *self {
+            Self::Alone(source) | Self::Beside(source, ..) => source.label(),
+            Self::Folder(folder) => folder.label(),
+        }
+    }
+
+    fn format(&self, options: &OpenOptions) -> Result<&'static dyn Format> {
+        match *self {
+            Self::Alone(source) => format_of_damaged(source, None, options),
+            Self::Beside(source, _, name) => format_of_damaged(source, Some(name), options),
+            Self::Folder(folder) => match &options.format {
+                Some(id) => super::by_id(id),
+                None => detect_folder(folder),
+            },
+        }
+    }
+
+    fn open_as(&self, format: &dyn Format, options: &OpenOptions) -> Result<Checkpoint> {
+        match *self {
+            Self::Alone(source) => format.open(source.clone(), options),
+            Self::Beside(source, folder, name) => format.open_beside(source.clone(), folder, name, options),
+            Self::Folder(folder) => format.open_folder(folder, options),
+        }
+    }
+}
+
+/// Opens as ever, or as far as possible where the options ask for that.
+pub(super) fn or_salvage(
+    place: Place<'_>,
+    open: impl Fn(&OpenOptions) -> Result<Checkpoint>,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    if !options.salvage {
+        return open(options);
+    }
+    // The readers see the word only where they are to salvage.
+    let options = OpenOptions { salvage: false, ..options.clone() };
+    self::open(place, open(&options), &options)
+}
+
+/// Opens what is there, or what is intact of it. `opened` is what the ordinary opening said.
+///
+/// # Errors
+/// [`crate::Kind::Io`] and others that are not about the file; the error of opening where nothing is
+/// intact.
+fn open(place: Place<'_>, opened: Result<Checkpoint>, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = match opened {
+        Ok(checkpoint) => match doubts(place, &checkpoint, options)? {
+            None => checkpoint,
+            Some(error) => rescue(place, error, options)?,
+        },
+        Err(error) if Damage::is(&error) => rescue(place, error, options)?,
+        Err(error) => return Err(error),
+    };
+    let unproved = prove(&mut checkpoint, place.label())?;
+    checkpoint.mark_damaged(unproved);
+    Ok(checkpoint)
+}
+
+/// What the format says about a file that opens.
+fn doubts(place: Place<'_>, opened: &Checkpoint, options: &OpenOptions) -> Result<Option<Error>> {
+    match (place.source(), super::by_id(opened.format)) {
+        (Some(source), Ok(format)) => format.doubts(source, options),
+        _ => Ok(None),
+    }
+}
+
+/// What the format can save, or what a lenient reading gives.
+fn rescue(place: Place<'_>, error: Error, options: &OpenOptions) -> Result<Checkpoint> {
+    // A source of no format that is known stays so, with the words of the first try.
+    let Ok(format) = place.format(options) else { return Err(error) };
+    let options = OpenOptions { lenient: true, salvage: true, ..options.clone() };
+    let saved = match unless_outside(format.salvage(&place, &error, &options))? {
+        Some(Some(saved)) => Some(saved),
+        // A format without a reader of its own for this.
+        Some(None) => {
+            let lenient = OpenOptions { salvage: false, ..options };
+            unless_outside(place.open_as(format, &lenient))?
+        }
+        None => None,
+    };
+    let Some(mut saved) = saved else { return Err(nothing(error)) };
+    let lost = saved.damage.take().map(|damage| (damage.lost, damage.expected));
+    let mut damage = Damage::of(&error);
+    (damage.lost, damage.expected) = lost.unwrap_or_default();
+    if saved.tensors.is_empty() && damage.lost.is_empty() {
+        return Err(nothing(error));
+    }
+    // A file that is the whole source needs no name.
+    damage.file = damage.file.filter(|file| file != place.label());
+    if damage.offset.is_none() && damage.file.is_none() {
+        damage.offset = damage.lost.iter().filter_map(|lost| lost.offset).min();
+    }
+    saved.damage = Some(Box::new(damage));
+    Ok(saved)
+}
+
+fn nothing(error: Error) -> Error {
+    error.hint("nothing of it could be salvaged")
+}
+
+/// The result, without errors that are about the file: these were told by the first opening.
+fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if Damage::is(&error) || error.kind() == Kind::Limit => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Holds the bytes of all tensors against what proves them: checksums, and the end of whatever is
+/// compressed. What does not hold is taken out and named. Gives the number of tensors that nothing
+/// proves.
+fn prove(checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
+    let before = checkpoint.tensors.len();
+    let whole = checkpoint.damage.is_none();
+    let mut unproved = 0;
+    let mut kept = Vec::with_capacity(before);
+    let mut failed = Vec::new();
+    for tensor in std::mem::take(&mut checkpoint.tensors) {
+        match hold(&tensor) {
+            Ok(proved) => {
+                unproved += usize::from(!proved || UNPROVED.contains(&checkpoint.format));
+                kept.push(tensor);
+            }
+            // What is not understood here may be whole.
+            Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Limit) => {
+                unproved += 1;
+                kept.push(tensor);
+            }
+            Err(error) if Damage::is(&error) => {
+                let table = ROWS_ALONE.contains(&checkpoint.format);
+                match if table { rows_before(&tensor, &error)? } else { None } {
+                    Some((rows, lost)) => {
+                        kept.push(rows);
+                        checkpoint.damage_mut(&error).lost.push(lost);
+                    }
+                    None => failed.push((tensor.name(), error)),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    checkpoint.tensors = kept;
+    for (name, error) in failed {
+        checkpoint.lose(name, &error);
+    }
+    if let Some(damage) = &mut checkpoint.damage {
+        if whole {
+            damage.expected = Some(before as u64);
+        }
+        damage.file = damage.file.take().filter(|file| file != label);
+        for lost in &mut damage.lost {
+            lost.file = lost.file.take().filter(|file| file != label);
+        }
+    }
+    Ok(unproved)
+}
+
+/// True where something in the file proves the bytes of the tensor.
+fn hold(tensor: &TensorEntry) -> Result<bool> {
+    verify_tensor(tensor)?;
+    let encoded = tensor.pieces.iter().map(|piece| &piece.source).filter(|source| is_encoded(source));
+    encoded.clone().try_for_each(read_through)?;
+    let has_encoded = encoded.count() > 0;
+    Ok(has_encoded || tensor.pieces.iter().any(|piece| piece.check.is_some()))
+}

@@ -1,0 +1,263 @@
+//! A file and all that is inside, to a bounded depth.
+
+use super::outside;
+use crate::containers::zip::survey;
+use crate::error::{Error, Kind, Result};
+use crate::formats::{self, OpenOptions, Scan};
+use crate::limits::Limits;
+use crate::pickle::{Judgement, inspect};
+use crate::scan::{
+    Beginning, Class, Inner, TakenFor, archive, config, embedded, ends_as_zip, is_tar, may_be_pickle,
+    pickles, tar,
+};
+use crate::source::{SourceRef, read_vec};
+use crate::text::escape;
+use std::path::Path;
+
+/// Archives within archives that are looked through.
+const DEPTH: usize = 4;
+/// Archives within archives may unpack to this many bytes, all together.
+const UNPACKED: u64 = 1 << 30;
+/// Files within archives that are looked through, all together; members that are numbers do not count.
+const FILES: u64 = 200_000;
+/// What is inside may take this many times the length of the file, and [`UNPACKED`] bytes more.
+const TIMES: u64 = 16;
+/// Bytes of the beginning by which a file is told.
+const HEAD: u64 = 4096;
+/// Extensions of texts that nothing loads.
+const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "gitattributes", "gitignore"];
+
+/// What may still be spent on what is inside.
+struct Budget {
+    unpacked: u64,
+    files: u64,
+    /// Bytes of what is inside: parts may share their bytes, and are each looked at.
+    bytes: u64,
+}
+
+/// Looks through `source`, which is taken for that, and through all that is inside. The format is told where
+/// it is known. `name` is that of the file, where it has one.
+pub(super) fn look(
+    source: &SourceRef,
+    name: Option<&Path>,
+    taken_for: TakenFor,
+    options: &OpenOptions,
+) -> Result<(Option<&'static str>, Scan)> {
+    let bytes = source.len().saturating_mul(TIMES).saturating_add(UNPACKED);
+    let mut budget = Budget { unpacked: UNPACKED, files: FILES, bytes };
+    one(source, name, taken_for, options, DEPTH, &mut budget)
+}
+
+fn one(
+    source: &SourceRef,
+    name: Option<&Path>,
+    taken_for: TakenFor,
+    options: &OpenOptions,
+    depth: usize,
+    budget: &mut Budget,
+) -> Result<(Option<&'static str>, Scan)> {
+    let limits = &options.limits;
+    let mut scan = Scan::default();
+    let format = match taken_for {
+        TakenFor::Pickle => {
+            pickles(source, 0, 1, false, limits, &mut scan);
+            None
+        }
+        TakenFor::Numbers => {
+            embedded(source, limits, &mut scan);
+            None
+        }
+        TakenFor::Bytes if embedded(source, limits, &mut scan) => None,
+        TakenFor::Bytes => bytes(source, options, &mut scan)?,
+        TakenFor::File => file(source, name, options, &mut scan)?,
+    };
+    for inner in std::mem::take(&mut scan.inner) {
+        let found = within(&inner, options, depth, budget).or_else(Scan::of_error)?;
+        scan.absorb(found, Some(&inner.name));
+    }
+    Ok((format, scan))
+}
+
+/// Looks through something inside, as far as may be.
+fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budget) -> Result<Scan> {
+    // What the caller says of the file does not hold for what is in it.
+    let options = OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() };
+    let mut refused = Scan::default();
+    if inner.taken_for == TakenFor::Numbers && !may_be_pickle(&inner.source)? {
+        return Ok(refused);
+    }
+    let Some(rest) = budget.bytes.checked_sub(inner.source.len()) else {
+        refused.push("nested-too-deep", "what is inside is many times as long as the file");
+        return Ok(refused);
+    };
+    budget.bytes = rest;
+    if inner.taken_for != TakenFor::Numbers {
+        if inner.source.is_empty() {
+            return Ok(refused);
+        }
+        if budget.files == 0 {
+            refused.push("nested-too-deep", format!("more than {FILES} files within archives"));
+            return Ok(refused);
+        }
+        budget.files -= 1;
+        if is_zip(&inner.source)? {
+            let Some(left) = depth.checked_sub(1).filter(|&left| left > 0) else {
+                refused
+                    .push("nested-too-deep", format!("an archive within {DEPTH} others was not looked into"));
+                return Ok(refused);
+            };
+            match survey(&inner.source, &options.limits) {
+                Ok(known) => {
+                    let claim =
+                        known.members.iter().fold(0u64, |sum, found| sum.saturating_add(found.member.len));
+                    let Some(rest) = budget.unpacked.checked_sub(claim) else {
+                        refused.push(
+                            "nested-too-deep",
+                            format!("the archive would unpack to {claim} bytes more"),
+                        );
+                        return Ok(refused);
+                    };
+                    budget.unpacked = rest;
+                }
+                Err(error) => {
+                    refused.push_error(error)?;
+                    return Ok(refused);
+                }
+            }
+            let path = Path::new(&inner.name);
+            return Ok(one(&inner.source, Some(path), inner.taken_for, &options, left, budget)?.1);
+        }
+    }
+    let Some(left) = depth.checked_sub(1) else {
+        refused.push("nested-too-deep", "files within files go deeper than is looked through");
+        return Ok(refused);
+    };
+    Ok(one(&inner.source, Some(Path::new(&inner.name)), inner.taken_for, &options, left, budget)?.1)
+}
+
+fn is_zip(source: &SourceRef) -> Result<bool> {
+    let head = read_vec(&**source, 0, source.len().min(4))?;
+    Ok(head.starts_with(b"PK\x03\x04") || (!source.is_sequential() && ends_as_zip(source).is_some()))
+}
+
+/// Bytes without a type: whatever they are recognised as, else opaque.
+fn bytes(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<Option<&'static str>> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD))?;
+    if Beginning::of(&head).is_some() || formats::detect(source).is_ok() {
+        return file(source, None, options, scan);
+    }
+    scan.push("opaque-bytes", format!("{} bytes without a type", source.len()));
+    Ok(None)
+}
+
+/// A file: by its format, or by what else it is.
+fn file(
+    source: &SourceRef,
+    name: Option<&Path>,
+    options: &OpenOptions,
+    scan: &mut Scan,
+) -> Result<Option<&'static str>> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD))?;
+    let format = match &options.format {
+        Some(id) => formats::by_id(id),
+        None => formats::detect(source),
+    };
+    let told = match format {
+        Ok(format) => {
+            *scan = format.scan(source, options)?;
+            Some(format.facts().id)
+        }
+        Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
+        Err(error) => other(error, source, &head, name, &options.limits, scan)?,
+    };
+    outside::judge(source, &head, name, told, &options.limits, scan)?;
+    Ok(told)
+}
+
+/// A file of no format of models.
+fn other(
+    error: Error,
+    source: &SourceRef,
+    head: &[u8],
+    name: Option<&Path>,
+    limits: &Limits,
+    scan: &mut Scan,
+) -> Result<Option<&'static str>> {
+    let known = Beginning::of(head);
+    if head.starts_with(b"PK") || (known.is_none() && ends_as_zip(source).is_some()) {
+        members(source, limits, scan)?;
+        return Ok(Some("zip"));
+    }
+    if is_tar(head) {
+        tar(source, limits, scan)?;
+        return Ok(Some("tar"));
+    }
+    if let Some(known) = known.filter(|known| known.class == Class::Program) {
+        scan.push("program-file", format!("this is {}", known.what));
+        return Ok(None);
+    }
+    if let Some(known) = known.filter(|known| known.class == Class::Packed) {
+        scan.push("archive-not-entered", format!("this is {}; it was not looked into", known.what));
+        return Ok(None);
+    }
+    if known.is_some_and(|known| known.what == "a pickle") || is_old_pickle(source, head, limits) {
+        pickles(source, 0, 1, false, limits, scan);
+        return Ok(Some("pickle"));
+    }
+    if let Some(kind) = text(source, head, name, limits, scan)? {
+        return Ok(Some(kind));
+    }
+    let hint = error.hint_text().map(|hint| format!(": {hint}")).unwrap_or_default();
+    scan.push("unknown-content", format!("{}{hint}", error.message()));
+    Ok(None)
+}
+
+/// Every member of an archive that is nobody's.
+fn members(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
+    archive(source, limits, scan, &|_| false, &mut |member, bytes, scan| {
+        scan.look_into(escape(&member.name), bytes, TakenFor::File);
+        Ok(())
+    })
+}
+
+/// True for a pickle of protocol 0 or 1, which declares nothing: it is one to its end, or imports what is
+/// dangerous before it breaks. Much text begins with the letter of an instruction.
+fn is_old_pickle(source: &SourceRef, head: &[u8], limits: &Limits) -> bool {
+    let starts = matches!(
+        head.first(),
+        Some(b'(' | b'c' | b']' | b'}' | b'i' | b'I' | b'L' | b'F' | b'V' | b'S' | b'P' | b'N' | b'K')
+    );
+    if !starts || source.len() > limits.header_bytes {
+        return false;
+    }
+    let report = inspect(source, 0, &crate::pickle::Options::with_limits(limits.clone()));
+    let dangerous = report.globals.iter().any(|found| matches!(found.judgement, Judgement::Dangerous(_)));
+    (report.error.is_none() && report.instructions > 1) || dangerous
+}
+
+/// Text that runs nothing: JSON, which is looked through, and what people read.
+fn text(
+    source: &SourceRef,
+    head: &[u8],
+    name: Option<&Path>,
+    limits: &Limits,
+    scan: &mut Scan,
+) -> Result<Option<&'static str>> {
+    let name = name.and_then(|name| name.file_name()).and_then(|name| name.to_str()).unwrap_or("");
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    let plain = TEXTS.contains(&extension.as_str()) || matches!(name, "LICENSE" | "README" | "NOTICE");
+    let json =
+        head.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| matches!(byte, b'{' | b'['));
+    if !(plain || json) || source.is_empty() || source.len() > limits.header_bytes {
+        return Ok(None);
+    }
+    let bytes = read_vec(&**source, 0, source.len())?;
+    let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(None) };
+    if text.chars().any(|c| c.is_control() && !c.is_ascii_whitespace()) {
+        return Ok(None);
+    }
+    if json && config(text, scan) {
+        return Ok(Some("json"));
+    }
+    Ok(plain.then_some("text"))
+}

@@ -1,0 +1,246 @@
+//! What could happen if the original framework opened this: code that would run, source code that
+//! would be given away, files that are not what they seem. A part that was not looked at is never called
+//! clean.
+//!
+//! Each format looks for what is its own; what is inside, members and bytes, is looked through as a file of
+//! its own, to a bounded depth. The codes are [`crate::scan::RULES`], and no others.
+
+mod deep;
+mod outside;
+mod sarif;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Result;
+use crate::finding::{Finding, Severity, Verdict, verdict};
+use crate::formats::{self, OpenOptions};
+use crate::pickle::{Call, GlobalFinding};
+pub use crate::scan::{RULES, Rule, Scan, Topic};
+use crate::scan::{TakenFor, found};
+use crate::source::{
+    FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
+};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How deep a folder is looked through.
+const DEPTH: usize = 16;
+
+/// What [`scan`] found.
+#[derive(Debug, Clone)]
+pub struct ScanReport {
+    /// The path.
+    pub label: String,
+    /// What follows from the findings in all files.
+    pub verdict: Verdict,
+    /// The files, in the order of their names.
+    pub files: Vec<ScannedFile>,
+}
+
+/// A file that was looked through, or could not be.
+#[derive(Debug, Clone)]
+pub struct ScannedFile {
+    /// The path.
+    pub label: String,
+    /// The format's id, where it is known; `zip`, `tar`, `json` and `text` for what is no model.
+    pub format: Option<&'static str>,
+    /// What was found in it. Nothing is left in [`Scan::inner`].
+    pub scan: Scan,
+}
+
+/// The word for a verdict of a scan: `clean`, `found` or `could-not-tell`.
+pub fn scan_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Sound => "clean",
+        Verdict::Unsound => "found",
+        Verdict::CouldNotTell => "could-not-tell",
+    }
+}
+
+/// Looks through a file, or through every file of a folder.
+///
+/// # Errors
+/// [`crate::Kind::Io`] and [`crate::Kind::Usage`] where the path cannot be read at all.
+pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport> {
+    let path = path.as_ref();
+    // What is left of a damaged file says nothing about the rest.
+    let options = &OpenOptions { salvage: false, ..options.clone() };
+    let mut files = Vec::new();
+    if kind_of_path(path)? == PathKind::Folder {
+        let folder = LocalFolder::open(path)?;
+        let mut found = Vec::new();
+        for item in folder.list(DEPTH)? {
+            let file = in_folder(&folder, path, &item, options)?;
+            found.push((item.name, file));
+        }
+        for item in folder.skipped(DEPTH)? {
+            let label = path.join(&item.name).display().to_string();
+            found.push((item.name, unread(label, skipped(item.reason))));
+        }
+        found
+            .sort_by(|(a, _), (b, _)| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
+        files.extend(found.into_iter().map(|(_, file)| file));
+    } else {
+        let source: SourceRef = Arc::new(FileSource::open(path)?);
+        files.push(scan_named(&source, Some(path), options)?);
+    }
+    let label = path.display().to_string();
+    if files.is_empty() {
+        files.push(unread(label.clone(), found("no-files", "there is no file to look through")));
+    }
+    let verdict =
+        files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
+    Ok(ScanReport { label, verdict, files })
+}
+
+/// Looks through one file of a folder.
+fn in_folder(
+    folder: &LocalFolder,
+    path: &Path,
+    item: &FolderItem,
+    options: &OpenOptions,
+) -> Result<ScannedFile> {
+    let label = path.join(&item.name).display().to_string();
+    let Some(source) = folder.open(&item.name)? else {
+        return Ok(unread(label, found("unreadable", "file-vanished: the file was there a moment ago")));
+    };
+    let mut file = scan_named(&source, Some(&item.name), options)?;
+    let unknown = |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text"));
+    // A text of BigGraph's is known by its name only; nothing holds nothing.
+    if unknown(&file)
+        && (source.is_empty() || formats::biggraph::is_text(&item.name, &source, &options.limits)?)
+    {
+        file.format = Some("biggraph");
+        file.scan.findings.retain(|finding| finding.code != "unknown-content");
+    }
+    if folder.leads_out(&item.name) {
+        let finding = found("link-leads-out", "the file is a link that leads out of the folder");
+        file.scan.findings.push(finding.in_file(&label));
+    }
+    Ok(file)
+}
+
+/// Looks through one source, and all that is inside.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where it cannot be read.
+pub fn scan_source(source: &SourceRef, options: &OpenOptions) -> Result<ScannedFile> {
+    scan_named(source, None, options)
+}
+
+/// As [`scan_source`]; `name` is that of the file: its extension is held against the content.
+///
+/// # Errors
+/// As [`scan_source`].
+pub fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions) -> Result<ScannedFile> {
+    let label = source.label().to_owned();
+    let (format, mut scan) = deep::look(source, name, TakenFor::File, options)?;
+    for finding in scan.findings.iter_mut().filter(|finding| finding.file.is_none()) {
+        finding.file = Some(label.clone());
+    }
+    // The same may be met by two ways.
+    let mut seen = std::collections::HashSet::new();
+    scan.findings
+        .retain(|f| seen.insert((f.code, f.text.clone(), f.member.clone(), f.offset, f.tensor.clone())));
+    // What weighs most stands first, else as it was met.
+    scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(ScannedFile { label, format, scan })
+}
+
+/// What stands in a folder and is not looked at.
+fn skipped(reason: SkipReason) -> Finding {
+    let code = match reason {
+        SkipReason::TooDeep => "too-deep",
+        SkipReason::LinkToFolder => "link-to-folder",
+        SkipReason::DeadLink => "dead-link",
+        SkipReason::NotAFile => "not-a-file",
+    };
+    let finding = found(code, format!("{} was not looked at", reason.as_str()));
+    match reason {
+        SkipReason::TooDeep => finding.hint(format_args!("folders are looked through {DEPTH} levels deep")),
+        SkipReason::LinkToFolder => finding.hint("scan the folder that it leads to"),
+        SkipReason::DeadLink | SkipReason::NotAFile => finding,
+    }
+}
+
+fn unread(label: String, finding: Finding) -> ScannedFile {
+    let finding = finding.in_file(&label);
+    ScannedFile { label, format: None, scan: Scan { findings: vec![finding], ..Scan::default() } }
+}
+
+impl ScanReport {
+    /// `path`, `verdict` (`clean`, `found`, `could-not-tell`), and `files`: `path`, `format`,
+    /// `verdict`, `findings`, `imports`, `calls`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "path": self.label,
+            "verdict": scan_word(self.verdict),
+            "files": self.files.iter().map(ScannedFile::to_json).collect::<Json>(),
+        })
+    }
+
+    /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
+    /// them as artifacts.
+    pub fn to_sarif(&self) -> Json {
+        sarif::log(self)
+    }
+
+    /// How many findings of that severity there are.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.files.iter().flat_map(|f| &f.scan.findings).filter(|f| f.severity == severity).count()
+    }
+}
+
+impl ScannedFile {
+    /// What follows from the findings in this file.
+    pub fn verdict(&self) -> Verdict {
+        verdict(&self.scan.findings)
+    }
+
+    fn to_json(&self) -> Json {
+        json!({
+            "path": self.label,
+            "format": self.format,
+            "verdict": scan_word(self.verdict()),
+            "findings": self.scan.findings.iter().map(finding).collect::<Json>(),
+            "imports": self.scan.imports.iter().map(import).collect::<Json>(),
+            "calls": self.scan.calls.iter().map(call).collect::<Json>(),
+        })
+    }
+}
+
+fn finding(finding: &Finding) -> Json {
+    let mut json = finding.to_json();
+    json["member"] = finding.member.clone().into();
+    json
+}
+
+fn import(found: &GlobalFinding) -> Json {
+    json!({
+        "module": found.module,
+        "name": found.name,
+        "member": found.member,
+        "offset": found.offset,
+        "opcode": found.opcode,
+        "judgement": found.judgement.as_str(),
+        "text": found.judgement.text(),
+    })
+}
+
+fn call(call: &Call) -> Json {
+    json!({ "how": call.how, "callable": call.callable, "count": call.count, "offset": call.offset })
+}
+
+impl Rule {
+    /// `code`, `topic`, `severity`, `text`, `proof`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "code": self.code,
+            "topic": self.topic.as_str(),
+            "severity": self.severity.as_str(),
+            "text": self.what,
+            "proof": self.proof,
+        })
+    }
+}

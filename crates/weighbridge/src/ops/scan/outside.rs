@@ -1,0 +1,139 @@
+//! What a file is beside what it is taken for: two formats at once, a name that promises another thing.
+
+use crate::error::Result;
+use crate::formats::Scan;
+use crate::limits::Limits;
+use crate::scan::{Beginning, Class, TakenFor, archive, ends_as_zip, is_tar};
+use crate::source::{SourceRef, read_vec};
+use crate::text::escape;
+use std::path::Path;
+
+/// Where a file of HDF5 may begin behind other bytes: here, or at two, four, eight times this.
+const USER_BLOCK: u64 = 512;
+const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
+/// Readers of PDF look for its mark in so many bytes.
+const PDF: usize = 1024;
+/// Bytes in front of an HDF5 file that are looked at.
+const FRONT: u64 = 1 << 20;
+/// Extensions of formats that hold no code: whoever trusts them runs nothing.
+const DATA_ONLY: &[&str] = &[
+    "safetensors",
+    "json",
+    "tsv",
+    "csv",
+    "txt",
+    "md",
+    "vec",
+    "parquet",
+    "arrow",
+    "feather",
+    "yaml",
+    "yml",
+    "gguf",
+    "png",
+    "jpg",
+    "jpeg",
+    "gif",
+];
+/// Extensions of formats that may hold objects, but that are no pickle as a whole.
+const NO_PICKLE: &[&str] = &["npy", "npz", "h5", "hdf5", "keras", "onnx"];
+
+/// Judges what the file is for others than the format `told`.
+pub(super) fn judge(
+    source: &SourceRef,
+    head: &[u8],
+    name: Option<&Path>,
+    told: Option<&'static str>,
+    limits: &Limits,
+    scan: &mut Scan,
+) -> Result<()> {
+    extension(head, name, told, scan);
+    if source.is_sequential() {
+        // Unpacked while it is read: numbers of an archive, of which the header was looked at.
+        return Ok(());
+    }
+    let own = told.unwrap_or("of no known format");
+    let mut two = |at: u64, what: &str| {
+        scan.push_at("two-formats", at, format!("the file is {own}, and {what} as well"));
+    };
+    if !matches!(told, Some("tar" | "torch")) && is_tar(head) {
+        two(257, "a tar archive");
+    }
+    if let Some(at) = memchr::memmem::find(&head[..head.len().min(PDF)], b"%PDF-").filter(|&at| at > 0) {
+        two(at as u64, "a PDF document");
+    }
+    let hdf5 = behind(source)?;
+    match (hdf5, told) {
+        (Some(at), Some("hdf5" | "biggraph")) if !head.starts_with(HDF5) => front(source, at, scan)?,
+        (Some(at), _) if !head.starts_with(HDF5) => two(at, "an HDF5 file"),
+        _ => {}
+    }
+    if told != Some("parquet") && ends_as_parquet(source)? {
+        let at = source.len() - 4;
+        scan.push_at("two-formats", at, format!("the file is {own}, and ends as a Parquet file"));
+    }
+    if !head.starts_with(b"PK")
+        && told != Some("zip")
+        && let Some(at) = ends_as_zip(source)
+    {
+        scan.push_at("two-formats", at, format!("the file is {own}, and a zip archive as well"));
+        let mut other = Scan::default();
+        archive(source, limits, &mut other, &|_| false, &mut |member, bytes, other| {
+            other.look_into(escape(&member.name), bytes, TakenFor::File);
+            Ok(())
+        })?;
+        scan.absorb(other, None);
+    }
+    Ok(())
+}
+
+/// Holds the extension of the name against the content.
+fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan: &mut Scan) {
+    let extension = name.and_then(Path::extension).and_then(|extension| extension.to_str()).unwrap_or("");
+    let extension = extension.to_ascii_lowercase();
+    let known = Beginning::of(head);
+    let is_pickle = known.is_some_and(|known| known.what == "a pickle")
+        || told == Some("pickle")
+        || (told == Some("paddle") && !scan.imports.is_empty());
+    let holds_objects = is_pickle || known.is_some_and(|known| known.class == Class::Objects);
+    let data_only = DATA_ONLY.contains(&extension.as_str());
+    if (data_only && holds_objects) || (NO_PICKLE.contains(&extension.as_str()) && is_pickle) {
+        let what = if is_pickle { "a pickle" } else { known.map_or("a pickle", |known| known.what) };
+        scan.push("extension-differs", format!("the name ends with .{extension}, and the content is {what}"));
+    }
+}
+
+/// Where a file of HDF5 begins behind other bytes.
+fn behind(source: &SourceRef) -> Result<Option<u64>> {
+    let mut at = USER_BLOCK;
+    while at.saturating_add(HDF5.len() as u64) <= source.len() {
+        if read_vec(&**source, at, HDF5.len() as u64)? == HDF5 {
+            return Ok(Some(at));
+        }
+        at = at.saturating_mul(2);
+    }
+    Ok(None)
+}
+
+/// Bytes of somebody else in front of an HDF5 file.
+fn front(source: &SourceRef, len: u64, scan: &mut Scan) -> Result<()> {
+    let bytes = read_vec(&**source, 0, len.min(FRONT))?;
+    if len <= FRONT && bytes.iter().all(|&byte| byte == 0) {
+        return Ok(());
+    }
+    match Beginning::of(&bytes) {
+        Some(known) => {
+            scan.push_at("two-formats", 0, format!("the file is hdf5, and {} as well", known.what))
+        }
+        None => scan.push_at("unknown-content", 0, format!("{len} bytes stand before the HDF5 file")),
+    }
+    Ok(())
+}
+
+fn ends_as_parquet(source: &SourceRef) -> Result<bool> {
+    let Some(at) = source.len().checked_sub(8).filter(|&at| at >= 4) else { return Ok(false) };
+    let tail = read_vec(&**source, at, 8)?;
+    let [a, b, c, d, mark @ ..] = tail.as_slice() else { return Ok(false) };
+    let footer = u64::from(u32::from_le_bytes([*a, *b, *c, *d]));
+    Ok(mark == b"PAR1" && footer > 0 && footer <= at)
+}

@@ -1,0 +1,130 @@
+//! The report as a log of SARIF 2.1.0, for those who gather findings of many tools.
+//!
+//! A file is an artifact, and a member of it an artifact within it (`parentIndex`): so the offset of a finding
+//! counts from the start of the innermost one, as in the JSON of the command.
+
+use super::{RULES, ScanReport, scan_word};
+use crate::finding::{Finding, Severity};
+use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// The schema that the log follows.
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+/// The log.
+pub(super) fn log(report: &ScanReport) -> Json {
+    let mut artifacts = Artifacts::default();
+    let mut results = Vec::new();
+    for file in &report.files {
+        let place = artifacts.index(&file.label, None);
+        for finding in &file.scan.findings {
+            let inner = finding.member.as_deref();
+            let place = inner.map_or(place, |member| artifacts.index(member, Some(place)));
+            results.push(result(finding, &artifacts.list[place]["location"]["uri"], place));
+        }
+    }
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "weighbridge",
+                "version": env!("CARGO_PKG_VERSION"),
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules(),
+            }},
+            "invocations": [{ "executionSuccessful": true }],
+            "artifacts": artifacts.list,
+            "results": results,
+            "properties": { "verdict": scan_word(report.verdict) },
+        }],
+    })
+}
+
+fn rules() -> Json {
+    let rule = |rule: &crate::scan::Rule| {
+        json!({
+            "id": rule.code,
+            "shortDescription": { "text": rule.what },
+            "defaultConfiguration": { "level": level(rule.severity) },
+            "properties": { "topic": rule.topic.as_str(), "severity": rule.severity.as_str() },
+        })
+    };
+    RULES.iter().map(rule).collect()
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Unchecked | Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
+fn result(finding: &Finding, uri: &Json, place: usize) -> Json {
+    let mut physical = Map::new();
+    physical.insert("artifactLocation".to_owned(), json!({ "uri": uri, "index": place }));
+    if let Some(offset) = finding.offset {
+        physical.insert("region".to_owned(), json!({ "byteOffset": offset }));
+    }
+    let mut location = Map::new();
+    location.insert("physicalLocation".to_owned(), physical.into());
+    if let Some(tensor) = &finding.tensor {
+        location.insert("logicalLocations".to_owned(), json!([{ "fullyQualifiedName": tensor }]));
+    }
+    let mut result = json!({
+        "ruleId": finding.code,
+        "level": level(finding.severity),
+        "message": { "text": finding.text },
+        "locations": [location],
+        "properties": { "severity": finding.severity.as_str() },
+    });
+    if let Some(index) = RULES.iter().position(|rule| rule.code == finding.code) {
+        result["ruleIndex"] = index.into();
+    }
+    result
+}
+
+/// The files, and the members in them.
+#[derive(Default)]
+struct Artifacts {
+    list: Vec<Json>,
+    places: HashMap<(String, Option<usize>), usize>,
+}
+
+impl Artifacts {
+    fn index(&mut self, name: &str, parent: Option<usize>) -> usize {
+        let list = &mut self.list;
+        *self.places.entry((name.to_owned(), parent)).or_insert_with(|| {
+            let mut artifact = json!({ "location": { "uri": uri(name, parent.is_some()) } });
+            match parent {
+                Some(parent) => artifact["parentIndex"] = parent.into(),
+                None => artifact["roles"] = json!(["analysisTarget"]),
+            }
+            list.push(artifact);
+            list.len() - 1
+        })
+    }
+}
+
+/// A path as a reference: what has a meaning in references is written as `%XX`. A member has a path from the
+/// root of what it is in.
+fn uri(path: &str, member: bool) -> String {
+    let mut text = String::new();
+    if member && !path.starts_with('/') {
+        text.push('/');
+    } else if !member && path.starts_with('/') {
+        text.push_str("file://");
+    }
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b'!' | b'@' => {
+                text.push(char::from(byte));
+            }
+            // Writing to a string cannot fail.
+            byte => drop(write!(text, "%{byte:02X}")),
+        }
+    }
+    text
+}

@@ -1,0 +1,191 @@
+//! Every pickle of a source, one behind the other, and those within their bytes.
+
+use super::{Scan, found};
+use crate::error::Result;
+use crate::finding::{Finding, Severity};
+use crate::limits::Limits;
+use crate::pickle::{self, Opcodes, Options, Report, Span};
+use crate::source::{RangeSource, SourceRef};
+use std::sync::Arc;
+
+/// Pickles one behind the other that are looked at.
+const MOST_PICKLES: usize = 1_000;
+/// Pickles within the bytes of one pickle that are looked at.
+const MOST_NESTED: usize = 1_000;
+/// Pickles within pickles within pickles.
+const DEPTH: usize = 4;
+/// The instruction that declares the protocol.
+const PROTO: u8 = 0x80;
+/// The fewest instructions of a pickle that does anything: protocol, a value, `STOP`.
+const FEWEST: u64 = 3;
+
+/// Judges the pickles of `source` from `offset` on: `expected` of them as the format has them, and
+/// whatever follows.
+///
+/// Returns the offset behind the pickles that were expected; `None` where one of them breaks. What
+/// follows is told: another pickle is judged too, anything else is `trailing-bytes`. Where
+/// `raw_follows`, the format has bytes of its own there, which are left to the caller.
+pub fn pickles(
+    source: &SourceRef,
+    offset: u64,
+    expected: usize,
+    raw_follows: bool,
+    limits: &Limits,
+    scan: &mut Scan,
+) -> Option<u64> {
+    let options = Options::with_limits(limits.clone());
+    let mut at = offset;
+    for number in 0..MOST_PICKLES {
+        if number == expected && raw_follows {
+            return Some(at);
+        }
+        if number >= expected && at >= source.len() {
+            return Some(at);
+        }
+        let report = pickle::inspect(source, at, &options);
+        if number >= expected {
+            let rest = source.len().saturating_sub(at);
+            if !is_pickle(source, at, &report) {
+                let text = format!("{rest} bytes follow behind the pickle and were not looked at");
+                scan.push_at("trailing-bytes", at, text);
+                return Some(at);
+            }
+            scan.push_at("another-pickle", at, "another pickle follows behind the first");
+        }
+        let end = judge(source, report, DEPTH, &options, scan);
+        match end {
+            Some(end) => at = end,
+            None => return if number < expected { None } else { Some(at) },
+        }
+    }
+    let text = format!("more than {MOST_PICKLES} pickles one behind the other; the rest was not looked at");
+    scan.push_at("trailing-bytes", at, text);
+    Some(at)
+}
+
+/// Judges `source` where it is a whole pickle and nothing else, and says so; false where it is none.
+///
+/// For bytes that are taken for something else, such as numbers. A text of digits can be a pickle of an
+/// old protocol too, but one that imports nothing does nothing.
+pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
+    let options = Options::with_limits(limits.clone());
+    let mut first = [0];
+    if !may_be_pickle(source).is_ok_and(|may| may) || source.read_at(0, &mut first).is_err() {
+        return false;
+    }
+    let declared = first == [PROTO];
+    if !declared && source.len() > limits.header_bytes {
+        return false;
+    }
+    let report = pickle::inspect(source, 0, &options);
+    let whole = report.error.is_none() && report.instructions >= FEWEST;
+    if !(whole && (declared || !report.globals.is_empty())) {
+        return false;
+    }
+    scan.push_at("nested-pickle", 0, "these bytes are a pickle");
+    let end = judge(source, report, DEPTH, &options, scan);
+    if let Some(end) = end.filter(|&end| end < source.len()) {
+        pickles(source, end, 0, false, limits, scan);
+    }
+    true
+}
+
+/// True where bytes begin as a pickle may: with its protocol, or as those of old protocols that do anything.
+///
+/// # Errors
+/// What the source says.
+pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
+    let mut head = [0; 2];
+    if source.len() < head.len() as u64 {
+        return Ok(false);
+    }
+    source.read_at(0, &mut head)?;
+    let old = matches!(head[0], b'(' | b'c' | b']' | b'}' | b'i' | b'I' | b'V' | b'S');
+    Ok(old || (head[0] == PROTO && head[1] <= 5))
+}
+
+/// True where what stands at `at` is a pickle: it declares a protocol, is one to its end, or imports.
+fn is_pickle(source: &SourceRef, at: u64, report: &Report) -> bool {
+    let first = Opcodes::new(source, at).next();
+    let declares = first.is_some_and(|op| op.is_ok_and(|op| op.name() == "PROTO"));
+    (declares && report.instructions >= FEWEST)
+        || !report.globals.is_empty()
+        || (report.error.is_none() && report.instructions >= 2)
+}
+
+/// Takes what is known of a pickle into `scan`. Returns the offset behind it.
+fn judge(
+    source: &SourceRef,
+    report: Report,
+    depth: usize,
+    options: &Options,
+    scan: &mut Scan,
+) -> Option<u64> {
+    let Report { findings, globals, calls, blobs, dropped, worst_dropped, end, error, .. } = report;
+    scan.findings.extend(findings.into_iter().filter_map(rename).map(|f| f.in_file(source.label())));
+    scan.imports.extend(globals);
+    for call in calls {
+        scan.count_call(call);
+    }
+    if let Some(error) = error {
+        let text = format!("{}: {}; Python would have run what stands before", error.code(), error.message());
+        let mut finding = found("pickle-breaks", text);
+        finding.offset = error.offset();
+        scan.findings.push(finding.in_file(source.label()));
+    }
+    if dropped > 0 {
+        let mut finding =
+            found("more-findings", format!("{dropped} more findings or imports are not listed"));
+        finding.severity = worst_dropped.unwrap_or(Severity::Note);
+        scan.findings.push(finding.in_file(source.label()));
+    }
+    for (number, blob) in blobs.into_iter().enumerate() {
+        if number >= MOST_NESTED || depth == 0 {
+            scan.push_at("nested-too-deep", blob.offset, "more pickles within the pickle were not looked at");
+            break;
+        }
+        nested(source, blob, depth, options, scan);
+    }
+    end
+}
+
+/// Judges bytes within a pickle, where they are a whole pickle themselves.
+fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) {
+    let Ok(range) = RangeSource::new(source.clone(), blob.offset, blob.len) else { return };
+    let range: SourceRef = Arc::new(range);
+    let report = pickle::inspect(&range, 0, options);
+    // Numbers may begin like a pickle; they do not go on like one to the very end.
+    let imports = report.globals.len();
+    if report.end != Some(blob.len) && imports == 0 || report.instructions < FEWEST {
+        return;
+    }
+    scan.push_at("nested-pickle", blob.offset, format!("{} bytes within the pickle are a pickle", blob.len));
+    let mut inner = Scan::default();
+    judge(&range, report, depth - 1, options, &mut inner);
+    // Counted from the start of the pickle around it.
+    let shift = |offset: u64| offset.saturating_add(blob.offset);
+    for finding in &mut inner.findings {
+        finding.offset = finding.offset.map(shift);
+    }
+    inner.imports.iter_mut().for_each(|import| import.offset = shift(import.offset));
+    inner.calls.iter_mut().for_each(|call| call.offset = shift(call.offset));
+    scan.absorb(inner, None);
+}
+
+/// The finding under its rule's code; `None` for what is told otherwise here.
+fn rename(mut finding: Finding) -> Option<Finding> {
+    let code = match finding.code {
+        // What follows is looked at by the caller.
+        "another-pickle" | "trailing-bytes" => return None,
+        "pop" | "dup" | "memo-again" | "no-protocol" | "protocol-inside" | "stack-left" => "odd-pickle",
+        "frame-cuts-instruction" | "frame-in-frame" | "frame-length" => "frames-disagree",
+        code => code,
+    };
+    if let Some(rule) = super::rule(code) {
+        finding.code = rule.code;
+        finding.severity = finding.severity.max(rule.severity);
+    } else {
+        finding.severity = finding.severity.max(Severity::Unchecked);
+    }
+    Some(finding)
+}

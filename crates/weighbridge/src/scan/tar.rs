@@ -1,0 +1,214 @@
+//! tar archives: their members, and what is wrong with their names.
+//!
+//! ```text
+//! header   name mode uid gid size mtime checksum type link-name "ustar" ... prefix    512 bytes, numbers octal
+//! data     filled up to a multiple of 512 bytes
+//! ... one of these for each member, then two blocks of zeros
+//! ```
+
+use super::{Scan, TakenFor, judge_member};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::{Cursor, RangeSource, SourceRef};
+use crate::text::escape;
+use std::sync::Arc;
+
+const BLOCK: u64 = 512;
+const HEADER: usize = 512;
+/// The longest name in a header of its own.
+const NAME: u64 = 1 << 16;
+/// Behind the end so many bytes are looked at; honest writers fill up to 10 KiB with zeros.
+const FILLING: u64 = 1 << 20;
+
+/// True where `head` begins as a tar archive does.
+pub fn is_tar(head: &[u8]) -> bool {
+    head.get(257..262) == Some(b"ustar")
+}
+
+/// Hands on every member of a tar archive, and tells links, devices and names that lead out.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where it cannot be read. Damage is a finding.
+pub fn tar(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
+    match walk(source, limits, scan) {
+        Ok(()) => Ok(()),
+        Err(error) => scan.push_error(error),
+    }
+}
+
+fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
+    let mut cursor = Cursor::new(source.clone(), 0);
+    let mut long_name = None;
+    let mut members = 0u64;
+    loop {
+        let at = cursor.position();
+        if cursor.remaining() == 0 {
+            return Ok(());
+        }
+        let block: [u8; HEADER] = cursor.array("the header of a member")?;
+        if block == [0; HEADER] {
+            return behind(&mut cursor, scan);
+        }
+        members += 1;
+        Limits::check("archive members", "tensors", members, limits.tensors)?;
+        if checksum(&block) != octal(&block[148..156]) {
+            return Err(
+                Error::corrupt("tar-checksum", "the header of a member does not match its checksum").at(at)
+            );
+        }
+        let len = octal(&block[124..136])
+            .ok_or_else(|| Error::corrupt("tar-length", "the length of a member is no number").at(at))?;
+        let data = cursor.position();
+        match block[156] {
+            // The name of the next member, in a member of its own: of GNU, of POSIX.
+            kind @ (b'L' | b'x') => {
+                Limits::check("bytes in a name", "name_bytes", len, NAME.min(limits.name_bytes))?;
+                let bytes = cursor.bytes(len, "a long name")?;
+                long_name =
+                    if kind == b'L' { Some(until_zero(&bytes)) } else { pax_path(&bytes).or(long_name) };
+            }
+            kind => {
+                let name = long_name.take().unwrap_or_else(|| header_name(&block));
+                judge_member(&name, at, scan);
+                match kind {
+                    b'0' | 0 | b'7' => {
+                        let range = RangeSource::new(source.clone(), data, len)?;
+                        scan.look_into(escape(&name), Arc::new(range), TakenFor::File);
+                    }
+                    b'1' | b'2' => {
+                        let text = format!(
+                            "{} is a link to {}",
+                            escape(&name),
+                            escape(&until_zero(&block[157..257]))
+                        );
+                        scan.push_at("member-link", at, text);
+                    }
+                    b'3' | b'4' | b'6' => {
+                        scan.push_at("member-link", at, format!("{} is a device or a pipe", escape(&name)));
+                    }
+                    b'5' | b'g' => {}
+                    kind => {
+                        let text = format!("tar-type: {} is of the unknown kind {kind:#04x}", escape(&name));
+                        scan.push_at("unreadable", at, text);
+                    }
+                }
+                cursor.skip(len, "the data of a member")?;
+            }
+        }
+        let filling = len.next_multiple_of(BLOCK) - len;
+        cursor.skip(filling.min(cursor.remaining()), "filling")?;
+    }
+}
+
+/// What follows behind the end must be zeros.
+fn behind(cursor: &mut Cursor, scan: &mut Scan) -> Result<()> {
+    let at = cursor.position();
+    let len = cursor.remaining().min(FILLING);
+    let more = cursor.remaining() > len;
+    if more || cursor.bytes(len, "filling")?.iter().any(|&byte| byte != 0) {
+        scan.push_at(
+            "trailing-bytes",
+            at,
+            "bytes follow behind the end of the archive and were not looked at",
+        );
+    }
+    Ok(())
+}
+
+/// A number in octal digits, or big-endian where the first bit says so.
+fn octal(field: &[u8]) -> Option<u64> {
+    if let Some((&first @ 0x80.., rest)) = field.split_first() {
+        return rest
+            .iter()
+            .try_fold(u64::from(first & 0x7f), |n, &byte| n.checked_mul(256).map(|n| n | u64::from(byte)));
+    }
+    let text = std::str::from_utf8(field).ok()?.trim_matches(|c| c == '\0' || c == ' ');
+    if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
+}
+
+/// The sum of all bytes, those of the sum itself taken for blanks.
+fn checksum(block: &[u8]) -> Option<u64> {
+    let sum = block.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    let own: u64 = block.get(148..156)?.iter().map(|&byte| u64::from(byte)).sum();
+    Some(sum - own + 8 * 32)
+}
+
+fn header_name(block: &[u8]) -> String {
+    let (name, prefix) = (until_zero(&block[..100]), until_zero(&block[345..500]));
+    if prefix.is_empty() || !is_tar(block) { name } else { format!("{prefix}/{name}") }
+}
+
+fn until_zero(bytes: &[u8]) -> String {
+    let len = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}
+
+/// The `path` among records `LENGTH KEY=VALUE\n`.
+fn pax_path(bytes: &[u8]) -> Option<String> {
+    let mut rest = bytes;
+    let mut path = None;
+    while !rest.is_empty() {
+        let blank = memchr::memchr(b' ', rest)?;
+        let len: usize = std::str::from_utf8(&rest[..blank]).ok()?.parse().ok()?;
+        let record = rest.get(blank + 1..len)?.strip_suffix(b"\n")?;
+        if let Some(value) = record.strip_prefix(b"path=") {
+            path = Some(String::from_utf8_lossy(value).into_owned());
+        }
+        rest = rest.get(len..)?;
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+
+    /// A header of that name and kind, with the right checksum.
+    fn member(name: &str, kind: u8, data: &[u8]) -> Vec<u8> {
+        let mut block = vec![0; 512];
+        block[..name.len()].copy_from_slice(name.as_bytes());
+        block[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
+        block[156] = kind;
+        block[257..262].copy_from_slice(b"ustar");
+        let sum = checksum(&block).unwrap();
+        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        block.extend(data);
+        block.resize(block.len().next_multiple_of(512), 0);
+        block
+    }
+
+    fn scan(bytes: Vec<u8>) -> Scan {
+        let mut scan = Scan::default();
+        let source: SourceRef = Arc::new(MemorySource::new("t.tar", bytes));
+        tar(&source, &Limits::default(), &mut scan).unwrap();
+        scan
+    }
+
+    #[test]
+    fn members_links_and_names() {
+        let long = [member("././@LongLink", b'L', b"../long\0"), member("x", b'0', b"1")].concat();
+        let pax = [member("pax", b'x', b"14 path=/x/yz\n"), member("x", b'0', b"")].concat();
+        let all = [member("a/b", b'0', b"abc"), member("l", b'2', b""), long, pax, vec![0; 1024]].concat();
+        let found = scan(all);
+        let names: Vec<_> =
+            found.inner.iter().map(|inner| (inner.name.as_str(), inner.source.len())).collect();
+        assert_eq!(names, [("a/b", 3), ("../long", 1), ("/x/yz", 0)]);
+        let codes: Vec<_> = found.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, ["member-link", "unsafe-member-name", "unsafe-member-name"]);
+    }
+
+    #[test]
+    fn damage_is_told() {
+        let whole = [member("a", b'0', &[1; 600]), vec![0; 1024]].concat();
+        for cut in [1, 511, 512, 600, 1535] {
+            let codes: Vec<_> = scan(whole[..cut].to_vec()).findings.iter().map(|f| f.code).collect();
+            assert!(codes == ["unreadable"] || (cut == 1535 && codes.is_empty()), "{cut} {codes:?}");
+        }
+        let mut wrong = whole.clone();
+        wrong[0] = b'b';
+        assert_eq!(scan(wrong).findings[0].code, "unreadable");
+        let more = [whole, vec![1]].concat();
+        assert_eq!(scan(more).findings[0].code, "trailing-bytes");
+    }
+}

@@ -1,0 +1,213 @@
+//! Damaged files: whatever is given of one is what the whole file holds, or it is not given.
+//!
+//! Every beginning of every small good file is opened, and every byte of it is damaged once. What
+//! comes back must have the bytes of the whole file, name by name; a table may have fewer rows where
+//! it says so.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge::checkpoint::{Checkpoint, TensorEntry};
+use weighbridge::engine::read_tensor;
+use weighbridge::formats::{OpenOptions, open_source};
+use weighbridge::source::{MemorySource, SourceRef};
+use weighbridge::tensor::Order;
+
+/// Larger files are not cut at every byte.
+const LARGEST: usize = 6 << 10;
+/// HDF5 files are never small.
+const LARGEST_HDF5: usize = 26 << 10;
+/// Beginnings of one file that are opened, at most.
+const CUTS: usize = 300;
+
+fn testdata() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "..", "testdata"].iter().collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() { walk(&path, files) } else { files.push(path) }
+    }
+}
+
+/// The good files of a family, with their bytes.
+fn good(family: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    let root = testdata().join(family);
+    let folder =
+        ["good", "alt"].iter().map(|name| root.join(name)).find(|path| path.is_dir()).unwrap_or(root);
+    walk(&folder, &mut files);
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).unwrap();
+        let most = if family == "hdf5" { LARGEST_HDF5 } else { LARGEST };
+        (bytes.len() <= most).then_some((path, bytes))
+    };
+    files.into_iter().filter_map(read).collect()
+}
+
+fn memory(bytes: &[u8]) -> SourceRef {
+    Arc::new(MemorySource::new("damaged", bytes.to_vec()))
+}
+
+fn options(format: &str, salvage: bool) -> OpenOptions {
+    OpenOptions { format: Some(format.to_owned()), salvage, ..OpenOptions::default() }
+}
+
+/// What a tensor is: type, shape and bytes in row-major order.
+type Facts = (String, Vec<u64>, Vec<u8>);
+
+fn facts(tensor: &TensorEntry) -> Facts {
+    let bytes = read_tensor(tensor, Order::Row).unwrap_or_else(|e| panic!("what is given is readable: {e}"));
+    (tensor.dtype().name().to_owned(), tensor.shape.dims().to_vec(), bytes)
+}
+
+/// The whole file: names and facts, in order. `None` for files that do not open alone.
+fn whole(bytes: &[u8]) -> Option<(&'static str, Vec<(String, Facts)>)> {
+    let checkpoint = open_source(memory(bytes), &OpenOptions::default()).ok()?;
+    if checkpoint.tensors.is_empty() {
+        return None;
+    }
+    let readable = |tensor: &TensorEntry| read_tensor(tensor, Order::Row).is_ok();
+    if !checkpoint.tensors.iter().all(readable) {
+        return None;
+    }
+    Some((checkpoint.format, checkpoint.tensors.iter().map(|t| (t.text(), facts(t))).collect()))
+}
+
+/// Fails unless everything in `given` stands so in the whole file.
+fn hold(given: &Checkpoint, whole: &[(String, Facts)], what: &str) {
+    let by_name: HashMap<&str, &Facts> = whole.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
+    for tensor in &given.tensors {
+        let found = facts(tensor);
+        let name = tensor.text();
+        // Names that the file does not hold are places in it, and state whose parameter is lost goes by
+        // its own key.
+        let alike = || whole.iter().map(|(_, facts)| facts).find(|facts| **facts == found);
+        let by_any_name = || alike().filter(|_| given.format == "paddle");
+        let wanted = by_name.get(name.as_str()).copied().or_else(by_any_name);
+        let wanted = wanted.unwrap_or_else(|| panic!("{what}: {name} is not in the whole file"));
+        let (dtype, shape, bytes) = found;
+        let rows = tensor.attributes.contains_key("salvaged_rows") || given.format == "tsv";
+        if rows {
+            assert_eq!((&dtype, &shape[1..]), (&wanted.0, &wanted.1[1..]), "{what}: {name}");
+            assert!(wanted.2.starts_with(&bytes), "{what}: {name} has rows that the whole file has not");
+        } else {
+            assert_eq!((&dtype, &shape), (&wanted.0, &wanted.1), "{what}: {name}");
+            assert!(bytes == wanted.2, "{what}: {name} has other bytes than in the whole file");
+        }
+    }
+}
+
+/// Marked, so that nobody takes it for the whole.
+fn marked(given: &Checkpoint, what: &str) {
+    let damage = given.damage.as_ref().unwrap_or_else(|| panic!("{what}: it is not marked"));
+    assert!(given.notes.iter().any(|note| note.code == "damaged" && note.omission), "{what}");
+    assert!(!damage.losses().is_empty(), "{what}");
+}
+
+/// True where a longer beginning may give less: of a vocabulary among tensors, which cannot be told from
+/// a damaged tensor until it is whole, and of a tuple, whose first dict looks like the root at first.
+fn loose(what: &str) -> bool {
+    what.contains("mixed") || what.contains("tuple")
+}
+
+/// Opens every beginning of the files of a family. Gives how many files and how often tensors came back.
+fn cut(family: &str) -> (usize, usize) {
+    let (mut files, mut saved) = (0, 0);
+    for (path, bytes) in good(family) {
+        let Some((format, whole)) = whole(&bytes) else { continue };
+        files += 1;
+        let all = open_source(memory(&bytes), &options(format, true)).unwrap();
+        assert!(all.damage.is_none(), "{}: nothing is wrong with the whole", path.display());
+        assert_eq!(all.tensors.len(), whole.len(), "{}", path.display());
+        hold(&all, &whole, &path.display().to_string());
+        let step = bytes.len().div_ceil(CUTS);
+        let mut before = 0;
+        for end in (0..bytes.len()).filter(|end| end % step == 0 || bytes.len() - end < 64) {
+            let what = format!("{} cut at {end} of {}", path.display(), bytes.len());
+            let found = open_source(memory(&bytes[..end]), &options(format, true));
+            let Ok(given) = found else {
+                assert!(
+                    before == 0 || loose(&what),
+                    "{what}: a shorter beginning gave more: {}",
+                    found.unwrap_err()
+                );
+                continue;
+            };
+            hold(&given, &whole, &what);
+            // A beginning that opens is a file of its own.
+            if open_source(memory(&bytes[..end]), &options(format, false)).is_err() {
+                marked(&given, &what);
+            }
+            let bytes = given.tensors.iter().map(TensorEntry::bytes).sum();
+            assert!(
+                bytes >= before || loose(&what),
+                "{what}: {bytes} bytes, and a shorter beginning gave {before}"
+            );
+            before = bytes;
+            saved += usize::from(given.damage.is_some() && before > 0);
+        }
+    }
+    (files, saved)
+}
+
+/// Changes every byte of the files of a family, one at a time: what a salvage opening gives of a file
+/// that does not open is what the whole file holds.
+fn flip(family: &str) -> usize {
+    let mut saved = 0;
+    for (path, bytes) in good(family) {
+        let Some((format, whole)) = whole(&bytes) else { continue };
+        let step = bytes.len().div_ceil(CUTS);
+        for at in (0..bytes.len()).step_by(step) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x41;
+            // What no reader could see is not to be seen here either: values without checksums, letters
+            // of names.
+            if open_source(memory(&damaged), &options(format, false)).is_ok() {
+                continue;
+            }
+            let Ok(given) = open_source(memory(&damaged), &options(format, true)) else { continue };
+            let what = format!("{} with byte {at} changed", path.display());
+            marked(&given, &what);
+            hold(&given, &whole, &what);
+            saved += usize::from(!given.tensors.is_empty());
+        }
+    }
+    saved
+}
+
+macro_rules! families {
+    ($($name:ident: $family:literal, $flips:literal);* $(;)?) => {
+        mod beginnings { $(
+            #[test]
+            fn $name() {
+                let (files, saved) = super::cut($family);
+                println!("{files} files, {saved} beginnings with tensors");
+                assert!(files > 0 && saved > 0, "{files} files, {saved} beginnings with tensors");
+            }
+        )* }
+        mod flips { $(
+            #[test]
+            fn $name() {
+                let saved = super::flip($family);
+                println!("{saved} damaged files with tensors");
+                assert_eq!(saved > 0, $flips, "{saved} damaged files with tensors");
+            }
+        )* }
+    };
+}
+
+// Of an npy file that does not open nothing comes back: its header is damaged, or there is none.
+families! {
+    safetensors: "safetensors", true;
+    npz: "npz", true;
+    torch: "torch", true;
+    primitiv: "primitiv", true;
+    paddle: "paddle", true;
+    hdf5: "hdf5", true;
+    tables: "tables", true;
+    npy: "npy", false;
+}

@@ -1,0 +1,397 @@
+"""Makes the crafted files of `bad/`, one at least for each rule of `weighbridge scan`, and `expected.json`.
+
+Run with numpy, h5py and pyarrow: `python make.py`. What the pickles would call is harmless: `os.getcwd`, `print`.
+The bytes are the same each time, but for what h5py and pyarrow put into theirs.
+
+`expected.json` holds for each file the verdict, and codes that must be among its findings.
+"""
+
+import io
+import json
+import pickle
+import shutil
+import struct
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+
+HERE = Path(__file__).resolve().parent
+BAD = HERE / "bad"
+EXPECTED = {}
+
+
+def put(name, data, verdict, *codes):
+    path = BAD / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    EXPECTED[name] = {"verdict": verdict, "codes": sorted(codes)}
+
+
+# Pickles, spelled out: c MODULE NAME imports, ( marks, t makes a tuple, R calls, . ends.
+GETCWD = b"cos\ngetcwd\n)R"
+PRINT = b"cbuiltins\nprint\n(Vhello\ntR"
+EVIL = b"\x80\x02" + GETCWD + b"."
+GOOD = pickle.dumps({"a": 1}, 2)
+
+
+def text(word):
+    return b"\x8c" + bytes([len(word)]) + word.encode()
+
+
+def pickles():
+    put("import_os.pkl", EVIL, "found", "dangerous-import")
+    put("import_unknown.pkl", b"\x80\x02cmymodule\nThing\n)\x81.", "found", "unknown-import")
+    put("call_computed.pkl", b"\x80\x02ccollections\nOrderedDict\n)R)R.", "found", "computed-call")
+    put("call_unusual.pkl", b"\x80\x02cbuiltins\neval\nX\x03\x00\x00\x001+1\x85R.", "found", "unusual-call")
+    put("zeros.pkl", b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "found", "unusual-call")
+    put("codec.pkl", b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R.", "found", "unusual-call")
+    # POP of an empty stack breaks every machine; imports follow.
+    broken = b"\x80\x040" + text("mymodule") + text("Thing") + b"\x93."
+    put("import_behind_break.pkl", broken, "could-not-tell", "unfollowed-import", "pickle-breaks")
+    put("os_behind_break.pkl", b"\x80\x040" + text("os") + text("getcwd") + b"\x93)R.", "found", "dangerous-import")
+    put("os_before_break.pkl", b"\x80\x02" + GETCWD + b"\xff", "found", "dangerous-import", "pickle-breaks")
+    put("extension.pkl", b"\x80\x02\x82\x01.", "could-not-tell", "extension")
+    put("breaks.pkl", GOOD[:-3], "could-not-tell", "pickle-breaks")
+    put("frames.pkl", b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00" + text("abcdef") + b".", "could-not-tell", "frames-disagree")
+    put("trailing.pkl", GOOD + b"\xff\xfe\xfd", "could-not-tell", "trailing-bytes")
+    put("two.pkl", GOOD + GOOD, "clean", "another-pickle")
+    put("second_is_evil.pdparams", GOOD + EVIL, "found", "another-pickle", "dangerous-import")
+    put("second_is_old.pdparams", GOOD + GETCWD + b".", "found", "another-pickle", "dangerous-import")
+    put("nested.pkl", pickle.dumps({"inner": GOOD + b""}, 3), "clean", "nested-pickle")
+    put("nested_evil.pkl", pickle.dumps([pickle.dumps(EVIL, 3)], 4), "found", "nested-pickle", "dangerous-import")
+    # Paddle writes a tensor with LoD as eval("data", {"data": array}), and its levels.
+    put("lod.pdparams", lod_tensor(HERE.parent / "pickle/good/p262_nested_ckpt"), "clean", "lod-eval")
+    put("persistent.pkl", b"\x80\x02X\x01\x00\x00\x00kQ.", "clean", "persistent-id")
+    put("next_buffer.pkl", b"\x80\x05\x97.", "clean", "out-of-band")
+    put("odd.pkl", b"\x80\x02NN0.", "clean", "odd-pickle")
+    put("many.pkl", b"\x80\x02" + b"N0" * 2000 + b"N.", "clean", "more-findings", "odd-pickle")
+    put("many_then_os.pkl", b"\x80\x02" + b"N0" * 12000 + GETCWD + b".", "found", "more-findings", "dangerous-import")
+    put("inst.pkl", b"(ios\ngetcwd\n.", "found", "dangerous-import")
+    put("obj.pkl", b"(cos\ngetcwd\no.", "found", "dangerous-import")
+    memo = b"\x80\x04" + text("os") + b"\x94" + text("getcwd") + b"\x9400h\x00h\x01\x93)R."
+    put("global_through_memo.pkl", memo, "found", "dangerous-import")
+    put("newobj_ex.pkl", b"\x80\x04" + text("subprocess") + text("Popen") + b"\x93)}\x92.", "found", "dangerous-import")
+    put("build.pkl", b"\x80\x02cmymodule\nThing\n)\x81}b.", "found", "unknown-import")
+    put("old_print.pkl", PRINT + b".", "found", "unknown-import")
+    put("state.pdiparams.info", EVIL, "found", "dangerous-import")
+
+
+def lod_tensor(folder):
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes() if path.suffix != ".json" else b""
+        if b"eval" in data:
+            return data
+    raise FileNotFoundError("no file with a tensor with LoD")
+
+
+STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def member(name, mode=0o644, system=3):
+    info = zipfile.ZipInfo(name, STAMP)
+    info.create_system = system
+    info.external_attr = (0o100000 | mode) << 16
+    return info
+
+
+def zipped(members, **options):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", **options) as archive:
+        for name, data in members:
+            archive.writestr(name if isinstance(name, zipfile.ZipInfo) else member(name), data)
+    return buffer.getvalue()
+
+
+def local(name, data, crc=None, method=0, flags=0):
+    crc = zlib.crc32(data) if crc is None else crc
+    return struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, flags, method, 0, 0x21, crc, len(data), len(data), len(name), 0) + name + data
+
+
+def central(name, data, at, crc=None, method=0, flags=0):
+    crc = zlib.crc32(data) if crc is None else crc
+    return struct.pack("<4s6H3I5H2I", b"PK\x01\x02", 20, 20, flags, method, 0, 0x21, crc, len(data), len(data), len(name), 0, 0, 0, 0, 0, at) + name
+
+
+def end(count, size, at, comment=b""):
+    return struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, count, count, size, at, len(comment)) + comment
+
+
+def archive(entries, directory, count=None):
+    """Local headers as they are; `directory`: entries of the directory."""
+    body, names = b"".join(entries), b"".join(directory)
+    return body + names + end(len(directory) if count is None else count, len(names), len(body))
+
+
+def two(entries, names):
+    """Members at their places, the directory with `names` of its own."""
+    at, directory = 0, []
+    for (name, data), shown in zip(entries, names):
+        directory.append(central(shown, data, at))
+        at += 30 + len(name) + len(data)
+    return archive([local(name, data) for name, data in entries], directory)
+
+
+def zips():
+    note = ("note.txt", b"words")
+    put("duplicate.zip", two([(b"a.pkl", GOOD), (b"a.pkl", EVIL)], [b"a.pkl", b"a.pkl"]), "found", "zip-duplicate-name", "dangerous-import")
+    put("similar.zip", zipped([("a.txt", b"1"), ("A.txt.", b"2")]), "found", "zip-similar-names")
+    put("headers_differ.zip", two([(b"a.txt", b"words"), (b"evil.p", EVIL)], [b"a.txt", b"good.p"]), "found", "zip-headers-differ", "dangerous-import")
+    differs = local(b"a.txt", b"words", flags=1) + central(b"a.txt", b"words", 0)
+    put("flags_differ.zip", differs + end(1, 51, 40), "found", "zip-headers-differ")
+    put("method_differs.zip", archive([local(b"a.txt", b"words", method=8)], [central(b"a.txt", b"words", 0)]), "found", "zip-headers-differ")
+    put("crc_differs.zip", archive([local(b"a.txt", b"words", crc=1)], [central(b"a.txt", b"words", 0)]), "found", "zip-headers-differ")
+    inner = zipped([note])
+    put("two_ends.zip", inner[:-2] + struct.pack("<H", len(inner)) + inner, "found", "zip-end-records")
+    put("count.zip", archive([local(b"a.txt", b"words")], [central(b"a.txt", b"words", 0)], count=2), "found", "zip-end-records")
+    put("prepended.zip", b"MZ is no program" + zipped([note]), "found", "zip-prepended")
+    put("appended.zip", zipped([note]) + b"more", "found", "zip-appended")
+    wide = zipped([note])
+    at = len(wide) - 22
+    record = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 7, 7, 9, 9) + struct.pack("<4sIQI", b"PK\x06\x07", 0, at, 1)
+    put("zip64.zip", wide[:at] + record + wide[at:], "found", "zip-end-records")
+    body = local(b"a.txt", local(b"b.txt", b"words"))
+    names = [central(b"a.txt", local(b"b.txt", b"words"), 0), central(b"b.txt", b"words", 35)]
+    put("overlap.zip", archive([body], names), "found", "zip-overlap")
+    hidden = local(b"a.txt", b"words") + local(b"evil.pkl", EVIL)
+    put("hidden.zip", archive([hidden], [central(b"a.txt", b"words", 0)]), "found", "zip-hidden-member", "dangerous-import")
+    put("bomb.zip", bomb(), "found", "zip-bomb")
+    put("crc.zip", archive([local(b"a.pkl", EVIL, crc=1)], [central(b"a.pkl", EVIL, 0, crc=1)]), "found", "zip-crc", "dangerous-import")
+    put("encrypted.zip", archive([local(b"a.pkl", EVIL, flags=1)], [central(b"a.pkl", EVIL, 0, flags=1)]), "could-not-tell", "zip-encrypted")
+    whole = zipped([("a.txt", b"words"), ("b.pkl", GOOD)])
+    put("damaged.zip", whole[: len(whole) - 30], "could-not-tell", "zip-damaged")
+    whole = zipped([("a.txt", b"words"), ("b.pkl", EVIL)])
+    put("damaged_evil.zip", whole[: len(whole) - 60], "found", "zip-damaged", "dangerous-import")
+    put("gap.zip", archive([local(b"a.txt", b"words"), bytes(100)], [central(b"a.txt", b"words", 0)]), "could-not-tell", "zip-gap")
+    names = ["../up.txt", "/etc/absolute.txt", "C:drive.txt", "a/../../x.txt"]
+    back = two([(b"a\\b.txt", b"1")], [b"a\\b.txt"])
+    put("member_names.zip", zipped([(name, b"1") for name in names]), "found", "unsafe-member-name")
+    put("backslash.zip", back, "found", "unsafe-member-name")
+    put("odd_names.zip", zipped([("exe\u202etxt.pkl", GOOD), ("a\x1bb.txt", b"1")]), "found", "odd-member-name")
+    put("nul_name.zip", two([(b"a.txt\0.pkl", GOOD)], [b"a.txt\0.pkl"]), "found", "odd-member-name")
+    link = member("link")
+    link.external_attr = 0o120777 << 16
+    put("link.zip", zipped([(link, "/etc")]), "found", "member-link")
+    put("nested.zip", zipped([("inner.zip", zipped([("evil.pkl", EVIL)]))]), "found", "dangerous-import")
+    deep = zipped([note])
+    for depth in range(6):
+        deep = zipped([(f"{depth}.zip", deep)])
+    put("deep.zip", deep, "could-not-tell", "nested-too-deep")
+    put("model.keras", zipped([("config.json", LAMBDA), ("metadata.json", "{}")]), "found", "keras-lambda")
+    info = member("evil.pkl")
+    info.compress_type = zipfile.ZIP_DEFLATED
+    put("deflated.zip", zipped([(info, EVIL)]), "found", "dangerous-import")
+
+
+def bomb():
+    """A member that claims more than deflate can give."""
+    data = zlib.compress(bytes(100_000), 9)[2:-4]
+    crc = zlib.crc32(bytes(100_000))
+    facts = struct.pack("<HHHHIII", 0, 8, 0, 0x21, crc, len(data), 0x7FFFFFFF)
+    first = b"PK\x03\x04\x14\x00" + facts + struct.pack("<2H", 5, 0) + b"a.bin" + data
+    entry = b"PK\x01\x02\x14\x00\x14\x00" + facts + struct.pack("<5H2I", 5, 0, 0, 0, 0, 0, 0) + b"a.bin"
+    return first + entry + end(1, len(entry), len(first))
+
+
+def tars():
+    def tarred(members):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for info, data in members:
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        return buffer.getvalue()
+
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    put("links.tar", tarred([(link, b""), (tarfile.TarInfo("../up"), b"")]), "found", "member-link", "unsafe-member-name")
+    old = [(tarfile.TarInfo("sys_info"), GOOD), (tarfile.TarInfo("pickle"), EVIL), (tarfile.TarInfo("storages"), GOOD)]
+    put("old_torch.pt", tarred(old), "found", "dangerous-import")
+
+
+def safetensors(header, data=b""):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+ONE = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+LAMBDA = json.dumps({"class_name": "Functional", "module": "keras", "config": {"layers": [
+    {"class_name": "Lambda", "module": "keras.layers", "config": {"name": "run", "function": ["4wEA", None, None], "function_type": "lambda"}},
+]}})
+
+
+def names():
+    index = {"metadata": {}, "weight_map": {"a": "../../outside.safetensors", "b": "model-1.safetensors"}}
+    put("traversal.index.json", json.dumps(index).encode(), "found", "name-leads-out")
+    config = {"entities": {"../user": {"num_partitions": 1}}, "relations": [{"name": "r", "lhs": "../user", "rhs": "../user"}],
+              "entity_path": "data/e", "edge_paths": ["data/x"], "checkpoint_path": "model"}
+    put("entity_types/config.json", json.dumps(config).encode(), "found", "name-leads-out")
+    put("tensor_names.safetensors", safetensors({"../../w": ONE}, b"abcd"), "clean", "path-like-name")
+    put("absolute/config.json", b'{"data": "/home/someone/data/train.tsv"}', "clean", "absolute-path")
+    put("remote_code/config.json", b'{"auto_map": {"AutoModel": "modeling.Model"}}', "found", "remote-code")
+
+
+def programs():
+    def program(*ops, variables=""):
+        return ("blocks {\n  idx: 0\n  parent_idx: -1\n" + variables + "".join(f"  ops {{\n{op}  }}\n" for op in ops) + "}\n").encode()
+
+    def op(kind, **attributes):
+        lines = f'    type: "{kind}"\n'
+        for name, value in attributes.items():
+            lines += f'    attrs {{\n      name: "{name}"\n      type: STRING\n      s: "{value}"\n    }}\n'
+        return lines
+
+    stack = '    attrs {\n      name: "op_callstack"\n      type: STRINGS\n      strings: "  File \\"/home/me/train.py\\", line 3, in main"\n    }\n'
+    put("source.pdmodel", program(op("relu") + stack), "found", "source-code")
+    put("save.pdmodel", program(op("save", file_path="/tmp/out")), "found", "writes-files")
+    put("py_func.pdmodel", program(op("py_func")), "found", "runs-python")
+    put("network.pdmodel", program(op("listen_and_serv", endpoint="0.0.0.0:80")), "found", "network")
+    put("load.pdmodel", program(op("load", file_path="w")), "clean", "reads-files")
+    variable = '  vars {\n    name: "../../w"\n    persistable: true\n    type {\n      type: LOD_TENSOR\n      lod_tensor {\n        tensor {\n          data_type: FP32\n          dims: 1\n        }\n      }\n    }\n  }\n'
+    put("variable_names.pdmodel", program(op("relu"), variables=variable), "found", "name-leads-out")
+    put("class_names.json", (HERE.parent / "paddle/good/p331/control_flow_pir/model.json").read_bytes(), "clean", "class-names")
+    code = zipped([("m/data.pkl", GOOD), ("m/code/__torch__.py", b"def f(): pass\n"), ("m/version", b"3\n")])
+    put("script.pt", code, "found", "torchscript-code")
+    buffer = io.BytesIO()
+    field = pa.field("x", pa.binary(), metadata={"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": GETCWD + b"."})
+    schema = pa.schema([field, pa.field("y", pa.float32())])
+    with pa.ipc.new_file(buffer, schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array([b"a"]), pa.array([1.0], pa.float32())], schema=schema))
+    put("pickled_type.arrow", buffer.getvalue(), "found", "arrow-pickled-type")
+
+
+def array(descr, shape, data):
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}"
+    header = header.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+
+
+def contents():
+    plain = safetensors({"w": ONE}, b"abcd")
+    put("safetensors_and_zip.safetensors", plain + zipped([("evil.pkl", EVIL)]), "found", "two-formats", "dangerous-import")
+    put("npy_and_zip.npy", array("<f4", (1,), b"\0\0\0\0") + zipped([("note.txt", b"1")]), "found", "two-formats")
+    put("pickle_before_zip.pkl", GOOD + zipped([("evil.pkl", EVIL)]), "found", "two-formats", "dangerous-import")
+    put("pickle.safetensors", EVIL, "found", "extension-differs", "dangerous-import")
+    put("pickle.npy", EVIL, "found", "extension-differs", "dangerous-import")
+    put("zip.json", zipped([("note.txt", b"1")]), "found", "extension-differs")
+    put("program.bin", b"\x7fELF\x02\x01\x01" + bytes(57), "could-not-tell", "program-file")
+    put("script.sh", b"#!/bin/sh\necho hello\n", "could-not-tell", "program-file")
+    put("page.pt", b"<!DOCTYPE html>\n<html></html>\n", "could-not-tell", "program-file")
+    put("noise.bin", bytes(range(200, 256)), "could-not-tell", "unknown-content")
+    put("packed.bin.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x03\x00" + bytes(8), "could-not-tell", "archive-not-entered")
+    put("cut.safetensors", plain[:-2], "could-not-tell", "unreadable")
+    objects = array("|O", (1,), b"\x80\x02" + GETCWD + b".")
+    put("objects.npy", objects, "found", "dangerous-import")
+    put("objects_by_name.npy", array("object", (1,), b"\x80\x02" + GETCWD + b"."), "found", "dangerous-import")
+    put("objects.npz", zipped([("a.npy", objects)]), "found", "dangerous-import")
+    put("objects.zip", zipped([("m/a.npz", zipped([("a.npy", objects)]))]), "found", "dangerous-import")
+    put("behind.npy", array("<f4", (1,), b"\0\0\0\0") + EVIL, "could-not-tell", "trailing-bytes")
+    put("evil.pt", zipped([("m/data.pkl", EVIL), ("m/version", b"3\n")]), "found", "dangerous-import")
+    put("extra.pt", zipped([("m/data.pkl", GOOD), ("m/version", b"3\n"), ("m/extra/evil.bin", EVIL)]), "found", "dangerous-import")
+    legacy = b"".join(pickle.dumps(x, 2) for x in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+    put("legacy.pt", legacy + EVIL + pickle.dumps([], 2), "found", "dangerous-import")
+    put("legacy_behind.pt", legacy + GOOD + pickle.dumps([], 2) + EVIL, "found", "trailing-bytes", "dangerous-import")
+
+
+def hdf5():
+    def made(name, verdict, codes, fill, **options):
+        path = BAD / name
+        path.unlink(missing_ok=True)
+        with h5py.File(path, "w", **options) as file:
+            fill(file)
+        put(name, path.read_bytes(), verdict, *codes)
+
+    def external(file):
+        file["out"] = h5py.ExternalLink("/etc/other.h5", "/x")
+
+    def virtual(file):
+        layout = h5py.VirtualLayout((4,), "<f4")
+        layout[:] = h5py.VirtualSource("other.h5", "x", (4,))
+        file.create_virtual_dataset("v", layout)
+
+    def plugin(file):
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((4,))
+        plist.set_filter(32001, h5py.h5z.FLAG_OPTIONAL, (0,))
+        space = h5py.h5s.create_simple((4,))
+        h5py.h5d.create(file.id, b"x", h5py.h5t.IEEE_F32LE, space, plist)
+
+    def soft(file):
+        file["x"] = np.zeros(2, "f4")
+        file["y"] = h5py.SoftLink("/x")
+
+    def opaque(file):
+        file["x"] = np.void(b"some bytes")
+
+    def pickled(file):
+        file["x"] = np.void(EVIL)
+
+    def bytewise(file):
+        file["x"] = np.frombuffer(EVIL, "u1")
+
+    def attribute(file):
+        file.attrs["pickled"] = np.void(EVIL)
+
+    def text_attribute(file):
+        file.attrs["title"] = (GETCWD + b".").decode()
+
+    def state(file):
+        blob = zipped([("archive/data.pkl", EVIL), ("archive/version", b"3\n")])
+        file.attrs["format_version"] = 1
+        group = file.create_group("optimizer")
+        group["state_dict"] = np.frombuffer(blob, "u1")
+        file.create_group("model")
+
+    def compound(file):
+        file["x"] = np.zeros(2, [("a", "f4"), ("b", "i4")])
+
+    def config(text):
+        def fill(file):
+            file.attrs["model_config"] = text
+            file.create_group("model_weights")["w"] = np.zeros(2, "f4")
+
+        return fill
+
+    made("external_link.h5", "found", ["hdf5-external-link"], external)
+    made("external_storage.h5", "found", ["hdf5-external-storage"], lambda f: f.create_dataset("x", (4,), "<f4", external=[("/etc/passwd", 0, 16)]))
+    made("virtual.h5", "found", ["hdf5-virtual"], virtual, libver="latest")
+    made("plugin_filter.h5", "could-not-tell", ["hdf5-plugin-filter"], plugin)
+    made("soft_link.h5", "clean", ["hdf5-soft-link"], soft)
+    made("opaque.h5", "could-not-tell", ["opaque-bytes"], opaque)
+    made("opaque_pickle.h5", "found", ["nested-pickle", "dangerous-import"], pickled)
+    made("bytes_pickle.h5", "found", ["nested-pickle", "dangerous-import"], bytewise)
+    made("attribute_pickle.h5", "found", ["nested-pickle", "dangerous-import"], attribute)
+    made("attribute_text.h5", "found", ["nested-pickle", "dangerous-import"], text_attribute)
+    made("optimizer_state.h5", "found", ["dangerous-import"], state)
+    made("compound.h5", "could-not-tell", ["left-out"], compound)
+    made("keras_lambda.h5", "found", ["keras-lambda"], config(LAMBDA))
+    foreign = {"class_name": "Sequential", "module": "keras", "config": {"layers": [{"class_name": "system", "module": "os", "config": "id"}]}}
+    made("keras_module.h5", "found", ["keras-foreign-module"], config(json.dumps(foreign)))
+    calls = {"class_name": "TFOpLambda", "config": {"name": "x", "function": "io.write_file"}}
+    made("keras_function.h5", "found", ["keras-foreign-module"], config(json.dumps(calls)))
+    made("keras_unread.h5", "could-not-tell", ["keras-unread"], config("{broken"))
+    made("user_block.h5", "found", ["two-formats"], soft, userblock_size=512)
+    block = zipped([("note.txt", b"1")])
+    data = (BAD / "user_block.h5").read_bytes()
+    put("user_block.h5", block + data[len(block):], "found", "two-formats")
+    # A link of a kind of its own: h5py makes none, so the kind of an external one is changed.
+    made("user_link.h5", "found", ["hdf5-user-link"], external)
+    data = bytearray((BAD / "user_link.h5").read_bytes())
+    at = data.index(b"\x03out") - 1
+    while data[at] != 64:
+        at -= 1
+    data[at] = 65
+    put("user_link.h5", bytes(data), "found", "hdf5-user-link")
+
+
+if __name__ == "__main__":
+    shutil.rmtree(BAD, ignore_errors=True)
+    BAD.mkdir()
+    for make in (pickles, zips, tars, names, programs, contents, hdf5):
+        make()
+    (HERE / "expected.json").write_text(json.dumps(EXPECTED, indent=1, sort_keys=True) + "\n")
+    print(f"{len(EXPECTED)} files")

@@ -179,6 +179,25 @@ fn flip(family: &str) -> usize {
     saved
 }
 
+/// Letters of several bytes where JSON breaks, in a header that goes on behind them.
+#[test]
+fn broken_json_of_any_letters_hides_no_later_entry() {
+    let header =
+        "{\u{11f}\u{700}\"__metad\":{},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend([7, 8]);
+    let given = open_source(memory(&bytes), &options("safetensors", true)).unwrap();
+    marked(&given, "broken JSON");
+    assert_eq!(given.tensors.len(), 1);
+    assert_eq!(facts(&given.tensors[0]).2, [7, 8]);
+    for end in 0..bytes.len() {
+        if let Ok(given) = open_source(memory(&bytes[..end]), &options("safetensors", true)) {
+            assert!(given.tensors.is_empty(), "cut at {end}");
+        }
+    }
+}
+
 macro_rules! families {
     ($($name:ident: $family:literal, $flips:literal);* $(;)?) => {
         mod beginnings { $(

@@ -210,10 +210,11 @@ impl Broken {
             let Some((name, json, next)) = pair(&text, at) else {
                 header.breaks += 1;
                 // The next entry, where one begins behind the end of another.
-                let Some(hop) = text[at + 1..].find("},\"").filter(|_| header.breaks < MOST_BREAKS) else {
+                let Some(hop) = text[at..].find("},\"").filter(|_| header.breaks < MOST_BREAKS) else {
                     break;
                 };
-                at += 1 + hop + 1;
+                // What is here is no such end, so that this goes forwards.
+                at += hop + 1;
                 continue;
             };
             if name == METADATA {

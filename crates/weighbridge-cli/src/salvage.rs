@@ -1,11 +1,12 @@
 //! Damaged files: an error that says what can be done, and the word that goes with what was salvaged.
 
+use crate::Outcome;
 use crate::args::Input;
 use crate::output::Output;
 use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
-use weighbridge::checkpoint::Note;
+use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::source::{PathKind, kind_of_path};
 use weighbridge::{Checkpoint, Error, Kind, OpenOptions, Result};
 
@@ -40,6 +41,12 @@ pub(crate) fn advise(error: Error, path: &Path, options: &OpenOptions) -> Error 
         }
         Err(_) => error,
     }
+}
+
+/// The outcome of what was written from a source: it is sound, but where tensors of a damaged source are
+/// missing it is not all that there was.
+pub(crate) fn outcome(losses: &[Loss]) -> Outcome {
+    if losses.iter().any(|loss| loss.code == "missing-damaged") { Outcome::Finding } else { Outcome::Done }
 }
 
 /// Puts the damage of a file into a document of it.

@@ -42,6 +42,30 @@ fn cut(folder: &Path, name: &str, cut: usize) -> (PathBuf, PathBuf) {
     (whole, damaged)
 }
 
+/// What is written from a damaged file is not all that there was: the exit code says so, for every verb that writes.
+#[test]
+fn every_verb_that_writes_ends_with_a_finding() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, damaged) = cut(dir.path(), "net.safetensors", 5);
+    let damaged = shown(&damaged);
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (new, cast, shards, one, manifest) =
+        (at("new.npz"), at("cast.safetensors"), at("shards"), at("one.npz"), at("m.json"));
+    for words in [
+        &["convert", damaged, &new][..],
+        &["edit", damaged, &cast, "--cast", "bf16"],
+        &["shard", damaged, &shards, "--max-shard-size", "1KB"],
+        &["merge", damaged, "-o", &one],
+        &["seal", damaged, "-o", &manifest],
+    ] {
+        let (code, said) = text(&[words, &["--salvage"]].concat());
+        assert_eq!(code, 1, "{words:?}: {said}");
+        assert!(Path::new(words[words.len() - 1]).exists() || Path::new(words[2]).exists(), "{words:?}");
+        let twice = said.matches("omitted: missing-damaged").count();
+        assert_eq!(twice, 0, "each loss is told once: {said}");
+    }
+}
+
 #[test]
 fn every_verb_tells_what_is_damaged() {
     let dir = tempfile::tempdir().unwrap();

@@ -71,9 +71,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     let (plan, notes) = prepare(args, &options)?;
     let report = ops::save(&plan, &args.target, args.force, &options.run)?;
     drop(options);
-    // What was written is sound, and not all that there was.
-    let incomplete = plan.losses.iter().any(|loss| loss.code == "missing-damaged");
-    let outcome = if incomplete { Outcome::Finding } else { Outcome::Done };
+    let outcome = crate::salvage::outcome(&plan.losses);
     output.outcome = outcome;
     let target = args.target.display().to_string();
     if output.json {

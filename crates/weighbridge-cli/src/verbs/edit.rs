@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
                 write(&mut prepared, target, &options)?;
             }
             drop(options);
+            output.outcome = outcome(&prepared.report, writing.plan);
             show(&prepared.report, None, writing.plan, begun, output)?;
         }
         (_, place) => {
@@ -68,10 +69,16 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
                 write_in_place(&mut prepared, &args.source, &options)?;
             }
             drop(options);
+            output.outcome = outcome(&prepared.edit.report, writing.plan);
             show(&prepared.edit.report, prepared.patch.as_ref(), writing.plan, begun, output)?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(output.outcome)
+}
+
+/// A plan alone is done, whatever it says.
+fn outcome(report: &EditReport, plan: bool) -> Outcome {
+    if plan { Outcome::Done } else { crate::salvage::outcome(&report.losses) }
 }
 
 /// The rules of the arguments, in the order that the help names.

@@ -35,6 +35,9 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
         bytes = save(&prepared.plan, &args.output, writing.force, &options.run)?.bytes;
     }
     drop(options);
+    // A plan alone is done, whatever it says.
+    let outcome = if writing.plan { Outcome::Done } else { crate::salvage::outcome(&prepared.plan.losses) };
+    output.outcome = outcome;
     let target = args.output.display().to_string();
     let tensors = prepared.checkpoint.tensors.len();
     if output.json {
@@ -46,7 +49,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
             "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
             "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
         }))?;
-        return Ok(Outcome::Done);
+        return Ok(outcome);
     }
     output.warn_of(&prepared.notes)?;
     output.losses(&prepared.plan.losses)?;
@@ -54,5 +57,5 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     let (form, count) =
         (format!("{} {}", prepared.plan.format, prepared.plan.kind), human_count(tensors as u64));
     writeln!(output, "{word} {} ({form}, {count} tensors, {})", escape(&target), human_bytes(bytes))?;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }

@@ -48,12 +48,16 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         return Ok(Outcome::Done);
     }
     save(&sealed, &target, args.force || args.update)?;
+    // A manifest of what is left of a damaged file is not one of the whole.
+    if sealed.report.notes.iter().any(|note| note.code == "damaged") {
+        output.outcome = Outcome::Finding;
+    }
     if output.json {
         output.document(&document(args, &target, &sealed))?;
     } else {
         text(args, &target, &sealed, output)?;
     }
-    Ok(Outcome::Done)
+    Ok(output.outcome)
 }
 
 fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {

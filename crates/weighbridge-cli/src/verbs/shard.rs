@@ -39,6 +39,9 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         bytes = report.bytes;
     }
     drop(options);
+    // A plan alone is done, whatever it says.
+    let outcome = if writing.plan { Outcome::Done } else { crate::salvage::outcome(&prepared.plan.losses) };
+    output.outcome = outcome;
     let target = args.target.display().to_string();
     if output.json {
         let one = |shard: &Told| {
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
             "losses": prepared.plan.losses.iter().map(Loss::to_json).collect::<Json>(),
             "notes": prepared.notes.iter().map(Note::to_json).collect::<Json>(),
         }))?;
-        return Ok(Outcome::Done);
+        return Ok(outcome);
     }
     output.warn_of(&prepared.notes)?;
     output.losses(&prepared.plan.losses)?;
@@ -81,5 +84,5 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         escape(target.trim_end_matches('/')),
         human_bytes(bytes)
     )?;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }

@@ -96,7 +96,12 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     if sources.iter().all(|source| source.origin == first.origin) {
         joined.origin.clone_from(&first.origin);
     }
-    let mut losses = Vec::new();
+    // What is missing of a damaged source is missing in what is made of it.
+    let mut losses: Vec<Loss> = sources
+        .iter()
+        .filter_map(|source| source.damage.as_ref())
+        .flat_map(|damage| damage.losses())
+        .collect();
     let only_one = sources.len() == 1;
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {

@@ -11,7 +11,7 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
 use crate::pickle::{Call, GlobalFinding};
@@ -69,18 +69,25 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
     let mut files = Vec::new();
     if kind_of_path(path)? == PathKind::Folder {
         let folder = LocalFolder::open(path)?;
-        let mut found = Vec::new();
+        let mut looked = Vec::new();
         for item in folder.list(DEPTH)? {
-            let file = in_folder(&folder, path, &item, options)?;
-            found.push((item.name, file));
+            // One file that cannot be read hides nothing of the others.
+            let file = match in_folder(&folder, path, &item, options) {
+                Err(error) if error.kind() == Kind::Io => {
+                    let label = path.join(&item.name).display().to_string();
+                    unread(label, found("unreadable", format!("{}: {}", error.code(), error.message())))
+                }
+                scanned => scanned?,
+            };
+            looked.push((item.name, file));
         }
         for item in folder.skipped(DEPTH)? {
             let label = path.join(&item.name).display().to_string();
-            found.push((item.name, unread(label, skipped(item.reason))));
+            looked.push((item.name, unread(label, skipped(item.reason))));
         }
-        found
+        looked
             .sort_by(|(a, _), (b, _)| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
-        files.extend(found.into_iter().map(|(_, file)| file));
+        files.extend(looked.into_iter().map(|(_, file)| file));
     } else {
         let source: SourceRef = Arc::new(FileSource::open(path)?);
         files.push(scan_named(&source, Some(path), options)?);

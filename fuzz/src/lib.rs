@@ -9,7 +9,8 @@
 //! - the campaign here, which damages the small files below `testdata` by a generator that depends
 //!   on the number of the case alone, with the stable compiler:
 //!   ```text
-//!   cargo test -p weighbridge-fuzz                                    2,000,000 inputs
+//!   cargo test -p weighbridge-fuzz                                    200,000 inputs
+//!   WEIGHBRIDGE_FUZZ_INPUTS=2000000 cargo test -p weighbridge-fuzz    as many as in .ci/run
 //!   cargo run --release -p weighbridge-fuzz -- --inputs 100000000     as long as you like, every target
 //!   cargo run --release -p weighbridge-fuzz -- npz --inputs 5000000   one target
 //!   cargo run --release -p weighbridge-fuzz -- npz --case 123         one case again, with its bytes

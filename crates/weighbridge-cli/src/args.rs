@@ -108,7 +108,8 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
-                            weighbridge verify net.npz --manifest net.model.manifest.json    as it was sealed?\n  \
+                            weighbridge verify net.model --manifest net.model.manifest.json  as it was sealed?\n  \
+                            weighbridge verify net.npz --manifest net.model.manifest.json --tensors-only    the same numbers?\n  \
                             weighbridge verify net.pt --account            what each range of bytes is for; what is hidden\n\n\
                             Exit codes: 0 sound, 1 unsound, 2 cannot be read at all, 3 could not tell.")]
     Verify(Verify),
@@ -331,9 +332,12 @@ pub(crate) struct Verify {
     /// Say what each range of bytes of each file is for
     #[arg(long)]
     pub account: bool,
-    /// Hold it against what `seal` wrote: files by their hashes, another form of the model by its tensors
+    /// Hold it against what `seal` wrote: every file by its hashes
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
+    /// Hold the tensors alone against the manifest, as of a model that was converted; not files, program, metadata
+    #[arg(long, requires = "manifest")]
+    pub tensors_only: bool,
     /// Threads; 0 is one for each processor
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,

@@ -1,4 +1,4 @@
-//! `edit`, `shard` and `merge` as a user meets them.
+//! `edit` as a user meets it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 use serde_json::{Value as Json, json};
@@ -302,6 +302,33 @@ fn an_edit_in_place_keeps_a_way_back() {
     ok(&["edit", "--undo", &path]);
     assert_eq!(fs::read(&path).unwrap(), before);
     assert_eq!(refused(&["edit", "--undo", &path]), "no-undo-record");
+    // An undo takes no other wishes, and no rewrite comes between.
+    ok(&["edit", &path, "--in-place", "--rename", "w1=x1"]);
+    let edited = fs::read(&path).unwrap();
+    for other in [&["--plan"][..], &["--rename", "b1=c1"], &["--cast", "f16"], &["--force"], &["--to", "npz"]]
+    {
+        for word in ["--undo", "--forget-undo"] {
+            assert_eq!(refused(&[&["edit", &path, word], other].concat()), "bad-arguments", "{other:?}");
+        }
+    }
+    assert_eq!(refused(&["edit", &path, "--in-place=rewrite", "--transpose", "w2"]), "undo-exists");
+    // What was changed since by others is left alone: here a weight.
+    let mut other = edited.clone();
+    *other.last_mut().unwrap() ^= 1;
+    for bytes in [&other, &vec![b'X'; edited.len()]] {
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(refused(&["edit", &path, "--undo"]), "changed-since");
+        assert_eq!((&fs::read(&path).unwrap(), folder.count()), (bytes, 2));
+    }
+    fs::write(&path, &edited).unwrap();
+    ok(&["edit", &path, "--undo"]);
+    assert_eq!(fs::read(&path).unwrap(), before);
+    // A record without its file.
+    ok(&["edit", &path, "--in-place", "--rename", "w1=x1"]);
+    fs::remove_file(&path).unwrap();
+    ok(&["edit", &path, "--forget-undo"]);
+    assert_eq!(folder.count(), 0);
+    fs::write(&path, &before).unwrap();
     // Nothing to write is nothing done.
     ok(&["edit", &path, "--in-place", "--rename", "w1=w1"]);
     assert_eq!((fs::read(&path).unwrap(), folder.count()), (before.clone(), 1));
@@ -392,6 +419,20 @@ fn ties_are_shared_bytes_where_the_format_has_them() {
     // safetensors has no such names, and says so.
     let report = json(&["edit", &both, &folder.path("x.safetensors"), "--tie", "head=embed"]);
     assert_eq!(report["losses"][0]["code"], "tie-not-held");
+    // Of a name that is gone, or is another type or other elements now, nothing is shared.
+    let three = folder.path("three.pt");
+    ok(&["edit", &tied, &three, "--drop", "embed"]);
+    assert_eq!(json(&["ls", &three])["tensors"][0]["alias_of"], Json::Null);
+    ok(&["convert", &tied, &three, "--drop", "embed", "-f", "-q"]);
+    assert_eq!(json(&["ls", &three])["tensors"][0]["alias_of"], Json::Null);
+    ok(&["edit", &tied, &three, "--cast", "embed=f16", "-f"]);
+    assert_eq!(alias(&three), Json::Null);
+    let other = folder.path("other.pt");
+    ok(&["edit", &source, &other, "--keep", "w2", "--rename", "w2=embed"]);
+    ok(&["merge", &tied, &other, "--prefer", "last", "-o", &three, "-f"]);
+    let told = json(&["ls", &three, "--hash"])["tensors"].clone();
+    assert!(told.as_array().unwrap().iter().all(|t| t["alias_of"].is_null()), "{told}");
+    assert_ne!(told[0]["sha256"], told[1]["sha256"]);
     // In shards both stay together, though one alone would be a shard.
     let shards = folder.path("shards");
     let report = json(&["shard", &tied, &shards, "--max-shard-size", "64"]);
@@ -401,57 +442,6 @@ fn ties_are_shared_bytes_where_the_format_has_them() {
         (1, &json!(2), &json!(true)),
         "{report}"
     );
-}
-
-#[test]
-fn shards_and_back() {
-    let folder = Folder::new();
-    let source = folder.model("a.safetensors");
-    let shards = folder.path("shards");
-    let text = ok(&["shard", &source, &shards, "--max-shard-size", "32B", "--plan"]);
-    assert!(
-        text.contains("larger than a shard") && text.contains("would write") && folder.count() == 1,
-        "{text}"
-    );
-    ok(&["shard", &source, &shards, "--max-shard-size", "32B"]);
-    let list: Json =
-        serde_json::from_slice(&fs::read(format!("{shards}/model.safetensors.index.json")).unwrap()).unwrap();
-    let total: u64 = json(&["ls", &source])["tensors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|t| t["bytes"].as_u64().unwrap())
-        .sum();
-    assert_eq!(list["metadata"]["total_size"], total);
-    let joined = folder.path("joined.safetensors");
-    ok(&["merge", &shards, "-o", &joined]);
-    assert_eq!(fs::read(&joined).unwrap(), fs::read(&source).unwrap());
-    assert_eq!(refused(&["shard", &source, &folder.path("s"), "--max-shard-size", "much"]), "bad-size");
-    assert_eq!(refused(&["shard", &source, &shards]), "exists");
-    // A folder of shards is edited as a whole.
-    let words = ["edit", &shards, "--in-place=rewrite", "--rename", "w1=x1"];
-    assert_eq!(refused(&words), "folder-has-other-files");
-    ok(&[&words[..], &["--set", "shard=32"]].concat());
-    assert!(names(&shards).contains(&"x1".to_owned()));
-    assert_eq!(refused(&["edit", &shards, "--in-place", "--rename", "x1=w1"]), "not-a-file");
-}
-
-#[test]
-fn merging_keeps_state_with_its_parameter() {
-    let folder = Folder::new();
-    let (a, b) = (folder.model("a.safetensors"), folder.model("b.npz"));
-    let target = folder.path("c.safetensors");
-    let error = json(&["merge", &a, &b, "-o", &target])["error"].clone();
-    assert_eq!(error["code"], "name-collision");
-    let found = error["found"].as_str().unwrap();
-    assert!(found.contains("a.safetensors") && found.contains("b.npz"), "{found}");
-    ok(&["merge", &a, &b, "-o", &target, "--prefer", "first"]);
-    assert_eq!(hashes(&target), hashes(&a));
-    ok(&["merge", &a, &b, "-o", &target, "--prefix-each", "--force"]);
-    assert_eq!(names(&target).len(), 2 * names(&a).len());
-    assert!(names(&target).contains(&"b.w1".to_owned()));
-    assert_eq!(refused(&["merge", &a, &b, "-o", &target]), "exists");
-    assert_eq!(refused(&["merge", "-o", &target]), "bad-arguments");
 }
 
 /// The example of docs/rules.md is a file of rules that does what is said of it.
@@ -495,4 +485,19 @@ fn the_example_of_the_rules_works() {
     ];
     assert_eq!(shapes, expected.map(|(name, shape)| (name.to_owned(), shape)));
     assert_eq!(told["metadata"]["format"], "pt");
+}
+
+/// A hint speaks of what was asked for.
+#[test]
+fn what_would_be_lost_in_place_has_its_own_hint() {
+    let folder = Folder::new();
+    let path = folder.model("a.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend(b"behind the end");
+    fs::write(&path, &bytes).unwrap();
+    let error = json(&["edit", &path, "--in-place", "--lenient", "--rename", "w1=q1"])["error"].clone();
+    assert_eq!(error["code"], "loss-denied", "{error}");
+    let hint = error["hint"].as_str().unwrap();
+    assert!(hint.contains("new file") && !hint.contains("--deny-loss"), "{hint}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
 }

@@ -61,7 +61,13 @@ fn sealed_verified_damaged() {
     let npz = dir.path().join("b.npz");
     let npz = npz.to_str().unwrap();
     assert_eq!(code(&["convert", &model, npz, "-q"]), 0);
-    let report = json(&["verify", npz, "--manifest", &manifest, "--json"]);
+    // The tensors are the same; what became of the files is not known, unless that does not matter.
+    let words = ["verify", npz, "--manifest", &manifest];
+    assert_eq!(code(&words), 3);
+    let text = String::from_utf8(weighbridge(&words).stdout).unwrap();
+    assert!(text.contains("files-not-compared") && text.contains("--tensors-only"), "{text}");
+    let report = json(&["verify", npz, "--manifest", &manifest, "--tensors-only", "--json"]);
+    assert!(report["findings"].as_array().unwrap().iter().any(|f| f["code"] == "tensors-only"), "{report}");
     assert_eq!((&report["verdict"], &report["manifest"]["tensors"]["equal"]), (&"sound".into(), &4.into()));
     assert_eq!(report["manifest"]["files"], Json::Null);
 
@@ -121,6 +127,21 @@ fn an_update_says_what_it_took_over() {
         assert!(text.contains("not hashed again: 1 file and 4 tensors"), "{text}");
     }
     assert_eq!(fs::read(&manifest).unwrap(), before);
+    // Of another model nothing is taken over, and its manifest is not replaced.
+    let other = format!("{model}.copy");
+    fs::copy(&model, &other).unwrap();
+    let report = json(&["seal", &other, "-o", &manifest, "--update", "--json"]);
+    assert_eq!(report["error"]["code"], "other-subject");
+    assert_eq!(fs::read(&manifest).unwrap(), before);
+    // One that lies elsewhere may be of another model of this name.
+    let far = dir.path().join("far");
+    fs::create_dir(&far).unwrap();
+    let moved = far.join("m.json");
+    fs::copy(&manifest, &moved).unwrap();
+    fs::File::options().write(true).open(&moved).unwrap().set_modified(later).unwrap();
+    let words = ["seal", &model, "-o", moved.to_str().unwrap(), "--update"];
+    let text = String::from_utf8(weighbridge(&words).stdout).unwrap();
+    assert!(text.contains("nothing-taken-over") && text.contains("not hashed again: 0 files"), "{text}");
 }
 
 #[test]
@@ -145,6 +166,10 @@ fn a_list_of_shards_takes_its_shards_along() {
     let names: Vec<&str> = names.collect();
     assert!(names.len() >= 2 && !names.contains(&"other.txt"), "{names:?}");
     assert_eq!(code(&["verify", list, "--manifest", manifest]), 0);
+    // A list beside it was not sealed, though all that was sealed is there.
+    let evil = folder.join("evil.safetensors.index.json");
+    fs::copy(list, &evil).unwrap();
+    assert_eq!(code(&["verify", evil.to_str().unwrap(), "--manifest", manifest]), 1);
     let shard = folder.join(names.iter().find(|name| name.ends_with(".safetensors")).unwrap());
     let mut bytes = fs::read(&shard).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

@@ -29,6 +29,33 @@ Examples:
   weighbridge merge base.pt tuned.pt -o net.pt --prefer last
   weighbridge merge a.safetensors b.safetensors -o two.safetensors --prefix-each";
 
+/// What says what to change or how to write it: of no use where the last edit is taken back or forgotten.
+const CHANGES: [&str; 23] = [
+    "rules",
+    "keep",
+    "drop",
+    "no_state",
+    "strip_prefix",
+    "rename",
+    "rename_glob",
+    "rename_regex",
+    "prefix",
+    "transpose",
+    "cast",
+    "tie",
+    "untie",
+    "set_metadata",
+    "remove_metadata",
+    "lenient_rules",
+    "to",
+    "kind",
+    "set",
+    "plan",
+    "deny_loss",
+    "force",
+    "no_sync",
+];
+
 /// How to edit in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Place {
@@ -98,10 +125,10 @@ pub(crate) struct Edit {
     #[arg(conflicts_with_all = ["target", "to", "kind", "force"], help_heading = "In place")]
     pub in_place: Option<Place>,
     /// Put back what stood in the file before its last edit in place
-    #[arg(long, conflicts_with_all = ["target", "in_place", "forget_undo"], help_heading = "In place")]
+    #[arg(long, conflicts_with_all = ["target", "in_place", "forget_undo"], conflicts_with_all = CHANGES, help_heading = "In place")]
     pub undo: bool,
-    /// Remove the undo record: the last edit in place stays
-    #[arg(long, conflicts_with_all = ["target", "in_place"], help_heading = "In place")]
+    /// Remove the undo record: the last edit in place stays. The file itself need not be there any more
+    #[arg(long, conflicts_with_all = ["target", "in_place"], conflicts_with_all = CHANGES, help_heading = "In place")]
     pub forget_undo: bool,
     #[command(flatten)]
     pub writing: Writing,

@@ -105,14 +105,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
                 if let Some(at) = &values.at {
                     rest.push(format!("most at {at:?}"));
                 }
-                if values.nan_left + values.nan_right > 0 {
-                    let (left, right) = (human_count(values.nan_left), human_count(values.nan_right));
-                    let moved = human_count(values.nan_moved);
-                    rest.push(format!("NaN {left} and {right}, {moved} of them on one side"));
-                }
-                if values.infinite_apart > 0 {
-                    rest.push(format!("infinities differ at {} places", human_count(values.infinite_apart)));
-                }
+                rest.extend(values.oddities());
             }
             _ => row.extend(std::iter::repeat_n("-".to_owned(), 6)),
         }
@@ -171,9 +164,9 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
     let mut line = format!("tensors: {}", parts.join(", "));
     for (what, count) in [("metadata", report.metadata.len()), ("program", report.program.len())] {
         if count > 0 {
-            line.push_str(&format!("; {what}: {} differences", human_count(count as u64)));
+            let noun = if count == 1 { "difference" } else { "differences" };
+            line.push_str(&format!("; {what}: {} {noun}", human_count(count as u64)));
         }
     }
-    let verdict = if report.is_same() { "the same" } else { "different" };
-    writeln!(output, "{HEADING}{verdict}{HEADING:#}  {line}")
+    writeln!(output, "{HEADING}{}{HEADING:#}  {line}", report.verdict())
 }

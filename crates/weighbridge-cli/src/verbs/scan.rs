@@ -4,6 +4,7 @@ use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, Output, scan_verdict};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
+use weighbridge::finding::Verdict;
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, scan};
 use weighbridge::text::escape;
 
@@ -39,6 +40,7 @@ fn rules(output: &mut Output) -> io::Result<()> {
 }
 
 fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
+    let many = report.files.len() > 1;
     for file in &report.files {
         let format = file.format.unwrap_or("not known");
         writeln!(
@@ -47,6 +49,10 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
             escape(&file.label),
             scan_verdict(file.verdict())
         )?;
+        // Of many files, those that are clean take a line each.
+        if many && file.verdict() == Verdict::Sound {
+            continue;
+        }
         imports(file, output)?;
         for call in &file.scan.calls {
             let what = call.callable.as_deref().unwrap_or("something computed");
@@ -57,8 +63,24 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
             output.finding(finding)?;
         }
     }
-    if report.files.len() > 1 {
-        writeln!(output, "{HEADING}verdict  {HEADING:#} {}", scan_verdict(report.verdict))?;
+    if many {
+        let count = |verdict| report.files.iter().filter(|file| file.verdict() == verdict).count();
+        let counts = [
+            (count(Verdict::Sound), "clean"),
+            (count(Verdict::Unsound), "found"),
+            (count(Verdict::CouldNotTell), "could not tell"),
+        ];
+        let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        let files = report.files.len();
+        writeln!(
+            output,
+            "{HEADING}verdict  {HEADING:#} {}  {files} files: {counts}",
+            scan_verdict(report.verdict)
+        )?;
+        for file in report.files.iter().filter(|file| file.verdict() == Verdict::Unsound) {
+            writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))?;
+        }
     }
     Ok(())
 }

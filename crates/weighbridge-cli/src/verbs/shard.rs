@@ -10,7 +10,7 @@ use std::io::Write;
 use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::shard::{Shard as Told, shard};
-use weighbridge::ops::{ConvertOptions, save};
+use weighbridge::ops::{ConvertOptions, save, save_replacing};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -31,7 +31,12 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
     let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?;
     let mut bytes = prepared.plan.bytes();
     if !writing.plan {
-        bytes = save(&prepared.plan, &args.target, writing.force, &options.run)?.bytes;
+        // A folder of shards may be cut anew in its own place.
+        let report = match prepared.replaced.as_slice() {
+            [] => save(&prepared.plan, &args.target, writing.force, &options.run)?,
+            own => save_replacing(&prepared.plan, &args.target, own, &options.run)?,
+        };
+        bytes = report.bytes;
     }
     drop(options);
     let target = args.target.display().to_string();

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     let (report, sealed) = match &args.manifest {
         Some(manifest) => {
             let watch = Arc::new(Progress::new(common));
-            let (report, checked) = verify_sealed(&args.path, manifest, &options, watch)?;
+            let (report, checked) = verify_sealed(&args.path, manifest, &options, args.tensors_only, watch)?;
             (report, Some(checked))
         }
         None => (verify(&args.path, &options)?, None),

@@ -153,7 +153,15 @@ impl Lost {
     }
 }
 
+/// Notes that damage leaves, which a conversion tells as the losses `missing-damaged`.
+const TOLD_AS_MISSING: [&str; 2] = ["damaged", "missing-damaged"];
+
 impl Checkpoint {
+    /// What was left out when this was opened, without what damage destroyed: see [`Damage::losses`].
+    pub fn left_out(&self) -> impl Iterator<Item = &Note> {
+        self.notes.iter().filter(|note| note.omission && !TOLD_AS_MISSING.contains(&note.code))
+    }
+
     /// The damage of the file, begun with what `error` says where there was none yet.
     pub fn damage_mut(&mut self, error: &Error) -> &mut Damage {
         self.damage.get_or_insert_with(|| Box::new(Damage::of(error)))

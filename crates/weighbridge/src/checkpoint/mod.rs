@@ -3,6 +3,7 @@
 //! A format's reader makes a [`Checkpoint`], changes rewrite it, a format's layouter turns it into
 //! a plan. It holds no tensor data: every [`Piece`] points into a source.
 
+mod aliases;
 mod carry;
 mod change;
 mod damage;

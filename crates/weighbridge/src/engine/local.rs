@@ -21,7 +21,7 @@ use folder::FolderTarget;
 pub use gathering::{Gathering, replace_small};
 use spot::Spot;
 pub(super) use staged::write_all_at;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A target on a file system: one file, or a folder of files.
 #[derive(Debug)]
@@ -58,6 +58,16 @@ impl LocalSink {
         Ok(Self(Target::Folder(FolderTarget::new(target.as_ref(), replace)?)))
     }
 
+    /// The files of these names, relative to the folder that is replaced, may go with it though none of them is
+    /// written again: what they hold is in the plan. Nothing for one file.
+    #[must_use]
+    pub fn replacing(mut self, names: &[PathBuf]) -> Self {
+        if let Target::Folder(folder) = &mut self.0 {
+            folder.replaced = names.to_vec();
+        }
+        self
+    }
+
     /// The sink that `plan` asks for: a file where it has one file without a name, else a folder.
     ///
     /// # Errors
@@ -81,13 +91,26 @@ impl LocalSink {
     /// # Errors
     /// As [`check`](Self::check) and [`for_plan`](Self::for_plan), and as [`Sink::begin`].
     pub fn check_plan(plan: &WritePlan, target: impl AsRef<Path>, replace: bool) -> Result<()> {
+        Self::check_plan_replacing(plan, target, replace, &[])
+    }
+
+    /// As [`check_plan`](Self::check_plan), for a sink that is [`replacing`](Self::replacing) these.
+    ///
+    /// # Errors
+    /// As [`check_plan`](Self::check_plan).
+    pub fn check_plan_replacing(
+        plan: &WritePlan,
+        target: impl AsRef<Path>,
+        replace: bool,
+        names: &[PathBuf],
+    ) -> Result<()> {
         let spot = Spot::find(target.as_ref())?;
         spot.check(replace)?;
         if plan.is_one_file() {
             return spot.check_file(replace);
         }
         spot.check_folder(replace)?;
-        folder::check_files(&spot, &plan.files).map(|_| ())
+        folder::check_files(&spot, &plan.files, names).map(|_| ())
     }
 
     /// How many leftovers of dead runs were removed.

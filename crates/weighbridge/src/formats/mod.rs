@@ -183,6 +183,13 @@ pub trait Format: Sync {
         Vec::new()
     }
 
+    /// The settings with which the opened `checkpoint`, laid out anew, is cut into files as it is now, if the format
+    /// has such settings.
+    fn settings_as_cut(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        let _ = checkpoint;
+        Vec::new()
+    }
+
     /// Lays out a file that holds `checkpoint`; pure.
     ///
     /// # Errors

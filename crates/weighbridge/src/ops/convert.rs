@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::{FileSource, SourceRef, read_vec};
+use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
 use crate::tensor::{Cast, DType, Order, Rounding};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of a list of names that tell which form it has.
@@ -124,6 +124,7 @@ impl Changes {
         if self.no_state {
             checkpoint.drop_state();
         }
+        checkpoint.settle_aliases();
         let mut losses = super::edit::apply(checkpoint, &self.rules, false)?.losses;
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
         checkpoint.rename(&rules)?;
@@ -135,6 +136,9 @@ impl Changes {
                     .hint("add --cast f16 or --cast bf16"));
             }
             None => {}
+        }
+        if self.cast.is_some() {
+            checkpoint.settle_aliases();
         }
         if self.reverse_dims {
             checkpoint.reverse_dims()?;
@@ -166,7 +170,16 @@ pub fn prepare(
     target: impl AsRef<Path>,
     options: &ConvertOptions,
 ) -> Result<(WritePlan, Vec<Note>)> {
-    let target = target.as_ref();
+    prepare_replacing(source.as_ref(), target.as_ref(), &[], options)
+}
+
+/// As [`prepare`], where files of these names may stand in the target.
+pub(super) fn prepare_replacing(
+    source: &Path,
+    target: &Path,
+    names: &[PathBuf],
+    options: &ConvertOptions,
+) -> Result<(WritePlan, Vec<Note>)> {
     // First of all, so that a target which cannot be written is known before work begins.
     LocalSink::check(target, options.force)?;
     let (format, kind) = target_form(target, options)?;
@@ -177,7 +190,7 @@ pub fn prepare(
         notes.push(Note::new("no-state-known", text));
     }
     let plan = plan_checkpoint(checkpoint, format, kind, options)?;
-    LocalSink::check_plan(&plan, target, options.force)?;
+    LocalSink::check_plan_replacing(&plan, target, options.force, names)?;
     Ok((plan, notes))
 }
 
@@ -210,6 +223,33 @@ pub fn save(
     options: &RunOptions,
 ) -> Result<RunReport> {
     run(plan, &LocalSink::for_plan(plan, target, replace)?, options)
+}
+
+/// As [`save`], in the place of a folder whose files of these names hold what is written.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_replacing(
+    plan: &WritePlan,
+    target: impl AsRef<Path>,
+    names: &[PathBuf],
+    options: &RunOptions,
+) -> Result<RunReport> {
+    run(plan, &LocalSink::for_plan(plan, target, true)?.replacing(names), options)
+}
+
+/// The names of the files that are read when the folder `source` is opened, where that is the folder `target`
+/// itself; none where it is another one.
+///
+/// # Errors
+/// What listing says.
+pub(super) fn own_files(source: &Path, target: &Path, open: &OpenOptions) -> Result<Vec<PathBuf>> {
+    match (real_path(source), real_path(target)) {
+        (Some(one), Some(other)) if one == other && kind_of_path(source)? == PathKind::Folder => {
+            super::seal::files_read(source, open)
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Plans an opened checkpoint; the rest of [`plan`].
@@ -302,13 +342,18 @@ pub(super) fn target_form(
     Ok((format, options.kind.clone().or(kind.map(str::to_owned))))
 }
 
+/// The error for losses that nobody wants.
 pub(super) fn denied(losses: &[Loss]) -> Error {
+    lost(losses, "the target cannot hold everything, and losses are denied")
+        .hint("without --deny-loss the conversion goes on and reports these")
+}
+
+/// As [`denied`], with other words and without a hint.
+pub(super) fn lost(losses: &[Loss], message: &str) -> Error {
     let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
     let mut text = shown.collect::<Vec<_>>().join("; ");
     if losses.len() > 5 {
         text.push_str(&format!("; and {} more", losses.len() - 5));
     }
-    Error::mismatch("loss-denied", "the target cannot hold everything, and losses are denied")
-        .found(text)
-        .hint("without --deny-loss the conversion goes on and reports these")
+    Error::mismatch("loss-denied", message).found(text)
 }

@@ -9,6 +9,11 @@ use crate::plan::WritePlan;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+mod choose;
+mod variables;
+
+use choose::choose;
+
 /// What happens where two checkpoints have a tensor of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Same {
@@ -61,16 +66,17 @@ pub fn merge(
     Ok(PreparedMerge { plan, checkpoint, notes })
 }
 
-type Key = (TensorPath, Option<Name>);
-
 /// Joins checkpoints: their tensors one after the other, the metadata of all. State stays with the parameter
-/// that it was trained with: where of two parameters one is taken, the state of the other is left out too.
+/// that it was trained with, which it knows by its path or by its name as a variable: where of two parameters one
+/// is taken, the state of the other is left out too. State that stands in a file of its own belongs to the
+/// parameter of that name; where there are several, nobody knows which one.
 /// Returns what is lost: metadata of one key that say different things, of which the first is kept (with
-/// [`Same::Last`] the last), and programs.
+/// [`Same::Last`] the last), programs, and names of variables that two parameters have.
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], `nothing-to-merge` without a source, `same-prefix` where two sources have one name;
-/// [`crate::Kind::Mismatch`], `name-collision`, with both files.
+/// [`crate::Kind::Mismatch`]: `name-collision`, with both files; `state-of-which` where state could belong to
+/// parameters of several files.
 pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec<Loss>)> {
     if same == Same::Prefix {
         put_below(&mut sources)?;
@@ -94,16 +100,18 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     let only_one = sources.len() == 1;
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {
-        let tensors = std::mem::take(&mut source.tensors);
         let (mut left_out, mut first_out) = (0u64, None);
-        for (tensor, keep) in tensors.into_iter().zip(kept) {
-            if *keep {
-                joined.tensors.push(tensor);
-            } else {
+        let mut kept = kept.iter();
+        source.tensors.retain(|tensor| {
+            let keep = kept.next().copied().unwrap_or(true);
+            if !keep {
                 left_out += 1;
                 first_out.get_or_insert_with(|| tensor.text());
             }
-        }
+            keep
+        });
+        // As long as it is alone: another file may have a tensor of that name.
+        source.settle_aliases();
         if let Some(name) = first_out {
             let text = format!(
                 "{}: {left_out} tensors give way to others of their name, first {name}",
@@ -117,40 +125,11 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         });
         joined.notes.extend(own);
     }
+    variables::keep_apart(&mut sources, &mut losses)?;
+    joined.tensors = sources.iter_mut().flat_map(|source| std::mem::take(&mut source.tensors)).collect();
     join_metadata(&sources, same, &mut joined, &mut losses);
     join_rest(&sources, &mut joined, &mut losses);
     Ok((joined, losses))
-}
-
-/// For each tensor of each source, whether it is taken.
-fn choose(sources: &[Checkpoint], same: Same) -> Result<Vec<Vec<bool>>> {
-    let key = |tensor: &TensorEntry| -> Key { (tensor.path.clone(), tensor.role.slot().cloned()) };
-    let mut owners: HashMap<Key, usize> = HashMap::new();
-    for (number, source) in sources.iter().enumerate() {
-        for tensor in &source.tensors {
-            let owner = owners.entry(key(tensor)).or_insert(number);
-            match same {
-                _ if *owner == number => {}
-                Same::First => {}
-                Same::Last => *owner = number,
-                Same::Refuse | Same::Prefix => return Err(collision(tensor, &sources[*owner], source)),
-            }
-        }
-    }
-    // Whose parameter of a path is not taken, whose state of it is not either.
-    let mut choices = Vec::with_capacity(sources.len());
-    for (number, source) in sources.iter().enumerate() {
-        let takes = |tensor: &TensorEntry| owners.get(&key(tensor)) == Some(&number);
-        let lost: HashSet<&TensorPath> = source
-            .tensors
-            .iter()
-            .filter(|tensor| tensor.role.slot().is_none() && !takes(tensor))
-            .map(|tensor| &tensor.path)
-            .collect();
-        let keep = |tensor: &TensorEntry| takes(tensor) && !lost.contains(&tensor.path);
-        choices.push(source.tensors.iter().map(keep).collect());
-    }
-    Ok(choices)
 }
 
 fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Error {
@@ -162,6 +141,7 @@ fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Erro
 
 /// Puts every source below the name of its file, without what follows the first dot.
 fn put_below(sources: &mut [Checkpoint]) -> Result<()> {
+    let programs = sources.iter().filter(|source| source.topology.is_some()).count();
     let mut known: HashMap<String, String> = HashMap::new();
     for source in sources {
         let name = Path::new(&source.label).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -182,6 +162,10 @@ fn put_below(sources: &mut [Checkpoint]) -> Result<()> {
         };
         let paths = source.tensors.iter().map(below).collect();
         source.set_paths(paths)?;
+        // The only program of all stays, and knows its variables by the names that they have.
+        if programs != 1 || source.topology.is_none() {
+            variables::put_below(source, &name);
+        }
     }
     Ok(())
 }
@@ -242,7 +226,7 @@ fn join_rest(sources: &[Checkpoint], joined: &mut Checkpoint, losses: &mut Vec<L
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{Role, Value};
+    use crate::checkpoint::{ALIAS_OF, Role, VARIABLE_NAME, Value};
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
     use std::sync::Arc;
@@ -306,6 +290,95 @@ mod tests {
         // Parameters in one file and their state in another are no collision.
         let apart = vec![checkpoint("p", &[("w", None)]), checkpoint("o", &[("w", Some("m"))])];
         assert_eq!(told(&join(apart, Same::Refuse).unwrap().0), ["w p", "w/m o"]);
+    }
+
+    /// A parameter of that path, and its name as a variable.
+    fn with_variable(label: &str, path: &str, variable: &str) -> Checkpoint {
+        let mut one = checkpoint(label, &[(path, None)]);
+        one.tensors[0].attributes.insert(VARIABLE_NAME.into(), Value::Text(variable.into()));
+        one
+    }
+
+    #[test]
+    fn state_of_its_own_file_is_not_joined_with_any_parameter() {
+        let base = || with_variable("p", "weight", "linear_0.w_0");
+        let state = || checkpoint("o", &[("linear_0.w_0", Some("m"))]);
+        let tuned = || with_variable("t", "weight", "linear_0.w_0");
+        // One parameter of that name: no question.
+        assert_eq!(
+            told(&join(vec![base(), state()], Same::Last).unwrap().0),
+            ["weight p", "linear_0.w_0/m o"]
+        );
+        for same in [Same::First, Same::Last] {
+            for sources in [
+                vec![base(), state(), tuned()],
+                // Also by paths alone, and where only one knows the variable.
+                vec![
+                    checkpoint("p", &[("linear_0.w_0", None)]),
+                    state(),
+                    checkpoint("t", &[("linear_0.w_0", None)]),
+                ],
+                vec![base(), state(), checkpoint("t", &[("weight", None)])],
+            ] {
+                let error = join(sources, same).unwrap_err();
+                assert_eq!((error.code(), error.file()), ("state-of-which", Some("o")));
+            }
+        }
+        // In the file of its parameter it is known by the variable.
+        let mut whole = base();
+        whole.tensors.extend(state().tensors);
+        let (joined, _) = join(vec![whole.clone(), tuned()], Same::Last).unwrap();
+        assert_eq!(told(&joined), ["weight t"]);
+        let (joined, _) = join(vec![whole, tuned()], Same::First).unwrap();
+        assert_eq!(told(&joined), ["weight p", "linear_0.w_0/m o"]);
+    }
+
+    #[test]
+    fn state_is_not_mixed() {
+        let both = || {
+            vec![
+                checkpoint("a", &[("w", Some("m")), ("w", Some("v")), ("x", Some("v"))]),
+                checkpoint("b", &[("w", Some("m")), ("x", Some("m"))]),
+            ]
+        };
+        assert_eq!(told(&join(both(), Same::Last).unwrap().0), ["x/v a", "w/m b", "x/m b"]);
+        assert_eq!(told(&join(both(), Same::First).unwrap().0), ["w/m a", "w/v a", "x/v a", "x/m b"]);
+    }
+
+    #[test]
+    fn variables_are_kept_apart() {
+        let two = || vec![with_variable("x", "a", "w_0"), with_variable("y", "b", "w_0")];
+        let variables = |joined: &Checkpoint| -> Vec<Option<String>> {
+            joined.tensors.iter().map(|t| t.text_attribute(VARIABLE_NAME).map(str::to_owned)).collect()
+        };
+        let (joined, losses) = join(two(), Same::Prefix).unwrap();
+        assert_eq!(variables(&joined), [Some("x.w_0".to_owned()), Some("y.w_0".to_owned())]);
+        assert!(losses.is_empty());
+        let (joined, losses) = join(two(), Same::Refuse).unwrap();
+        assert_eq!(variables(&joined), [Some("w_0".to_owned()), None]);
+        assert_eq!((losses[0].code, losses[0].subject.as_str()), ("variable-name", "w_0"));
+        let mut with_state = two();
+        with_state[1].tensors.extend(checkpoint("y", &[("w_0", Some("m"))]).tensors);
+        assert_eq!(join(with_state, Same::Refuse).unwrap_err().code(), "state-of-which");
+    }
+
+    #[test]
+    fn shared_bytes_are_those_of_the_same_file() {
+        let tied = |label: &str| {
+            let mut one = checkpoint(label, &[("emb", None), ("head", None)]);
+            one.tensors[1].attributes.insert(ALIAS_OF.into(), Value::Text("emb".into()));
+            one
+        };
+        let aliases = |joined: &Checkpoint| -> Vec<Option<String>> {
+            joined.tensors.iter().map(|t| t.text_attribute(ALIAS_OF).map(str::to_owned)).collect()
+        };
+        let (joined, _) = join(vec![tied("a"), checkpoint("b", &[("emb", None)])], Same::Last).unwrap();
+        assert_eq!(
+            (told(&joined), aliases(&joined)),
+            (vec!["head a".into(), "emb b".into()], vec![None, None])
+        );
+        let (joined, _) = join(vec![tied("a"), checkpoint("b", &[("emb", None)])], Same::First).unwrap();
+        assert_eq!(aliases(&joined), [None, Some("emb".to_owned())]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub mod slice;
 pub mod stats;
 pub mod verify;
 
-pub use convert::{Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save};
+pub use convert::{
+    Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing,
+};
 
 use crate::text::json_number as number_json;

@@ -1,11 +1,14 @@
 //! One model over many files of safetensors, with their list, as Hugging Face's libraries write and read it.
 
-use super::{ConvertOptions, prepare};
+use super::ConvertOptions;
+use super::convert::{own_files, prepare_replacing};
 use crate::checkpoint::Note;
 use crate::error::Result;
 use crate::formats::safetensors::parse_size;
 use crate::plan::{Content, PlannedFile, WritePlan};
-use std::path::Path;
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 /// A file of a folder of shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct PreparedShards {
     pub notes: Vec<Note>,
     /// The files of tensors, in order.
     pub shards: Vec<Shard>,
+    /// The files of the source that the new ones take the place of, where the source is the target.
+    pub replaced: Vec<PathBuf>,
 }
 
 /// Plans the folder `target` with the tensors of `source` in files of at most `size` bytes of tensors: `5GB`
@@ -38,30 +43,47 @@ pub struct PreparedShards {
 /// order is that of the source, and the same source gives the same bytes.
 ///
 /// # Errors
-/// As [`prepare`]; [`crate::Kind::Usage`], `bad-size`.
+/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`.
 pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions) -> Result<PreparedShards> {
     let most = parse_size(size)?;
     let mut options = options.clone();
     options.to = Some("safetensors".to_owned());
     options.kind = Some("sharded".to_owned());
     options.settings.push(("shard".to_owned(), size.to_owned()));
-    let (plan, notes) = prepare(source, target, &options)?;
-    let shards = plan.files.iter().filter_map(|file| told(file, most)).collect();
-    Ok(PreparedShards { plan, notes, shards })
+    let replaced = own_files(source, target, &options.open)?;
+    let (plan, notes) = prepare_replacing(source, target, &replaced, &options)?;
+    let listed = listed(&plan);
+    let shards = plan.files.iter().filter_map(|file| told(file, &listed, most)).collect();
+    Ok(PreparedShards { plan, notes, shards, replaced })
+}
+
+/// How many tensors the planned list names for each file: some have no bytes, and nothing else of the plan knows them.
+fn listed(plan: &WritePlan) -> HashMap<String, usize> {
+    let lists = plan.files.iter().filter(|file| file.name.ends_with(".json"));
+    let mut counts = HashMap::new();
+    for segment in lists.flat_map(|file| &file.segments) {
+        let Content::Literal(text) = &segment.content else { continue };
+        let Ok(list) = serde_json::from_slice::<Json>(text) else { continue };
+        for file in list.get("weight_map").and_then(Json::as_object).into_iter().flat_map(|map| map.values())
+        {
+            *counts.entry(file.as_str().unwrap_or_default().to_owned()).or_insert(0) += 1;
+        }
+    }
+    counts
 }
 
 /// What stands in a file; `None` for the list, in which no tensor does.
-fn told(file: &PlannedFile, most: u64) -> Option<Shard> {
+fn told(file: &PlannedFile, listed: &HashMap<String, usize>, most: u64) -> Option<Shard> {
     if !file.name.ends_with(".safetensors") {
         return None;
     }
     let is_tensor = |content: &Content| matches!(content, Content::Copy { .. } | Content::Tensor { .. });
     let tensors = file.segments.iter().filter(|segment| is_tensor(&segment.content));
-    let tensor_bytes = tensors.clone().map(|segment| segment.len).sum();
+    let tensor_bytes = tensors.map(|segment| segment.len).sum();
     Some(Shard {
         name: file.name.clone(),
         bytes: file.len,
-        tensors: tensors.count(),
+        tensors: listed.get(&file.name).copied().unwrap_or_default(),
         tensor_bytes,
         oversized: tensor_bytes > most,
     })

@@ -30,6 +30,7 @@ pub use map::MapSource;
 pub use memory::MemorySource;
 pub use range::RangeSource;
 pub use rows::RowsSource;
+pub(crate) use stamp::stamp_of_itself;
 pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
 pub use witness::Witnesses;
 

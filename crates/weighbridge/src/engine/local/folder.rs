@@ -31,6 +31,8 @@ const SYNCERS: usize = 16;
 pub(super) struct FolderTarget {
     spot: Spot,
     replace: bool,
+    /// Names of files that are replaced though no file of theirs is written.
+    pub replaced: Vec<PathBuf>,
     /// How many leftovers were removed.
     pub swept: usize,
     state: Mutex<State>,
@@ -38,7 +40,7 @@ pub(super) struct FolderTarget {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The names of all files, sorted.
+    /// The names of all files that are written or replaced, sorted.
     names: Vec<PathBuf>,
     /// The staged folder, and what locks it.
     staged: Option<(PathBuf, Option<File>)>,
@@ -57,7 +59,7 @@ impl FolderTarget {
         let swept = staging::sweep(&spot.folder, &spot.name);
         // A set-aside folder may have been brought back.
         spot.check_folder(replace)?;
-        Ok(Self { spot, replace, swept, state: Mutex::default() })
+        Ok(Self { spot, replace, replaced: Vec::new(), swept, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -91,7 +93,7 @@ impl FolderTarget {
 impl Sink for FolderTarget {
     fn begin(&self, files: &[PlannedFile]) -> Result<()> {
         self.discard();
-        let names = check_files(&self.spot, files)?;
+        let names = check_files(&self.spot, files, &self.replaced)?;
         let (path, lock) = staging::create_folder(&self.spot.folder, &self.spot.name)
             .map_err(|e| self.spot.io("cannot make a folder beside the target", e))?;
         keep_rights(&path, &self.spot.target);
@@ -180,9 +182,12 @@ impl Sink for FolderTarget {
 }
 
 /// Holds the names of `files` against each other and against what stands at the target. Returns
-/// them, sorted.
-pub(super) fn check_files(spot: &Spot, files: &[PlannedFile]) -> Result<Vec<PathBuf>> {
-    let names = names::all(files).map_err(|e| e.in_file(spot.target.display()))?;
+/// those that may stand there, sorted: of `files` and `replaced`.
+pub(super) fn check_files(spot: &Spot, files: &[PlannedFile], replaced: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut names = names::all(files).map_err(|e| e.in_file(spot.target.display()))?;
+    names.extend_from_slice(replaced);
+    names.sort();
+    names.dedup();
     if spot.is_folder() {
         refuse_strangers(spot, &spot.target, &names)?;
     }
@@ -218,7 +223,7 @@ fn strangers(spot: &Spot, others: &[String]) -> Error {
     Error::usage("folder-has-other-files", "the folder holds files that are not replaced, and would be lost")
         .in_file(spot.target.display())
         .found(others.join(", "))
-        .hint("give another folder, or move these files away")
+        .hint("write to another folder: what is done with these files must be decided by somebody who knows them")
 }
 
 /// True where the error says that something stands at the target.

@@ -10,13 +10,17 @@
 //! ```text
 //! offset  bytes
 //!      0     16  "weighbridge undo"
-//!     16      4  version, 1, little-endian, as all numbers here
+//!     16      4  version, 2, little-endian, as all numbers here
 //!     20      8  length of the file before
 //!     28      8  length of the file after
 //!     36      8  number of ranges
 //!     44         for each range: offset (8), old length (8), new length (8), old bytes, new bytes
-//!    end     32  SHA-256 of all before
+//!    end     32  BLAKE3 of the bytes of the file outside of the ranges, in their order
+//!   then     32  SHA-256 of all before
 //! ```
+//!
+//! What stands outside of the ranges is the same before, after, and at any point between. Where it is not, the
+//! file is another one, and nothing is put back into it.
 //!
 //! Old and new length of a range are the same, but for one that reaches the end of the file.
 
@@ -29,7 +33,7 @@ mod write;
 
 pub use disk::{Fingerprint, LocalPatchDisk, PatchDisk, PatchFile};
 pub use find::find;
-pub use write::{forget, record_path, undo, write_patch};
+pub use write::{check_free, forget, record_path, undo, write_patch};
 
 /// What must be written into a file to make it another one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,13 +5,16 @@ use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 16] = b"weighbridge undo";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the checksum at the end.
 const SUM: usize = 32;
 /// The longest record that is read: twice what a patch may have, and room for its numbers.
 pub(super) const MOST_BYTES: u64 = 512 << 20;
 
-pub(super) fn encode(patch: &Patch) -> Vec<u8> {
+/// The BLAKE3 of what stands outside of the ranges of a patch.
+pub(super) type Outside = [u8; 32];
+
+pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
     for number in [patch.old_len, patch.new_len, patch.ranges.len() as u64] {
@@ -24,6 +27,7 @@ pub(super) fn encode(patch: &Patch) -> Vec<u8> {
         out.extend(&range.old);
         out.extend(&range.new);
     }
+    out.extend(outside);
     let sum = Sha256::digest(&out);
     out.extend(sum);
     out
@@ -34,7 +38,7 @@ pub(super) fn encode(patch: &Patch) -> Vec<u8> {
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], `bad-undo-record`; [`crate::Kind::Unsupported`], `undo-version`.
-pub(super) fn decode(bytes: &[u8]) -> Result<Patch> {
+pub(super) fn decode(bytes: &[u8]) -> Result<(Patch, Outside)> {
     let bad = |why: &str| {
         Error::corrupt("bad-undo-record", format!("this is no undo record that can be used: {why}"))
     };
@@ -52,9 +56,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Patch> {
             .expected(VERSION)
             .found(version));
     }
-    let patch =
-        contents(&mut rest).filter(|_| rest.is_empty()).ok_or_else(|| bad("its lengths do not fit"))?;
-    if is_sensible(&patch) { Ok(patch) } else { Err(bad("its ranges contradict each other")) }
+    let read = contents(&mut rest).zip(take(&mut rest)).filter(|_| rest.is_empty());
+    let (patch, outside) = read.ok_or_else(|| bad("its lengths do not fit"))?;
+    if is_sensible(&patch) { Ok((patch, outside)) } else { Err(bad("its ranges contradict each other")) }
 }
 
 fn contents(rest: &mut &[u8]) -> Option<Patch> {

@@ -1,10 +1,13 @@
 //! Writing a patch, taking it back, and forgetting how.
 
-use super::record::{self, decode, encode};
+use super::record::{self, Outside, decode, encode};
 use super::{Fingerprint, Patch, PatchDisk, PatchFile, PatchRange};
 use crate::error::{Error, Kind, Result};
 use crate::source::to_usize;
 use std::path::{Path, PathBuf};
+
+/// Bytes that are read at once to be hashed.
+const BLOCK: u64 = 1 << 20;
 
 /// What the name of a file becomes for its undo record.
 const SUFFIX: &str = ".weighbridge-undo";
@@ -16,8 +19,11 @@ pub fn record_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Fails where an undo record is there already.
-fn check_free(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
+/// Fails where the file `path` has an undo record already.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `undo-exists`.
+pub fn check_free(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
     let record = record_path(path);
     if !disk.exists(&record) {
         return Ok(());
@@ -53,8 +59,9 @@ pub fn write_patch(disk: &dyn PatchDisk, path: &Path, seen: &Fingerprint, patch:
             return Err(changed());
         }
     }
+    let outside = outside(&*file, patch)?;
     let record = record_path(path);
-    if let Err(error) = disk.keep(&record, &encode(patch), path) {
+    if let Err(error) = disk.keep(&record, &encode(patch, &outside), path) {
         // It may be there all the same, where only the last step of making it failed.
         let _ = disk.remove(&record);
         return Err(error);
@@ -98,6 +105,27 @@ fn read(file: &dyn PatchFile, offset: u64, len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The hash of what stands outside of the ranges, which no step of writing or taking back changes.
+fn outside(file: &dyn PatchFile, patch: &Patch) -> Result<Outside> {
+    let mut hasher = blake3::Hasher::new();
+    let mut hash = |mut at: u64, end: u64| -> Result<()> {
+        while at < end {
+            let len = (end - at).min(BLOCK);
+            hasher.update(&read(file, at, to_usize(len)?)?);
+            at += len;
+        }
+        Ok(())
+    };
+    let mut at = 0;
+    for range in &patch.ranges {
+        hash(at, range.offset)?;
+        at = range.offset.saturating_add(range.old.len().max(range.new.len()) as u64);
+    }
+    // A range that changes the length reaches the end.
+    hash(at, patch.old_len.min(patch.new_len))?;
+    Ok(*hasher.finalize().as_bytes())
+}
+
 /// How far the edit of a record went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -107,11 +135,11 @@ enum State {
     Between,
     /// All of it is.
     After,
-    /// The file holds other bytes at its places.
+    /// The file holds other bytes, there or elsewhere.
     Other,
 }
 
-fn state(file: &dyn PatchFile, patch: &Patch) -> Result<State> {
+fn state(file: &dyn PatchFile, patch: &Patch, known: &Outside) -> Result<State> {
     let len = file.fingerprint()?.len;
     if len < patch.old_len.min(patch.new_len) || len > patch.old_len.max(patch.new_len) {
         return Ok(State::Other);
@@ -131,6 +159,9 @@ fn state(file: &dyn PatchFile, patch: &Patch) -> Result<State> {
             return Ok(State::Other);
         }
     }
+    if outside(file, patch)? != *known {
+        return Ok(State::Other);
+    }
     Ok(match (before, after) {
         (true, _) => State::Before,
         (_, true) => State::After,
@@ -138,15 +169,15 @@ fn state(file: &dyn PatchFile, patch: &Patch) -> Result<State> {
     })
 }
 
-fn opened(disk: &dyn PatchDisk, path: &Path) -> Result<(Box<dyn PatchFile>, Patch)> {
+/// What the undo record of the file says.
+fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
     let record = record_path(path);
     let Some(bytes) = disk.read(&record, record::MOST_BYTES)? else {
         return Err(Error::mismatch("no-undo-record", "there is no undo record for this file")
             .in_file(path.display())
             .expected(record.display()));
     };
-    let patch = decode(&bytes).map_err(|e| e.in_file(record.display()))?;
-    Ok((disk.open(path)?, patch))
+    decode(&bytes).map_err(|e| e.in_file(record.display()))
 }
 
 /// Puts the bytes back that stood in the file `path` before its last edit in place, and removes the record.
@@ -154,15 +185,16 @@ fn opened(disk: &dyn PatchDisk, path: &Path) -> Result<(Box<dyn PatchFile>, Patc
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-undo-record`; `changed-since` where the file holds bytes that are neither
-/// the old nor the new ones; [`crate::Kind::Corrupt`] for a damaged record; [`crate::Kind::Io`]. The record
+/// the old nor the new ones, or others outside of what was edited: nothing is written then; [`crate::Kind::Corrupt`] for a damaged record; [`crate::Kind::Io`]. The record
 /// is then still there.
 pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
-    let (file, patch) = opened(disk, path)?;
-    match state(&*file, &patch)? {
+    let (patch, outside) = recorded(disk, path)?;
+    let file = disk.open(path)?;
+    match state(&*file, &patch, &outside)? {
         State::Other => {
             return Err(Error::mismatch(
                 "changed-since",
-                "the file was changed since the edit: it holds neither the old bytes nor the new ones",
+                "the file was changed since the edit: what is in it is neither the old file nor the new one",
             )
             .in_file(path.display())
             .hint("--forget-undo removes the record"));
@@ -174,14 +206,18 @@ pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
     Ok(patch.ranges.iter().map(|range| range.old.len() as u64).sum())
 }
 
-/// Removes the undo record of the file `path`: its last edit stays.
+/// Removes the undo record of the file `path`: its last edit stays. The file itself need not be there any more.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-undo-record`; `half-written` where the edit was cut short, so that the
 /// record is the only way to a whole file; [`crate::Kind::Corrupt`]; [`crate::Kind::Io`].
 pub fn forget(disk: &dyn PatchDisk, path: &Path) -> Result<()> {
-    let (file, patch) = opened(disk, path)?;
-    if state(&*file, &patch)? == State::Between {
+    let (patch, outside) = recorded(disk, path)?;
+    if !disk.exists(path) {
+        return disk.remove(&record_path(path));
+    }
+    let file = disk.open(path)?;
+    if state(&*file, &patch, &outside)? == State::Between {
         return Err(Error::mismatch(
             "half-written",
             "the edit was cut short, and the file is neither old nor new",

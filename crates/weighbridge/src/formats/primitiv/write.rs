@@ -49,7 +49,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let detail = format!("a primitiv {} file has no room for this", kind.word());
         layout.losses.push(Loss::new("metadata-dropped", crate::checkpoint::escape_text(key), detail));
     }
-    for note in checkpoint.notes.iter().filter(|note| note.omission) {
+    for note in checkpoint.left_out() {
         layout.losses.push(Loss::new("omitted", note.code, note.text.clone()));
     }
     let Layout { file, losses } = layout;

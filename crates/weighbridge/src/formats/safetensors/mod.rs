@@ -36,7 +36,7 @@ mod shards;
 mod tests;
 mod write;
 
-pub use shards::parse_size;
+pub use shards::{list_with, parse_size};
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;
@@ -220,6 +220,13 @@ impl Format for Safetensors {
         }
         let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
         begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
+    }
+
+    fn settings_as_cut(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (FACTS.id, SHARDED) {
+            return Vec::new();
+        }
+        shards::size_as_cut(checkpoint).map(|most| (SHARD.to_owned(), most.to_string())).into_iter().collect()
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {

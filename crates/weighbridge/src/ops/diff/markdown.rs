@@ -10,11 +10,11 @@ const MOST: usize = 100;
 /// The report. Names come from files: they stand in code, where nothing in them is markup.
 pub(super) fn markdown(report: &DiffReport) -> String {
     let mut out = String::new();
-    let verdict = if report.is_same() { "the same" } else { "different" };
+    let verdict = report.verdict();
     let _ = writeln!(out, "**{verdict}**: {} and {}\n", code(&report.left[0]), code(&report.right[0]));
     let told: Vec<_> = report.pairs.iter().filter(|pair| pair.status != Status::Same).collect();
     if !told.is_empty() {
-        out.push_str("| tensor | what | max abs | max rel | cosine | elements apart |\n| --- | --- | --- | --- | --- | --- |\n");
+        out.push_str("| tensor | what | max abs | max rel | cosine | elements apart | odd |\n| --- | --- | --- | --- | --- | --- | --- |\n");
         for pair in told.iter().take(MOST) {
             let name = match pair.left == pair.right {
                 true => code(&pair.left),
@@ -32,11 +32,13 @@ pub(super) fn markdown(report: &DiffReport) -> String {
                     let what = what.join(", ");
                     writeln!(
                         out,
-                        "| {name} | {what} | {:.3e} | {:.3e} | {cosine} | {apart} |",
-                        v.max_abs, v.max_relative
+                        "| {name} | {what} | {:.3e} | {:.3e} | {cosine} | {apart} | {} |",
+                        v.max_abs,
+                        v.max_relative,
+                        v.oddities().join(", ")
                     )
                 }
-                None => writeln!(out, "| {name} | {} | | | | |", what.join(", ")),
+                None => writeln!(out, "| {name} | {} | | | | | |", what.join(", ")),
             };
         }
         more(&mut out, told.len());
@@ -58,7 +60,13 @@ pub(super) fn markdown(report: &DiffReport) -> String {
     });
     bullets(&mut out, "Program", programs.collect());
     bullets(&mut out, "Not compared", report.notes.iter().map(|note| code(note)).collect());
-    let _ = writeln!(out, "{} tensors are the same.", report.count(Status::Same));
+    let same = report.count(Status::Same);
+    let _ = match report.values_compared {
+        true => writeln!(out, "{same} tensors are the same."),
+        false => {
+            writeln!(out, "{same} tensors have the same name, type and shape; values were not compared.")
+        }
+    };
     out
 }
 

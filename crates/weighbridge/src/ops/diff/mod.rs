@@ -166,6 +166,8 @@ pub struct DiffReport {
     pub program: Vec<ProgramChange>,
     /// What was not compared, as a sentence each.
     pub notes: Vec<String>,
+    /// False where names, types and shapes alone were compared.
+    pub values_compared: bool,
 }
 
 impl DiffReport {
@@ -177,6 +179,15 @@ impl DiffReport {
             && self.metadata.is_empty()
             && self.program.is_empty()
             && self.pairs.iter().all(same)
+    }
+
+    /// The verdict in words: `the same` is said of values only where they were compared.
+    pub fn verdict(&self) -> &'static str {
+        match (self.is_same(), self.values_compared) {
+            (true, true) => "the same",
+            (true, false) => "the same names, types and shapes; values were not compared",
+            (false, _) => "different",
+        }
     }
 
     /// How many pairs have this status.
@@ -191,6 +202,7 @@ impl DiffReport {
         let pairs = self.pairs.iter().filter(|pair| all || pair.status != Status::Same);
         json!({
             "left": side(&self.left), "right": side(&self.right), "same": self.is_same(),
+            "values_compared": self.values_compared,
             "equal": self.count(Status::Same),
             "pairs": pairs.map(Pair::to_json).collect::<Json>(),
             "left_alone": self.left_alone.iter().map(Alone::to_json).collect::<Json>(),
@@ -251,7 +263,13 @@ pub fn diff_checkpoints(
         }
         found.push(one(a, b, how, with_attributes, options).map_err(|e| e.in_file(&left.label))?);
     }
-    let weight = |pair: &Pair| pair.values.as_ref().map_or(0.0, |values| values.max_relative);
+    // What became no number, or infinite, has no distance and weighs more than any.
+    let weight = |pair: &Pair| {
+        pair.values.as_ref().map_or(0.0, |values| match values.nan_moved + values.infinite_apart {
+            0 => values.max_relative,
+            _ => f64::INFINITY,
+        })
+    };
     found.sort_by(|a, b| a.status.cmp(&b.status).then(weight(b).total_cmp(&weight(a))));
     let alone = |checkpoint: &Checkpoint, places: &[usize]| {
         places.iter().filter_map(|&at| checkpoint.tensors.get(at)).map(Alone::new).collect()
@@ -291,6 +309,7 @@ pub fn diff_checkpoints(
         metadata,
         program: programs,
         notes,
+        values_compared: !options.names_only,
     })
 }
 

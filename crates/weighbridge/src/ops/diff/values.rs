@@ -73,6 +73,19 @@ impl Values {
         })
     }
 
+    /// What distances do not say, in words: NaN and infinities.
+    pub fn oddities(&self) -> Vec<String> {
+        let mut odd = Vec::new();
+        if self.nan_left + self.nan_right > 0 {
+            let (left, right, moved) = (self.nan_left, self.nan_right, self.nan_moved);
+            odd.push(format!("NaN {left} and {right}, {moved} of them on one side"));
+        }
+        if self.infinite_apart > 0 {
+            odd.push(format!("infinities differ at {} places", self.infinite_apart));
+        }
+        odd
+    }
+
     /// Two tensors that are the same to the bit, without looking at what the bits say.
     fn same(elements: u64) -> Self {
         Self { same_bits: true, ..Part { elements, ..Part::default() }.into_values(false, false) }

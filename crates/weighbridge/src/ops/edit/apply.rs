@@ -34,6 +34,10 @@ pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Resu
     for rule in rules {
         let done = one(checkpoint, &rule.action, &mut applied);
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
+        // Not after the whole: another tensor could have the name of one that is gone by then.
+        if !matches!(rule.action, Action::Rename(_)) {
+            checkpoint.settle_aliases();
+        }
         let Some(unused) = unused else { continue };
         if !lenient {
             let error = Error::mismatch("no-match", format!("this rule fits nothing: {unused}"))

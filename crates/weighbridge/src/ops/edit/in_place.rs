@@ -3,12 +3,14 @@
 use super::report::{EditReport, How};
 use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, plan_form};
 use super::{EditOptions, overlay};
-use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, PatchDisk, find, record_path, write_patch};
+use crate::checkpoint::escape_text;
+use crate::engine::LocalSink;
+use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, check_free, find, write_patch};
 use crate::error::{Error, Result};
-use crate::formats;
-use crate::ops::save;
-use crate::source::{FileSource, SourceRef};
-use std::path::Path;
+use crate::formats::{self, safetensors};
+use crate::ops::convert::{own_files, save_replacing};
+use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What may be done to the file that is there.
@@ -32,6 +34,8 @@ pub struct PreparedInPlace {
     pub edit: Prepared,
     /// What is written where only that is; `None` for a new file.
     pub patch: Option<Patch>,
+    /// The files of a folder that the new ones take the place of.
+    replaced: Vec<PathBuf>,
     /// How the file was when it was opened.
     seen: Option<Fingerprint>,
 }
@@ -42,13 +46,14 @@ pub struct PreparedInPlace {
 /// What opening and [`apply`](super::apply()) say; [`crate::Kind::Mismatch`]: `data-would-move` where the tensors
 /// cannot stay, `no-room` where the header cannot grow, `loss-denied` where the file holds what would not be
 /// written again, `not-held` where the form has no place for what the rules say, `belongs-to-a-program`; [`crate::Kind::Usage`]: `link`, `several-names`, `read-only`,
-/// `undo-exists`.
+/// `undo-exists`, `belongs-to-a-model`.
 pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Result<PreparedInPlace> {
     check_asked(options)?;
     let seen = match how {
-        InPlace::Header => Some(look(path)?),
+        InPlace::Header => Some(Fingerprint::of(path)?),
         InPlace::Rewrite => None,
     };
+    check_alone(path, options)?;
     let checkpoint = formats::open_with(path, &options.open)?;
     if checkpoint.topology.is_some() {
         return Err(Error::mismatch(
@@ -63,6 +68,10 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     let mut settings = options.settings.clone();
     if how == InPlace::Header {
         settings.extend(format.settings_in_place(&checkpoint));
+    } else {
+        let mut own = format.settings_as_cut(&checkpoint);
+        own.retain(|(name, _)| options.settings.iter().all(|(given, _)| given != name));
+        settings.extend(own);
     }
     let word = if how == InPlace::Header { How::Header } else { How::Rewrite };
     let label = path.display().to_string();
@@ -73,8 +82,8 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     let taken: Vec<_> =
         edit.plan.losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
     if !taken.is_empty() {
-        let error = crate::ops::convert::denied(&taken);
-        return Err(error.in_file(label).hint("in place nothing may be lost: write a new file instead"));
+        let error = crate::ops::convert::lost(&taken, "in place nothing may be lost, and this would be");
+        return Err(error.in_file(label).hint("write a new file instead, and see what it says of these"));
     }
     let patch = match how {
         InPlace::Rewrite => None,
@@ -86,19 +95,39 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
             Some(patch)
         }
     };
-    Ok(PreparedInPlace { edit, patch, seen })
+    let replaced = match how {
+        InPlace::Header => Vec::new(),
+        InPlace::Rewrite => own_files(path, path, &options.open)?,
+    };
+    if how == InPlace::Rewrite {
+        LocalSink::check_plan_replacing(&edit.plan, path, true, &replaced)?;
+    }
+    Ok(PreparedInPlace { edit, patch, replaced, seen })
 }
 
-/// Looks whether the file may be written into, and that no undo record is in the way.
-fn look(path: &Path) -> Result<Fingerprint> {
-    let seen = Fingerprint::of(path)?;
-    let record = record_path(path);
-    if LocalPatchDisk.exists(&record) {
-        return Err(Error::usage("undo-exists", "the undo record of an earlier edit is still there")
-            .in_file(record.display())
-            .hint("take that edit back with --undo, or keep it for good with --forget-undo"));
+/// Looks whether the file may be replaced at all: not while an undo record waits for the file as it is, and not
+/// where other files belong to it.
+fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
+    let real = real_path(path);
+    for path in std::iter::once(path).chain(real.as_deref()) {
+        check_free(&LocalPatchDisk, path)?;
+        let Some((folder, name)) = LocalFolder::around(path) else { continue };
+        if kind_of_path(path)? == PathKind::Folder {
+            continue;
+        }
+        let folder: FolderRef = Arc::new(folder);
+        let Some(name) = name.to_str() else { continue };
+        if let Some(list) = safetensors::list_with(&folder, name, &options.open.limits)? {
+            return Err(Error::usage(
+                "belongs-to-a-model",
+                "this file is one of several that are one model, and the list of them would not follow",
+            )
+            .in_file(path.display())
+            .found(format_args!("it in {}", escape_text(&list)))
+            .hint("edit the folder as a whole: --in-place=rewrite, or edit FOLDER DST"));
+        }
     }
-    Ok(seen)
+    Ok(())
 }
 
 /// Says what else can be done where tensors cannot stay.
@@ -119,7 +148,7 @@ pub fn write_in_place(prepared: &mut PreparedInPlace, path: &Path, options: &Edi
     if let (Some(patch), Some(seen)) = (&prepared.patch, &prepared.seen) {
         return write_patch(&LocalPatchDisk, path, seen, patch);
     }
-    let report = save(&prepared.edit.plan, path, true, &options.run)?;
+    let report = save_replacing(&prepared.edit.plan, path, &prepared.replaced, &options.run)?;
     prepared.edit.report.casts = report.casts;
     prepared.edit.report.bytes = report.bytes;
     Ok(())

@@ -6,7 +6,7 @@ use super::hashing::{self, Wanted};
 use super::manifest::{Manifest, Own, Resource};
 use super::parse::{Read, read};
 use super::pass::{self, From, Job};
-use super::subject::{ALONE, DEPTH, Scope, Search, Subject};
+use super::subject::{ALONE, DEPTH, OUTSIDE, Scope, Search, Subject};
 use crate::engine::{RunOptions, Watch};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Verdict};
@@ -26,6 +26,8 @@ pub struct CheckOptions {
     pub open: OpenOptions,
     /// Threads; 0 for one a processor.
     pub threads: usize,
+    /// Compare tensors alone, whatever became of the files: for a model that was converted.
+    pub tensors_only: bool,
     /// Who is told of progress and may stop the work.
     pub watch: Arc<dyn Watch>,
 }
@@ -33,7 +35,12 @@ pub struct CheckOptions {
 impl Default for CheckOptions {
     /// Opened as it comes, one thread a processor, unwatched.
     fn default() -> Self {
-        Self { open: OpenOptions::default(), threads: 0, watch: RunOptions::default().watch }
+        Self {
+            open: OpenOptions::default(),
+            threads: 0,
+            tensors_only: false,
+            watch: RunOptions::default().watch,
+        }
     }
 }
 
@@ -82,8 +89,9 @@ impl Checked {
     }
 }
 
-/// Holds the file or folder at `path` against the manifest in the file `manifest`. Where it is what was
-/// sealed, or claims to be, that is done file by file; where it is of another form, tensor by tensor.
+/// Holds the file or folder at `path` against the manifest in the file `manifest`, file by file. What has
+/// another form and another name than what was sealed can be held against its tensors alone; that this says
+/// nothing of the files is `unchecked`, and a note where only tensors are asked for.
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], `not-a-manifest`; [`crate::Kind::Io`] where something cannot be read;
@@ -96,7 +104,8 @@ pub fn check(path: impl AsRef<Path>, manifest: impl AsRef<Path>, options: &Check
     }
 }
 
-/// As [`crate::ops::verify`], and held against a manifest besides.
+/// As [`crate::ops::verify`], and held against a manifest besides; of its tensors alone where that is asked
+/// for.
 ///
 /// # Errors
 /// As both.
@@ -104,10 +113,11 @@ pub fn verify_sealed(
     path: impl AsRef<Path>,
     manifest: impl AsRef<Path>,
     options: &VerifyOptions,
+    tensors_only: bool,
     watch: Arc<dyn Watch>,
 ) -> Result<(VerifyReport, Checked)> {
     let (path, place) = (path.as_ref(), manifest.as_ref());
-    let check = CheckOptions { open: options.open.clone(), threads: options.threads, watch };
+    let check = CheckOptions { open: options.open.clone(), threads: options.threads, tensors_only, watch };
     let understood = understood(place, &check)?;
     // Files that were sealed without a look into them need be no model.
     let any_files = understood
@@ -177,7 +187,12 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         Scope::Files => true,
         Scope::Folder => is_folder,
     };
-    if fits && same_form(&subject, manifest) {
+    // What bears the name of what was sealed claims to be that, whatever form it has.
+    let claims = same_form(&subject, manifest) || subject.name == manifest.name;
+    if options.tensors_only {
+        let text = "tensors are compared alone: files, program and metadata may be others than those sealed";
+        checked.findings.push(Finding::note("tensors-only", text));
+    } else if fits && claims {
         let counts = files(path, is_folder, scope, &subject, manifest, options, &mut checked.findings)?;
         checked.files = Some(counts);
         if counts.changed == 0 && counts.missing == 0 {
@@ -188,8 +203,10 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
             return Ok(checked);
         }
     } else {
-        let text = "this is not what was sealed but another form: tensors are compared, and no files";
-        checked.findings.push(Finding::note("other-form", text));
+        let text = "this has another form than what was sealed: its tensors are compared, and neither files nor \
+                    program nor metadata";
+        let hint = "--tensors-only says that the tensors alone matter";
+        checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;
     Ok(checked)
@@ -239,6 +256,18 @@ fn files(
             findings.push(finding.in_file(label(&odd.name)));
         }
     }
+    if scope != Scope::Folder {
+        for name in opened_besides(path, is_folder, subject, scope) {
+            if !listed.contains(name.as_str()) {
+                counts.extra += 1;
+                let text = "opening this reads the file, which was not sealed";
+                findings.push(Finding::error("file-extra", text).in_file(label(&name)));
+            }
+        }
+    }
+    for note in subject.notes.iter().filter(|note| note.code == OUTSIDE) {
+        findings.push(Finding::note(OUTSIDE, note.text.clone()));
+    }
     if !manifest.ignore_paths.is_empty() {
         let names: Vec<String> = manifest.ignore_paths.iter().take(8).map(|name| escape(name)).collect();
         let more = if manifest.ignore_paths.len() > names.len() { " and more" } else { "" };
@@ -275,6 +304,19 @@ fn files(
         findings.push(changed(resource, hashed.len, manifest).in_file(label(&resource.name)));
     }
     Ok(counts)
+}
+
+/// The names of the files that are read when the path is opened, relative as in a manifest of that scope: the
+/// file that is named itself is `.`, unless it is one of several.
+fn opened_besides(path: &Path, is_folder: bool, subject: &Subject, scope: Scope) -> Vec<String> {
+    let files = subject.opened.iter().filter_map(|&number| subject.files.get(number));
+    let own = if is_folder { None } else { path.file_name().and_then(|name| name.to_str()) };
+    let name = |name: &str| match own {
+        Some(own) if scope == Scope::File && name == own => ALONE.to_owned(),
+        Some(own) if scope == Scope::Files && name == ALONE => own.to_owned(),
+        _ => name.to_owned(),
+    };
+    files.map(|file| name(&file.name)).collect()
 }
 
 fn changed(resource: &Resource, len: u64, manifest: &Manifest) -> Finding {

@@ -150,6 +150,7 @@ pub fn default_target(path: &Path) -> Result<PathBuf> {
 /// # Errors
 /// What opening says; [`crate::Kind::Unsupported`] for what cannot be sealed, such as symbolic links;
 /// [`crate::Kind::Corrupt`] where bytes do not fit a file's own checksums: damage is not sealed;
+/// [`crate::Kind::Usage`], `other-subject`, where the earlier manifest is that of another model;
 /// [`crate::Kind::Io`], `changed-while-read`, where a file changed meanwhile; [`crate::Kind::Cancelled`].
 pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     let path = path.as_ref();
@@ -176,7 +177,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         .in_file(file.path.display())
         .hint("give the manifest another name"));
     }
-    let taken = earlier::take_over(&subject, options);
+    let taken = earlier::take_over(path, &subject, options)?;
     let count = subject.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.tensors.len());
     let wanted = Wanted {
         files: taken
@@ -218,6 +219,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         ignored: subject.ignored.clone(),
         notes: subject.notes.clone(),
     };
+    report.notes.extend(taken.note.clone());
     report.notes.extend(subject.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes.iter().cloned()));
     for (_, error) in &hashed.failed {
         let tensor = error.tensor().unwrap_or_default();
@@ -252,6 +254,27 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         }
     }
     Ok(Sealed { manifest, bytes, report })
+}
+
+/// The names, relative to the folder `path`, of the files in it that are read when it is opened.
+///
+/// # Errors
+/// What opening says.
+pub(super) fn files_read(path: &Path, open: &OpenOptions) -> Result<Vec<PathBuf>> {
+    let search = Search {
+        open,
+        files_only: false,
+        symlinks: true,
+        without: Vec::new(),
+        ignored: Vec::new(),
+        lenient: true,
+    };
+    let subject = Subject::find(path, &search)?;
+    if let Some(error) = subject.unopened {
+        return Err(error);
+    }
+    let read = subject.opened.iter().filter_map(|&number| subject.files.get(number));
+    Ok(read.map(|file| PathBuf::from(&file.name)).collect())
 }
 
 /// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.

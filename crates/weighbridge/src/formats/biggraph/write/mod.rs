@@ -37,7 +37,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let kind = kind(checkpoint, options)?;
     let settings = Settings::of(options)?;
     let mut losses = Vec::new();
-    for note in checkpoint.notes.iter().filter(|note| note.omission) {
+    for note in checkpoint.left_out() {
         losses.push(Loss::new("omitted", note.code, note.text.as_str()));
     }
     let files = match kind {

@@ -22,7 +22,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         return state::plan(checkpoint, options);
     }
     let mut losses = Vec::new();
-    for note in checkpoint.notes.iter().filter(|note| note.omission) {
+    for note in checkpoint.left_out() {
         losses.push(Loss::new("omitted", note.code, note.text.as_str()));
     }
     let program = edited_program(checkpoint)?;

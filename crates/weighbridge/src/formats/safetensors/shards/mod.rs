@@ -11,19 +11,21 @@ use list::read_list;
 pub(super) use list::{is_list, is_list_file};
 pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
-pub(super) use write::{DEFAULT_SIZE, plan};
+pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::scan::{Scan, config};
-use crate::source::{SourceRef, read_vec};
+use crate::source::{FolderRef, SourceRef, read_vec};
 
 /// The key of the list's metadata that gives the bytes of all tensors.
 const TOTAL_SIZE: &str = "total_size";
 /// The key of metadata that other programs ask every shard for.
 const FORMAT: &str = "format";
+/// What follows the name of a model in that of its list, whatever form its files have.
+const INDEX_SUFFIX: &str = ".index.json";
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
 const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", "metadata-differs"];
 
@@ -31,6 +33,25 @@ const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing"
 pub(super) fn alone() -> Error {
     Error::usage("list-alone", "this is a list of shards, which says nothing without the shards")
         .hint("open it by its path, or the folder in which it stands")
+}
+
+/// The name of the list beside the file `name` that names it as one of its own, in the order of names; `None`
+/// where there is none. What ends in `.index.json` and is no list that can be read names nothing.
+///
+/// # Errors
+/// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a list cannot be read.
+pub fn list_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
+    for item in folder.list(1)? {
+        let Some(list) = item.name.to_str().filter(|list| list.ends_with(INDEX_SUFFIX)) else { continue };
+        let Some(source) = folder.open(&item.name)? else { continue };
+        if !is_list_file(&source)? {
+            continue;
+        }
+        if read_list(&source, limits).is_ok_and(|list| list.files.iter().any(|file| file == name)) {
+            return Ok(Some(list.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// Looks through a list: it holds names only, and whether the files are there is another question.

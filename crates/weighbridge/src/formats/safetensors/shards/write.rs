@@ -92,6 +92,21 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64, room: Room) -> 
     Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
 }
 
+/// The size of shards that cuts an opened checkpoint as it is cut now, in bytes. Whatever the size was that a shard
+/// did not pass, the next tensor would have passed it, and so it would the largest shard of several tensors. A
+/// shard of one tensor may be larger than that. `None` where there is none of any bytes.
+pub(in super::super) fn size_as_cut(checkpoint: &Checkpoint) -> Option<u64> {
+    let mut shards: HashMap<&str, (usize, u64)> = HashMap::new();
+    for piece in checkpoint.tensors.iter().flat_map(|tensor| &tensor.pieces).filter(|piece| piece.len > 0) {
+        let (count, bytes) = shards.entry(piece.source.label()).or_default();
+        *count += 1;
+        *bytes = bytes.saturating_add(piece.len);
+    }
+    let several = shards.values().filter(|(count, _)| *count > 1).map(|(_, bytes)| *bytes).max();
+    // Where each stands alone no two of them may fit.
+    several.or_else(|| shards.values().map(|(_, bytes)| *bytes).min())
+}
+
 /// Cuts the tensors into shards, in their order. Tensors that share their bytes stay together, in the place
 /// of the first of them. What is larger than a shard becomes one of its own, before the one that is being
 /// filled.

@@ -1,0 +1,106 @@
+//! Names that share their bytes, when some of them are gone or became others.
+
+use super::{ALIAS_OF, Checkpoint, TensorEntry, Value};
+use std::collections::HashMap;
+
+impl Checkpoint {
+    /// Sees to it that each tensor which says that it shares its bytes with another one does: where that one is
+    /// gone, or is other bytes or read otherwise now, it names the first one with which it still does, or none.
+    pub(crate) fn settle_aliases(&mut self) {
+        if !self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF)) {
+            return;
+        }
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(self.tensors.len());
+        for (place, tensor) in self.tensors.iter().enumerate() {
+            places.entry(tensor.text()).or_insert(place);
+        }
+        // Those that shared the bytes of a name, and stand for it now.
+        let mut heirs: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut changes = Vec::new();
+        for (place, tensor) in self.tensors.iter().enumerate() {
+            let Some(of) = tensor.text_attribute(ALIAS_OF) else { continue };
+            let shares = |other: &usize| {
+                *other != place && self.tensors.get(*other).is_some_and(|other| same_bytes(tensor, other))
+            };
+            if places.get(of).is_some_and(shares) {
+                continue;
+            }
+            let heirs = heirs.entry(of).or_default();
+            match heirs.iter().copied().find(|heir| shares(heir)) {
+                Some(heir) => changes.push((place, self.tensors.get(heir).map(TensorEntry::text))),
+                None => {
+                    heirs.push(place);
+                    changes.push((place, None));
+                }
+            }
+        }
+        for (place, of) in changes {
+            let Some(tensor) = self.tensors.get_mut(place) else { continue };
+            match of {
+                Some(of) => tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(of)),
+                None => tensor.attributes.remove(ALIAS_OF),
+            };
+        }
+    }
+}
+
+/// True where both are the same bytes of one file, read alike.
+fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
+    let alike =
+        (&a.shape, a.stored, a.cast) == (&b.shape, b.stored, b.cast) && a.pieces.len() == b.pieces.len();
+    alike
+        && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+            (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
+                && (p.source.label(), p.source.len()) == (q.source.label(), q.source.len())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::TensorPath;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding, Shape};
+    use std::sync::Arc;
+
+    /// Three names of the same bytes, and one of others.
+    fn checkpoint() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 64]));
+        let entry = |path: &str, offset: u64| {
+            let path = TensorPath::from_dotted(path);
+            TensorEntry::dense(path, DType::F32, Shape::new([2, 3]), &source, offset, Encoding::ROW).unwrap()
+        };
+        let mut c = Checkpoint::new("torch", "state-dict", "m");
+        c.tensors = vec![entry("emb", 0), entry("head", 0), entry("tail", 0), entry("w", 24)];
+        for tensor in &mut c.tensors[1..3] {
+            tensor.attributes.insert(ALIAS_OF.into(), Value::Text("emb".into()));
+        }
+        c
+    }
+
+    fn told(c: &Checkpoint) -> Vec<Option<&str>> {
+        c.tensors.iter().map(|tensor| tensor.text_attribute(ALIAS_OF)).collect()
+    }
+
+    #[test]
+    fn names_follow_the_bytes() {
+        let mut c = checkpoint();
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, Some("emb"), Some("emb"), None]);
+        c.tensors.remove(0);
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, Some("head"), None]);
+        let mut c = checkpoint();
+        c.tensors[0].cast = Some(DType::F16.into());
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, None, Some("head"), None]);
+        // Another one of that name.
+        let mut c = checkpoint();
+        let mut other = c.tensors[3].clone();
+        other.path = c.tensors[0].path.clone();
+        c.tensors[0] = other;
+        c.tensors.remove(1);
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, None, None]);
+    }
+}

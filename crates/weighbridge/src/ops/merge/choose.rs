@@ -1,0 +1,133 @@
+//! Which tensors of several checkpoints are taken, and whose state goes with them.
+
+use super::variables::of_which;
+use super::{Same, collision};
+use crate::checkpoint::{
+    Checkpoint, Name, PARAMETER_VARIABLE, STRUCTURED_NAME, TensorEntry, TensorPath, VARIABLE_NAME,
+};
+use crate::error::Result;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+type Key = (TensorPath, Option<Name>);
+
+fn key(tensor: &TensorEntry) -> Key {
+    (tensor.path.clone(), tensor.role.slot().cloned())
+}
+
+fn is_state(tensor: &TensorEntry) -> bool {
+    tensor.role.slot().is_some()
+}
+
+/// For each tensor of each source, whether it is taken.
+pub(super) fn choose(sources: &[Checkpoint], same: Same) -> Result<Vec<Vec<bool>>> {
+    let mut owners: HashMap<Key, usize> = HashMap::new();
+    for (number, source) in sources.iter().enumerate() {
+        for tensor in &source.tensors {
+            let owner = owners.entry(key(tensor)).or_insert(number);
+            match same {
+                _ if *owner == number => {}
+                Same::First => {}
+                Same::Last => *owner = number,
+                Same::Refuse | Same::Prefix => return Err(collision(tensor, &sources[*owner], source)),
+            }
+        }
+    }
+    let parameters = Parameters::of(sources);
+    let mut choices = Vec::with_capacity(sources.len());
+    for (number, source) in sources.iter().enumerate() {
+        let mut kept = Vec::with_capacity(source.tensors.len());
+        for tensor in &source.tensors {
+            kept.push(if is_state(tensor) {
+                parameters.keep_state_of(tensor, number, source, &owners)?
+            } else {
+                owners.get(&key(tensor)) == Some(&number)
+            });
+        }
+        choices.push(kept);
+    }
+    one_source_of_state(sources, same, &mut choices);
+    Ok(choices)
+}
+
+/// The parameters of all sources, by everything that state may call them.
+struct Parameters<'a> {
+    /// Source and path of each that goes by a name.
+    by_name: HashMap<String, Vec<(usize, &'a TensorPath)>>,
+    /// The sources that have one of that path.
+    by_path: HashMap<&'a TensorPath, BTreeSet<usize>>,
+}
+
+impl<'a> Parameters<'a> {
+    fn of(sources: &'a [Checkpoint]) -> Self {
+        let mut all = Self { by_name: HashMap::new(), by_path: HashMap::new() };
+        for (number, source) in sources.iter().enumerate() {
+            for tensor in source.tensors.iter().filter(|tensor| !is_state(tensor)) {
+                all.by_path.entry(&tensor.path).or_default().insert(number);
+                let other = [VARIABLE_NAME, STRUCTURED_NAME].map(|key| tensor.text_attribute(key));
+                let other = other.into_iter().flatten().map(str::to_owned);
+                let names: BTreeSet<String> = other.chain([tensor.path.to_text()]).collect();
+                for name in names {
+                    all.by_name.entry(name).or_default().push((number, &tensor.path));
+                }
+            }
+        }
+        all
+    }
+
+    /// True where the parameter is taken that this state of the source `number` was trained with.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `state-of-which`.
+    fn keep_state_of(
+        &self,
+        state: &TensorEntry,
+        number: usize,
+        source: &Checkpoint,
+        owners: &HashMap<Key, usize>,
+    ) -> Result<bool> {
+        let is_taken = |path: &TensorPath, from: usize| owners.get(&(path.clone(), None)) == Some(&from);
+        // That of its own path in its own file is the one.
+        if self.by_path.get(&state.path).is_some_and(|sources| sources.contains(&number)) {
+            return Ok(is_taken(&state.path, number));
+        }
+        let path = state.path.to_text();
+        let names: BTreeSet<&str> =
+            state.text_attribute(PARAMETER_VARIABLE).into_iter().chain([path.as_str()]).collect();
+        let all = || names.iter().filter_map(|&name| self.by_name.get(name)).flatten();
+        let own: Vec<_> = all().filter(|(from, _)| *from == number).collect();
+        if !own.is_empty() {
+            return Ok(own.iter().all(|(from, path)| is_taken(path, *from)));
+        }
+        // Without one in its file it may belong to any of that name, or to what takes the place of one.
+        let mut from: BTreeSet<usize> = all().map(|(from, _)| *from).collect();
+        for (_, path) in all() {
+            from.extend(self.by_path.get(path).into_iter().flatten());
+        }
+        if from.len() > 1 { Err(of_which(state, source)) } else { Ok(true) }
+    }
+}
+
+/// Where several sources have the same state of one parameter, all of its state comes from one of them.
+fn one_source_of_state(sources: &[Checkpoint], same: Same, choices: &mut [Vec<bool>]) {
+    let mut having: HashMap<&TensorPath, BTreeSet<usize>> = HashMap::new();
+    let mut known: HashMap<Key, usize> = HashMap::new();
+    let mut contested: HashSet<&TensorPath> = HashSet::new();
+    for (number, (source, kept)) in sources.iter().zip(&*choices).enumerate() {
+        for (tensor, _) in source.tensors.iter().zip(kept).filter(|(tensor, kept)| **kept && is_state(tensor))
+        {
+            having.entry(&tensor.path).or_default().insert(number);
+            if *known.entry(key(tensor)).or_insert(number) != number {
+                contested.insert(&tensor.path);
+            }
+        }
+    }
+    for (number, (source, kept)) in sources.iter().zip(choices).enumerate() {
+        for (tensor, kept) in source.tensors.iter().zip(kept).filter(|(tensor, _)| is_state(tensor)) {
+            let Some(having) = having.get(&tensor.path).filter(|_| contested.contains(&tensor.path)) else {
+                continue;
+            };
+            let one = if same == Same::Last { having.last() } else { having.first() };
+            *kept &= one == Some(&number);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What tensors of several checkpoints are called as variables.
+
+use crate::checkpoint::{
+    Checkpoint, Loss, PARAMETER_VARIABLE, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value, escape_text,
+};
+use crate::error::{Error, Result};
+use std::collections::{HashMap, HashSet};
+
+/// Puts the other names that tensors go by below `prefix`, too: two files may have the same ones.
+pub(super) fn put_below(source: &mut Checkpoint, prefix: &str) {
+    for tensor in &mut source.tensors {
+        for key in [VARIABLE_NAME, PARAMETER_VARIABLE, STRUCTURED_NAME] {
+            if let Some(Value::Text(name)) = tensor.attributes.get_mut(key) {
+                *name = format!("{prefix}.{name}");
+            }
+        }
+    }
+}
+
+/// Takes the name of a variable from parameters, where one of an earlier file has it: which is a loss.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`], `state-of-which`, where there is state that knows its parameter by that name.
+pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
+    // A tensor without such a name goes by its path.
+    let variable = |tensor: &TensorEntry| match tensor.text_attribute(VARIABLE_NAME) {
+        Some(name) => name.to_owned(),
+        None => tensor.path.to_text(),
+    };
+    let mut owners: HashMap<String, (usize, String)> = HashMap::new();
+    let mut twice: Vec<(usize, usize, String)> = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        for (place, tensor) in source.tensors.iter().enumerate() {
+            if tensor.role.slot().is_some() {
+                continue;
+            }
+            let name = variable(tensor);
+            let owner = owners.entry(name.clone()).or_insert_with(|| (number, source.label.clone()));
+            if owner.0 != number && tensor.attributes.contains_key(VARIABLE_NAME) {
+                twice.push((number, place, name));
+            }
+        }
+    }
+    if twice.is_empty() {
+        return Ok(());
+    }
+    let wanted: HashSet<&str> = twice.iter().map(|(_, _, name)| name.as_str()).collect();
+    for source in sources.iter() {
+        for state in source.tensors.iter().filter(|tensor| tensor.role.slot().is_some()) {
+            let path = state.path.to_text();
+            let name = state.text_attribute(PARAMETER_VARIABLE).unwrap_or(&path);
+            if wanted.contains(name) {
+                return Err(of_which(state, source));
+            }
+        }
+    }
+    for (number, place, name) in twice {
+        let Some(source) = sources.get_mut(number) else { continue };
+        let owner = owners.get(&name).map(|(_, label)| label.as_str()).unwrap_or_default();
+        let detail = format!("it is dropped from {}: {owner} has a variable of this name", source.label);
+        let Some(tensor) = source.tensors.get_mut(place) else { continue };
+        tensor.attributes.remove(VARIABLE_NAME);
+        losses.push(Loss::new("variable-name", escape_text(&name), detail));
+    }
+    Ok(())
+}
+
+/// The error for state that could belong to several parameters.
+pub(super) fn of_which(state: &TensorEntry, source: &Checkpoint) -> Error {
+    Error::mismatch(
+        "state-of-which",
+        "parameters of several files could be the one that this state was trained with",
+    )
+    .in_file(&source.label)
+    .on_tensor(state.name())
+    .hint(
+        "merge each model with its own state first, and then the two; or leave the state out: edit --no-state; or \
+         keep both models apart: --prefix-each",
+    )
+}

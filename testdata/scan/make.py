@@ -6,6 +6,7 @@ The bytes are the same each time, but for what h5py and pyarrow put into theirs.
 `expected.json` holds for each file the verdict, and codes that must be among its findings.
 """
 
+import base64
 import io
 import json
 import pickle
@@ -50,6 +51,8 @@ def pickles():
     put("call_unusual.pkl", b"\x80\x02cbuiltins\neval\nX\x03\x00\x00\x001+1\x85R.", "found", "unusual-call")
     put("zeros.pkl", b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "found", "unusual-call")
     put("codec.pkl", b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R.", "found", "unusual-call")
+    tensor = b"ctorch._tensor\n_rebuild_from_type_v2\n(%b\nctorch\nTensor\n(%btNtR."
+    put("indirect.pkl", b"\x80\x02" + tensor % (b"cbuiltins\nbytearray", b"\x8a\x06" + bytes(5) + b"\x01"), "found", "unusual-call")
     # POP of an empty stack breaks every machine; imports follow.
     broken = b"\x80\x040" + text("mymodule") + text("Thing") + b"\x93."
     put("import_behind_break.pkl", broken, "could-not-tell", "unfollowed-import", "pickle-breaks")
@@ -212,10 +215,39 @@ def tars():
     old = [(tarfile.TarInfo("sys_info"), GOOD), (tarfile.TarInfo("pickle"), EVIL), (tarfile.TarInfo("storages"), GOOD)]
     put("old_torch.pt", tarred(old), "found", "dangerous-import")
 
+    def block(name, kind, data, length=None):
+        info = tarfile.TarInfo(name)
+        info.type, info.size = kind, len(data) if length is None else length
+        return info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512)
+
+    inner = block("evil.pkl", b"0", EVIL)
+    put("directory_with_data.tar", block("d", b"5", inner) + bytes(1024), "found", "tar-layout", "dangerous-import")
+    texts = array("<U1", (1,), b"a\0\0\0").ljust(512, b"\0")
+    put("pax_size.tar", block("p", b"x", b"12 size=512\n") + block("a.npy", b"0", texts + inner) + bytes(1024), "found", "tar-layout", "dangerous-import")
+    put("global_size.tar", block("p", b"g", b"12 size=512\n") + block("a.npy", b"0", texts) + bytes(1024), "found", "tar-layout")
+    # Its name, read as a pickle: c MODULE NAME, with the newlines that a name of a member may have.
+    put("pickle.tar", block("cos\ngetcwd\n)R.", b"0", b"1") + bytes(1024), "found", "two-formats", "dangerous-import")
+
 
 def safetensors(header, data=b""):
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors_and_pickle():
+    """A file of safetensors that protocol 0 reads as strings, `U` LENGTH TEXT, up to the data, which import."""
+    data = GETCWD + b"."
+    length = 0x4055  # U, and a string of 64 bytes, behind which the next one begins
+    front = '{"__metadata__":{"x":"'
+    text = front + "A" * (58 - len(front))
+    last = '"},"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (len(data), len(data))
+    left = length - len(text)
+    text += ("U~" + "B" * 126) * (left // 128 - 1)
+    left -= (left // 128 - 1) * 128
+    first = left - 2 - 2 - 100
+    text += "U" + chr(first) + "C" * first + "Ud" + "D" * (100 - len(last)) + last
+    assert len(text) == length and json.loads(text)
+    return struct.pack("<Q", length) + text.encode() + data
 
 
 ONE = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
@@ -233,6 +265,19 @@ def names():
     put("tensor_names.safetensors", safetensors({"../../w": ONE}, b"abcd"), "clean", "path-like-name")
     put("absolute/config.json", b'{"data": "/home/someone/data/train.tsv"}', "clean", "absolute-path")
     put("remote_code/config.json", b'{"auto_map": {"AutoModel": "modeling.Model"}}', "found", "remote-code")
+    put("remote_code/tokenizer_config.json", b'{"auto_map": ["tokenizer.Tokenizer", null]}', "found", "remote-code")
+    put("template.json", b'{"chat_template": "{{ \'\'.__class__.__mro__[1].__subclasses__() }}"}', "found", "remote-code")
+    put("target_os.json", b'{"_target_": "os.getcwd"}', "found", "remote-code")
+    put("target.json", b'{"model": {"_target_": "mymodule.Model"}}', "could-not-tell", "names-callable")
+
+    def layer(kind, **config):
+        return json.dumps({"module": "keras.layers", "class_name": kind, "config": dict(config, name="x")}).encode()
+
+    value = base64.b64encode(EVIL).decode()
+    module = {"class_name": "__bytes__", "config": {"value": value}}
+    put("torch_module.json", layer("TorchModuleWrapper", module=module), "found", "keras-loads", "dangerous-import")
+    put("saved_model.json", layer("TFSMLayer", filepath="saved_model", call_endpoint="serve"), "found", "keras-loads")
+    put("vocabulary.json", layer("StringLookup", vocabulary="https://example.org/words"), "found", "keras-loads")
 
 
 def programs():
@@ -273,6 +318,10 @@ def array(descr, shape, data):
 def contents():
     plain = safetensors({"w": ONE}, b"abcd")
     put("safetensors_and_zip.safetensors", plain + zipped([("evil.pkl", EVIL)]), "found", "two-formats", "dangerous-import")
+    both = safetensors_and_pickle()
+    put("safetensors_and_pickle.safetensors", both, "found", "two-formats", "dangerous-import")
+    put("safetensors_and_pickle.pt", both, "found", "two-formats", "dangerous-import", "name-of-a-pickle")
+    put("safetensors.pt", plain, "clean", "name-of-a-pickle")
     put("npy_and_zip.npy", array("<f4", (1,), b"\0\0\0\0") + zipped([("note.txt", b"1")]), "found", "two-formats")
     put("pickle_before_zip.pkl", GOOD + zipped([("evil.pkl", EVIL)]), "found", "two-formats", "dangerous-import")
     put("pickle.safetensors", EVIL, "found", "extension-differs", "dangerous-import")
@@ -288,9 +337,13 @@ def contents():
     put("objects.npy", objects, "found", "dangerous-import")
     put("objects_by_name.npy", array("object", (1,), b"\x80\x02" + GETCWD + b"."), "found", "dangerous-import")
     put("objects.npz", zipped([("a.npy", objects)]), "found", "dangerous-import")
+    put("objects_as_metadata.npz", zipped([("weighbridge.metadata.npy", objects)]), "found", "dangerous-import")
+    put("texts_behind.npy", array("<U1", (1,), b"a\0\0\0") + EVIL, "could-not-tell", "trailing-bytes")
     put("objects.zip", zipped([("m/a.npz", zipped([("a.npy", objects)]))]), "found", "dangerous-import")
     put("behind.npy", array("<f4", (1,), b"\0\0\0\0") + EVIL, "could-not-tell", "trailing-bytes")
     put("evil.pt", zipped([("m/data.pkl", EVIL), ("m/version", b"3\n")]), "found", "dangerous-import")
+    facts = [("m/data.pkl", GOOD), ("m/version", b"3\n"), ("m/.data/serialization_id", b"\x7fELF" + bytes(400))]
+    put("facts.pt", zipped(facts), "could-not-tell", "program-file")
     put("extra.pt", zipped([("m/data.pkl", GOOD), ("m/version", b"3\n"), ("m/extra/evil.bin", EVIL)]), "found", "dangerous-import")
     legacy = b"".join(pickle.dumps(x, 2) for x in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
     put("legacy.pt", legacy + EVIL + pickle.dumps([], 2), "found", "dangerous-import")

@@ -32,6 +32,8 @@ pub struct Damage {
     pub lost: Vec<Lost>,
     /// How many tensors the file had, where something in it still says so.
     pub expected: Option<u64>,
+    /// True where nothing in the file confirms which name belongs to which bytes.
+    pub unnamed: bool,
 }
 
 /// A tensor that was not recovered.
@@ -83,6 +85,7 @@ impl Damage {
             offset: error.offset(),
             lost: Vec::new(),
             expected: None,
+            unnamed: false,
         }
     }
 
@@ -192,8 +195,11 @@ impl Checkpoint {
         }
         if unproved > 0 {
             let text = format!(
-                "{unproved} of {intact} tensors are not proved: they fit their places, but the file has no \
-                 checksum of their bytes"
+                "{unproved} of {intact} tensors are not proved: they fit their places, but {}",
+                match damage.unnamed {
+                    true => "nothing confirms which name belongs to which bytes",
+                    false => "the file has no checksum of their bytes",
+                }
             );
             notes.push(Note::new("not-proved", text));
         }

@@ -135,9 +135,9 @@ fn rescue(place: Place<'_>, error: Error, options: &OpenOptions) -> Result<Check
         None => None,
     };
     let Some(mut saved) = saved else { return Err(nothing(error)) };
-    let lost = saved.damage.take().map(|damage| (damage.lost, damage.expected));
+    let known = saved.damage.take().map(|damage| (damage.lost, damage.expected, damage.unnamed));
     let mut damage = Damage::of(&error);
-    (damage.lost, damage.expected) = lost.unwrap_or_default();
+    (damage.lost, damage.expected, damage.unnamed) = known.unwrap_or_default();
     if saved.tensors.is_empty() && damage.lost.is_empty() {
         return Err(nothing(error));
     }
@@ -169,13 +169,14 @@ fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
 fn prove(checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
     let before = checkpoint.tensors.len();
     let whole = checkpoint.damage.is_none();
+    let unnamed = checkpoint.damage.as_ref().is_some_and(|damage| damage.unnamed);
     let mut unproved = 0;
     let mut kept = Vec::with_capacity(before);
     let mut failed = Vec::new();
     for tensor in std::mem::take(&mut checkpoint.tensors) {
         match hold(&tensor) {
             Ok(proved) => {
-                unproved += usize::from(!proved || UNPROVED.contains(&checkpoint.format));
+                unproved += usize::from(!proved || unnamed || UNPROVED.contains(&checkpoint.format));
                 kept.push(tensor);
             }
             // What is not understood here may be whole.

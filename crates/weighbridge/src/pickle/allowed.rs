@@ -87,7 +87,21 @@ const ALLOWED: &[Group] = &[
         text: "a type that is added to numpy",
     },
     Group { modules: &["_codecs"], names: &["encode"], text: "bytes, as protocol 2 spells them" },
-    Group { modules: &["collections"], names: &["OrderedDict", "Counter"], text: "a dict" },
+    Group { modules: &["collections"], names: &["OrderedDict", "Counter", "defaultdict"], text: "a dict" },
+    Group { modules: &["collections"], names: &["deque"], text: "a list" },
+    // Types whose making and state only keep what they are given. Such as do more are not here.
+    Group {
+        modules: &["datetime"],
+        names: &["date", "datetime", "time", "timedelta", "timezone"],
+        text: "a time or date",
+    },
+    Group {
+        modules: &["pathlib", "pathlib._local"],
+        names: &["PosixPath", "PurePosixPath", "PureWindowsPath", "WindowsPath"],
+        text: "a path, which is not opened",
+    },
+    Group { modules: &["argparse"], names: &["Namespace"], text: "options of a command line" },
+    Group { modules: &["uuid"], names: &["UUID"], text: "a number" },
     Group {
         modules: &["builtins", "__builtin__"],
         names: &[
@@ -138,7 +152,7 @@ const ALLOWED: &[Group] = &[
         ],
         text: "a tensor of PyTorch",
     },
-    // They call what the pickle imported to make the tensor, and that is judged by itself.
+    // They call what the pickle imported to make the tensor: where it is called, that is judged.
     Group {
         modules: &["torch._tensor"],
         names: &["_rebuild_from_type", "_rebuild_from_type_v2"],

@@ -357,7 +357,12 @@ fn usual(graph: &Graph, id: ObjectId, name: &str) -> bool {
         "bytes" | "bytearray" => {
             args.iter().all(|&id| graph.int(id).is_none_or(|n| n <= MOST_ZEROS)) && !args.iter().any(is_range)
         }
-        "list" | "tuple" | "set" | "frozenset" | "dict" | "OrderedDict" | "Counter" => {
+        // They call the first argument, which must be what makes a tensor, and calls nothing else.
+        "_rebuild_from_type" | "_rebuild_from_type_v2" => args
+            .first()
+            .and_then(|&id| graph.global(id))
+            .is_some_and(|(module, name)| module == "torch._utils" && name.starts_with("_rebuild_")),
+        "list" | "tuple" | "set" | "frozenset" | "dict" | "OrderedDict" | "Counter" | "deque" => {
             !args.iter().any(is_range)
         }
         "encode" => {

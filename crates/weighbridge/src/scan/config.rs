@@ -1,8 +1,11 @@
 //! JSON beside and within models: what it makes a framework import, call or open.
 
-use super::{Scan, found, leads_out};
+use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
+use crate::pickle::{Judgement, allowed};
+use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::text::escape;
 use serde_json::{Map, Value as Json};
+use std::sync::Arc;
 
 /// Findings of one rule in one text; more are counted.
 const SHOWN: usize = 10;
@@ -47,6 +50,39 @@ const KERAS_CLASSES: &[(&[&str], &[&str])] = &[
     ),
     // A wrapped type or shape, which is only looked up among names of numbers.
     (&["builtins"], &["__tuple__", "__tensor__", "__numpy__", "__bytes__", "__ellipsis__", "slice"]),
+];
+/// Modules of Keras of which the classes compute, as a graph of operations names them.
+const KERAS_OPS: &[&str] = &["keras.ops", "keras.src.ops"];
+/// Functions of Keras that a configuration names: activations, losses, metrics.
+#[rustfmt::skip]
+const KERAS_FUNCTIONS: &[&str] = &[
+    "celu", "elu", "exponential", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "leaky_relu", "linear", "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink",
+    "softmax", "softplus", "softsign", "sparse_plus", "sparsemax", "squareplus", "swish", "tanh", "tanh_shrink", "threshold",
+    "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy", "categorical_focal_crossentropy",
+    "categorical_generalized_cross_entropy", "categorical_hinge", "circle", "cosine_similarity", "ctc", "dice", "hinge",
+    "huber", "kl_divergence", "log_cosh", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
+    "mean_squared_logarithmic_error", "poisson", "sparse_categorical_crossentropy", "squared_hinge", "tversky",
+    "accuracy", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy",
+    "top_k_categorical_accuracy",
+];
+/// Layers that load a module of torch, or a saved model, which may run anything.
+const LOADING: &[&str] = &["TorchModuleWrapper", "TFSMLayer"];
+/// Layers that read their words from a file, or from elsewhere, where they are given as one text.
+const WORDS: &[&str] = &["StringLookup", "IntegerLookup", "IndexLookup", "TextVectorization"];
+/// By these a template reaches from a value to all of Python.
+const REACHING: &[&str] = &[
+    "__class__",
+    "__subclasses__",
+    "__globals__",
+    "__builtins__",
+    "__import__",
+    "__mro__",
+    "__base__",
+    "__bases__",
+    "__init__",
+    "__getattribute__",
+    "__dict__",
 ];
 /// Functions of TensorFlow that a layer may call by name: those that only compute.
 const COMPUTES: &[&str] = &["__operators__.", "math.", "nn.", "linalg.", "image.", "signal."];
@@ -107,7 +143,10 @@ pub fn keras(text: &str, scan: &mut Scan) {
 struct Looked {
     lambda: Vec<String>,
     foreign: Vec<String>,
+    loads: Vec<String>,
+    bytes: Vec<Vec<u8>>,
     remote: Vec<String>,
+    targets: Vec<String>,
     out: Vec<String>,
     absolute: Vec<String>,
 }
@@ -135,6 +174,9 @@ impl Looked {
                 }
             }
             Json::Array(list) => list.iter().for_each(|value| self.walk(value, keys)),
+            Json::String(text) if keys.iter().any(|key| key.contains("chat_template")) && reaches(text) => {
+                self.remote.push(format!("{}: {}", keys.join("."), short(text)));
+            }
             Json::String(text) if is_absolute(text) => {
                 self.absolute.push(format!("{}: {}", keys.join("."), short(text)));
             }
@@ -144,8 +186,17 @@ impl Looked {
 
     fn object(&mut self, map: &Map<String, Json>) {
         for key in ["auto_map", "custom_pipelines"] {
-            if let Some(value @ (Json::Object(_) | Json::String(_))) = map.get(key) {
+            if let Some(value @ (Json::Object(_) | Json::String(_) | Json::Array(_))) = map.get(key) {
                 self.remote.push(format!("{key}: {}", short(&value.to_string())));
+            }
+        }
+        if let Some(target) = map.get("_target_") {
+            let name = target.as_str().unwrap_or_default();
+            let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
+            let text = format!("_target_: {}", short(&target.to_string()));
+            match allowed(module, function) {
+                Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
+                Judgement::Allowed(_) | Judgement::Unknown => self.targets.push(text),
             }
         }
         // PyTorch-BigGraph makes names of files from those of its entity types.
@@ -168,6 +219,20 @@ impl Looked {
         }
         let Some(class) = text("class_name") else { return };
         let module = text("module").unwrap_or("");
+        let config = |key: &str| map.get("config").and_then(|config| config.get(key));
+        if LOADING.contains(&class) {
+            let what = config("filepath")
+                .map_or_else(String::new, |path| format!(" of {}", short(&path.to_string())));
+            self.loads.push(format!("{class}{what}"));
+        }
+        if let (true, Some(words)) = (WORDS.contains(&class), config("vocabulary").and_then(Json::as_str)) {
+            self.loads.push(format!("{class} reads {}", short(words)));
+        }
+        // Bytes as text, or in the letters of base64.
+        if let (true, Some(value)) = (class == "__bytes__", config("value").and_then(Json::as_str)) {
+            self.bytes.push(value.as_bytes().to_vec());
+            self.bytes.extend(base64(value));
+        }
         match class {
             "Lambda" | "__lambda__" => {
                 let name = map.get("config").and_then(|config| config.get("name")).and_then(Json::as_str);
@@ -190,16 +255,25 @@ impl Looked {
         if map.contains_key("module")
             && !matches!(map.get("module"), Some(Json::Null))
             && !of_keras(module, class)
+            && !(class == "function" && function_of_keras(module, text("config").unwrap_or_default()))
         {
             self.foreign.push(format!("{}.{}", short(module), short(class)));
         }
     }
 
     fn tell(self, scan: &mut Scan) {
-        let lists: [(&'static str, &str, Vec<String>); 5] = [
+        for bytes in self.bytes {
+            let source: SourceRef = Arc::new(MemorySource::new("bytes in a configuration", bytes));
+            if may_be_pickle(&source).is_ok_and(|may| may) || !source.is_empty() && is_known(&source) {
+                scan.look_into("(bytes in the configuration)", source, TakenFor::Bytes);
+            }
+        }
+        let lists: [(&'static str, &str, Vec<String>); 7] = [
             ("keras-lambda", "the model holds Python code", self.lambda),
             ("keras-foreign-module", "the model names what is not of Keras", self.foreign),
-            ("remote-code", "the configuration names code that comes along", self.remote),
+            ("keras-loads", "the model loads code or a file", self.loads),
+            ("names-callable", "the configuration names what is to be imported and called", self.targets),
+            ("remote-code", "the configuration names code that comes along, or reaches for it", self.remote),
             ("name-leads-out", "a name of a file leads out of the folder", self.out),
             ("absolute-path", "an absolute path", self.absolute),
         ];
@@ -217,6 +291,49 @@ impl Looked {
     }
 }
 
+/// True for one of Keras's own functions.
+fn function_of_keras(module: &str, name: &str) -> bool {
+    let inside = |outer: &&&str| {
+        module.strip_prefix(**outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    // Built-in functions of Keras are looked up among its own, whatever they are called.
+    let known = module == "builtins" || KERAS.iter().any(|outer| inside(&outer));
+    known && KERAS_FUNCTIONS.contains(&name)
+}
+
+/// True for a template that reaches further than what it is given.
+fn reaches(template: &str) -> bool {
+    REACHING.iter().any(|name| template.contains(name))
+}
+
+/// True for bytes that begin as something that is known.
+fn is_known(source: &SourceRef) -> bool {
+    read_vec(&**source, 0, source.len().min(512)).is_ok_and(|head| Beginning::of(&head).is_some())
+}
+
+/// What text in the letters of base64 says, with or without line breaks; `None` where it is none.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for letter in text.bytes().filter(|letter| !letter.is_ascii_whitespace() && *letter != b'=') {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count).to_le_bytes()[0]);
+        }
+    }
+    Some(bytes)
+}
+
 /// True for a class or function that Keras itself has.
 fn of_keras(module: &str, class: &str) -> bool {
     let inside = |outer: &&&str| {
@@ -224,7 +341,10 @@ fn of_keras(module: &str, class: &str) -> bool {
     };
     let known =
         KERAS_CLASSES.iter().any(|(modules, classes)| modules.contains(&module) && classes.contains(&class));
-    known || (KERAS.iter().any(|outer| inside(&outer)) && class != "function")
+    let named = class.starts_with(|c: char| c.is_ascii_uppercase())
+        && class.chars().all(|c| c.is_ascii_alphanumeric());
+    let operation = KERAS_OPS.iter().any(|outer| inside(&outer)) && named;
+    known || operation || (KERAS.iter().any(|outer| inside(&outer)) && class != "function")
 }
 
 /// True for an absolute path of a file system that people have: below some folder, or on a drive.
@@ -289,6 +409,44 @@ mod tests {
         assert!(!config("3", &mut scan) && !config("{", &mut scan));
         keras("{", &mut scan);
         assert_eq!(scan.findings[0].code, "keras-unread");
+    }
+
+    #[test]
+    fn what_loads_and_what_only_computes() {
+        let layer = |class: &str, config: &str| {
+            format!(r#"{{"module": "keras.layers", "class_name": "{class}", "config": {config}}}"#)
+        };
+        assert_eq!(codes(&layer("TFSMLayer", r#"{"filepath": "x"}"#)), ["keras-loads"]);
+        assert_eq!(codes(&layer("StringLookup", r#"{"vocabulary": "words.txt"}"#)), ["keras-loads"]);
+        assert_eq!(codes(&layer("StringLookup", r#"{"vocabulary": ["a", "b"]}"#)), [""; 0]);
+        let of = |module: &str, class: &str, config: &str| {
+            codes(&format!(r#"{{"module": "{module}", "class_name": "{class}", "config": "{config}"}}"#))
+        };
+        assert_eq!(of("keras.src.ops.numpy", "Add", "x"), [""; 0]);
+        assert_eq!(of("keras.src.ops.numpy", "np", "x"), ["keras-foreign-module"]);
+        assert_eq!(of("keras.src.opsx", "Add", "x"), ["keras-foreign-module"]);
+        assert_eq!(of("keras.losses", "function", "mean_squared_error"), [""; 0]);
+        assert_eq!(of("builtins", "function", "relu"), [""; 0]);
+        for function in ["deserialize", "exec", ""] {
+            assert_eq!(of("keras.losses", "function", function), ["keras-foreign-module"]);
+            assert_eq!(of("builtins", "function", function), ["keras-foreign-module"]);
+        }
+        let mut scan = Scan::default();
+        // A pickle in base64: protocol 2, None, the end.
+        let bytes = r#"{"class_name": "__bytes__", "config": {"value": "gAJOLg=="}}"#;
+        config(&layer("TorchModuleWrapper", &format!(r#"{{"module": {bytes}}}"#)), &mut scan);
+        assert_eq!((scan.inner.len(), scan.inner[0].source.len()), (1, 4));
+    }
+
+    #[test]
+    fn targets_and_templates() {
+        assert_eq!(codes(r#"{"auto_map": ["tok.Evil", null]}"#), ["remote-code"]);
+        assert_eq!(codes(r#"{"_target_": "os.system"}"#), ["remote-code"]);
+        assert_eq!(codes(r#"{"_target_": "eval"}"#), ["remote-code"]);
+        assert_eq!(codes(r#"[{"a": {"_target_": "mine.Model"}}]"#), ["names-callable"]);
+        assert_eq!(codes(r#"{"chat_template": "{{ x.__class__ }}"}"#), ["remote-code"]);
+        assert_eq!(codes(r#"{"chat_template": [{"template": "{{ x.__mro__ }}"}]}"#), ["remote-code"]);
+        assert_eq!(codes(r#"{"chat_template": "{% for m in messages %}{{ m.role }}{% endfor %}"}"#), [""; 0]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Every pickle of a source, one behind the other, and those within their bytes.
 
 use super::{Scan, found};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
-use crate::pickle::{self, Opcodes, Options, Report, Span};
+use crate::pickle::{self, GlobalFinding, Opcodes, Options, Report, Span};
 use crate::source::{RangeSource, SourceRef};
+use crate::text::escape;
 use std::sync::Arc;
 
 /// Pickles one behind the other that are looked at.
@@ -18,6 +19,8 @@ const DEPTH: usize = 4;
 const PROTO: u8 = 0x80;
 /// The fewest instructions of a pickle that does anything: protocol, a value, `STOP`.
 const FEWEST: u64 = 3;
+/// Pickles at the front of a file of another format that are passed over.
+const MOST_IN_FRONT: usize = 16;
 
 /// Judges the pickles of `source` from `offset` on: `expected` of them as the format has them, and
 /// whatever follows.
@@ -90,7 +93,57 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     true
 }
 
-/// True where bytes begin as a pickle may: with its protocol, or as those of old protocols that do anything.
+/// Judges what `source`, a file of another format, does to a program that unpickles it from its first byte,
+/// where that reaches an import; false where it does not. Names without a letter, digit, dot or underscore at
+/// every place are no import: Python finds nothing under them.
+///
+/// Pickles in front that do nothing are passed over: a loader of several reads on behind them.
+///
+/// # Errors
+/// What the source says.
+pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<bool> {
+    let options = Options::with_limits(limits.clone());
+    let mut at = 0;
+    for _ in 0..MOST_IN_FRONT {
+        let rest = RangeSource::new(source.clone(), at, source.len().saturating_sub(at))?;
+        if !may_be_pickle(&(Arc::new(rest) as SourceRef))? {
+            return Ok(false);
+        }
+        let report = pickle::inspect(source, at, &options);
+        if let Some(error) = report.error.as_ref().filter(|error| error.kind() == Kind::Limit) {
+            let text = format!("{}: taken for a pickle, {}", error.code(), error.message());
+            scan.push_at("unreadable", at, text);
+        }
+        // Behind a break, letters that look like an import are many in any file.
+        let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
+        let known = |offset| scan.imports.iter().any(|i| i.member.is_none() && i.offset == offset);
+        let reached = report.globals.iter().find(|found| found.offset < broken && can_be_found(found));
+        if let Some(reached) = reached {
+            if known(reached.offset) {
+                return Ok(false);
+            }
+            let name = escape(&format!("{} {}", reached.module, reached.name));
+            let text = format!("the file is a pickle as well: unpickled, it imports {name}");
+            scan.push_at("two-formats", at, text);
+            judge(source, report, DEPTH, &options, scan);
+            return Ok(true);
+        }
+        match report.end {
+            Some(end) if end < source.len() => at = end,
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// True where Python could find a module and something in it by these names.
+fn can_be_found(found: &GlobalFinding) -> bool {
+    let part = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric());
+    [&found.module, &found.name].into_iter().all(|name| name.split('.').all(part))
+}
+
+/// True where bytes begin as a pickle may: with its protocol, or with any instruction that takes nothing from
+/// the stack.
 ///
 /// # Errors
 /// What the source says.
@@ -100,8 +153,12 @@ pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
         return Ok(false);
     }
     source.read_at(0, &mut head)?;
-    let old = matches!(head[0], b'(' | b'c' | b']' | b'}' | b'i' | b'I' | b'V' | b'S');
-    Ok(old || (head[0] == PROTO && head[1] <= 5))
+    let puts = matches!(
+        head[0],
+        b'(' | b')' | b']' | b'}' | b'c' | b'i' | b'B'..=b'C' | b'F'..=b'G' | b'I'..=b'N' | b'P' | b'S'..=b'V' | b'X'
+            | 0x82..=0x84 | 0x88..=0x8f | 0x95..=0x97
+    );
+    Ok(puts || (head[0] == PROTO && head[1] <= 5))
 }
 
 /// True where what stands at `at` is a pickle: it declares a protocol, is one to its end, or imports.

@@ -150,6 +150,8 @@ pub static RULES: &[Rule] = &[
         "The name of a member has control characters, NUL, or marks that turn the direction of text: people do not see what it is."),
     error("member-link", Topic::Archive, "link.zip",
         "A member is a link or a device: what is unpacked after it may land elsewhere."),
+    error("tar-layout", Topic::Archive, "directory_with_data.tar",
+        "Programs differ in where the next member of a tar archive begins: a directory or link with a length, a record that sets another length."),
 
     error("name-leads-out", Topic::Path, "traversal.index.json",
         "A name by which the framework opens or writes a file leads out of the folder of the model."),
@@ -176,6 +178,8 @@ pub static RULES: &[Rule] = &[
         "A Keras model holds Python code that runs when the model is loaded or called: a Lambda layer."),
     error("keras-foreign-module", Topic::Hdf5, "keras_module.h5",
         "A Keras model names a class or function of a module that is not of Keras; it is imported when the model is loaded."),
+    error("keras-loads", Topic::Hdf5, "saved_model.json",
+        "A Keras model holds a layer that loads code or files: a module of torch, a saved model of TensorFlow, words from a path or an address."),
     unchecked("keras-unread", Topic::Hdf5, "keras_unread.h5",
         "The configuration of a Keras model could not be understood."),
 
@@ -194,7 +198,9 @@ pub static RULES: &[Rule] = &[
     error("torchscript-code", Topic::Program, "script.pt",
         "The archive holds TorchScript: code that runs when the model is used."),
     error("remote-code", Topic::Program, "remote_code/config.json",
-        "A configuration names Python code that comes along with the model (auto_map, custom_pipelines)."),
+        "A configuration names Python code that comes along with the model (auto_map, custom_pipelines), something dangerous to call (_target_), or has a template that reaches into Python."),
+    unchecked("names-callable", Topic::Program, "target.json",
+        "A configuration names something that is to be imported and called (_target_), of which nothing is known."),
     error("arrow-pickled-type", Topic::Program, "pickled_type.arrow",
         "A column has a type that is described by a pickle (arrow.py_extension_type)."),
 
@@ -202,6 +208,8 @@ pub static RULES: &[Rule] = &[
         "The file is two formats at once: who looks at it and who loads it may see different things."),
     error("extension-differs", Topic::Content, "pickle.safetensors",
         "The name promises a format that holds no code, and the content is one that may."),
+    note("name-of-a-pickle", Topic::Content, "safetensors.pt",
+        "The name promises a pickle or an archive of torch, and the content is of another format: programs that go by the name unpickle it."),
     unchecked("program-file", Topic::Content, "program.bin",
         "The file is a program, a script or a page, and no model."),
     unchecked("unknown-content", Topic::Content, "noise.bin",

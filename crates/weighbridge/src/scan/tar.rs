@@ -20,9 +20,14 @@ const NAME: u64 = 1 << 16;
 /// Behind the end so many bytes are looked at; honest writers fill up to 10 KiB with zeros.
 const FILLING: u64 = 1 << 20;
 
-/// True where `head` begins as a tar archive does.
+/// True where `head` begins as a tar archive does: with its mark, or as those from before POSIX with a header
+/// that has the right checksum.
 pub fn is_tar(head: &[u8]) -> bool {
-    head.get(257..262) == Some(b"ustar")
+    let old = |block: &[u8]| {
+        let says = &block[148..156];
+        says.iter().any(u8::is_ascii_digit) && block[0] != 0 && octal(says) == checksum(block)
+    };
+    head.get(257..262) == Some(b"ustar") || head.get(..HEADER).is_some_and(old)
 }
 
 /// Hands on every member of a tar archive, and tells links, devices and names that lead out.
@@ -38,7 +43,7 @@ pub fn tar(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
 
 fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
     let mut cursor = Cursor::new(source.clone(), 0);
-    let mut long_name = None;
+    let (mut long_name, mut size) = (None, None);
     let mut members = 0u64;
     loop {
         let at = cursor.position();
@@ -56,20 +61,64 @@ fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
                 Error::corrupt("tar-checksum", "the header of a member does not match its checksum").at(at)
             );
         }
-        let len = octal(&block[124..136])
+        let mut len = octal(&block[124..136])
             .ok_or_else(|| Error::corrupt("tar-length", "the length of a member is no number").at(at))?;
         let data = cursor.position();
         match block[156] {
-            // The name of the next member, in a member of its own: of GNU, of POSIX.
-            kind @ (b'L' | b'x') => {
+            // What is said of the next member in a member of its own, of GNU or of POSIX; or of all members.
+            kind @ (b'L' | b'x' | b'g') => {
                 Limits::check("bytes in a name", "name_bytes", len, NAME.min(limits.name_bytes))?;
                 let bytes = cursor.bytes(len, "a long name")?;
-                long_name =
-                    if kind == b'L' { Some(until_zero(&bytes)) } else { pax_path(&bytes).or(long_name) };
+                if kind == b'L' {
+                    long_name = Some(until_zero(&bytes));
+                } else {
+                    let records = Records::read(&bytes).ok_or_else(|| {
+                        Error::corrupt("tar-records", "the records of a member are not LENGTH KEY=VALUE")
+                            .at(at)
+                    })?;
+                    let all = kind == b'g';
+                    if records.sparse || (all && (records.size.is_some() || records.path.is_some())) {
+                        layout(
+                            at,
+                            "a record says where the data of members lie, or what they are named",
+                            scan,
+                        );
+                    }
+                    if !all {
+                        long_name = records.path.or(long_name);
+                        size = records.size.or(size);
+                    }
+                }
+                // Python reads names and records to the end of the block.
+                let filling = len.next_multiple_of(BLOCK) - len;
+                let filling = cursor.bytes(filling.min(cursor.remaining()), "filling")?;
+                if filling.iter().any(|&byte| byte != 0) {
+                    layout(
+                        data,
+                        "more stands behind the records of a member, which some programs read",
+                        scan,
+                    );
+                }
+                continue;
             }
             kind => {
                 let name = long_name.take().unwrap_or_else(|| header_name(&block));
                 judge_member(&name, at, scan);
+                if let Some(other) = size.take().filter(|&other| other != len) {
+                    let text =
+                        format!("{} has {len} bytes by its header, {other} by a record", escape(&name));
+                    layout(at, &text, scan);
+                    // As POSIX has it, and Python does it.
+                    len = other;
+                }
+                // As Python: these have no data, whatever their length says. Before POSIX a folder was a file
+                // with a slash at the end.
+                let folder = kind == 0 && until_zero(&block[..100]).ends_with('/');
+                if len > 0 && (folder || matches!(kind, b'1'..=b'6')) {
+                    let text = format!("{} is no file, and has a length of {len} bytes", escape(&name));
+                    layout(at, &text, scan);
+                    continue;
+                }
                 match kind {
                     b'0' | 0 | b'7' => {
                         let range = RangeSource::new(source.clone(), data, len)?;
@@ -86,7 +135,7 @@ fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
                     b'3' | b'4' | b'6' => {
                         scan.push_at("member-link", at, format!("{} is a device or a pipe", escape(&name)));
                     }
-                    b'5' | b'g' => {}
+                    b'5' => {}
                     kind => {
                         let text = format!("tar-type: {} is of the unknown kind {kind:#04x}", escape(&name));
                         scan.push_at("unreadable", at, text);
@@ -135,7 +184,7 @@ fn checksum(block: &[u8]) -> Option<u64> {
 
 fn header_name(block: &[u8]) -> String {
     let (name, prefix) = (until_zero(&block[..100]), until_zero(&block[345..500]));
-    if prefix.is_empty() || !is_tar(block) { name } else { format!("{prefix}/{name}") }
+    if prefix.is_empty() || block.get(257..262) != Some(b"ustar") { name } else { format!("{prefix}/{name}") }
 }
 
 fn until_zero(bytes: &[u8]) -> String {
@@ -143,20 +192,40 @@ fn until_zero(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// The `path` among records `LENGTH KEY=VALUE\n`.
-fn pax_path(bytes: &[u8]) -> Option<String> {
-    let mut rest = bytes;
-    let mut path = None;
-    while !rest.is_empty() {
-        let blank = memchr::memchr(b' ', rest)?;
-        let len: usize = std::str::from_utf8(&rest[..blank]).ok()?.parse().ok()?;
-        let record = rest.get(blank + 1..len)?.strip_suffix(b"\n")?;
-        if let Some(value) = record.strip_prefix(b"path=") {
-            path = Some(String::from_utf8_lossy(value).into_owned());
+/// Tells that programs differ in what the members are.
+fn layout(at: u64, text: &str, scan: &mut Scan) {
+    scan.push_at("tar-layout", at, text);
+}
+
+/// What records `LENGTH KEY=VALUE\n` say of a member, as far as it matters what and where it is.
+#[derive(Default)]
+struct Records {
+    path: Option<String>,
+    size: Option<u64>,
+    /// True where there is a record of a file with holes.
+    sparse: bool,
+}
+
+impl Records {
+    /// `None` where they are none.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut records = Self::default();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let blank = memchr::memchr(b' ', rest)?;
+            let len: usize = std::str::from_utf8(&rest[..blank]).ok()?.parse().ok()?;
+            let record = rest.get(blank + 1..len)?.strip_suffix(b"\n")?;
+            let equals = memchr::memchr(b'=', record)?;
+            let value = &record[equals + 1..];
+            match &record[..equals] {
+                b"path" => records.path = Some(String::from_utf8_lossy(value).into_owned()),
+                b"size" => records.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
+                key => records.sparse |= key.starts_with(b"GNU.sparse"),
+            }
+            rest = rest.get(len..)?;
         }
-        rest = rest.get(len..)?;
+        Some(records)
     }
-    path
 }
 
 #[cfg(test)]
@@ -196,6 +265,31 @@ mod tests {
         assert_eq!(names, [("a/b", 3), ("../long", 1), ("/x/yz", 0)]);
         let codes: Vec<_> = found.findings.iter().map(|finding| finding.code).collect();
         assert_eq!(codes, ["member-link", "unsafe-member-name", "unsafe-member-name"]);
+    }
+
+    #[test]
+    fn a_length_that_programs_differ_on_is_told() {
+        let inner = member("hidden", b'0', b"abc");
+        for kind in [b'1', b'2', b'3', b'4', b'5', b'6'] {
+            let found = scan([member("d", kind, &inner), vec![0; 1024]].concat());
+            assert!(found.findings.iter().any(|finding| finding.code == "tar-layout"), "{kind}");
+            assert_eq!((found.inner.len(), found.inner[0].name.as_str()), (1, "hidden"));
+        }
+        // By its record the first member is empty, and what seems to be its data are members.
+        let pax = [member("p", b'x', b"9 size=0\n"), member("a", b'0', &inner), vec![0; 1024]].concat();
+        let found = scan(pax);
+        let names: Vec<_> = found.inner.iter().map(|inner| inner.name.as_str()).collect();
+        assert_eq!((found.findings[0].code, names), ("tar-layout", vec!["a", "hidden"]));
+        for records in [&b"9 size=0\n"[..], b"22 GNU.sparse.major=1\n", b"9 path=x\n"] {
+            let found = scan([member("p", b'g', records), vec![0; 1024]].concat());
+            assert_eq!(found.findings[0].code, "tar-layout");
+        }
+        // The same length twice, and a remark for all, change nothing.
+        let honest = [member("p", b'g', b"13 comment=x\n"), member("p", b'x', b"9 size=3\n")].concat();
+        let found = scan([honest, member("a", b'0', b"abc"), vec![0; 1024]].concat());
+        assert!(found.findings.is_empty() && found.inner.len() == 1, "{found:?}");
+        let broken = scan([member("p", b'x', b"7 size\n"), member("a", b'0', b"abc")].concat());
+        assert_eq!(broken.findings[0].code, "unreadable");
     }
 
     #[test]

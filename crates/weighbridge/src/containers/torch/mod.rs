@@ -24,6 +24,7 @@
 mod files;
 mod layout;
 mod legacy;
+mod order;
 mod plain;
 mod rebuild;
 mod saved;
@@ -35,7 +36,7 @@ mod write;
 
 pub use legacy::is_legacy;
 pub(crate) use plain::Budget;
-pub use saved::{Form, Saved, read, salvage};
+pub use saved::{Form, Salvaged, Saved, read, salvage};
 pub use strided::StridedSource;
 pub use write::SavedBuilder;
 pub(crate) use write::is_recent;

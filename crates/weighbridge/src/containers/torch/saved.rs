@@ -2,6 +2,7 @@
 
 use super::files::Archive;
 use super::legacy::{self, Legacy, is_legacy};
+use super::order::out_of_order;
 use super::storage::{Reference, Storage, reference};
 use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::containers::zip::{self, Member, Method, Recovered};
@@ -81,30 +82,58 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
     Ok(Saved::new(pickle, source.clone(), limits, storages))
 }
 
-/// As [`read`], of a damaged file: the object, with the storages that are intact; and the names of the
-/// members that are not, in the zip form, and why. A tensor whose storage is lost is the error
-/// `torch-storage-missing` of [`Saved::tensor`].
+/// What is intact of a damaged file.
+#[derive(Debug)]
+pub struct Salvaged {
+    /// The object, with the storages that are intact. A tensor whose storage is lost is the error
+    /// `torch-storage-missing` of [`Saved::tensor`].
+    pub saved: Saved,
+    /// The names of the members that are not intact, in the zip form, and why.
+    pub lost: Vec<(String, Error)>,
+    /// True where nothing confirms the names of storages: which bytes are whose is not proved.
+    pub unnamed: bool,
+}
+
+/// As [`read`], of a damaged file.
 ///
 /// # Errors
 /// As [`read`]; where the pickle of the object is not intact, nothing is known of any tensor.
-pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<(Saved, Vec<(String, Error)>)> {
+pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     let mut head = [0; 32];
     let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
     let head = &mut head[..count];
     source.read_at(0, head)?;
     if is_legacy(head) {
         let (pickle, legacy) = legacy::salvage(source, &Options::with_limits(limits.clone()))?;
-        return Ok((Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy)), Vec::new()));
+        let saved = Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy));
+        return Ok(Salvaged { saved, lost: Vec::new(), unnamed: false });
     }
-    let found = zip::salvage(source, limits)?;
+    let mut found = zip::salvage(source, limits)?;
     if !has_certain_order(&found) {
         return Err(Error::corrupt(
             "torch-byteorder",
             "the member that says the byte order of the storages is lost or not reached",
         ));
     }
-    let archive = Archive::of(source, found.members)?;
-    Ok((Saved::of_archive(archive, source, limits, ("data.pkl", "data"))?, found.lost))
+    let place = ("data.pkl", "data");
+    let mut saved = Saved::of_archive(Archive::of(source, found.members.clone())?, source, limits, place)?;
+    if found.unnamed {
+        let graph = saved.graph();
+        let mut seen = HashSet::new();
+        let keys = graph.iter().filter_map(|(_, object)| Some(reference(graph, object)?.key.to_owned()));
+        let keys: Vec<String> = keys.filter(|key| seen.insert(key.clone())).collect();
+        let odd = out_of_order(&found.members, &keys);
+        if !odd.is_empty() {
+            let is_odd = |member: &Member| odd.contains(&member.header_offset);
+            let (doubted, members): (Vec<_>, Vec<_>) = found.members.into_iter().partition(is_odd);
+            saved = Saved::of_archive(Archive::of(source, members)?, source, limits, place)?;
+            found.lost.extend(doubted.into_iter().map(|member| {
+                let text = "by its name the storage does not stand where it was written, or the one beside it does not";
+                (member.name, Error::corrupt("name-uncertain", text).at(member.header_offset))
+            }));
+        }
+    }
+    Ok(Salvaged { saved, lost: found.lost, unnamed: found.unnamed })
 }
 
 /// True where the byte order of the storages is certain: the member that says it is intact; or it is

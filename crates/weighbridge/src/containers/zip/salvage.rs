@@ -40,6 +40,8 @@ pub struct Recovered {
     pub lost: Vec<(String, Error)>,
     /// True where the directory could be read, so that no member is missing without a word.
     pub complete: bool,
+    /// True where no directory confirms the name of some member: a checksum proves bytes, and no name.
+    pub unnamed: bool,
 }
 
 /// What a header, a directory or a descriptor says of a member.
@@ -141,6 +143,7 @@ impl Walk<'_> {
         }
         match self.read(&mut cursor, &local, record, &name) {
             Ok((member, end)) => {
+                self.found.unnamed |= record.is_none();
                 self.found.members.push(member);
                 Ok(end)
             }

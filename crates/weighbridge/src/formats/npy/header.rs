@@ -1,6 +1,7 @@
 //! The header of an array: read, understood, and written as numpy writes it.
 
 mod literal;
+mod width;
 
 use crate::checkpoint::escape_text;
 use crate::error::{Error, Result};
@@ -8,6 +9,7 @@ use crate::limits::Limits;
 use crate::source::Cursor;
 use crate::tensor::{DType, Encoding, Endian, Order, Shape};
 use literal::{Literal, Parser};
+pub use width::len_of_unread;
 
 /// The first bytes of every npy file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";

@@ -1,6 +1,6 @@
 //! What numpy would run if it opened an array with `allow_pickle`.
 
-use super::header::{Header, MAGIC};
+use super::header::{Header, MAGIC, len_of_unread};
 use crate::error::{Error, Kind, Result};
 use crate::formats::{OpenOptions, Scan};
 use crate::scan::pickles;
@@ -28,7 +28,12 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     // A type of numpy has objects only where it says so, by a letter or by its name. An escape could hide it.
     let may_be_objects = text.contains('O') || text.contains("object") || text.contains('\\');
     if error.code() == "npy-dtype" && !may_be_objects {
-        // Texts, dates, records of numbers: nothing here that runs.
+        // Texts, dates, records of numbers: nothing here that runs. What follows behind them may.
+        match len_of_unread(&text, &options.limits) {
+            Ok(Some(len)) => held(source, data.checked_add(len), &mut scan),
+            Ok(None) => scan.push("left-out", "npy-dtype: the length of the array is not known"),
+            Err(error) => scan.push_error(error)?,
+        }
         return Ok(scan);
     }
     if may_be_objects {
@@ -45,6 +50,11 @@ fn numbers(source: &SourceRef, header: &Header, scan: &mut Scan) {
     let size = header.dtype.size().unwrap_or(1) as u64;
     let end =
         header.shape.elements().and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(header.len));
+    held(source, end, scan);
+}
+
+/// Holds the end of the array against that of the file.
+fn held(source: &SourceRef, end: Option<u64>, scan: &mut Scan) {
     match end {
         Some(end) if end < source.len() => {
             let text = format!("{} bytes follow behind the array and were not looked at", source.len() - end);

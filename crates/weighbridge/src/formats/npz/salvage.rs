@@ -23,6 +23,7 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
     })?;
     let expected = (checkpoint.tensors.len() + lost.len()) as u64;
     checkpoint.damage_mut(error).expected = found.complete.then_some(expected);
+    checkpoint.damage_mut(error).unnamed = found.unnamed;
     for (name, error) in lost {
         checkpoint.lose(name.strip_suffix(SUFFIX).unwrap_or(&name), &error);
     }

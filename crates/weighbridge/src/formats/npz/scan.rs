@@ -1,6 +1,6 @@
 //! What numpy would run if it opened an archive with `allow_pickle`.
 
-use super::{METADATA, SUFFIX};
+use super::SUFFIX;
 use crate::error::Result;
 use crate::formats::{OpenOptions, Scan};
 use crate::scan::{TakenFor, archive};
@@ -12,10 +12,8 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     let is_array = |name: &str| name.ends_with(SUFFIX);
     archive(source, &options.limits, &mut scan, &is_array, &mut |member, bytes, scan| {
-        // Names and values as JSON text in an array of bytes.
-        if member.name != format!("{METADATA}{SUFFIX}") || member.len > options.limits.header_bytes {
-            scan.look_into(escape(&member.name), bytes, TakenFor::File);
-        }
+        // The member of our own too: whoever made the archive may have put anything under that name.
+        scan.look_into(escape(&member.name), bytes, TakenFor::File);
         Ok(())
     })?;
     Ok(scan)

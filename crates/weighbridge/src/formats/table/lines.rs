@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{RangeSource, SourceRef, read_vec, to_usize};
 use crate::tensor::{DType, Encoding, Shape};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that are read at once.
@@ -19,6 +20,8 @@ const STEP: u64 = 1 << 20;
 const LINE: u64 = 4;
 /// About as many bytes of text are decoded together.
 const BLOCK: u64 = 256 << 10;
+/// In so many bytes at the beginning most lines say how many numbers a row has.
+const FRONT: u64 = 1 << 20;
 
 /// How the lines of a file are to be read.
 #[derive(Debug, Clone)]
@@ -147,22 +150,61 @@ impl Lines {
         }
     }
 
-    /// The rows that are whole, as a table that says so.
+    /// The rows that are whole, as a table that says so, and what is lost. Where nothing else says how many
+    /// numbers a row has, most of the first lines do: lines in front that have another number are left out.
     ///
     /// # Errors
     /// What is wrong, where not one row is whole.
-    pub(in crate::formats) fn whole_rows(mut self, of: Option<u64>) -> Result<(TensorEntry, Lost)> {
+    pub(in crate::formats) fn whole_rows(mut self, of: Option<u64>) -> Result<(TensorEntry, Vec<Lost>)> {
+        let mut lost = Vec::new();
+        let first = self.skip_odd()?;
+        if let Some((first, error)) = &first {
+            lost.push(Lost::new(format_args!("(rows before {first})"), error));
+        }
+        let first = first.map_or(0, |(first, _)| first);
         let (end, rows, error) = self.intact()?;
-        let error =
-            error.unwrap_or_else(|| Error::corrupt("row-count", "lines are missing at the end").at(end));
-        if rows == 0 {
-            return Err(error);
+        if rows == 0 || error.is_some() || lost.is_empty() {
+            let error =
+                error.unwrap_or_else(|| Error::corrupt("row-count", "lines are missing at the end").at(end));
+            if rows == 0 {
+                return Err(error);
+            }
+            lost.push(Lost::new(format_args!("(rows from {} on)", first + rows), &error));
         }
         self.source = Arc::new(RangeSource::new(self.source.clone(), 0, end)?);
         let mut entry = self.table()?;
         let of = of.map_or_else(String::new, |of| format!(" of {of}"));
-        entry.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {rows}{of}")));
-        Ok((entry, Lost::new(format_args!("(rows from {rows} on)"), &error)))
+        let kept = format!("{first} to {}{of}", first + rows);
+        entry.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(kept));
+        Ok((entry, lost))
+    }
+
+    /// Goes to the first line that has as many numbers as most of the first ones, where nothing else says how
+    /// many there are. Gives the number of lines that were passed over, and what is wrong with them.
+    fn skip_odd(&mut self) -> Result<Option<(u64, Error)>> {
+        if self.columns.is_some() {
+            return Ok(None);
+        }
+        let head =
+            read_vec(&*self.source, self.start, FRONT.min(self.source.len().saturating_sub(self.start)))?;
+        // The last one may be cut.
+        let mut lines: Vec<&[u8]> = head.split(|&b| b == b'\n').collect();
+        lines.pop();
+        let mut counts: HashMap<u64, usize> = HashMap::new();
+        for line in &lines {
+            *counts.entry(self.fields(without_return(line))).or_default() += 1;
+        }
+        let most = counts.into_iter().find(|&(_, count)| 2 * count > lines.len());
+        let Some((most, _)) = most.filter(|&(most, _)| most > 0) else { return Ok(None) };
+        let odd = lines.iter().take_while(|line| self.fields(without_return(line)) != most).count();
+        let Some(first) = lines.first().filter(|_| odd > 0) else { return Ok(None) };
+        let found = self.fields(without_return(first));
+        let error = self.at_line(0, self.start, ragged(most, found));
+        let skipped: usize = lines.iter().take(odd).map(|line| line.len() + 1).sum();
+        self.columns = Some(most);
+        self.start += skipped as u64;
+        self.first_line += odd as u64;
+        Ok(Some((odd as u64, error)))
     }
 
     /// Calls `take` with row, offset and text of each line from the row that begins at `start` on;

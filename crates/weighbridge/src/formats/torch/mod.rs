@@ -15,6 +15,7 @@
 //! [`crate::checkpoint::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
 //! does not look at.
 
+mod facts;
 mod metadata;
 mod outline;
 mod read;

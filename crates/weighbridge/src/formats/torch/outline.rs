@@ -1,12 +1,14 @@
 //! What stands around the storages: the archive and its pickle, or the pickles of the legacy form.
 
-use super::METADATA;
+use super::facts::is_fact;
+use super::read::MOST_INFLATED;
+use super::{METADATA, metadata};
 use crate::check::{Gaps, Outline};
 use crate::containers::torch::{self, Saved};
 use crate::containers::zip;
 use crate::error::Result;
 use crate::limits::Limits;
-use crate::source::SourceRef;
+use crate::source::{SourceRef, read_vec};
 
 /// What a storage holds beside the elements that tensors have.
 pub(crate) const BEYOND: &str = "storage beyond its tensors";
@@ -30,6 +32,14 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
         return Ok(outline);
     }
     zipped(&saved, source, limits)
+}
+
+/// True where a member is what this library writes under that name.
+fn is_metadata(member: &zip::Member, source: &SourceRef, limits: &Limits) -> Result<bool> {
+    if member.len > limits.header_bytes || member.len / MOST_INFLATED > source.len() {
+        return Ok(false);
+    }
+    Ok(metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?).is_some())
 }
 
 fn zipped(saved: &Saved, source: &SourceRef, limits: &Limits) -> Result<Outline> {
@@ -56,12 +66,10 @@ fn zipped(saved: &Saved, source: &SourceRef, limits: &Limits) -> Result<Outline>
                     }
                 }
             }
-            Some(
-                "byteorder" | "version" | ".data/serialization_id" | ".format_version" | ".storage_alignment",
-            ) => {
+            Some(name) if is_fact(name, &member.open(source)?)? => {
                 outline.header(at, len, "facts of the archive");
             }
-            Some(METADATA) => outline.header(at, len, "metadata"),
+            Some(METADATA) if is_metadata(member, source, limits)? => outline.header(at, len, "metadata"),
             Some(name) if name.strip_prefix("data/").is_some_and(|key| saved.refers_to(key)) => {
                 outline.header(at, len, BEYOND);
             }

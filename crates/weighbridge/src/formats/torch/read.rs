@@ -3,7 +3,7 @@
 use super::walk::Walk;
 use super::{METADATA, metadata};
 use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
-use crate::containers::torch::{self, Saved};
+use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -12,7 +12,7 @@ use crate::source::{SourceRef, read_vec};
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
 /// Metadata may be this many times as long as the whole file; a bomb is longer.
-const MOST_INFLATED: u64 = 64;
+pub(super) const MOST_INFLATED: u64 = 64;
 
 /// True for the tar archives that torch wrote before version 0.1.10.
 pub(super) fn is_tar(head: &[u8]) -> bool {
@@ -52,12 +52,13 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 /// # Errors
 /// As [`torch::salvage`].
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
-    let (saved, lost) = torch::salvage(source, &options.limits)?;
+    let Salvaged { saved, lost, unnamed } = torch::salvage(source, &options.limits)?;
     let mut checkpoint = Walk::new(&saved, options).run()?;
     let of_tensors = checkpoint.damage_mut(error).lost.len() as u64;
     // The pickle names every tensor, whatever became of its bytes.
     let expected = of_tensors.saturating_add(checkpoint.tensors.len() as u64);
     checkpoint.damage_mut(error).expected = Some(expected);
+    checkpoint.damage_mut(error).unnamed = unnamed;
     if saved.legacy_end().is_none() {
         members(&saved, source, options, &mut checkpoint)?;
     }

@@ -1,5 +1,6 @@
 //! What would run if torch opened a file with all that a pickle may do.
 
+use super::facts::is_fact;
 use super::read;
 use crate::containers::torch::{self, is_legacy};
 use crate::error::{Kind, Result};
@@ -11,16 +12,6 @@ use std::sync::Arc;
 
 /// Pickles of the legacy form.
 const PICKLES: usize = 5;
-/// Members that hold a number or a word, and nothing that is loaded.
-const FACTS: &[&str] = &[
-    "byteorder",
-    "version",
-    ".data/serialization_id",
-    ".format_version",
-    ".storage_alignment",
-    super::METADATA,
-];
-
 /// Looks through one file.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut head = [0; 512];
@@ -84,7 +75,7 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
             code.push(escape(name));
         } else if is_numbers(name) {
             scan.look_into(escape(name), bytes, TakenFor::Numbers);
-        } else if !FACTS.contains(&own.as_str()) {
+        } else if !is_fact(&own, &bytes)? {
             scan.look_into(escape(name), bytes, TakenFor::File);
         }
         Ok(())

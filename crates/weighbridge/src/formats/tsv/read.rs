@@ -95,7 +95,8 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
     Ok(lines.intact()?.2)
 }
 
-/// The rows before the first line that is damaged or cut short.
+/// The rows before the first line that is damaged or cut short; without lines at the beginning that are not as
+/// long as most.
 ///
 /// # Errors
 /// What is wrong with the first line.
@@ -108,7 +109,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     let (entry, lost) = lines.whole_rows(None)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     checkpoint.tensors.push(entry);
-    checkpoint.damage_mut(error).lost.push(lost);
+    checkpoint.damage_mut(error).lost.extend(lost);
     Ok(checkpoint)
 }
 

@@ -161,12 +161,13 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     let (entry, lost) = match lines(source, first, options).whole_rows(Some(first.rows)) {
         Ok(found) => found,
         Err(error) if Damage::is(&error) && is_binary(&head[first.len..], first) => {
-            binary::whole_rows(source, first, &options.limits)?
+            let (entry, lost) = binary::whole_rows(source, first, &options.limits)?;
+            (entry, vec![lost])
         }
         Err(error) => return Err(error),
     };
     checkpoint.tensors.push(entry);
-    checkpoint.damage_mut(error).lost.push(lost);
+    checkpoint.damage_mut(error).lost.extend(lost);
     Ok(checkpoint)
 }
 

@@ -200,7 +200,7 @@ fn other(
         scan.push("archive-not-entered", format!("this is {}; it was not looked into", known.what));
         return Ok(None);
     }
-    if known.is_some_and(|known| known.what == "a pickle") || is_old_pickle(source, head, limits) {
+    if known.is_some_and(|known| known.what == "a pickle") || is_old_pickle(source, limits) {
         pickles(source, 0, 1, false, limits, scan);
         return Ok(Some("pickle"));
     }
@@ -222,12 +222,8 @@ fn members(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
 
 /// True for a pickle of protocol 0 or 1, which declares nothing: it is one to its end, or imports what is
 /// dangerous before it breaks. Much text begins with the letter of an instruction.
-fn is_old_pickle(source: &SourceRef, head: &[u8], limits: &Limits) -> bool {
-    let starts = matches!(
-        head.first(),
-        Some(b'(' | b'c' | b']' | b'}' | b'i' | b'I' | b'L' | b'F' | b'V' | b'S' | b'P' | b'N' | b'K')
-    );
-    if !starts || source.len() > limits.header_bytes {
+fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
+    if !may_be_pickle(source).is_ok_and(|may| may) || source.len() > limits.header_bytes {
         return false;
     }
     let report = inspect(source, 0, &crate::pickle::Options::with_limits(limits.clone()));

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::formats::Scan;
 use crate::limits::Limits;
-use crate::scan::{Beginning, Class, TakenFor, archive, ends_as_zip, is_tar};
+use crate::scan::{Beginning, Class, TakenFor, archive, ends_as_zip, is_tar, pickle_too};
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
 use std::path::Path;
@@ -52,6 +52,9 @@ pub(super) fn judge(
         // Unpacked while it is read: numbers of an archive, of which the header was looked at.
         return Ok(());
     }
+    if !matches!(told, None | Some("pickle" | "json" | "text")) {
+        pickle_too(source, limits, scan)?;
+    }
     let own = told.unwrap_or("of no known format");
     let mut two = |at: u64, what: &str| {
         scan.push_at("two-formats", at, format!("the file is {own}, and {what} as well"));
@@ -91,6 +94,13 @@ pub(super) fn judge(
 fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan: &mut Scan) {
     let extension = name.and_then(Path::extension).and_then(|extension| extension.to_str()).unwrap_or("");
     let extension = extension.to_ascii_lowercase();
+    if let (Some(told), Some(name)) = (told, name)
+        && promises_pickle(name, &extension)
+        && !matches!(told, "torch" | "pickle" | "paddle" | "zip" | "tar")
+    {
+        let text = format!("the name is that of a pickle or an archive of torch, and the content is {told}");
+        scan.push("name-of-a-pickle", text);
+    }
     let known = Beginning::of(head);
     let is_pickle = known.is_some_and(|known| known.what == "a pickle")
         || told == Some("pickle")
@@ -101,6 +111,13 @@ fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan:
         let what = if is_pickle { "a pickle" } else { known.map_or("a pickle", |known| known.what) };
         scan.push("extension-differs", format!("the name ends with .{extension}, and the content is {what}"));
     }
+}
+
+/// True for a name under which a pickle, or an archive of torch, is expected.
+fn promises_pickle(name: &Path, extension: &str) -> bool {
+    let stem = name.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
+    matches!(extension, "pt" | "pth" | "pkl" | "pickle")
+        || (extension == "bin" && stem.starts_with("pytorch_model"))
 }
 
 /// Where a file of HDF5 begins behind other bytes.

@@ -149,7 +149,7 @@ fn shards_count_tensors_without_elements() {
 /// An array of shape (0, 4), as numpy writes it.
 fn npy_without_elements() -> Vec<u8> {
     let mut header = "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }".to_owned();
-    while (header.len() + 11) % 64 != 0 {
+    while !(header.len() + 11).is_multiple_of(64) {
         header.push(' ');
     }
     header.push('\n');

@@ -143,7 +143,7 @@ fn advise(error: Error, how: InPlace) -> Error {
 /// Writes what was prepared for `path`.
 ///
 /// # Errors
-/// As [`write_patch`], or as [`save`].
+/// As [`write_patch`], or as [`save`](crate::ops::save).
 pub fn write_in_place(prepared: &mut PreparedInPlace, path: &Path, options: &EditOptions) -> Result<()> {
     if let (Some(patch), Some(seen)) = (&prepared.patch, &prepared.seen) {
         return write_patch(&LocalPatchDisk, path, seen, patch);

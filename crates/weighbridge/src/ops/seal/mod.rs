@@ -3,9 +3,9 @@
 //!
 //! [`seal`] makes the list: an in-toto Statement as signers of models make it, with our own words about
 //! tensors beside it. It depends on the input alone: not on the clock, the threads or the folder that one
-//! stands in. [`check`](fn@check) holds a model against it: the sealed files byte by byte; and what was made
-//! of them in another form tensor by tensor, as equal tensors have equal hashes in every format. Nothing
-//! here is a signature, and none is checked.
+//! stands in. [`check`](fn@check) holds a model against it: the sealed files byte by byte; and where that is
+//! asked for, what was made of them in another form tensor by tensor, as equal tensors have equal hashes in
+//! every format. Nothing here is a signature, and none is checked.
 
 mod block;
 mod check;

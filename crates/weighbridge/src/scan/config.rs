@@ -252,10 +252,9 @@ impl Looked {
             _ => {}
         }
         // Without a module the class is looked up among those that Keras or the caller registered.
-        if map.contains_key("module")
-            && !matches!(map.get("module"), Some(Json::Null))
+        if map.get("module").is_some_and(|module| !module.is_null())
             && !of_keras(module, class)
-            && !(class == "function" && function_of_keras(module, text("config").unwrap_or_default()))
+            && (class != "function" || !function_of_keras(module, text("config").unwrap_or_default()))
         {
             self.foreign.push(format!("{}.{}", short(module), short(class)));
         }

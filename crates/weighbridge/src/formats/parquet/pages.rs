@@ -133,6 +133,9 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
             Err(Stop::Deep) => {
                 return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
             }
+            Err(Stop::Truths) => {
+                return Err(Error::corrupt("page-head", "the head of a page has a list of truths").at(at));
+            }
         }
     }
     Err(Error::limit("limit", "the head of a page is too long").at(at).expected("at most 16 MiB"))
@@ -146,6 +149,23 @@ enum Stop {
     Wrong,
     /// Structures stand within each other without end.
     Deep,
+    /// A list of truths. No head or footer has one, and the reader that comes after this one passes over
+    /// such a list without taking a byte for each, as many as are claimed.
+    Truths,
+}
+
+/// Looks through a footer for what its reader would never come to the end of.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `footer`.
+pub(super) fn check_footer(footer: &[u8]) -> Result<()> {
+    let what = match (Bytes { all: footer, at: 0 }).fields(0, 0, &mut |_, _, _| {}) {
+        Err(Stop::Deep) => "the footer has too many levels",
+        Err(Stop::Truths) => "the footer has a list of truths",
+        // Its reader says better what is wrong.
+        Ok(()) | Err(Stop::End | Stop::Wrong) => return Ok(()),
+    };
+    Err(Error::corrupt("footer", what))
 }
 
 /// Thrift's compact form.
@@ -212,18 +232,25 @@ impl Bytes<'_> {
                     15 => self.varint()?,
                     count => u64::from(count),
                 };
+                if matches!(head & 15, 1 | 2) && count > 0 {
+                    return Err(Stop::Truths);
+                }
                 // Every value has a byte, so that these come to an end.
                 (0..count).try_for_each(|_| self.skip(head & 15, depth + 1))
             }
             11 => {
                 let count = self.varint()?;
                 let kinds = if count > 0 { self.byte()? } else { 0 };
+                if matches!(kinds >> 4, 1 | 2) || matches!(kinds & 15, 1 | 2) {
+                    return Err(Stop::Truths);
+                }
                 (0..count).try_for_each(|_| {
                     self.skip(kinds >> 4, depth + 1)?;
                     self.skip(kinds & 15, depth + 1)
                 })
             }
             12 => self.fields(depth + 1, -1, &mut |_, _, _| {}),
+            13 => self.pass(16),
             _ => Err(Stop::Wrong),
         }
     }
@@ -240,16 +267,17 @@ impl Bytes<'_> {
         Ok(())
     }
 
+    /// As the reader that comes after this one: a number may be of any length, and wraps.
     fn varint(&mut self) -> Result<u64, Stop> {
-        let mut value = 0u64;
-        for place in 0..10 {
+        let (mut value, mut shift) = (0u64, 0u32);
+        loop {
             let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << (7 * place);
+            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
             if byte < 0x80 {
                 return Ok(value);
             }
+            shift = shift.wrapping_add(7);
         }
-        Err(Stop::Wrong)
     }
 
     fn zigzag(&mut self) -> Result<i64, Stop> {
@@ -327,6 +355,19 @@ mod tests {
             let bytes = [page(1000, 100, 0), page(unpacked, 10, 5), page(7, 7, 7)].concat();
             let found = checked(bytes, compression).err().map(|e| (e.code(), e.offset().is_some()));
             assert_eq!(found, code.map(|code| (code, true)), "{unpacked} {compression:?}");
+        }
+    }
+
+    #[test]
+    fn lists_of_truths_are_refused() {
+        // Field 9: a list of 2^31 - 1 truths, and the same behind a number of twelve bytes.
+        let list = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+        let long = [&[0x15][..], &[0x80; 11], &[0, 0x89], &list[1..]].concat();
+        for bytes in [&list[..], &long, &[0x1c, 0x99, 0xf2, 0xff, 0xff, 0xff, 0xff, 0x07]] {
+            let bytes = [bytes, &[0; 40]].concat();
+            assert_eq!(check_footer(&bytes).unwrap_err().code(), "footer");
+            let zstd = Compression::ZSTD(Default::default());
+            assert_eq!(checked(bytes, zstd).unwrap_err().code(), "page-head");
         }
     }
 

@@ -142,6 +142,8 @@ impl File {
         if len > room {
             return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
         }
+        let place = room - len + super::MAGIC.len() as u64;
+        super::pages::check_footer(&read_vec(&**source, place, len)?).map_err(|error| error.at(place))?;
         let source = Chunks(source.clone());
         let metadata =
             guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;

@@ -1,5 +1,5 @@
 //! Inputs spread over the targets: none may bring the library to panic, to hang, or to take memory.
-//! `WEIGHBRIDGE_FUZZ_INPUTS` sets their number; `.ci/run` takes two million.
+//! `WEIGHBRIDGE_FUZZ_INPUTS` sets another number.
 #![allow(clippy::unwrap_used)]
 
 use weighbridge_fuzz::{Outcomes, TARGETS, counting, run, run_case};

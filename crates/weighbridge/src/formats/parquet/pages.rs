@@ -133,9 +133,12 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
             Err(Stop::Deep) => {
                 return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
             }
-            Err(Stop::Truths) => {
-                return Err(Error::corrupt("page-head", "the head of a page has a list of truths").at(at));
+            Err(Stop::Endless) if window >= left => {
+                return Err(
+                    Error::corrupt("page-head", "the head of a page has a list without an end").at(at)
+                );
             }
+            Err(Stop::Endless) => {}
         }
     }
     Err(Error::limit("limit", "the head of a page is too long").at(at).expected("at most 16 MiB"))
@@ -149,9 +152,9 @@ enum Stop {
     Wrong,
     /// Structures stand within each other without end.
     Deep,
-    /// A list of truths. No head or footer has one, and the reader that comes after this one passes over
-    /// such a list without taking a byte for each, as many as are claimed.
-    Truths,
+    /// A list of truths, or of more values of fixed length than there are bytes. The reader that comes
+    /// after this one passes over as many as are claimed, without missing their bytes.
+    Endless,
 }
 
 /// Looks through a footer for what its reader would never come to the end of.
@@ -161,7 +164,7 @@ enum Stop {
 pub(super) fn check_footer(footer: &[u8]) -> Result<()> {
     let what = match (Bytes { all: footer, at: 0 }).fields(0, 0, &mut |_, _, _| {}) {
         Err(Stop::Deep) => "the footer has too many levels",
-        Err(Stop::Truths) => "the footer has a list of truths",
+        Err(Stop::Endless) => "the footer has a list without an end",
         // Its reader says better what is wrong.
         Ok(()) | Err(Stop::End | Stop::Wrong) => return Ok(()),
     };
@@ -232,8 +235,8 @@ impl Bytes<'_> {
                     15 => self.varint()?,
                     count => u64::from(count),
                 };
-                if matches!(head & 15, 1 | 2) && count > 0 {
-                    return Err(Stop::Truths);
+                if let Some(size) = fixed(head & 15) {
+                    return self.pass_all(count, size);
                 }
                 // Every value has a byte, so that these come to an end.
                 (0..count).try_for_each(|_| self.skip(head & 15, depth + 1))
@@ -241,8 +244,8 @@ impl Bytes<'_> {
             11 => {
                 let count = self.varint()?;
                 let kinds = if count > 0 { self.byte()? } else { 0 };
-                if matches!(kinds >> 4, 1 | 2) || matches!(kinds & 15, 1 | 2) {
-                    return Err(Stop::Truths);
+                if let (Some(key), Some(value)) = (fixed(kinds >> 4), fixed(kinds & 15)) {
+                    return self.pass_all(count, key + value);
                 }
                 (0..count).try_for_each(|_| {
                     self.skip(kinds >> 4, depth + 1)?;
@@ -252,6 +255,15 @@ impl Bytes<'_> {
             12 => self.fields(depth + 1, -1, &mut |_, _, _| {}),
             13 => self.pass(16),
             _ => Err(Stop::Wrong),
+        }
+    }
+
+    /// Passes over `count` values of `size` bytes each.
+    fn pass_all(&mut self, count: u64, size: u64) -> Result<(), Stop> {
+        let len = count.checked_mul(size).ok_or(Stop::Endless)?;
+        match self.pass(len) {
+            Ok(()) if size > 0 || count == 0 => Ok(()),
+            _ => Err(Stop::Endless),
         }
     }
 
@@ -283,6 +295,17 @@ impl Bytes<'_> {
     fn zigzag(&mut self) -> Result<i64, Stop> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+}
+
+/// The bytes of a value of that kind, where all have the same, as the reader that comes after this one takes
+/// them: a truth in a list has none.
+fn fixed(kind: u8) -> Option<u64> {
+    match kind {
+        1 | 2 => Some(0),
+        7 => Some(8),
+        13 => Some(16),
+        _ => None,
     }
 }
 
@@ -359,11 +382,15 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_truths_are_refused() {
+    fn lists_without_an_end_are_refused() {
         // Field 9: a list of 2^31 - 1 truths, and the same behind a number of twelve bytes.
         let list = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
         let long = [&[0x15][..], &[0x80; 11], &[0, 0x89], &list[1..]].concat();
-        for bytes in [&list[..], &long, &[0x1c, 0x99, 0xf2, 0xff, 0xff, 0xff, 0xff, 0x07]] {
+        let within = [0x1c, 0x99, 0xf2, 0xff, 0xff, 0xff, 0xff, 0x07];
+        // Numbers of 8 bytes, and pairs of 16 and 16.
+        let numbers = [0x99, 0xf7, 0xff, 0xff, 0xff, 0xff, 0x07];
+        let pairs = [0x9b, 0xff, 0xff, 0xff, 0xff, 0x07, 0xdd];
+        for bytes in [&list[..], &long, &within, &numbers, &pairs] {
             let bytes = [bytes, &[0; 40]].concat();
             assert_eq!(check_footer(&bytes).unwrap_err().code(), "footer");
             let zstd = Compression::ZSTD(Default::default());

@@ -147,6 +147,16 @@ def is_pickle(data):
     return bool(imports) or (end is not None and end > 2)
 
 
+def of_legacy(data):
+    """How many pickles a file in torch's old form has: five, then storages, unless another one stands there."""
+    start = 0
+    for _ in range(5):
+        start = instructions(data, start)[2]
+        if start is None:
+            return 5
+    return 6 if is_pickle(data[start:]) else 5
+
+
 def objects(data):
     """The pickle in an array of objects; None for other arrays, and for what is none."""
     stream = io.BytesIO(data)
@@ -264,7 +274,7 @@ def main(command, testdata):
                     look(f"{path}!{name}", array, name, 1)
         elif file["format"] in ("paddle", "pickle", "torch") and is_pickle(data):
             legacy = data[2:14] == pickle.dumps(MAGIC, 2)[2:14]
-            look(path, data, None, 5 if legacy else 10)
+            look(path, data, None, of_legacy(data) if legacy else 10)
         elif is_pickle(data) and data[:1] == b"\x80" and file["verdict"] == "clean":
             faults.append(f"{path}: a pickle is called clean as {file['format']}")
     print(dict(counts))

@@ -182,6 +182,7 @@ mod tests {
 
     #[test]
     fn a_view_copies_nothing_and_outlives_its_checkpoint() {
+        let _table = crate::source::TABLE.read().unwrap();
         let (file, entry, bytes) = table(64 << 10);
         let maps = Maps::new();
         let whole = Region::whole(&entry.shape);
@@ -206,6 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_written_into_a_private_copy_stays_there() {
+        let _table = crate::source::TABLE.read().unwrap();
         let (file, entry, bytes) = table(64 << 10);
         let mut mine = Private::of(&entry, Order::Column).unwrap();
         let other = Private::of(&entry, Order::Column).unwrap();

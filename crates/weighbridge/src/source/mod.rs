@@ -28,6 +28,8 @@ pub use folder::{
 };
 pub(crate) use held::{Held, Windows};
 pub(crate) use kept::KeptBlocks;
+#[cfg(test)]
+pub(crate) use map::TABLE;
 pub(crate) use map::{Map, PrivateMap};
 pub use map::{MapSource, notify as notify_of_lost_pages};
 pub use memory::MemorySource;

@@ -272,7 +272,7 @@ mod tests {
         };
         assert_eq!(found("enc.w").unwrap(), ["enc.w"]);
         assert_eq!(found("enc.*").unwrap(), ["enc.w", "enc.w/Adam.m1"]);
-        assert_eq!(found("enc{,oder}.w").unwrap(), ["enc.w", "enc.w/Adam.m1", "encoder.w"]);
+        assert_eq!(found("{enc,encoder}.w").unwrap(), ["enc.w", "enc.w/Adam.m1", "encoder.w"]);
         let code = |text: &str| found(text).unwrap_err().code();
         assert_eq!(
             (code("x*"), code("enc.v"), code("enc.v[0]")),

@@ -108,6 +108,15 @@ impl Error {
         usage => Usage,
     }
 
+    /// A file that became shorter, or could not be read, while it was mapped.
+    pub(crate) fn shrank() -> Self {
+        Self::new(
+            Kind::Io,
+            "file-shrank",
+            "the file became shorter, or could not be read, while it was mapped",
+        )
+    }
+
     /// An error of the operating system, met while doing `what`.
     pub fn io(what: impl Into<String>, cause: std::io::Error) -> Self {
         let code = match cause.kind() {

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 const LONGEST: usize = 600;
 
 /// Where `unsafe` stands, and nowhere else: a file is mapped, and the fuzz driver counts what is allocated.
-const UNSAFE: [&str; 2] = ["crates/weighbridge/src/source/map.rs", "fuzz/src/counting.rs"];
+const UNSAFE: [&str; 3] = [
+    "crates/weighbridge/src/source/map/guard.rs",
+    "crates/weighbridge/src/source/map/mod.rs",
+    "fuzz/src/counting.rs",
+];
 
 /// The sources of all crates, by their path from the root.
 fn sources() -> Vec<(String, String)> {

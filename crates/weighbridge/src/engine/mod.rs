@@ -18,6 +18,7 @@ mod staging;
 mod stream;
 mod tasks;
 mod verify;
+mod view;
 
 pub use folders::make_folders;
 pub use latin1::latin1_lengths;
@@ -25,7 +26,7 @@ pub use load::load;
 pub use local::{
     Disk, DiskItem, DiskLock, Gathering, ItemKind, LOCK_NAME, LocalDisk, LocalSink, replace_small,
 };
-pub(crate) use read::{Scratch, read_into};
+pub(crate) use read::{Scratch, hold, read_into};
 pub use read::{read_region, read_tensor};
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};
@@ -33,6 +34,7 @@ pub use sink::{Sink, StagedFile};
 pub(crate) use stream::encoded;
 pub(crate) use verify::crc_mismatch;
 pub use verify::{is_encoded, read_through, verify_tensor};
+pub use view::{Maps, Private, View};
 
 /// The name, perhaps cut, of what is staged under the hidden name `hidden` by a [`Gathering`] or by
 /// [`replace_small`]; `None` where it is no such name.

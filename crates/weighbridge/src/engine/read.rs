@@ -6,7 +6,7 @@
 
 use crate::checkpoint::{Piece, TensorEntry};
 use crate::error::{Error, Result};
-use crate::source::to_usize;
+use crate::source::{Held, to_usize};
 use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided, swap_bytes};
 
 /// Gaps up to this are read along with the runs on both sides: about the bytes that can be copied
@@ -70,6 +70,55 @@ pub(crate) fn read_into(
         Error::unsupported("no-such-cast", format!("cannot cast {} to {}", entry.stored, to.to))
             .on_tensor(entry.name())
     })
+}
+
+/// As [`read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller
+/// asks [`Held::intact`] before the result is believed.
+pub(crate) fn hold(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    mut spare: Vec<u8>,
+) -> Result<Held> {
+    if let Some((piece, offset, len)) = in_place(entry, region, order) {
+        return Held::of(&*piece.source, offset, len, spare).map_err(|e| e.on_tensor(entry.name()));
+    }
+    spare.clear();
+    read_into(entry, region, order, scratch, &mut spare)?;
+    Ok(Held::Read(spare))
+}
+
+/// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.
+pub(super) fn in_place<'a>(
+    entry: &'a TensorEntry,
+    region: &Region,
+    order: Order,
+) -> Option<(&'a Piece, u64, u64)> {
+    let size = entry.stored.size()? as u64;
+    if entry.cast.is_some() || !region.fits(&entry.shape) {
+        return None;
+    }
+    let piece = entry.pieces.iter().find(|piece| region.intersect(&piece.region).as_ref() == Some(region))?;
+    let shape = region.shape();
+    let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+    if !plain || (piece.encoding.order != order && !shape.is_order_free()) {
+        return None;
+    }
+    let within = region.relative_to(&piece.region);
+    let extents = &piece.region.extent;
+    let strides = Shape::new(extents.clone()).strides(piece.encoding.order);
+    let mut fast_to_slow: Vec<usize> = (0..extents.len()).collect();
+    if piece.encoding.order == Order::Row {
+        fast_to_slow.reverse();
+    }
+    // Dimensions taken whole, then one in part, then one place of each.
+    let part = fast_to_slow.iter().skip_while(|&&axis| within.extent[axis] == extents[axis]);
+    if part.skip(1).any(|&axis| within.extent[axis] != 1) {
+        return None;
+    }
+    let first: u64 = within.start.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
+    Some((piece, piece.offset.checked_add(first.checked_mul(size)?)?, shape.bytes(entry.stored)?))
 }
 
 /// Appends the box in the stored type.
@@ -273,11 +322,14 @@ mod tests {
                     }
                     let region = Region { start, extent };
                     for order in [Order::Row, Order::Column] {
-                        assert_eq!(
-                            read_region(&entry, &region, order).unwrap(),
-                            expected(dims, &region, order),
-                            "{dims:?} {region:?} {order:?} {encoding:?}"
-                        );
+                        let held = hold(&entry, &region, order, &mut Scratch::default(), vec![9]).unwrap();
+                        for bytes in [&*read_region(&entry, &region, order).unwrap(), held.bytes()] {
+                            assert_eq!(
+                                bytes,
+                                expected(dims, &region, order),
+                                "{dims:?} {region:?} {order:?} {encoding:?}"
+                            );
+                        }
                     }
                 }
             }
@@ -305,6 +357,11 @@ mod tests {
             read_region(&entry, &slice, Order::Column).unwrap(),
             expected(&dims, &slice, Order::Column)
         );
+        let second = Region { start: vec![2, 1], extent: vec![3, 1] };
+        assert!(in_place(&entry, &slice, Order::Column).is_none());
+        assert!(in_place(&entry, &second, Order::Column).is_some());
+        let held = hold(&entry, &second, Order::Column, &mut Scratch::default(), Vec::new()).unwrap();
+        assert_eq!(held.bytes(), expected(&dims, &second, Order::Column));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Work on the blocks of a tensor, or on many tensors, by several threads.
 
 use crate::checkpoint::TensorEntry;
-use crate::engine::{Scratch, read_into};
+use crate::engine::{Scratch, hold};
 use crate::error::{Error, Result};
 use crate::tensor::{Order, Region};
 use std::sync::Mutex;
@@ -67,7 +67,7 @@ pub(super) fn each<J: Send, A: Default + Send>(
 struct Reader<A> {
     gathered: A,
     scratch: Scratch,
-    bytes: Vec<u8>,
+    spare: Vec<u8>,
 }
 
 /// Reads `entry` once, in blocks of about `block_bytes` in the order in which it is stored, and
@@ -86,9 +86,11 @@ pub(super) fn over_blocks<A: Default + Send>(
     let workers = if sequential { 1 } else { workers(threads, entry.elements().div_ceil(most)) };
     let blocks = Region::blocks(&entry.shape, order, most);
     let readers = each(blocks, workers, |reader: &mut Reader<A>, number, block| {
-        reader.bytes.clear();
-        read_into(entry, &block, order, &mut reader.scratch, &mut reader.bytes)?;
-        work(&mut reader.gathered, number, &reader.bytes);
+        let spare = std::mem::take(&mut reader.spare);
+        let held = hold(entry, &block, order, &mut reader.scratch, spare)?;
+        work(&mut reader.gathered, number, held.bytes());
+        held.intact().map_err(|e| e.on_tensor(entry.name()))?;
+        reader.spare = held.into_spare();
         Ok(())
     })?;
     Ok(readers.into_iter().map(|reader| reader.gathered).collect())
@@ -101,11 +103,12 @@ pub(super) fn row_major(
     take: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let size = entry.dtype().size().unwrap_or(1) as u64;
-    let (mut scratch, mut bytes) = (Scratch::default(), Vec::new());
+    let (mut scratch, mut spare) = (Scratch::default(), Vec::new());
     for block in Region::blocks(&entry.shape, Order::Row, (block_bytes / size).max(1)) {
-        bytes.clear();
-        read_into(entry, &block, Order::Row, &mut scratch, &mut bytes)?;
-        take(&bytes)?;
+        let held = hold(entry, &block, Order::Row, &mut scratch, spare)?;
+        take(held.bytes())?;
+        held.intact().map_err(|e| e.on_tensor(entry.name()))?;
+        spare = held.into_spare();
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod counting;
 mod cursor;
 mod file;
 mod folder;
+mod held;
 mod kept;
 mod map;
 mod memory;
@@ -25,8 +26,12 @@ pub(crate) use folder::check_no_links;
 pub use folder::{
     Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, Survey, check_relative,
 };
+pub(crate) use held::{Held, Windows};
 pub(crate) use kept::KeptBlocks;
-pub use map::MapSource;
+#[cfg(test)]
+pub(crate) use map::TABLE;
+pub(crate) use map::{Map, PrivateMap};
+pub use map::{MapSource, notify as notify_of_lost_pages};
 pub use memory::MemorySource;
 pub use range::RangeSource;
 pub use rows::RowsSource;

@@ -1,10 +1,11 @@
 //! Two tensors of one shape, element by element, in bounded memory.
 
 use crate::checkpoint::TensorEntry;
-use crate::engine::{Scratch, read_into, verify_tensor};
+use crate::engine::{Scratch, hold, verify_tensor};
 use crate::error::Result;
 use crate::ops::decode::decode;
 use crate::ops::{hash, number_json, parallel};
+use crate::source::Held;
 use crate::tensor::{DType, Element, Order, Region, element_at};
 use serde_json::{Value as Json, json};
 
@@ -148,7 +149,7 @@ struct Gathered {
     parts: Vec<(usize, Part)>,
     equal: Vec<usize>,
     scratch: Scratch,
-    bytes: [Vec<u8>; 2],
+    bytes: [Held; 2],
     numbers: [Vec<f64>; 2],
 }
 
@@ -165,14 +166,17 @@ impl Work<'_> {
         let blocks = blocks.filter(|(number, _)| wanted(*number)).collect::<Vec<_>>();
         let all = parallel::each(blocks.into_iter(), workers, |own: &mut Gathered, _, (number, block)| {
             for (entry, bytes) in [self.left, self.right].into_iter().zip(&mut own.bytes) {
-                bytes.clear();
-                read_into(entry, &block, self.order, &mut own.scratch, bytes)?;
+                let spare = std::mem::take(bytes).into_spare();
+                *bytes = hold(entry, &block, self.order, &mut own.scratch, spare)?;
             }
-            if skip && own.bytes[0] == own.bytes[1] {
+            if skip && own.bytes[0].bytes() == own.bytes[1].bytes() {
                 own.equal.push(number);
             } else {
                 let part = self.part(own, &block);
                 own.parts.push((number, part));
+            }
+            for (entry, bytes) in [self.left, self.right].into_iter().zip(&own.bytes) {
+                bytes.intact().map_err(|e| e.on_tensor(entry.name()))?;
             }
             Ok(())
         })?;
@@ -189,7 +193,8 @@ impl Work<'_> {
         let types = [self.left.dtype(), self.right.dtype()];
         let sizes = types.map(|t| t.size().unwrap_or(1));
         let mut part = Part::default();
-        let chunks = own.bytes[0].chunks(CHUNK * sizes[0]).zip(own.bytes[1].chunks(CHUNK * sizes[1]));
+        let chunks =
+            own.bytes[0].bytes().chunks(CHUNK * sizes[0]).zip(own.bytes[1].bytes().chunks(CHUNK * sizes[1]));
         for (number, (a, b)) in chunks.enumerate() {
             let before = part.max_abs;
             let any = |wanted: &[DType]| types.iter().any(|t| wanted.contains(t));

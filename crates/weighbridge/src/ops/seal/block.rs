@@ -3,7 +3,7 @@
 use super::digest::{Algorithms, Digests};
 use super::tree::{Tree, Unit};
 use crate::error::Result;
-use crate::source::to_usize;
+use crate::source::{Held, to_usize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
@@ -57,14 +57,14 @@ pub(super) struct Block {
     /// The stretches that it meets.
     pub(super) active: Vec<usize>,
     /// Its bytes, and some behind it.
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Held,
 }
 
 impl Block {
     /// The bytes from `from` to `to`, which are offsets in the file.
     fn slice(&self, from: u64, to: u64) -> Result<&[u8]> {
         let (from, to) = (to_usize(from - self.start)?, to_usize(to - self.start)?);
-        Ok(self.bytes.get(from..to).unwrap_or_default())
+        Ok(self.bytes.bytes().get(from..to).unwrap_or_default())
     }
 
     fn end(&self) -> u64 {

@@ -12,7 +12,7 @@ use super::digest::{Algorithms, of_nothing};
 use crate::engine::Watch;
 use crate::error::{Error, Result};
 use crate::ops::parallel;
-use crate::source::{FileSource, SourceRef, check_range, to_usize};
+use crate::source::{FileSource, Held, SourceRef, Windows, check_range};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -143,6 +143,7 @@ enum Lane {
 struct File<'a> {
     job: &'a Job,
     source: SourceRef,
+    windows: Windows,
     len: u64,
     gathered: Mutex<Gathered>,
     whole: Mutex<Sha256>,
@@ -249,6 +250,7 @@ impl<'a> Pass<'a> {
         let file = File {
             job,
             source,
+            windows: Windows::default(),
             len,
             gathered: Mutex::new(Gathered::new(len)),
             whole: Mutex::new(Sha256::new()),
@@ -285,17 +287,10 @@ impl<'a> Pass<'a> {
         kept: bool,
         own: &mut Vec<u8>,
     ) -> Result<()> {
-        if !kept {
-            block.bytes = std::mem::take(own);
-        }
-        let wanted = to_usize(block.len + behind)?;
-        if block.bytes.capacity() == 0 {
-            // All blocks fit into the memory of one.
-            block.bytes.reserve_exact(to_usize(BLOCK + super::block::UNIT)?);
-        }
-        block.bytes.resize(wanted, 0);
-        file.source.read_at(block.start, &mut block.bytes)?;
+        let spare = if kept { std::mem::take(&mut block.bytes).into_spare() } else { std::mem::take(own) };
+        block.bytes = file.windows.get(&*file.source, block.start, block.len + behind, spare)?;
         let made = parts(&block, &file.job.stretches, file.job.whole, file.len)?;
+        block.bytes.intact().map_err(|e| e.in_file(file.source.label()).at(block.start))?;
         lock(&file.gathered).take(place, made, &file.job.stretches, &mut lock(&file.out));
         self.watch.advance(block.len);
         let mut state = lock(&self.state);
@@ -304,7 +299,7 @@ impl<'a> Pass<'a> {
         if kept {
             belt.loaded.insert(place, Arc::new(block));
         } else {
-            *own = block.bytes;
+            *own = block.bytes.into_spare();
         }
         Ok(())
     }
@@ -329,6 +324,7 @@ impl<'a> Pass<'a> {
                 }
             }
         }
+        block.bytes.intact().map_err(|e| e.in_file(file.source.label()).at(block.start))?;
         drop(block);
         let mut state = lock(&self.state);
         let Some(belt) = state.belts.iter_mut().find(|belt| belt.number == number) else { return Ok(()) };
@@ -345,7 +341,7 @@ impl<'a> Pass<'a> {
         for block in free {
             state.blocks -= 1;
             if let Some(block) = Arc::into_inner(block) {
-                state.spare.push(block.bytes);
+                state.spare.push(block.bytes.into_spare());
             }
         }
         Ok(())
@@ -378,7 +374,7 @@ impl<'a> State<'a> {
             belt.reading += 1;
             if kept {
                 self.blocks += 1;
-                block.bytes = self.spare.pop().unwrap_or_default();
+                block.bytes = Held::Read(self.spare.pop().unwrap_or_default());
             }
             let (number, file) = (belt.number, belt.file.clone());
             return Some(Action::Read { number, file, place, block, behind, kept });
@@ -436,7 +432,7 @@ impl Belt<'_> {
             let reached = active.filter(|s| s.hashes.blake3).map(|s| reach(s, end)).max();
             let behind = reached.unwrap_or(end).saturating_sub(end);
             let active = self.active.clone();
-            return Some((Block { start, len: end - start, active, bytes: Vec::new() }, behind));
+            return Some((Block { start, len: end - start, active, bytes: Held::default() }, behind));
         }
     }
 }

@@ -1,0 +1,284 @@
+//! The guard of mapped files: what happens when a mapped page is not there any more.
+//!
+//! Unix raises SIGBUS at the touch of a mapped page behind the end of its file, or one that the device
+//! cannot give. A handler, installed once for the process with the first map, looks whether the place lies in one of
+//! our maps. If so it puts zeros there, notes it for that map, and lets the reader go on; if not, it does what would
+//! have been done without it. The table of maps is a fixed array of atomics, since a handler can neither lock nor
+//! allocate.
+
+/// Maps that can be guarded at a time; more are not made, and files read instead.
+pub(super) const SLOTS: usize = 4096;
+
+#[cfg(unix)]
+pub use unix::notify;
+#[cfg(unix)]
+pub(super) use unix::{Guard, ready};
+
+#[cfg(not(unix))]
+pub use other::notify;
+#[cfg(not(unix))]
+pub(super) use other::{Guard, ready};
+
+#[cfg(unix)]
+mod unix {
+    use super::SLOTS;
+    use std::cell::UnsafeCell;
+    use std::mem::MaybeUninit;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+    /// A place in the table. `version` is odd while the others change.
+    struct Slot {
+        taken: AtomicBool,
+        version: AtomicU32,
+        /// Address of the first page.
+        start: AtomicUsize,
+        /// Address behind the last page.
+        end: AtomicUsize,
+        lost: AtomicBool,
+    }
+
+    static TABLE: [Slot; SLOTS] = [const {
+        Slot {
+            taken: AtomicBool::new(false),
+            version: AtomicU32::new(0),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            lost: AtomicBool::new(false),
+        }
+    }; SLOTS];
+    /// The slots from here on were never used.
+    static USED: AtomicUsize = AtomicUsize::new(0);
+    /// Where the search for a free slot begins.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    /// Bytes of a page.
+    static PAGE: AtomicUsize = AtomicUsize::new(4096);
+    /// A function `extern "C" fn()` or null.
+    static NOTIFY: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+    /// The handler that was there before: written once, before ours can run.
+    struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
+    // SAFETY: it is written by the one thread that installs the handler, before the handler is installed, and only
+    // read from then on.
+    #[allow(unsafe_code)]
+    unsafe impl Sync for Before {}
+    static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::zeroed()));
+
+    /// Names a function that is called whenever a page of a map was found lost, from within the signal's handler: it
+    /// may do only what a handler may, such as setting an atomic. The last one named counts.
+    pub fn notify(function: extern "C" fn()) {
+        NOTIFY.store(function as *mut (), Ordering::SeqCst);
+    }
+
+    /// True when the handler stands, which this call installs if nobody did yet.
+    pub(in super::super) fn ready() -> bool {
+        static INSTALLED: OnceLock<bool> = OnceLock::new();
+        *INSTALLED.get_or_init(install) && is_ours()
+    }
+
+    fn action() -> libc::sigaction {
+        // SAFETY: all fields of the structure may be zero: no flags, an empty set, no handler.
+        #[allow(unsafe_code)]
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_signal as *const () as usize;
+        // On a stack of its own where the thread has one: the reader may be deep in its own.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        action
+    }
+
+    fn install() -> bool {
+        let ours = action();
+        // SAFETY: plain calls of the system with pointers to memory of ours that lives through them. What was there
+        // before is kept before ours is installed, so that the handler finds it.
+        #[allow(unsafe_code)]
+        unsafe {
+            let page = libc::sysconf(libc::_SC_PAGESIZE);
+            PAGE.store(usize::try_from(page).unwrap_or(4096).max(1), Ordering::SeqCst);
+            let before = (*BEFORE.0.get()).as_mut_ptr();
+            libc::sigaction(libc::SIGBUS, std::ptr::null(), before) == 0
+                && libc::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) == 0
+        }
+    }
+
+    /// False where another part of the process put its own handler over ours.
+    fn is_ours() -> bool {
+        let mut now = action();
+        // SAFETY: as in `install`; nothing is changed.
+        #[allow(unsafe_code)]
+        let asked = unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut now) };
+        asked == 0 && now.sa_sigaction == on_signal as *const () as usize
+    }
+
+    /// Called by the system, in the thread that touched the page.
+    extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the system gives a valid `info` with SA_SIGINFO; for SIGBUS it holds an address.
+        #[allow(unsafe_code)]
+        let address = unsafe { (*info).si_addr() } as usize;
+        match slot_of(address) {
+            Some((slot, end)) if replaced(address, end) => {
+                slot.lost.store(true, Ordering::SeqCst);
+                let function = NOTIFY.load(Ordering::SeqCst);
+                if !function.is_null() {
+                    // SAFETY: only `notify` writes there, and it takes a function of this type.
+                    #[allow(unsafe_code)]
+                    let function: extern "C" fn() = unsafe { std::mem::transmute(function) };
+                    function();
+                }
+            }
+            _ => as_before(signal, info, context),
+        }
+    }
+
+    /// The map in which `address` lies, and the address behind its last page. The reader that is being interrupted holds
+    /// that map, so that its slot stays; others may change meanwhile and are passed over.
+    fn slot_of(address: usize) -> Option<(&'static Slot, usize)> {
+        let used = USED.load(Ordering::SeqCst);
+        TABLE.iter().take(used).find_map(|slot| {
+            let version = slot.version.load(Ordering::SeqCst);
+            let (start, end) = (slot.start.load(Ordering::SeqCst), slot.end.load(Ordering::SeqCst));
+            let settled = version % 2 == 0 && slot.version.load(Ordering::SeqCst) == version;
+            (settled && (start..end).contains(&address)).then_some((slot, end))
+        })
+    }
+
+    /// Puts zeros from the page of `address` to `end`.
+    fn replaced(address: usize, end: usize) -> bool {
+        let page = PAGE.load(Ordering::SeqCst);
+        let start = address - address % page;
+        // SAFETY: the range lies within a map of ours, which the interrupted reader keeps alive; nobody else may unmap
+        // or use these addresses. What is put there is private, and as readable and writable as what was there. The call is one of the kernel's,
+        // which does not lock or allocate in this process; `errno` is put back.
+        #[allow(unsafe_code)]
+        unsafe {
+            let errno = errno();
+            let kept = *errno;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let place = libc::mmap(start as *mut libc::c_void, end - start, rights, flags, -1, 0);
+            *errno = kept;
+            place != libc::MAP_FAILED
+        }
+    }
+
+    /// What would have happened without this handler.
+    fn as_before(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: `BEFORE` was written before this handler was installed. A handler of another part of the process is
+        // called as the system would call it; where there was none, the default is put back, and the touch, which
+        // is tried again on return, ends the process as ever.
+        #[allow(unsafe_code)]
+        unsafe {
+            let before = (*BEFORE.0.get()).assume_init_ref();
+            match before.sa_sigaction {
+                libc::SIG_DFL | libc::SIG_IGN => {
+                    let mut default = action();
+                    default.sa_sigaction = libc::SIG_DFL;
+                    default.sa_flags = 0;
+                    libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+                }
+                handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                        std::mem::transmute(handler);
+                    handler(signal, info, context);
+                }
+                handler => {
+                    let handler: extern "C" fn(libc::c_int) = std::mem::transmute(handler);
+                    handler(signal);
+                }
+            }
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "emscripten", target_os = "hurd", target_os = "redox"))]
+    #[allow(unsafe_code)]
+    // SAFETY: the place of this thread's error number is always there.
+    unsafe fn errno() -> *mut libc::c_int {
+        unsafe { libc::__errno_location() }
+    }
+    #[cfg(any(target_os = "macos", target_os = "ios", target_os = "freebsd"))]
+    #[allow(unsafe_code)]
+    // SAFETY: as above.
+    unsafe fn errno() -> *mut libc::c_int {
+        unsafe { libc::__error() }
+    }
+    #[cfg(any(target_os = "android", target_os = "netbsd", target_os = "openbsd"))]
+    #[allow(unsafe_code)]
+    // SAFETY: as above.
+    unsafe fn errno() -> *mut libc::c_int {
+        unsafe { libc::__errno() }
+    }
+
+    /// A map's place in the table.
+    #[derive(Debug)]
+    pub(in super::super) struct Guard {
+        slot: usize,
+    }
+
+    impl Guard {
+        /// Guards the map of these bytes; `None` where the table is full.
+        pub(in super::super) fn over(map: &[u8]) -> Option<Self> {
+            let page = PAGE.load(Ordering::SeqCst);
+            // The map's own address may lie within its first page.
+            let first = map.as_ptr() as usize;
+            let (start, end) = (first - first % page, (first + map.len()).next_multiple_of(page));
+            let from = NEXT.fetch_add(1, Ordering::Relaxed);
+            // Low places first, so that the handler has few to look at.
+            let few = USED.load(Ordering::SeqCst).min(SLOTS);
+            let order = (0..few).map(|i| (from + i) % few.max(1)).chain(few..SLOTS);
+            for number in order {
+                let slot = &TABLE[number];
+                if slot.taken.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                    USED.fetch_max(number + 1, Ordering::SeqCst);
+                    slot.lost.store(false, Ordering::SeqCst);
+                    slot.set(start, end);
+                    return Some(Self { slot: number });
+                }
+            }
+            None
+        }
+
+        /// True when a page was found lost.
+        pub(in super::super) fn lost(&self) -> bool {
+            TABLE[self.slot].lost.load(Ordering::SeqCst)
+        }
+    }
+
+    impl Slot {
+        fn set(&self, start: usize, end: usize) {
+            self.version.fetch_add(1, Ordering::SeqCst);
+            self.start.store(start, Ordering::SeqCst);
+            self.end.store(end, Ordering::SeqCst);
+            self.version.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let slot = &TABLE[self.slot];
+            slot.set(0, 0);
+            slot.taken.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A system that does not let a file be cut while it is mapped, such as Windows, needs no guard.
+#[cfg(not(unix))]
+mod other {
+    /// Does nothing: no page is ever lost.
+    pub fn notify(_: extern "C" fn()) {}
+
+    pub(in super::super) fn ready() -> bool {
+        true
+    }
+
+    #[derive(Debug)]
+    pub(in super::super) struct Guard;
+
+    impl Guard {
+        pub(in super::super) fn over(_: &[u8]) -> Option<Self> {
+            Some(Self)
+        }
+        pub(in super::super) fn lost(&self) -> bool {
+            false
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod args;
 mod output;
 mod progress;
 mod salvage;
+mod several;
 mod table;
 mod verbs;
 
@@ -24,6 +25,8 @@ pub(crate) enum Outcome {
     Finding,
     /// Nothing wrong was found, but not everything could be looked at.
     CouldNotTell,
+    /// Nothing wrong was found, but one of several paths could not be read at all; which was told.
+    Failed,
 }
 
 impl From<Verdict> for Outcome {
@@ -84,7 +87,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough; what is known by then still counts.
         Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => code(output.outcome),
         Err(Failure::Output(e)) => {
-            eprintln!("error: cannot write the output: {e}");
+            eprintln!("error[io]: cannot write the output: {e}");
             ExitCode::from(2)
         }
         Err(Failure::Error(error)) => {
@@ -99,6 +102,7 @@ fn code(outcome: Outcome) -> ExitCode {
         Outcome::Done => ExitCode::SUCCESS,
         Outcome::Finding => ExitCode::from(1),
         Outcome::CouldNotTell => ExitCode::from(3),
+        Outcome::Failed => ExitCode::from(2),
     }
 }
 
@@ -141,7 +145,9 @@ fn usage(error: &clap::Error) -> ExitCode {
         let error = Error::usage("bad-arguments", message).hint(hint);
         Output::new(true, args::Color::Never).error(&error);
     } else {
-        let _ = error.print();
+        // Its code stands where it stands in every error.
+        let text = error.render().ansi().to_string().replacen("error:", "error[bad-arguments]:", 1);
+        anstream::eprint!("{text}");
     }
     ExitCode::from(2)
 }

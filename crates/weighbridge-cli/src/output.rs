@@ -144,7 +144,7 @@ impl Output {
         }
         let _ = self.flush();
         let mut stderr = AutoStream::new(io::stderr(), self.choice);
-        let _ = writeln!(stderr, "{BAD}error{BAD:#}: {error}");
+        let _ = writeln!(stderr, "{BAD}error[{}]{BAD:#}: {error}", error.code());
     }
 }
 

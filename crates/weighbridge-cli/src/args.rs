@@ -8,13 +8,16 @@ mod scan;
 mod seal;
 mod verify;
 
+pub(crate) use crate::progress::Progress;
 pub(crate) use convert::Convert;
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
+use std::sync::Arc;
 pub(crate) use verify::Verify;
+use weighbridge::engine::Watch;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -54,7 +57,24 @@ pub(crate) struct Common {
     /// Show no progress
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Another program in this process, which sees progress and may stop the work.
+    #[arg(skip)]
+    pub watch: Outside,
 }
+
+impl Common {
+    /// Who sees progress and may stop the work: the terminal, where nobody else does.
+    pub(crate) fn watch(&self) -> Arc<dyn Watch> {
+        match &self.watch {
+            Outside(Some(watch)) => watch.clone(),
+            Outside(None) => Arc::new(Progress::new(self)),
+        }
+    }
+}
+
+/// See [`Common::watch`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outside(pub Option<Arc<dyn Watch>>);
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

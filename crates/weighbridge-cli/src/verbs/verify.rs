@@ -2,13 +2,11 @@
 
 use crate::args::{Common, Verify};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count, verdict};
-use crate::progress::Progress;
 use crate::several::{self, Report};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde_json::Value as Json;
 use std::io::{self, Write};
-use std::sync::Arc;
 use weighbridge::Error;
 use weighbridge::check::{Account, Use};
 use weighbridge::finding::Verdict;
@@ -30,7 +28,7 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     several::run(&args.paths, output, |path| {
         let (report, sealed) = match &args.manifest {
             Some(manifest) => {
-                let watch = Arc::new(Progress::new(common));
+                let watch = common.watch();
                 let (report, checked) = verify_sealed(path, manifest, &options, args.tensors_only, watch)?;
                 (report, Some(checked))
             }

@@ -23,6 +23,8 @@ pub(crate) const MEMORY: u64 = 64 << 20;
 const STUCK: Duration = Duration::from_secs(20);
 /// Tensors up to this length are counted and converted as a whole.
 const WHOLE: u64 = 8 << 20;
+/// Files up to this length are opened as far as possible, too.
+const SALVAGED: u64 = 4 << 20;
 /// Of tensors up to this length the last element is read.
 const LAST: u64 = 2 << 30;
 
@@ -149,7 +151,15 @@ fn watch(name: String) -> Sender<()> {
 /// What opening it strictly came to: `opens`, or the code of the error.
 fn use_it(format: &'static str, input: &Input) -> String {
     let mut end = None;
+    // A list of what is lost takes several times the memory of the names in it.
+    let small = match input {
+        Input::File(source) => source.len() <= SALVAGED,
+        Input::Folder(_) => true,
+    };
     for (lenient, salvage) in [(false, false), (true, false), (true, true)] {
+        if salvage && !small {
+            continue;
+        }
         for told in [None, Some(format.to_owned())] {
             let options = OpenOptions { lenient, salvage, format: told, ..OpenOptions::default() };
             let opened = open(input, &options);

@@ -21,12 +21,12 @@ from conftest import TESTDATA
 UNIX = pytest.mark.skipif(os.name != "posix", reason="signals as Unix has them")
 
 
-def python(code: str, *arguments: object) -> subprocess.CompletedProcess:
-    """Runs `code` in a process of its own."""
+def python(code: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess:
+    """Runs `code` in a process of its own, with these variables of the environment."""
     path = os.pathsep.join([str(Path(weighbridge.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -124,10 +124,12 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_import_is_quick() -> None:
-    code = "import time; t = time.perf_counter(); import weighbridge; print(time.perf_counter() - t)"
-    # The best of several: other work may have the processor.
-    best = min(float(python(code).stdout) for _ in range(8))
+def test_import_is_quick(tmp_path: Path) -> None:
+    # Time of the processor, and the best of several: other work may be going on.
+    code = "import time; t = time.process_time(); import weighbridge; print(time.process_time() - t)"
+    # As where it is installed, modules are compiled once.
+    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+    best = min(float(python(code, **compiled).stdout) for _ in range(8))
     assert best < 0.05, best
 
 

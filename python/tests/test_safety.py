@@ -197,12 +197,12 @@ def maps(name: str) -> int:
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="there is no /proc")
 def test_nothing_stays(tmp_path: Path) -> None:
     path = tmp_path / "stay.npz"
-    numpy.savez(path, w=numpy.ones(100_000, "f4"), v=numpy.ones((3, 5), order="F"))
+    numpy.savez(path, w=numpy.ones(10_000, "f4"), v=numpy.ones((3, 5), order="F"))
 
     def once() -> None:
         checkpoint = weighbridge.open(path)
         view = checkpoint["w"].numpy()
-        assert view[::1000].sum() == 100 and checkpoint["v"][1:, ::2].sum() == 6
+        assert view[::100].sum() == 100 and checkpoint["v"][1:, ::2].sum() == 6
         numpy.frombuffer(checkpoint["w"].memoryview())
         checkpoint["w"].__dlpack__()
         assert "nope" not in checkpoint

@@ -192,6 +192,19 @@ def test_casts_and_settings(tmp_path: Path) -> None:
         weighbridge.save(tmp_path / "y", {"w": TABLE}, format=name, settings={"no-such": 1})
 
 
+def test_planned_casts_and_types_of_ml_dtypes_are_written(tmp_path: Path, net: Path) -> None:
+    tensor = weighbridge.open(net)["fc1.weight"]
+    given: Dict[str, Any] = {"w": tensor.cast("bf16")}
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    given["v"] = TABLE.astype(ml_dtypes.bfloat16)
+    given["e"] = TABLE.astype(ml_dtypes.float8_e5m2).T
+    weighbridge.save(tmp_path / "x.safetensors", given)
+    back = weighbridge.open(tmp_path / "x.safetensors")
+    assert [back[name].dtype for name in "wve"] == ["bf16", "bf16", "f8_e5m2"]
+    assert back["w"].bytes() == back["v"].bytes()
+    assert numpy.array_equal(back["e"].numpy(), given["e"])
+
+
 def test_load(net: Path) -> None:
     arrays = weighbridge.load(net)
     assert {name: array.tolist() for name, array in arrays.items()} == {

@@ -245,18 +245,46 @@ def open(  # noqa: A001
     >>> checkpoint.format, len(checkpoint), checkpoint["steps"].shape
     ('safetensors', 3, ())
     """
-    options = {
-        "format": format,
-        "lenient": lenient,
-        "salvage": salvage,
-        "program": program,
-        "names": names,
-        "entities": entities,
-        "config": config,
-        "at": at,
-        "limits": None if limits is None else dict(limits),
-    }
+    options = opening(
+        format=format,
+        lenient=lenient,
+        salvage=salvage,
+        program=program,
+        names=names,
+        entities=entities,
+        config=config,
+        at=at,
+        limits=limits,
+    )
     return Checkpoint(open_index(path, options))
+
+
+def opening(**options: Any) -> Dict[str, Any]:
+    """The options of `open`, all of them, as the Rust part takes them; for the other modules of this package.
+
+    Raises `TypeError` for what is no option.
+
+    >>> opening(lenient=True)["lenient"], opening()["names"]
+    (True, 'as-stored')
+    """
+    known: Dict[str, Any] = {
+        "format": None,
+        "lenient": False,
+        "salvage": False,
+        "program": None,
+        "names": "as-stored",
+        "entities": None,
+        "config": None,
+        "at": None,
+        "limits": None,
+    }
+    for name in options:
+        if name not in known:
+            raise TypeError(f"open() has no option {name!r}; it has {', '.join(known)}")
+    known.update(options)
+    if known["limits"] is not None:
+        known["limits"] = dict(known["limits"])
+    return known
 
 
 def entry_of(tensor: Tensor) -> Entry:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy
 import pytest
-
 import weighbridge
 from conftest import TESTDATA, small
 
@@ -69,9 +68,15 @@ def test_tables_for_notebooks_are_short(tmp_path: Path) -> None:
 def test_tree(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     one = numpy.zeros(2, "f4")
-    weighbridge.save(path, {"a": one, "a.b": one, "a.b.c": one, ("x.y",): one, "a.s": one}, roles={"a.s": ("optimizer", "m")})
+    weighbridge.save(
+        path,
+        {"a": one, "a.b": one, "a.b.c": one, ("x.y",): one, "a.s": one},
+        roles={"a.s": ("optimizer", "m")},
+    )
     tree = weighbridge.open(path).tree()
-    assert tree["a"][""].name == "a" and tree["a"]["b"][""].name == "a.b" and tree["a"]["b"]["c"].name == "a.b.c"
+    assert (
+        tree["a"][""].name == "a" and tree["a"]["b"][""].name == "a.b" and tree["a"]["b"]["c"].name == "a.b.c"
+    )
     assert tree["a"]["s/m"].slot == "m" and tree["x.y"].path == ("x.y",)
     assert repr(tree) == str(tree)
     depth = 3000
@@ -119,7 +124,11 @@ def test_programs() -> None:
     program = checkpoint.program
     assert program is not None and program.form == "program-desc" and program.writer == "2.6.2"
     assert program.bytes() == (TESTDATA / "paddle/good/p262/cnn_jit/model.pdmodel").read_bytes()
-    assert program.to_dict() and "conv2d" in program.text() and repr(program).startswith("<Program: program-desc")
+    assert (
+        program.to_dict()
+        and "conv2d" in program.text()
+        and repr(program).startswith("<Program: program-desc")
+    )
     assert set(weighbridge.open(checkpoint.path, names="structured")) != set(checkpoint)
 
 

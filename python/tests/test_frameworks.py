@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy
 import pytest
-
 import weighbridge
 from weighbridge import dtypes
 
@@ -49,7 +48,9 @@ def test_every_type_of_torch(torch: Any, tmp_path: Path) -> None:
 
 def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    numpy.savez(path, c=numpy.arange(6.0).reshape(2, 3), f=numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)))
+    numpy.savez(
+        path, c=numpy.arange(6.0).reshape(2, 3), f=numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
+    )
     before = path.read_bytes()
     checkpoint = weighbridge.open(path)
     for name in ("c", "f"):

@@ -14,7 +14,6 @@ from typing import List
 
 import numpy
 import pytest
-
 import weighbridge
 from conftest import TESTDATA
 
@@ -23,7 +22,9 @@ UNIX = pytest.mark.skipif(os.name != "posix", reason="signals as Unix has them")
 
 def python(code: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess:
     """Runs `code` in a process of its own, with these variables of the environment."""
-    path = os.pathsep.join([str(Path(weighbridge.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join(
+        [str(Path(weighbridge.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": path, **variables},
@@ -73,7 +74,7 @@ tensor = weighbridge.open(path)["value"]
 memory = tensor._entry.view([0], [1 << 20], "C")
 assert memory.is_mapped
 os.truncate(path, 4096)
-for action in (tensor.bytes, lambda: tensor.cast("f16").bytes(), tensor.check if len(sys.argv) > 2 else tensor.bytes):
+for action in (tensor.bytes, lambda: tensor.cast("f16").bytes(), lambda: tensor.bytes("F")):
     try:
         action()
     except weighbridge.Error as error:
@@ -120,7 +121,10 @@ def test_ctrl_c_stops_long_work_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_import_is_light() -> None:
-    done = python("import sys, weighbridge; print([m for m in ('numpy', 'torch', 'paddle', 'ml_dtypes', 'ctypes') if m in sys.modules])")
+    done = python(
+        "import sys, weighbridge\n"
+        "print([m for m in ('numpy', 'torch', 'paddle', 'ml_dtypes', 'ctypes') if m in sys.modules])"
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 

@@ -33,7 +33,8 @@ pub struct View {
 #[derive(Debug, Clone)]
 enum Bytes {
     Mapped(Arc<Map>, Range<usize>),
-    Read(Arc<[u8]>),
+    // As it was read: `Arc<[u8]>` would copy it once more.
+    Read(Arc<Vec<u8>>),
 }
 
 impl Maps {
@@ -58,7 +59,7 @@ impl Maps {
                 }
             }
         }
-        Ok(View { bytes: Bytes::Read(read_region(entry, region, order)?.into()) })
+        Ok(View { bytes: Bytes::Read(Arc::new(read_region(entry, region, order)?)) })
     }
 
     /// The map of the file behind `source`, and where in the file the source begins.

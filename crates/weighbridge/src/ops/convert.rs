@@ -325,11 +325,11 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
     })
 }
 
-/// Format and kind of the target.
-pub(super) fn target_form(
-    target: &Path,
-    options: &ConvertOptions,
-) -> Result<(&'static dyn Format, Option<String>)> {
+/// The format of `target`, and its kind where its name or the options say it.
+///
+/// # Errors
+/// [`crate::Kind::Usage`] where neither the name nor the options say which format.
+pub fn target_form(target: &Path, options: &ConvertOptions) -> Result<(&'static dyn Format, Option<String>)> {
     let by_name = formats::by_extension(target);
     let (format, kind) = match &options.to {
         None => by_name.map(|(format, kind)| (format, Some(kind)))?,

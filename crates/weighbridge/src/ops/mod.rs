@@ -37,7 +37,7 @@ pub mod stats;
 pub mod verify;
 
 pub use convert::{
-    Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing,
+    Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing, target_form,
 };
 
 use crate::text::json_number as number_json;

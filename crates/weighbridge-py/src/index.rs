@@ -1,0 +1,218 @@
+//! An opened checkpoint.
+
+use crate::entry::Entry;
+use crate::errors::{OrRaise, raise};
+use crate::program::Program;
+use crate::values;
+use crate::work::{Interrupted, wait};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weighbridge::checkpoint::Checkpoint;
+use weighbridge::engine::Maps;
+use weighbridge::formats::{Names, OpenOptions, open_with};
+use weighbridge::source::{FileSource, LocalFolder};
+use weighbridge::{Error, Result};
+
+/// An opened file or folder: what `Checkpoint` is made of.
+#[pyclass(frozen, module = "weighbridge._weighbridge")]
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// The index itself.
+    pub(crate) checkpoint: Arc<Checkpoint>,
+    /// Its files, mapped as views are asked for.
+    pub(crate) maps: Arc<Maps>,
+}
+
+impl Index {
+    /// One for a checkpoint that was opened or made.
+    pub(crate) fn new(checkpoint: Checkpoint) -> Self {
+        Self { checkpoint: Arc::new(checkpoint), maps: Arc::default() }
+    }
+
+    fn entry_at(&self, place: usize) -> Option<Entry> {
+        let tensor = self.checkpoint.tensors.get(place)?;
+        Some(Entry { tensor: Arc::new(tensor.clone()), maps: self.maps.clone() })
+    }
+}
+
+/// How to open, as the command's options say it.
+#[derive(Debug, Default, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Opening {
+    format: Option<String>,
+    #[pyo3(default)]
+    lenient: bool,
+    #[pyo3(default)]
+    salvage: bool,
+    #[pyo3(default)]
+    program: Option<PathBuf>,
+    #[pyo3(default)]
+    names: Option<String>,
+    #[pyo3(default)]
+    entities: Option<PathBuf>,
+    #[pyo3(default)]
+    config: Option<PathBuf>,
+    #[pyo3(default)]
+    at: Option<u64>,
+    #[pyo3(default)]
+    limits: Option<HashMap<String, u64>>,
+}
+
+impl Opening {
+    /// The options of the library. The files that they name are opened.
+    ///
+    /// # Errors
+    /// What opening says; [`weighbridge::Kind::Usage`] for words that mean nothing.
+    pub(crate) fn options(self) -> Result<OpenOptions> {
+        let mut options = OpenOptions {
+            format: self.format,
+            lenient: self.lenient,
+            salvage: self.salvage,
+            version: self.at,
+            ..OpenOptions::default()
+        };
+        if let Some(path) = &self.program {
+            options.set_program(path)?;
+        }
+        if let Some(path) = &self.entities {
+            options.entities = Some(Arc::new(LocalFolder::open(path)?));
+        }
+        if let Some(path) = &self.config {
+            options.config = Some(Arc::new(FileSource::open(path)?));
+        }
+        options.names = match self.names.as_deref() {
+            None | Some("as-stored") => Names::AsStored,
+            Some("structured") => Names::Structured,
+            Some("variable") => Names::Variable,
+            Some(other) => {
+                let error = Error::usage("unknown-names", "names are as-stored, structured or variable");
+                return Err(error.found(other));
+            }
+        };
+        for (field, value) in self.limits.iter().flatten() {
+            options.limits.set(field, *value)?;
+        }
+        Ok(options)
+    }
+}
+
+/// Opens the file or folder at `path`; `options` are those of `weighbridge.open`, by name.
+#[pyfunction]
+pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Index> {
+    let opened = wait(py, None, Interrupted::IsLeft, move |_| open_with(path, &options.options()?))?;
+    Ok(Index::new(opened))
+}
+
+#[pymethods]
+impl Index {
+    /// The path, or what else people call it.
+    #[getter]
+    fn label(&self) -> &str {
+        &self.checkpoint.label
+    }
+
+    /// The id of the format.
+    #[getter]
+    fn format(&self) -> &'static str {
+        self.checkpoint.format
+    }
+
+    /// Which file of the format's family it is.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.checkpoint.kind
+    }
+
+    /// Format and kind that it had before it was put into this form.
+    #[getter]
+    fn origin(&self) -> Option<(&str, &str)> {
+        self.checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()))
+    }
+
+    /// What it says besides its tensors.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        values::dict(py, self.checkpoint.metadata.iter())
+    }
+
+    /// What is odd about it: for each note its code, its text, and whether a part of the file was left out.
+    #[getter]
+    fn notes(&self) -> Vec<(&'static str, &str, bool)> {
+        let notes = self.checkpoint.notes.iter();
+        notes.map(|note| (note.code, note.text.as_str(), note.omission)).collect()
+    }
+
+    /// What was lost, where it was salvaged from a damaged file.
+    #[getter]
+    fn damage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let damage = self.checkpoint.damage.as_ref();
+        damage.map(|damage| values::json(py, &damage.to_json(self.checkpoint.tensors.len()))).transpose()
+    }
+
+    /// The program that belongs to it.
+    #[getter]
+    fn program(&self) -> Option<Program> {
+        self.checkpoint.topology.clone().map(Program::new)
+    }
+
+    /// The bytes of all tensors together.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.checkpoint.tensor_bytes()
+    }
+
+    /// What the command's `ls --json` says.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values::json(py, &self.checkpoint.to_json())
+    }
+
+    fn __len__(&self) -> usize {
+        self.checkpoint.tensors.len()
+    }
+
+    /// The name of each tensor; where two would have the same one, their paths as JSON.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let names: Vec<String> = self.checkpoint.tensors.iter().map(|tensor| tensor.text()).collect();
+        let mut counts = HashMap::<&str, u64>::with_capacity(names.len());
+        names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+        let key = |(tensor, name): (&weighbridge::TensorEntry, &String)| {
+            if counts.get(name.as_str()).is_none_or(|count| *count == 1) {
+                return name.clone();
+            }
+            match tensor.role.slot() {
+                Some(slot) => format!("{}/{}", tensor.path.to_json_text(), slot.to_text()),
+                None => tensor.path.to_json_text(),
+            }
+        };
+        PyList::new(py, self.checkpoint.tensors.iter().zip(&names).map(key).collect::<Vec<_>>())
+    }
+
+    /// The path and the slot of each tensor.
+    fn paths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for tensor in &self.checkpoint.tensors {
+            let slot = tensor.role.slot().map(|slot| values::part(py, slot));
+            let pair: (Bound<'_, PyTuple>, Option<Bound<'_, PyAny>>) =
+                (values::path(py, &tensor.path)?, slot);
+            list.append(pair)?;
+        }
+        Ok(list)
+    }
+
+    /// The tensor at that place.
+    fn entry(&self, place: usize) -> PyResult<Entry> {
+        self.entry_at(place).ok_or_else(|| PyIndexError::new_err("there is no such tensor"))
+    }
+
+    /// The place of the tensor that a person means by `name`; raises what says that there is none, or several.
+    fn find(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
+        let found = self.checkpoint.tensor(name).or_raise(py)?;
+        let same = |other: &weighbridge::TensorEntry| std::ptr::eq(found, other);
+        let place = self.checkpoint.tensors.iter().position(same);
+        place.ok_or_else(|| raise(py, Error::usage("no-such-tensor", "there is no tensor of this name")))
+    }
+}

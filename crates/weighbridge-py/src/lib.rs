@@ -1,0 +1,74 @@
+//! What the Python package `weighbridge` is made of: thin classes over the library, made whole in `python/weighbridge`.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `index`, `entry`, `labels`, `program` | an opened checkpoint, a tensor of it, the names of its rows, its program |
+//! | `memory`, `dlpack`, `borrowed` | elements handed to other libraries, and taken from them, without a copy |
+//! | `save` | writing what was made or opened in Python |
+//! | `errors`, `lost` | exceptions; files that are cut short while arrays look into them |
+//! | `values`, `work` | values of Python; long work, Ctrl-C, progress |
+//!
+//! All input and output, and all computing, is done without the interpreter's lock.
+
+mod borrowed;
+mod dlpack;
+mod entry;
+mod errors;
+mod index;
+mod labels;
+mod lost;
+mod memory;
+mod program;
+mod save;
+mod values;
+mod work;
+
+/// The part of `weighbridge` that is written in Rust. Use it through the package `weighbridge`.
+#[pyo3::pymodule]
+mod _weighbridge {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::borrowed::{entry_of_array, entry_of_bytes, entry_of_dlpack};
+    #[pymodule_export]
+    use crate::entry::Entry;
+    #[pymodule_export]
+    use crate::index::{Index, open_index};
+    #[pymodule_export]
+    use crate::labels::Labels;
+    #[pymodule_export]
+    use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::program::Program;
+    #[pymodule_export]
+    use crate::save::save_tensors;
+
+    /// The text with what could harm a terminal, or hide, escaped.
+    #[pyfunction]
+    fn escape_text(text: &str) -> String {
+        weighbridge::text::escape(text)
+    }
+
+    /// The name of a setting, the values it takes, and what it does.
+    type Setting = (&'static str, &'static str, &'static str);
+
+    /// What is known of each format: id, title, extensions, settings.
+    #[pyfunction]
+    fn formats() -> Vec<(&'static str, &'static str, Vec<&'static str>, Vec<Setting>)> {
+        let known = weighbridge::formats::ALL.iter().map(|format| format.facts());
+        let told = known.map(|facts| {
+            let extensions = facts.extensions.iter().map(|(extension, _)| *extension).collect();
+            let settings = facts.settings.iter().map(|one| (one.name, one.values, one.what)).collect();
+            (facts.id, facts.title, extensions, settings)
+        });
+        told.collect()
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::lost::watch();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("LIMITS", weighbridge::limits::NAMES.to_vec())?;
+        module.add("DTYPES", weighbridge::tensor::DType::ALL.map(|dtype| dtype.name()).to_vec())
+    }
+}

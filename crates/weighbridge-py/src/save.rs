@@ -1,0 +1,177 @@
+//! Writing what was made or opened in Python.
+
+use crate::entry::{Entry, dtype_of};
+use crate::errors::{OrRaise, raise};
+use crate::index::Index;
+use crate::labels::Labels;
+use crate::values;
+use crate::work::{Interrupted, wait};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use weighbridge::checkpoint::{Checkpoint, LabelList, Loss, MemoryLabels, Metadata, Note, Role};
+use weighbridge::engine::{LocalSink, RunOptions, RunReport};
+use weighbridge::ops::{self, Changes, ConvertOptions, plan_checkpoint, target_form};
+use weighbridge::plan::WritePlan;
+use weighbridge::tensor::Rounding;
+use weighbridge::{Error, Result, TensorEntry};
+
+/// How to write, as the command's options say it.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Writing {
+    format: Option<String>,
+    kind: Option<String>,
+    settings: BTreeMap<String, String>,
+    cast: Option<String>,
+    rounding: String,
+    seed: u64,
+    deny_loss: bool,
+    force: bool,
+    threads: usize,
+    memory: u64,
+    sync: bool,
+}
+
+impl Writing {
+    /// The options of the library, without a watch.
+    fn options(self) -> Result<ConvertOptions> {
+        let rounding = Rounding::from_name(&self.rounding).ok_or_else(|| {
+            Error::usage("unknown-rounding", "there is no such rounding").found(&self.rounding)
+        })?;
+        let cast = self.cast.as_deref().map(dtype_of).transpose()?;
+        let run =
+            RunOptions { threads: self.threads, memory: self.memory, sync: self.sync, ..Default::default() };
+        Ok(ConvertOptions {
+            to: self.format,
+            kind: self.kind,
+            settings: self.settings.into_iter().collect(),
+            changes: Changes { cast, rounding, ..Changes::default() },
+            seed: self.seed,
+            deny_loss: self.deny_loss,
+            force: self.force,
+            run,
+            ..ConvertOptions::default()
+        })
+    }
+}
+
+/// One tensor to write: its path, its role and slot, its elements, and the names of its rows.
+type Given<'py> = (
+    Bound<'py, PyAny>,
+    Option<String>,
+    Option<Bound<'py, PyAny>>,
+    PyRef<'py, Entry>,
+    Option<Bound<'py, PyAny>>,
+);
+
+/// Writes `tensors`, or else all of `base`, to `target`, all or nothing; returns what was written and lost.
+#[pyfunction]
+#[pyo3(signature = (target, base, tensors, metadata, options, progress=None))]
+pub(crate) fn save_tensors<'py>(
+    py: Python<'py>,
+    target: PathBuf,
+    base: Option<PyRef<'py, Index>>,
+    tensors: Vec<Given<'py>>,
+    metadata: Option<&Bound<'py, PyDict>>,
+    options: Writing,
+    progress: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut checkpoint = match base {
+        Some(base) => Checkpoint::clone(&base.checkpoint),
+        None => {
+            // As one of a bridge that says nothing but names and elements.
+            let mut made = Checkpoint::new("safetensors", "single", target.display().to_string());
+            made.tensors = tensors.iter().map(|given| named(py, given)).collect::<PyResult<_>>()?;
+            no_two_alike(&made).or_raise(py)?;
+            made
+        }
+    };
+    let metadata = metadata.map(values::metadata).transpose()?.unwrap_or_else(Metadata::default);
+    for (key, value) in metadata.iter() {
+        checkpoint.metadata.set(key, value.clone());
+    }
+    let mut options = options.options().or_raise(py)?;
+    let written = wait(py, progress, Interrupted::Stops, move |watch| {
+        options.run.watch = watch.clone();
+        let notes = checkpoint.notes.clone();
+        LocalSink::check(&target, options.force)?;
+        let (format, kind) = target_form(&target, &options)?;
+        let plan = plan_checkpoint(checkpoint, format, kind, &options)?;
+        LocalSink::check_plan(&plan, &target, options.force)?;
+        let report = ops::save(&plan, &target, options.force, &options.run)?;
+        Ok(document(&target.display().to_string(), &plan, &notes, &report))
+    })?;
+    values::json(py, &written)
+}
+
+/// The tensor under the name, and with the role, that it is to have.
+fn named(py: Python<'_>, (path, role, slot, entry, labels): &Given<'_>) -> PyResult<TensorEntry> {
+    let mut tensor = TensorEntry::clone(&entry.tensor);
+    tensor.path = values::to_path(path)?;
+    let slot = slot.as_ref().map(values::name).transpose()?;
+    if let Some(word) = role {
+        tensor.role = Role::from_parts(word, slot).ok_or_else(|| {
+            let error =
+                Error::usage("unknown-role", "there is no such role, or an optimizer's tensor has no slot");
+            let hint =
+                "the roles are parameter, buffer, embedding, edges, names, other, and (\"optimizer\", SLOT)";
+            raise(py, error.on_tensor(&tensor.path).found(word).hint(hint))
+        })?;
+    }
+    if let Some(labels) = labels {
+        let list = match labels.cast::<Labels>() {
+            Ok(labels) => labels.get().list().clone(),
+            Err(_) => {
+                let mut list = LabelList::new();
+                for name in labels.try_iter()? {
+                    list.push(&name?.extract::<String>()?);
+                }
+                list
+            }
+        };
+        let rows = tensor.shape.dims().first().copied().unwrap_or(0);
+        let labels = MemoryLabels::shared("names", list);
+        let count = labels.read().map(|list| list.len() as u64).or_raise(py)?;
+        weighbridge::checkpoint::check_count(&*labels, count, rows)
+            .map_err(|error| error.on_tensor(tensor.name()))
+            .or_raise(py)?;
+        tensor.labels = Some(labels);
+    }
+    Ok(tensor)
+}
+
+/// Fails where two tensors have the same path and slot.
+fn no_two_alike(checkpoint: &Checkpoint) -> Result<()> {
+    let mut seen = HashSet::with_capacity(checkpoint.tensors.len());
+    match checkpoint.tensors.iter().find(|tensor| !seen.insert((&tensor.path, tensor.role.slot()))) {
+        Some(twice) => {
+            Err(Error::usage("name-collision", "two tensors have this name").on_tensor(twice.name()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What was written, as the command's `convert --json` says it.
+pub(crate) fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {
+    let casts: serde_json::Map<_, _> =
+        report.casts.iter().map(|(name, cast)| (name.clone(), cast.to_json())).collect();
+    json!({
+        "path": target,
+        "format": plan.format,
+        "kind": plan.kind,
+        "bytes": report.bytes,
+        "files": plan.files.iter().map(|file| {
+            let mut json = json!({ "name": file.name, "bytes": file.len });
+            if file.is_estimated() {
+                json["estimated"] = json!(true);
+            }
+            json
+        }).collect::<Json>(),
+        "losses": plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+        "casts": casts,
+        "notes": notes.iter().map(Note::to_json).collect::<Json>(),
+    })
+}

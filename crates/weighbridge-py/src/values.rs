@@ -1,0 +1,161 @@
+//! Values of the library as values of Python.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use serde_json::Value as Json;
+use weighbridge::Error;
+use weighbridge::checkpoint::{Metadata, Name, TensorPath, Value};
+
+use crate::errors::raise;
+
+/// JSON as Python's `json.loads` would give it.
+pub(crate) fn json<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Json::Null => py.None().into_bound(py),
+        Json::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        Json::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(n), _) => n.into_pyobject(py)?.into_any(),
+            (None, Some(n)) => n.into_pyobject(py)?.into_any(),
+            (None, None) => PyFloat::new(py, number.as_f64().unwrap_or(f64::NAN)).into_any(),
+        },
+        Json::String(text) => PyString::new(py, text).into_any(),
+        Json::Array(values) => {
+            let list = PyList::empty(py);
+            for value in values {
+                list.append(json(py, value)?)?;
+            }
+            list.into_any()
+        }
+        Json::Object(pairs) => {
+            let dict = PyDict::new(py);
+            for (key, value) in pairs {
+                dict.set_item(key, json(py, value)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+/// A typed value: numbers, text, bytes, lists and dicts. Of names that repeat the last one counts.
+pub(crate) fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        Value::I64(n) => n.into_pyobject(py)?.into_any(),
+        Value::U32(n) => n.into_pyobject(py)?.into_any(),
+        Value::U64(n) => n.into_pyobject(py)?.into_any(),
+        Value::F32(bits) => PyFloat::new(py, f32::from_bits(*bits).into()).into_any(),
+        Value::F64(bits) => PyFloat::new(py, f64::from_bits(*bits)).into_any(),
+        Value::Text(text) => PyString::new(py, text).into_any(),
+        Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+        Value::List(values) => {
+            let list = PyList::empty(py);
+            for one in values {
+                list.append(self::value(py, one)?)?;
+            }
+            list.into_any()
+        }
+        Value::Map(pairs) => {
+            let dict = PyDict::new(py);
+            for (key, one) in pairs {
+                dict.set_item(key.to_text(), self::value(py, one)?)?;
+            }
+            dict.into_any()
+        }
+        // `Null`, and what may come: nothing that Python knows.
+        _ => py.None().into_bound(py),
+    })
+}
+
+/// Pairs of text and typed values, in order.
+pub(crate) fn dict<'a, 'py>(
+    py: Python<'py>,
+    pairs: impl Iterator<Item = (&'a str, &'a Value)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, one) in pairs {
+        dict.set_item(key, value(py, one)?)?;
+    }
+    Ok(dict)
+}
+
+/// A typed value from one of Python: the inverse of [`value`].
+pub(crate) fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    // A depth that Rust's stack holds; Python's own limit is about as low.
+    to_value_within(object, 200)
+}
+
+fn to_value_within(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Value> {
+    let refused = |code, text: &str| {
+        let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        Err(raise(object.py(), Error::usage(code, text).found(kind)))
+    };
+    let Some(depth) = depth.checked_sub(1) else {
+        return refused("metadata-depth", "the metadata are nested too deep");
+    };
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(truth) = object.cast::<pyo3::types::PyBool>() {
+        return Ok(Value::Bool(truth.is_true()));
+    }
+    if object.is_instance_of::<pyo3::types::PyInt>() {
+        return match (object.extract::<i64>(), object.extract::<u64>()) {
+            (Ok(n), _) => Ok(Value::I64(n)),
+            (Err(_), Ok(n)) => Ok(Value::U64(n)),
+            _ => refused("metadata-value", "a number of metadata has more than 64 bits"),
+        };
+    }
+    if let Ok(number) = object.cast::<PyFloat>() {
+        return Ok(Value::F64(number.extract::<f64>()?.to_bits()));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Value::Text(text.extract()?));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
+    }
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let values = object.try_iter()?.map(|one| to_value_within(&one?, depth));
+        return Ok(Value::List(values.collect::<PyResult<_>>()?));
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        let pairs = dict.iter().map(|(key, one)| Ok((name(&key)?, to_value_within(&one, depth)?)));
+        return Ok(Value::Map(pairs.collect::<PyResult<_>>()?));
+    }
+    refused("metadata-value", "metadata are None, bool, int, float, str, bytes, lists and dicts of them")
+}
+
+/// Metadata from a dict of text and values.
+pub(crate) fn metadata(dict: &Bound<'_, PyDict>) -> PyResult<Metadata> {
+    dict.iter().map(|(key, one)| Ok((key.extract::<String>()?, to_value(&one)?))).collect()
+}
+
+/// One part of a path: text, or bytes where it is no UTF-8.
+pub(crate) fn part<'py>(py: Python<'py>, name: &Name) -> Bound<'py, PyAny> {
+    match name.as_str() {
+        Some(text) => PyString::new(py, text).into_any(),
+        None => PyBytes::new(py, name.as_bytes()).into_any(),
+    }
+}
+
+/// The parts of a path as a tuple.
+pub(crate) fn path<'py>(py: Python<'py>, path: &TensorPath) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, path.parts().iter().map(|name| part(py, name)))
+}
+
+/// A name from text or bytes.
+pub(crate) fn name(object: &Bound<'_, PyAny>) -> PyResult<Name> {
+    match object.cast::<PyBytes>() {
+        Ok(bytes) => Ok(Name::new(bytes.as_bytes())),
+        Err(_) => Ok(Name::from(object.extract::<String>()?.as_str())),
+    }
+}
+
+/// A path from a tuple or list of parts, or from text as people write it.
+pub(crate) fn to_path(object: &Bound<'_, PyAny>) -> PyResult<TensorPath> {
+    if object.is_instance_of::<PyString>() {
+        return Ok(TensorPath::parse(&object.extract::<String>()?));
+    }
+    let parts = object.try_iter()?.map(|one| name(&one?)).collect::<PyResult<Vec<_>>>()?;
+    Ok(TensorPath::new(parts))
+}

@@ -1,0 +1,59 @@
+"""Every example of the documentation runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+from typing import Iterator, List, Tuple
+
+import pytest
+import weighbridge
+from conftest import small
+
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def modules() -> List[str]:
+    """The modules of the package, and the part that is written in Rust."""
+    found = pkgutil.walk_packages(weighbridge.__path__, "weighbridge.")
+    return sorted(
+        {"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)}
+        - {"weighbridge.__main__"}
+    )
+
+
+def examples(module: ModuleType) -> Iterator[doctest.DocTest]:
+    """The examples of a module; of one in Rust those of its classes and functions, which doctest does not
+    find there.
+    """
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    yield from finder.find(module)
+    if getattr(module, "__file__", "").endswith(".py"):
+        return
+    for name, value in vars(module).items():
+        for label, doc in _documented(name, value):
+            test = doctest.DocTestParser().get_doctest(
+                doc, {}, f"{module.__name__}.{label}", module.__file__, 0
+            )
+            if test.examples:
+                yield test
+
+
+def _documented(name: str, value: object) -> Iterator[Tuple[str, str]]:
+    yield name, getattr(value, "__doc__", None) or ""
+    if isinstance(value, type):
+        for part, own in vars(value).items():
+            yield f"{name}.{part}", getattr(own, "__doc__", None) or ""
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    weighbridge.save("net.safetensors", small())
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    for example in examples(importlib.import_module(name)):
+        runner.run(example)
+    assert runner.summarize(verbose=False).failed == 0

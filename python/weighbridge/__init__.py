@@ -1,0 +1,124 @@
+"""Weighbridge opens the model files of machine-learning frameworks without those frameworks.
+
+>>> import weighbridge
+>>> checkpoint = weighbridge.open("net.safetensors")
+>>> float(checkpoint["fc1.weight"].numpy().sum())
+66.0
+
+- `open` gives a `Checkpoint`, a mapping of names to `Tensor`s, of which nothing is read before it is asked
+  for;
+- `load` reads a whole file as arrays of numpy, `save` writes arrays or tensors in any of the formats;
+- what fails raises an `Error`, which is also the exception of Python that fits.
+
+Neither numpy nor any other package is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Tuple, TypedDict
+
+from . import _weighbridge
+from ._weighbridge import Labels, Program, __version__
+from .checkpoint import Checkpoint, Note, open  # noqa: A004
+from .errors import (
+    CancelledError,
+    CorruptFileError,
+    Error,
+    FileChangedError,
+    FileDeniedError,
+    FileError,
+    FileMissingError,
+    LimitError,
+    MismatchError,
+    TargetExistsError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
+from .saving import load, save
+from .tensor import Tensor
+
+
+class Limits(TypedDict, total=False):
+    """What a file may ask for before it is refused: `open(path, limits=Limits(header_bytes=500_000_000))`."""
+
+    header_bytes: int
+    """Largest header that is read into memory at once."""
+    tensors: int
+    """Largest number of tensors."""
+    name_bytes: int
+    """Longest name of a tensor."""
+    dimensions: int
+    """Largest number of dimensions."""
+    path_parts: int
+    """Deepest path."""
+    pickle_objects: int
+    """Largest number of objects that a pickle may make."""
+    chunk_bytes: int
+    """Longest chunk of HDF5, unpacked."""
+    expansion: int
+    """How many times as long as its bytes in the file something packed may be."""
+    repeated_bytes: int
+    """Bytes of all tensors that repeat a few elements without measure."""
+
+
+class Setting(NamedTuple):
+    """Something that can be chosen when a format is written: `save(..., settings={name: value})`."""
+
+    name: str
+    values: str
+    what: str
+
+
+class Format(NamedTuple):
+    """A format: its id, what it is, the extensions that mean it, and what can be chosen when it is
+    written.
+    """
+
+    id: str
+    title: str
+    extensions: Tuple[str, ...]
+    settings: Tuple[Setting, ...]
+
+
+def formats() -> Dict[str, Format]:
+    """The formats, by id.
+
+    >>> import weighbridge
+    >>> weighbridge.formats()["npz"].extensions
+    ('npz',)
+    """
+    known = {}
+    for name, title, extensions, settings in _weighbridge.formats():
+        known[name] = Format(name, title, tuple(extensions), tuple(Setting(*setting) for setting in settings))
+    return known
+
+
+__all__: List[str] = [
+    "CancelledError",
+    "Checkpoint",
+    "CorruptFileError",
+    "Error",
+    "FileChangedError",
+    "FileDeniedError",
+    "FileError",
+    "FileMissingError",
+    "Format",
+    "Labels",
+    "LimitError",
+    "Limits",
+    "MismatchError",
+    "Note",
+    "Program",
+    "Setting",
+    "TargetExistsError",
+    "Tensor",
+    "UnknownNameError",
+    "UnsupportedError",
+    "UsageError",
+    "__version__",
+    "formats",
+    "load",
+    "open",
+    "save",
+]

@@ -1,0 +1,139 @@
+"""Element types: their names here, in numpy, and in `ml_dtypes`.
+
+>>> from weighbridge.dtypes import from_numpy
+>>> import numpy
+>>> from_numpy(numpy.dtype("float32"))
+'f32'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+from .errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy
+
+NUMPY: Dict[str, str] = {
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "u16": "uint16",
+    "i16": "int16",
+    "u32": "uint32",
+    "i32": "int32",
+    "u64": "uint64",
+    "i64": "int64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+"""The types that numpy has by itself."""
+
+ML_DTYPES: Dict[str, str] = {
+    "bf16": "bfloat16",
+    "f8_e4m3": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
+    "f8_e8m0": "float8_e8m0fnu",
+    "f8_e4m3fnuz": "float8_e4m3fnuz",
+    "f8_e5m2fnuz": "float8_e5m2fnuz",
+}
+"""Those that the package `ml_dtypes` adds to it."""
+
+TORCH: Dict[str, str] = {
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "u16": "uint16",
+    "i16": "int16",
+    "u32": "uint32",
+    "i32": "int32",
+    "u64": "uint64",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+    "f8_e4m3": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
+    "f8_e8m0": "float8_e8m0fnu",
+    "f8_e4m3fnuz": "float8_e4m3fnuz",
+    "f8_e5m2fnuz": "float8_e5m2fnuz",
+}
+"""Their names in torch; which of them there are depends on its version."""
+
+BUFFER: Dict[str, str] = {
+    "bool": "?",
+    "u8": "B",
+    "i8": "b",
+    "u16": "H",
+    "i16": "h",
+    "u32": "I",
+    "i32": "i",
+    "u64": "Q",
+    "i64": "q",
+    "f32": "f",
+    "f64": "d",
+}
+"""Those that a `memoryview` of every version of Python can show as numbers."""
+
+_NAMES: Dict[str, str] = {
+    **{name: own for own, name in NUMPY.items()},
+    **{name: own for own, name in ML_DTYPES.items()},
+}
+
+
+def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
+    """The type of numpy for `dtype`.
+
+    Raises `UnsupportedError` where numpy has none: `ml_dtypes` is not installed, or elements share bytes.
+
+    >>> to_numpy("i64")
+    dtype('int64')
+    """
+    import numpy
+
+    name = NUMPY.get(dtype)
+    if name is not None:
+        return numpy.dtype(name)
+    name = ML_DTYPES.get(dtype)
+    ways = 'ask for another type with tensor.cast("f32"), or take tensor.bytes()'
+    if name is None:
+        raise UnsupportedError(
+            f"numpy has no type for {dtype}, whose elements share bytes",
+            code="no-numpy-dtype",
+            tensor=tensor,
+            hint="take tensor.bytes()",
+        )
+    found: Any = None
+    lacks = "is too old"
+    try:
+        import ml_dtypes
+
+        found = getattr(ml_dtypes, name, None)
+    except ImportError:
+        lacks = "is not installed"
+    if found is None:
+        raise UnsupportedError(
+            f"numpy has no type for {dtype}, and the package ml_dtypes, which has one, {lacks}",
+            code="no-numpy-dtype",
+            tensor=tensor,
+            hint=f"pip install -U ml_dtypes; or {ways}",
+        )
+    added: numpy.dtype = numpy.dtype(found)
+    return added
+
+
+def from_numpy(dtype: numpy.dtype) -> Optional[str]:
+    """The name here of a type of numpy, whatever its byte order; `None` where there is none.
+
+    >>> import numpy
+    >>> from_numpy(numpy.dtype(">i4")), from_numpy(numpy.dtype("datetime64[s]"))
+    ('i32', None)
+    """
+    return _NAMES.get(dtype.name)

@@ -1,0 +1,265 @@
+"""Writing tensors that are in memory, or in other files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+
+from . import dtypes
+from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
+from .checkpoint import Checkpoint, Name, Path, entry_of, index_of, open
+from .errors import UsageError
+from .progress import Progress, callback
+from .tensor import Part, Tensor
+
+if TYPE_CHECKING:
+    import numpy
+
+Role = Union[str, Tuple[str, Part]]
+"""`parameter`, `buffer`, `embedding`, `edges`, `names`, `other`, or `("optimizer", SLOT)`."""
+
+
+def save(
+    path: Path,
+    tensors: Mapping[Name, Any],
+    format: Optional[str] = None,  # noqa: A002
+    metadata: Optional[Mapping[str, Any]] = None,
+    force: bool = False,
+    roles: Optional[Mapping[Name, Role]] = None,
+    *,
+    labels: Optional[Mapping[Name, Sequence[str]]] = None,
+    kind: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+    cast: Optional[str] = None,
+    rounding: str = "nearest",
+    seed: int = 0,
+    deny_loss: bool = False,
+    threads: int = 0,
+    memory: int = 256 << 20,
+    sync: bool = True,
+    progress: Progress = None,
+) -> Dict[str, Any]:
+    """Writes `tensors` to the file or folder `path`, all or nothing; returns what was written, and what was
+    lost.
+
+    A name is text, of which each dot begins a new part, or a tuple of the parts. A value is a `Tensor` of an
+    opened checkpoint, whose bytes are copied from file to file, or anything with the protocol of arrays,
+    buffers or DLPack: numpy, torch, PaddlePaddle, `bytes` and so on. A whole `Checkpoint` is written with
+    all that it has.
+
+    - `format`: the id of the format; told from the extension if left out;
+    - `metadata`: what to say besides the tensors; most formats hold text, some hold values;
+    - `force`: replace what stands there;
+    - `roles`: what tensors are for, by name; else they are parameters, and a `Tensor` keeps its own;
+    - `labels`: the names of the rows of tables, by name;
+    - `kind`, `settings`: which file of the format's family, and what can be chosen when it is written
+      (`weighbridge.formats()` lists both); as `--kind` and `--set` of the command;
+    - `cast`, `rounding`: give all floating-point tensors this type;
+    - `seed`: decides values that must be drawn;
+    - `deny_loss`: refuse where the format cannot hold everything;
+    - `threads`, `memory`, `sync`: workers (0: one for each processor), bytes for buffers, wait for the disk;
+    - `progress`: `True` for a bar, or a function of the bytes done and the bytes there are.
+
+    >>> import weighbridge
+    >>> tensors = weighbridge.open("net.safetensors")
+    >>> report = weighbridge.save("net.npz", {"w": tensors["fc1.weight"], "id": b"abc"})
+    >>> report["format"], report["losses"]
+    ('npz', [])
+    >>> weighbridge.load("net.npz")["id"]
+    array([97, 98, 99], dtype=uint8)
+    """
+    options = {
+        "format": format,
+        "kind": kind,
+        "settings": {name: _setting(value) for name, value in (settings or {}).items()},
+        "cast": cast,
+        "rounding": rounding,
+        "seed": seed,
+        "deny_loss": deny_loss,
+        "force": force,
+        "threads": threads,
+        "memory": memory,
+        "sync": sync,
+    }
+    said = None if metadata is None else dict(metadata)
+    with callback(progress) as tell:
+        if isinstance(tensors, Checkpoint) and not roles and not labels:
+            return save_tensors(path, index_of(tensors), [], said, options, tell)
+        given = _Given(tensors, roles or {}, labels or {})
+        return save_tensors(path, None, given.all(), said, options, tell)
+
+
+def load(path: Path, *, copy: bool = False, **options: Any) -> Dict[str, numpy.ndarray]:
+    """All tensors of the file as arrays of numpy, by name. `options` are those of `open`.
+
+    The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are
+    copies that may be written to.
+
+    >>> import weighbridge
+    >>> weighbridge.load("net.safetensors")["fc1.bias"]
+    array([0.5, 1.5], dtype=float32)
+    """
+    with open(path, **options) as checkpoint:
+        if copy:
+            return {name: tensor.__array__(copy=True) for name, tensor in checkpoint.items()}
+        return {name: tensor.numpy() for name, tensor in checkpoint.items()}
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Given:
+    """What is to be written, as the Rust part takes it."""
+
+    def __init__(
+        self, tensors: Mapping[Name, Any], roles: Mapping[Name, Role], labels: Mapping[Name, Sequence[str]]
+    ) -> None:
+        if not isinstance(tensors, Mapping):
+            raise UsageError(
+                "tensors are given as a mapping of names to arrays",
+                code="not-a-mapping",
+                found=type(tensors).__name__,
+            )
+        for kind, named in (("role", roles), ("labels", labels)):
+            for name in named:
+                if name not in tensors:
+                    raise UsageError(
+                        f"a {kind} is given for a tensor that is not", code="no-such-name", tensor=str(name)
+                    )
+        self.tensors = tensors
+        self.roles = roles
+        self.labels = labels
+
+    def all(self) -> List[Tuple[Any, Optional[str], Optional[Part], Entry, Any]]:
+        """Path, role, slot, elements and names of rows of each."""
+        return [self._one(name, value) for name, value in self.tensors.items()]
+
+    def _one(self, name: Name, value: Any) -> Tuple[Any, Optional[str], Optional[Part], Entry, Any]:
+        role = self.roles.get(name)
+        word, slot = (role, None) if role is None or isinstance(role, str) else role
+        if word is None and isinstance(value, Tensor) and value.slot is not None:
+            word, slot = value.role, value.slot
+        path = _path(name, slot)
+        return path, word, slot, entry(path, value), self.labels.get(name)
+
+
+def _path(name: Name, slot: Optional[Part]) -> Name:
+    # State is listed as `fc1.w/Adam.m1`, and stands at the path of its parameter.
+    if isinstance(name, str) and slot is not None:
+        tail = "/" + (slot if isinstance(slot, str) else slot.decode("utf-8", "backslashreplace"))
+        if name.endswith(tail):
+            return name[: -len(tail)]
+    return name
+
+
+def entry(path: Name, value: Any) -> Entry:
+    """The tensor that `value` is, for the Rust part. Arrays are not copied where their elements are dense.
+
+    Raises `UsageError` for what is no array.
+    """
+    if isinstance(value, Tensor):
+        return entry_of(value)
+    family = type(value).__module__.partition(".")[0]
+    if family == "torch":
+        return _from_torch(path, value)
+    if family == "paddle":
+        return _from_paddle(path, value)
+    if isinstance(value, (bytes, bytearray)):
+        return entry_of_bytes(path, "u8", [len(value)], bytes(value))
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
+        return _from_numpy(path, value)
+    if hasattr(value, "__dlpack__"):
+        return entry_of_dlpack(path, _capsule(value))
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise UsageError(
+            "this is no array: it has neither the protocol of arrays nor of buffers nor of DLPack",
+            code="not-an-array",
+            tensor=str(path),
+            found=type(value).__name__,
+        ) from None
+    return _from_buffer(path, view)
+
+
+def _from_numpy(path: Name, value: Any) -> Entry:
+    import numpy
+
+    array = numpy.asarray(value)
+    dtype = dtypes.from_numpy(array.dtype)
+    if dtype is None:
+        raise UsageError(
+            "there is no such type of elements here",
+            code="unknown-dtype",
+            tensor=str(path),
+            found=str(array.dtype),
+        )
+    if array.dtype.newbyteorder("<") != array.dtype:
+        array = array.astype(array.dtype.newbyteorder("<"))
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        array = numpy.ascontiguousarray(array)
+    return entry_of_array(path, dtype, order, array)
+
+
+def _from_torch(path: Name, value: Any) -> Entry:
+    value = value.detach()
+    if str(value.layout) != "torch.strided":
+        raise UsageError(
+            "only dense tensors of torch can be written",
+            code="not-dense",
+            tensor=str(path),
+            found=str(value.layout),
+        )
+    # Conjugation and negation that are only noted are carried out, and elements put one after another.
+    value = value.cpu().resolve_conj().resolve_neg().contiguous()
+    names = {name: own for own, name in dtypes.TORCH.items()}
+    dtype = names.get(str(value.dtype).partition(".")[2])
+    if dtype is None:
+        raise UsageError(
+            "there is no such type of elements here",
+            code="unknown-dtype",
+            tensor=str(path),
+            found=str(value.dtype),
+        )
+    if value.numel() == 0:
+        return entry_of_bytes(path, dtype, list(value.shape), b"")
+    # As bytes: older versions give few types of elements away.
+    import torch
+
+    array = value.reshape(-1).view(torch.uint8).numpy()
+    return entry_of_array(path, dtype, "C", array, list(value.shape))
+
+
+def _from_paddle(path: Name, value: Any) -> Entry:
+    # A place of its own for bf16: as an array of numpy it is uint16.
+    array = value.detach().cpu().numpy()
+    if str(value.dtype).rpartition(".")[2].lower() in ("bfloat16", "bf16") and array.dtype.name == "uint16":
+        import numpy
+
+        return entry_of_array(path, "bf16", "C", numpy.ascontiguousarray(array))
+    return _from_numpy(path, array)
+
+
+def _capsule(value: Any) -> Any:
+    try:
+        return value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        # From before there were versions.
+        return value.__dlpack__()
+
+
+def _from_buffer(path: Name, view: memoryview) -> Entry:
+    letter = view.format.lstrip("@=<")
+    names = {own: name for name, own in dtypes.BUFFER.items()}
+    names.update({"c": "u8", "e": "f16", "l": f"i{8 * view.itemsize}", "L": f"u{8 * view.itemsize}"})
+    dtype = names.get(letter)
+    if dtype is None:
+        raise UsageError(
+            "there is no such type of elements here",
+            code="unknown-dtype",
+            tensor=str(path),
+            found=view.format,
+        )
+    return entry_of_bytes(path, dtype, list(view.shape or ()), view.tobytes())

@@ -200,6 +200,19 @@ fn a_glob_of_shards_is_their_model() {
     let (target, report) = merged(&shards[1..], &[]);
     assert!(json(&["ls", &target])["metadata"]["version"].is_null());
     assert_eq!(report["notes"][0]["code"], "shards-in-part", "{report}");
+    // A list that names fewer of the same files drops none of them.
+    let stale = folder.path("sharded/stale.safetensors.index.json");
+    let mut short: serde_json::Value = serde_json::from_slice(&fs::read(&list).unwrap()).unwrap();
+    let first = files[0].rsplit('/').next().unwrap();
+    short["weight_map"].as_object_mut().unwrap().retain(|_, file| file == first);
+    fs::write(&stale, short.to_string()).unwrap();
+    let (target, report) = merged(&shards, &[]);
+    assert_eq!(fs::read(&target).unwrap(), fs::read(&source).unwrap(), "{report}");
+    assert!(
+        report["notes"].as_array().unwrap().iter().any(|n| n["code"] == "shards-in-two-lists"),
+        "{report}"
+    );
+    fs::remove_file(stale).unwrap();
     // Each below its own name is what it says; and one that is named twice is itself twice.
     let (target, _) = merged(&shards, &["--prefix-each"]);
     assert!(names(&target).iter().all(|name| name.starts_with("model-0000")), "{:?}", names(&target));

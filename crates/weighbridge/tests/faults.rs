@@ -285,6 +285,20 @@ fn a_file_that_shrinks_is_an_error_in_every_use() {
             [Arc::new(FileSource::open(&path).unwrap()), Arc::new(MapSource::open(&path).unwrap())];
         let options = OpenOptions { format: Some(format.to_owned()), ..OpenOptions::default() };
         let opened = sources.map(|source| open_source(source, &options).unwrap());
+        // Within the last page, of which the system tells nobody, and far before it.
+        let len = fs::metadata(&path).unwrap().len();
+        fs::File::options().write(true).open(&path).unwrap().set_len(len - 1).unwrap();
+        for checkpoint in &opened {
+            for tensor in &checkpoint.tensors {
+                let last = tensor.pieces.iter().any(|piece| {
+                    piece.source.file().is_some_and(|range| range.offset + piece.offset + piece.len == len)
+                });
+                let found = [sha256(tensor).map(drop), stats(tensor, &StatsOptions::default()).map(drop)];
+                for result in found {
+                    assert_eq!(result.is_err(), last, "{format}: {}", tensor.name());
+                }
+            }
+        }
         fs::File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
         for checkpoint in opened {
             let codes = use_it(&checkpoint, &target);

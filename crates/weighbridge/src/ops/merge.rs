@@ -53,13 +53,19 @@ pub fn merge(
     options: &ConvertOptions,
 ) -> Result<PreparedMerge> {
     LocalSink::check(target, options.force)?;
+    let named = sources;
     let (sources, mut notes) = match same {
         // Each below its own name.
         Same::Prefix => (sources.to_vec(), Vec::new()),
         _ => lists::gather(sources, &options.open.limits),
     };
-    let opened =
-        sources.iter().map(|path| formats::open_with(path, &options.open)).collect::<Result<Vec<_>>>()?;
+    let open = |path: &PathBuf| {
+        formats::open_with(path, &options.open).map_err(|error| match named.contains(path) {
+            true => error,
+            false => error.hint("this list stands beside the files that were named, and is read in their place: move it away to merge them alone"),
+        })
+    };
+    let opened = sources.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (format, kind) = super::convert::target_form(target, options)?;
     let (checkpoint, losses) = join(opened, same)?;
     notes.extend(checkpoint.notes.iter().cloned());

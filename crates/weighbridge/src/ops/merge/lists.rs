@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec<Note>) {
     let mut gathered: Vec<Option<PathBuf>> = sources.iter().cloned().map(Some).collect();
     let mut notes = Vec::new();
+    // Files for which a list was read already.
+    let mut taken = vec![false; sources.len()];
     let mut seen: Vec<PathBuf> = Vec::new();
     for source in sources {
         let is_shard = source.extension().is_some_and(|extension| extension == "safetensors");
@@ -23,22 +25,27 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
         }
         let folder: FolderRef = Arc::new(folder);
         // A folder that may not be listed keeps nobody from reading a file in it.
-        for list in lists_of_shards(&folder, limits).unwrap_or_default() {
-            take(&around, &list, sources, &mut gathered, &mut notes);
+        let mut lists = lists_of_shards(&folder, limits).unwrap_or_default();
+        // Of two that name the same files, the one that names more.
+        lists.sort_by_key(|list| std::cmp::Reverse(list.files.len()));
+        for list in lists {
+            if let Some(places) = shards_of(&around, &list, sources, &mut notes) {
+                take(&around, &list, &places, (&mut gathered, &mut taken), &mut notes);
+            }
         }
         seen.push(around);
     }
     (gathered.into_iter().flatten().collect(), notes)
 }
 
-/// Takes the shards of one list out of `gathered`, and puts the list in the place of the first of them.
-fn take(
+/// The places among `sources` of the shards of a list, all of which are named, and of the list itself; `None` where they
+/// are not.
+fn shards_of(
     around: &Path,
     list: &ListOfShards,
     sources: &[PathBuf],
-    gathered: &mut [Option<PathBuf>],
     notes: &mut Vec<Note>,
-) {
+) -> Option<Vec<usize>> {
     let places = |name: &str| -> Vec<usize> {
         let path = around.join(name);
         (0..sources.len()).filter(|&place| sources[place] == path).collect()
@@ -46,7 +53,7 @@ fn take(
     let shards: Vec<Vec<usize>> = list.files.iter().map(|file| places(file)).collect();
     let named = shards.iter().filter(|places| !places.is_empty()).count();
     if named == 0 {
-        return;
+        return None;
     }
     // A shard that is named twice collides with itself, which is told as of any file.
     if shards.iter().any(|places| places.len() != 1) {
@@ -54,15 +61,37 @@ fn take(
         if missing > 0 {
             let text = format!(
                 "{}: {missing} of its shards are not named, so what it says of all of them is not taken along",
-                escape_text(&around.join(&list.name).display().to_string())
+                shown(around, list)
             );
             notes.push(Note::new("shards-in-part", text));
         }
-        return;
+        return None;
     }
     let mut own: Vec<usize> = shards.into_iter().flatten().chain(places(&list.name)).collect();
     own.sort_unstable();
-    for (count, place) in own.into_iter().enumerate() {
-        gathered[place] = (count == 0).then(|| around.join(&list.name));
+    Some(own)
+}
+
+/// Takes the files at `places` out of `gathered`, and puts their list in the place of the first of them; unless one of them
+/// was taken for another list.
+fn take(
+    around: &Path,
+    list: &ListOfShards,
+    places: &[usize],
+    (gathered, taken): (&mut [Option<PathBuf>], &mut [bool]),
+    notes: &mut Vec<Note>,
+) {
+    if places.iter().any(|&place| taken[place]) {
+        let text = format!("{}: its shards were read by another list, which names more", shown(around, list));
+        notes.push(Note::new("shards-in-two-lists", text));
+        return;
     }
+    for (count, &place) in places.iter().enumerate() {
+        gathered[place] = (count == 0).then(|| around.join(&list.name));
+        taken[place] = true;
+    }
+}
+
+fn shown(around: &Path, list: &ListOfShards) -> String {
+    escape_text(&around.join(&list.name).display().to_string())
 }

@@ -35,6 +35,8 @@ mod unix {
         start: AtomicUsize,
         /// Address behind the last page.
         end: AtomicUsize,
+        /// True where the pages may be written to.
+        writable: AtomicBool,
         lost: AtomicBool,
     }
 
@@ -44,6 +46,7 @@ mod unix {
             version: AtomicU32::new(0),
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
+            writable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         }
     }; SLOTS];
@@ -111,12 +114,17 @@ mod unix {
 
     /// Called by the system, in the thread that touched the page.
     extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: the system gives a valid `info` with SA_SIGINFO; for SIGBUS it holds an address.
+        // SAFETY: the system gives a valid `info` with SA_SIGINFO; for SIGBUS it holds an address, unless another
+        // program sent the signal, which the code tells.
         #[allow(unsafe_code)]
-        let address = unsafe { (*info).si_addr() } as usize;
-        match slot_of(address) {
-            Some((slot, end)) if replaced(address, end) => {
-                slot.lost.store(true, Ordering::SeqCst);
+        let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+        let found = if code > 0 { slot_of(address) } else { None };
+        if let Some((slot, _)) = found {
+            // Before the zeros can be seen, also by other threads.
+            slot.lost.store(true, Ordering::SeqCst);
+        }
+        match found {
+            Some((slot, end)) if replaced(address, end, slot.writable.load(Ordering::SeqCst)) => {
                 let function = NOTIFY.load(Ordering::SeqCst);
                 if !function.is_null() {
                     // SAFETY: only `notify` writes there, and it takes a function of this type.
@@ -141,10 +149,14 @@ mod unix {
         })
     }
 
-    /// Puts zeros from the page of `address` to `end`.
-    fn replaced(address: usize, end: usize) -> bool {
+    /// Puts zeros from the page of `address` to `end`; in that page alone where the system does not give so many.
+    fn replaced(address: usize, end: usize, writable: bool) -> bool {
         let page = PAGE.load(Ordering::SeqCst);
         let start = address - address % page;
+        zeros(start, end, writable) || zeros(start, end.min(start.saturating_add(page)), writable)
+    }
+
+    fn zeros(start: usize, end: usize, writable: bool) -> bool {
         // SAFETY: the range lies within a map of ours, which the interrupted reader keeps alive; nobody else may unmap
         // or use these addresses. What is put there is private, and as readable and writable as what was there. The call is one of the kernel's,
         // which does not lock or allocate in this process; `errno` is put back.
@@ -152,8 +164,9 @@ mod unix {
         unsafe {
             let errno = errno();
             let kept = *errno;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED;
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            // Not counted as memory that is used: a file may be longer than memory.
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED | libc::MAP_NORESERVE;
+            let rights = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
             let place = libc::mmap(start as *mut libc::c_void, end - start, rights, flags, -1, 0);
             *errno = kept;
             place != libc::MAP_FAILED
@@ -174,6 +187,10 @@ mod unix {
                     default.sa_sigaction = libc::SIG_DFL;
                     default.sa_flags = 0;
                     libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+                    if (*info).si_code <= 0 {
+                        // Sent by a program: nothing is touched again.
+                        libc::raise(signal);
+                    }
                 }
                 handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
                     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
@@ -215,7 +232,7 @@ mod unix {
 
     impl Guard {
         /// Guards the map of these bytes; `None` where the table is full.
-        pub(in super::super) fn over(map: &[u8]) -> Option<Self> {
+        pub(in super::super) fn over(map: &[u8], writable: bool) -> Option<Self> {
             let page = PAGE.load(Ordering::SeqCst);
             // The map's own address may lie within its first page.
             let first = map.as_ptr() as usize;
@@ -229,6 +246,7 @@ mod unix {
                 if slot.taken.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                     USED.fetch_max(number + 1, Ordering::SeqCst);
                     slot.lost.store(false, Ordering::SeqCst);
+                    slot.writable.store(writable, Ordering::SeqCst);
                     slot.set(start, end);
                     return Some(Self { slot: number });
                 }
@@ -274,7 +292,7 @@ mod other {
     pub(in super::super) struct Guard;
 
     impl Guard {
-        pub(in super::super) fn over(_: &[u8]) -> Option<Self> {
+        pub(in super::super) fn over(_: &[u8], _: bool) -> Option<Self> {
             Some(Self)
         }
         pub(in super::super) fn lost(&self) -> bool {

@@ -17,7 +17,8 @@ pub use guard::notify;
 /// When another program cuts the file short, or the device fails, the system raises a signal at the first
 /// touch of a lost page. The guard puts pages of zeros there and takes note: the process lives on, and
 /// [`intact`](Self::intact) says from then on that the bytes are not the file's. Whoever computes from
-/// [`bytes`](Self::bytes) asks it *afterwards*, before the result is believed.
+/// [`bytes`](Self::bytes) asks it *afterwards*, before the result is believed: it also looks whether the file still
+/// reaches to the end of the map, as the system tells nobody of what is lost within the last page.
 ///
 /// Another program that writes into the file changes the bytes under the reader's eyes, as with any map.
 #[derive(Debug)]
@@ -25,6 +26,27 @@ pub(crate) struct Map {
     // Given back before the map is: its addresses may be another map's a moment later.
     guard: guard::Guard,
     map: memmap2::Mmap,
+    end: End,
+}
+
+/// A file, and how long it must be so that a map of it holds its bytes. The system fills the rest of the last page that is
+/// there with zeros, and raises no signal for these.
+#[derive(Debug)]
+struct End {
+    file: File,
+    at: u64,
+}
+
+impl End {
+    fn of(file: &File, offset: u64, len: usize) -> Option<Self> {
+        let at = offset.checked_add(u64::try_from(len).ok()?)?;
+        Some(Self { file: file.try_clone().ok()?, at })
+    }
+
+    /// True while the file reaches to the end of the map.
+    fn stands(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.len() >= self.at)
+    }
 }
 
 impl Map {
@@ -49,8 +71,8 @@ impl Map {
         // as numbers, never trusted to stay what they were, and no reference to them is kept as anything else.
         #[allow(unsafe_code)]
         let map = unsafe { options.offset(offset).len(len).map(file) }.ok()?;
-        let guard = guard::Guard::over(&map)?;
-        Some(Self { guard, map })
+        let guard = guard::Guard::over(&map, false)?;
+        Some(Self { guard, map, end: End::of(file, offset, len)? })
     }
 
     /// The bytes; zeros where they were lost.
@@ -63,10 +85,10 @@ impl Map {
     /// # Errors
     /// [`crate::Kind::Io`], `file-shrank`.
     pub(crate) fn intact(&self) -> Result<()> {
-        if self.guard.lost() {
-            return Err(Error::shrank());
+        match self.guard.lost() || !self.end.stands() {
+            true => Err(Error::shrank()),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -76,6 +98,7 @@ impl Map {
 pub(crate) struct PrivateMap {
     guard: guard::Guard,
     map: memmap2::MmapMut,
+    end: End,
 }
 
 impl PrivateMap {
@@ -85,9 +108,9 @@ impl PrivateMap {
         let mut options = memmap2::MmapOptions::new();
         // SAFETY: as for `Map`; besides, nobody but the owner can write to these pages.
         #[allow(unsafe_code)]
-        let map = unsafe { options.offset(offset).len(len).map_copy(file) }.ok()?;
-        let guard = guard::Guard::over(&map)?;
-        Some(Self { guard, map })
+        let map = unsafe { options.offset(offset).len(len).no_reserve_swap().map_copy(file) }.ok()?;
+        let guard = guard::Guard::over(&map, true)?;
+        Some(Self { guard, map, end: End::of(file, offset, len)? })
     }
 
     /// The bytes; zeros where they were lost.
@@ -102,7 +125,7 @@ impl PrivateMap {
 
     /// True when bytes that were looked at since the file was mapped were not the file's.
     pub(crate) fn lost(&self) -> bool {
-        self.guard.lost()
+        self.guard.lost() || !self.end.stands()
     }
 }
 
@@ -189,11 +212,27 @@ mod tests {
         file.as_file().set_len(10).unwrap();
         // The system keeps the last page, filled with zeros.
         assert_eq!(map.bytes()[..11], [7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0]);
-        map.check().unwrap();
+        assert_eq!(map.check().unwrap_err().code(), "file-shrank");
         assert!(map.bytes()[1 << 19..].iter().all(|&b| b == 0));
         assert_eq!(map.check().unwrap_err().code(), "file-shrank");
-        // Nobody touched the other.
-        other.check().unwrap();
+        // Nobody touched the other; the file is too short for it all the same.
+        assert_eq!(other.check().unwrap_err().code(), "file-shrank");
+    }
+
+    #[test]
+    fn a_file_longer_than_memory_is_replaced_too() {
+        let _table = TABLE.read().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 42).unwrap();
+        let map = Map::of_later(file.as_file(), 0, 1 << 42).unwrap();
+        let mut private = PrivateMap::of(file.as_file(), 0, 1 << 36).unwrap();
+        file.as_file().set_len(0).unwrap();
+        for place in [0, 1 << 20, (1 << 42) - 1] {
+            assert_eq!(map.bytes()[place], 0);
+        }
+        private.bytes_mut()[1 << 35] = 1;
+        assert_eq!(private.bytes()[1 << 35..][..2], [1, 0]);
+        assert!(map.intact().is_err() && private.lost());
     }
 
     #[test]

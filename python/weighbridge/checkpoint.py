@@ -100,7 +100,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     @property
     def nbytes(self) -> int:
         """The bytes of all tensors together."""
-        return sum(tensor.nbytes for tensor in self.values())
+        return self._index.nbytes
 
     def to_dict(self) -> Dict[str, Any]:
         """What the command's `ls --json` says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from . import dtypes, indexing
@@ -19,6 +20,9 @@ Part = Union[str, bytes]
 
 _CPU = (1, 0)
 """How DLPack calls the memory of the processor."""
+
+_WRITABLE, _STRIDES = 0x1, 0x18
+"""What may be asked of a buffer: `PyBUF_WRITABLE`, `PyBUF_STRIDES`."""
 
 
 class Tensor:
@@ -241,10 +245,13 @@ class Tensor:
         return view.cast(letter, list(self.shape))  # type: ignore[call-overload]
 
     def __buffer__(self, flags: int) -> builtins.memoryview:
-        if flags & 1:
+        if flags & _WRITABLE:
             raise BufferError(f"{self.name}: the elements may not be written to")
         if self.dtype not in dtypes.BUFFER or self.nbytes == 0:
             raise BufferError(f"{self.name}: a buffer cannot show elements of type {self.dtype}: take memoryview()")
+        if self.order == "F" and flags & _STRIDES == _STRIDES and "numpy" in sys.modules:
+            # Who understands strides, as numpy does, need not have them turned.
+            return memoryview(self.numpy())
         return self.memoryview()
 
     def __dlpack__(

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Dict, Optional
 
-from .errors import UnsupportedError
+from .errors import MissingPackageError, UnsupportedError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import numpy
 
 NUMPY: Dict[str, str] = {
@@ -85,6 +87,20 @@ BUFFER: Dict[str, str] = {
 _NAMES: Dict[str, str] = {**{name: own for own, name in NUMPY.items()}, **{name: own for own, name in ML_DTYPES.items()}}
 
 
+def imported_numpy() -> ModuleType:
+    """The package numpy, which is imported where arrays are asked for; `MissingPackageError` where there is none."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise MissingPackageError(
+            "arrays need the package numpy, which cannot be imported",
+            code="no-numpy",
+            found=str(error),
+            hint="pip install numpy; without it there are tensor.bytes(), tensor.memoryview() and all verbs",
+        ) from error
+    return numpy
+
+
 def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
     """The type of numpy for `dtype`.
 
@@ -93,8 +109,7 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
     >>> to_numpy("i64")
     dtype('int64')
     """
-    import numpy
-
+    numpy = imported_numpy()
     name = NUMPY.get(dtype)
     if name is not None:
         return numpy.dtype(name)

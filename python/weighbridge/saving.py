@@ -178,8 +178,7 @@ def entry(path: Name, value: Any) -> Entry:
 
 
 def _from_numpy(path: Name, value: Any) -> Entry:
-    import numpy
-
+    numpy = dtypes.imported_numpy()
     array = numpy.asarray(value)
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +58,9 @@ def arguments(verb: Callable[..., Any], given: Mapping[str, Any]) -> List[str]:
     >>> arguments(ls, {"path": "-a", "tree": True, "select": ["*.w", "-b"], "limit": {"tensors": 3}})
     ['ls', '--tree', '--select=*.w', '--select=-b', '--limit=tensors=3', '--', '-a']
     """
+    # Not needed, and not quick to import, before the first call.
+    import inspect
+
     flags: List[str] = []
     plain: List[str] = []
     for name, parameter in inspect.signature(verb).parameters.items():

@@ -197,7 +197,7 @@ class Call(NamedTuple):
     how: str
     callable: Optional[str]
     """Module and name; `None` for what was computed."""
-    count: int
+    count: int  # type: ignore[assignment]
     offset: int
 
 

@@ -145,7 +145,7 @@ class DiffReport(Report):
 
     def _summary(self) -> str:
         parts = ["same" if self.same else "different", f"{count(self.equal, 'pair')} equal"]
-        other = sum(1 for pair in self._document["pairs"] if pair["status"] != "same")
+        other = len([pair for pair in self._document["pairs"] if pair["status"] != "same"])
         alone = (len(self.left_alone), "left alone"), (len(self.right_alone), "right alone")
         parts.extend(f"{own:,} {what}" for own, what in ((other, "not"), *alone) if own)
         return ", ".join(parts)

@@ -44,12 +44,12 @@ class EditReport(Report):
     @property
     def source(self) -> str:
         """What was edited."""
-        return self._document.get("source", self._document.get("path"))
+        return self._document["source" if "source" in self._document else "path"]
 
     @property
     def target(self) -> str:
         """What was written."""
-        return self._document.get("target", self._document.get("path"))
+        return self._document["target" if "target" in self._document else "path"]
 
     @property
     def how(self) -> str:

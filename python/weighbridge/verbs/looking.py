@@ -288,7 +288,7 @@ class TensorStats(NamedTuple):
     name: str
     path: Tuple[Part, ...]
     dtype: str
-    count: int
+    count: int  # type: ignore[assignment]
     finite: int
     min: Union[None, int, float]
     max: Union[None, int, float]

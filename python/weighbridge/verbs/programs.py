@@ -109,4 +109,8 @@ def program(
     Traceback (most recent call last):
     weighbridge.errors.UsageError: this model brings no program along
     """
-    return ProgramReport(*ask(program, locals()))
+    # The flag of this name hides the function.
+    return ProgramReport(*ask(_VERB, locals()))
+
+
+_VERB = program

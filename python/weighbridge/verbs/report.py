@@ -43,6 +43,8 @@ class Report:
     """What the command would have ended with: 0 done, 1 a difference or finding, 2 not read, 3 could not
     tell."""
 
+    _document: Dict[str, Any]
+
     def __init__(self, document: Dict[str, Any], exit_code: int = 0) -> None:
         self.__dict__.update(_document=document, exit_code=exit_code)
 

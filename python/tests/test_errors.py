@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy
 import pytest
-
 import weighbridge
 from conftest import TESTDATA
 from weighbridge import errors
@@ -60,7 +59,9 @@ def test_damage() -> None:
         truth = json.loads(path.with_name(path.name + ".json").read_text("utf-8"))
         error = raised(lambda own: [tensor.bytes() for tensor in weighbridge.open(own).values()], path)
         assert error.code == truth["code"], path
-        assert isinstance(error, (weighbridge.CorruptFileError, weighbridge.UnsupportedError, weighbridge.LimitError))
+        assert isinstance(
+            error, (weighbridge.CorruptFileError, weighbridge.UnsupportedError, weighbridge.LimitError)
+        )
         seen.add(type(error))
     assert weighbridge.CorruptFileError in seen and weighbridge.UnsupportedError in seen
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy
 import pytest
-
 import weighbridge
 from weighbridge import dtypes
 
@@ -29,9 +28,11 @@ def test_every_type_of_torch(torch: Any, tmp_path: Path) -> None:
     names = [name for name, own in dtypes.TORCH.items() if hasattr(torch, own)]
     assert {"bf16", "f8_e4m3", "c64", "bool"} <= set(names)
     given = {name: typed(name, torch) for name in names}
-    for target in ("x.safetensors", "x.pt"):
+    # What each of the formats cannot hold.
+    lacks = {"x.safetensors": {"c128"}, "x.pt": {"u16", "u32", "u64", "f8_e8m0"}}
+    for target, absent in lacks.items():
         path = tmp_path / target
-        written = {name: tensor for name, tensor in given.items() if target == "x.safetensors" or name[0] != "u" or name == "u8"}
+        written = {name: tensor for name, tensor in given.items() if name not in absent}
         weighbridge.save(path, written)
         back = weighbridge.open(path)
         for name, tensor in written.items():
@@ -40,13 +41,16 @@ def test_every_type_of_torch(torch: Any, tmp_path: Path) -> None:
                 own = back[name].torch(copy=copy)
                 assert own.dtype == tensor.dtype and own.shape == tensor.shape
                 assert torch.equal(own.contiguous().view(torch.uint8), tensor.view(torch.uint8)), name
-    loaded = torch.load(tmp_path / "x.pt", weights_only=True)
+    # Older versions load few types with `weights_only`; this file is our own.
+    loaded = torch.load(tmp_path / "x.pt", weights_only=False)
     assert torch.equal(loaded["bf16"].view(torch.int16), given["bf16"].view(torch.int16))
 
 
 def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    numpy.savez(path, c=numpy.arange(6.0).reshape(2, 3), f=numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)))
+    numpy.savez(
+        path, c=numpy.arange(6.0).reshape(2, 3), f=numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
+    )
     before = path.read_bytes()
     checkpoint = weighbridge.open(path)
     for name in ("c", "f"):

@@ -10,7 +10,6 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy
 import pytest
-
 import weighbridge
 from conftest import TESTDATA
 from weighbridge import dtypes
@@ -18,7 +17,9 @@ from weighbridge import dtypes
 NPY = sorted((TESTDATA / "npy/good").glob("*.npy"))
 NPZ = sorted((TESTDATA / "npz/good").glob("*.npz"))
 SAFETENSORS = sorted((TESTDATA / "safetensors/good").glob("*.safetensors"))
-PRIMITIV = sorted((TESTDATA / "primitiv/good").glob("*/*.param")) + sorted((TESTDATA / "primitiv/good").glob("*/*.model"))
+PRIMITIV = sorted((TESTDATA / "primitiv/good").glob("*/*.param")) + sorted(
+    (TESTDATA / "primitiv/good").glob("*/*.model")
+)
 SHORT = {"F8_E4M3FN": "f8_e4m3", "F8_E4M3": "f8_e4m3", "F8_E5M2": "f8_e5m2", "F8_E8M0": "f8_e8m0"}
 
 
@@ -58,7 +59,9 @@ def test_npy(path: Path) -> None:
         try:
             own = numpy.load(path)
         except ValueError:
-            assert sys.version_info < (3, 10) and path.name == "blanks.npy", "older versions of Python refuse it"
+            assert sys.version_info < (3, 10) and path.name == "blanks.npy", (
+                "older versions of Python refuse it"
+            )
             continue
         assert tensor.numpy().tobytes() == own.astype(own.dtype.newbyteorder("<")).tobytes()
 
@@ -85,7 +88,9 @@ def test_safetensors(path: Path) -> None:
     assert checkpoint.metadata == (truth.get("metadata") or {})
     for told in truth["tensors"]:
         dtype = SHORT.get(told["dtype"], told["dtype"].lower())
-        holds(checkpoint.tensor((*told["name"].split("."),)), dtype, told["shape"], bytes.fromhex(told["hex"]))
+        holds(
+            checkpoint.tensor((*told["name"].split("."),)), dtype, told["shape"], bytes.fromhex(told["hex"])
+        )
 
 
 def test_torch() -> None:
@@ -115,7 +120,9 @@ def test_tables() -> None:
         assert (None if labels is None else list(labels)) == told["names"], name
         if labels is not None:
             assert len(labels) == len(told["names"])
-            assert [labels.row_of(one) for one in told["names"]] == [told["names"].index(one) for one in told["names"]]
+            assert [labels.row_of(one) for one in told["names"]] == [
+                told["names"].index(one) for one in told["names"]
+            ]
             assert labels.rows_of([told["names"][-1], "nobody at all"])[1] is None
             assert labels[-1] == told["names"][-1] and "nobody at all" not in labels
 
@@ -149,7 +156,9 @@ def test_primitiv(path: Path) -> None:
     checkpoint = weighbridge.open(path)
     count = 0
     for parts, told in parameters(truth):
-        for slot, one in [(None, told["value"])] + [(stat_name(stat), stat["tensor"]) for stat in told["stats"]]:
+        for slot, one in [(None, told["value"])] + [
+            (stat_name(stat), stat["tensor"]) for stat in told["stats"]
+        ]:
             tensor = checkpoint.tensor(parts, slot)
             assert tensor.path == parts and tensor.slot == slot
             assert tensor.role == ("parameter" if slot is None else "optimizer")

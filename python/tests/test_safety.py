@@ -14,19 +14,20 @@ from typing import List
 
 import numpy
 import pytest
-
 import weighbridge
 from conftest import TESTDATA
 
 UNIX = pytest.mark.skipif(os.name != "posix", reason="signals as Unix has them")
 
 
-def python(code: str, *arguments: object) -> subprocess.CompletedProcess:
-    """Runs `code` in a process of its own."""
-    path = os.pathsep.join([str(Path(weighbridge.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+def python(code: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess:
+    """Runs `code` in a process of its own, with these variables of the environment."""
+    path = os.pathsep.join(
+        [str(Path(weighbridge.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -73,7 +74,7 @@ tensor = weighbridge.open(path)["value"]
 memory = tensor._entry.view([0], [1 << 20], "C")
 assert memory.is_mapped
 os.truncate(path, 4096)
-for action in (tensor.bytes, lambda: tensor.cast("f16").bytes(), tensor.check if len(sys.argv) > 2 else tensor.bytes):
+for action in (tensor.bytes, lambda: tensor.cast("f16").bytes(), lambda: tensor.bytes("F")):
     try:
         action()
     except weighbridge.Error as error:
@@ -120,14 +121,19 @@ def test_ctrl_c_stops_long_work_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_import_is_light() -> None:
-    done = python("import sys, weighbridge; print([m for m in ('numpy', 'torch', 'paddle', 'ml_dtypes', 'ctypes') if m in sys.modules])")
+    done = python(
+        "import sys, weighbridge\n"
+        "print([m for m in ('numpy', 'torch', 'paddle', 'ml_dtypes', 'ctypes') if m in sys.modules])"
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_import_is_quick() -> None:
-    code = "import time; t = time.perf_counter(); import weighbridge; print(time.perf_counter() - t)"
-    # The best of several: other work may have the processor.
-    best = min(float(python(code).stdout) for _ in range(8))
+def test_import_is_quick(tmp_path: Path) -> None:
+    # Time of the processor, and the best of several: other work may be going on.
+    code = "import time; t = time.process_time(); import weighbridge; print(time.process_time() - t)"
+    # As where it is installed, modules are compiled once.
+    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+    best = min(float(python(code, **compiled).stdout) for _ in range(8))
     assert best < 0.05, best
 
 
@@ -195,12 +201,12 @@ def maps(name: str) -> int:
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="there is no /proc")
 def test_nothing_stays(tmp_path: Path) -> None:
     path = tmp_path / "stay.npz"
-    numpy.savez(path, w=numpy.ones(100_000, "f4"), v=numpy.ones((3, 5), order="F"))
+    numpy.savez(path, w=numpy.ones(10_000, "f4"), v=numpy.ones((3, 5), order="F"))
 
     def once() -> None:
         checkpoint = weighbridge.open(path)
         view = checkpoint["w"].numpy()
-        assert view[::1000].sum() == 100 and checkpoint["v"][1:, ::2].sum() == 6
+        assert view[::100].sum() == 100 and checkpoint["v"][1:, ::2].sum() == 6
         numpy.frombuffer(checkpoint["w"].memoryview())
         checkpoint["w"].__dlpack__()
         assert "nope" not in checkpoint

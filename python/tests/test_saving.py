@@ -9,7 +9,6 @@ from typing import Any, Dict
 
 import numpy
 import pytest
-
 import weighbridge
 from conftest import TESTDATA, small
 
@@ -71,7 +70,9 @@ def test_anything_with_elements(tmp_path: Path) -> None:
     weighbridge.save(path, given)
     back = weighbridge.load(path)
     for name, value in given.items():
-        wanted = numpy.frombuffer(value, "u1") if isinstance(value, (bytes, bytearray)) else numpy.asarray(value)
+        wanted = (
+            numpy.frombuffer(value, "u1") if isinstance(value, (bytes, bytearray)) else numpy.asarray(value)
+        )
         wanted = wanted.astype(wanted.dtype.newbyteorder("="))
         assert back[name].dtype == wanted.dtype and back[name].shape == wanted.shape, name
         assert back[name].tobytes() == wanted.tobytes(), name
@@ -107,7 +108,15 @@ def test_dlpack_is_taken(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    for value in ("text", 3, None, [1, 2], numpy.array(["a"]), numpy.array([None]), numpy.datetime64("2020-01-01")):
+    for value in (
+        "text",
+        3,
+        None,
+        [1, 2],
+        numpy.array(["a"]),
+        numpy.array([None]),
+        numpy.datetime64("2020-01-01"),
+    ):
         with pytest.raises(weighbridge.UsageError):
             weighbridge.save(path, {"w": value})
     with pytest.raises(weighbridge.UsageError, match="mapping"):
@@ -115,7 +124,12 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(weighbridge.UsageError) as caught:
         weighbridge.save(path, {"a.b": TABLE, ("a", "b"): TABLE})
     assert caught.value.code == "name-collision"
-    for wrong in ({"roles": {"x": "parameter"}}, {"roles": {"w": "king"}}, {"labels": {"w": NAMES[:3]}}, {"cast": "x"}):
+    for wrong in (
+        {"roles": {"x": "parameter"}},
+        {"roles": {"w": "king"}},
+        {"labels": {"w": NAMES[:3]}},
+        {"cast": "x"},
+    ):
         with pytest.raises(weighbridge.Error):
             weighbridge.save(path, {"w": TABLE}, **wrong)
     with pytest.raises(weighbridge.UsageError):
@@ -128,7 +142,9 @@ def test_tensors_of_other_files_keep_what_they_are(tmp_path: Path) -> None:
     path = tmp_path / "x.model"
     weighbridge.save(path, dict(source))
     back = weighbridge.open(path)
-    assert {(one.path, one.slot) for one in back.values()} == {(one.path, one.slot) for one in source.values()}
+    assert {(one.path, one.slot) for one in back.values()} == {
+        (one.path, one.slot) for one in source.values()
+    }
     for key, tensor in source.items():
         assert back[key].bytes() == tensor.bytes() and back[key].role == tensor.role
     states = [one for one in back.values() if one.role == "optimizer"]
@@ -146,7 +162,14 @@ def test_whole_checkpoints_keep_all(tmp_path: Path) -> None:
 
 def test_roles_and_metadata(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
-    metadata = {"a": "text", "n": 3, "m": -(1 << 63), "f": 0.5, "l": [True, None, {"k": b"\xff"}], "u": (1 << 64) - 1}
+    metadata = {
+        "a": "text",
+        "n": 3,
+        "m": -(1 << 63),
+        "f": 0.5,
+        "l": [True, None, {"k": b"\xff"}],
+        "u": (1 << 64) - 1,
+    }
     roles = {"w": "buffer", "s": ("optimizer", "m1")}
     tensors = {"w": TABLE, ("w",): TABLE}
     weighbridge.save(path, {"w": TABLE, "s": TABLE}, metadata=metadata, roles=roles)
@@ -170,7 +193,9 @@ def test_roles_and_metadata(tmp_path: Path) -> None:
 def test_losses_are_told_and_denied(tmp_path: Path) -> None:
     source = weighbridge.open(TESTDATA / "primitiv/good/trained/trained_xor_b.model")
     names = {"w": "embedding"}
-    report = weighbridge.save(tmp_path / "x.npz", {"w": TABLE}, roles=names, labels={"w": NAMES}, metadata={"n": "x"})
+    report = weighbridge.save(
+        tmp_path / "x.npz", {"w": TABLE}, roles=names, labels={"w": NAMES}, metadata={"n": "x"}
+    )
     assert isinstance(report["losses"], list)
     report = weighbridge.save(tmp_path / "x.npy", {"w": TABLE}, metadata={"n": "x"})
     assert report["losses"]
@@ -182,14 +207,31 @@ def test_losses_are_told_and_denied(tmp_path: Path) -> None:
 
 
 def test_casts_and_settings(tmp_path: Path) -> None:
-    report = weighbridge.save(tmp_path / "x.safetensors", {"w": TABLE * 1e6, "n": TABLE.astype("i4")}, cast="f16")
+    report = weighbridge.save(
+        tmp_path / "x.safetensors", {"w": TABLE * 1e6, "n": TABLE.astype("i4")}, cast="f16"
+    )
     assert report["casts"]["w"]["overflowed"] > 0
     back = weighbridge.open(tmp_path / "x.safetensors")
     assert (back["w"].dtype, back["n"].dtype) == ("f16", "i32")
-    (name, setting) = next((one.id, one.settings[0]) for one in weighbridge.formats().values() if one.settings)
+    (name, setting) = next(
+        (one.id, one.settings[0]) for one in weighbridge.formats().values() if one.settings
+    )
     assert setting.values and setting.what
     with pytest.raises(weighbridge.UsageError):
         weighbridge.save(tmp_path / "y", {"w": TABLE}, format=name, settings={"no-such": 1})
+
+
+def test_planned_casts_and_types_of_ml_dtypes_are_written(tmp_path: Path, net: Path) -> None:
+    tensor = weighbridge.open(net)["fc1.weight"]
+    given: Dict[str, Any] = {"w": tensor.cast("bf16")}
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    given["v"] = TABLE.astype(ml_dtypes.bfloat16)
+    given["e"] = TABLE.astype(ml_dtypes.float8_e5m2).T
+    weighbridge.save(tmp_path / "x.safetensors", given)
+    back = weighbridge.open(tmp_path / "x.safetensors")
+    assert [back[name].dtype for name in "wve"] == ["bf16", "bf16", "f8_e5m2"]
+    assert back["w"].bytes() == back["v"].bytes()
+    assert numpy.array_equal(back["e"].numpy(), given["e"])
 
 
 def test_load(net: Path) -> None:
@@ -215,7 +257,9 @@ def test_a_file_may_be_written_over_itself(net: Path) -> None:
 
 def test_progress(tmp_path: Path) -> None:
     told = []
-    weighbridge.save(tmp_path / "x.npz", {"w": TABLE}, progress=lambda done, total: told.append((done, total)))
+    weighbridge.save(
+        tmp_path / "x.npz", {"w": TABLE}, progress=lambda done, total: told.append((done, total))
+    )
     assert told and told[-1][0] == told[-1][1] > 0
     assert all(done <= total for done, total in told)
     weighbridge.save(tmp_path / "y.npz", {"w": TABLE}, progress=True)

@@ -10,7 +10,6 @@ from typing import Any, Dict, List
 
 import numpy
 import pytest
-
 import weighbridge
 from weighbridge import dtypes
 
@@ -112,7 +111,19 @@ def indices(rank: int) -> List[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["i16_7_C", "f32_3x4_C", "f32_3x4_F", "c64_2x3x5_C", "f16_2x3x5_F", "u8_1x3x1x2_F", "i64_4x0x2_C", "f64_s_C"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "i16_7_C",
+        "f32_3x4_C",
+        "f32_3x4_F",
+        "c64_2x3x5_C",
+        "f16_2x3x5_F",
+        "u8_1x3x1x2_F",
+        "i64_4x0x2_C",
+        "f64_s_C",
+    ],
+)
 def test_slices_are_those_of_numpy(archive: Path, name: str) -> None:
     tensor = weighbridge.open(archive)[name]
     array = numpy.load(archive)[name]
@@ -235,7 +246,8 @@ def test_dlpack_with_numpy(archive: Path) -> None:
 
 
 @pytest.mark.skipif(
-    tuple(int(n) for n in numpy.__version__.split(".")[:2]) < (2, 1), reason="numpy knows versions of DLPack from 2.1 on"
+    tuple(int(n) for n in numpy.__version__.split(".")[:2]) < (2, 1),
+    reason="numpy knows versions of DLPack from 2.1 on",
 )
 @pytest.mark.parametrize("order", "CF")
 def test_dlpack_memory_may_be_written_to(tmp_path: Path, order: str) -> None:
@@ -259,7 +271,11 @@ def test_dlpack_refuses(archive: Path) -> None:
         tensor.__dlpack__(dl_device=(2, 0))
     with pytest.raises(BufferError):
         tensor.__dlpack__(stream=1)
-    wide = [tensor for tensor in weighbridge.open(archive).values() if tensor.dtype in ("f64", "c128") and tensor.size > 1]
+    wide = [
+        tensor
+        for tensor in weighbridge.open(archive).values()
+        if tensor.dtype in ("f64", "c128") and tensor.size > 1
+    ]
     odd = next(tensor for tensor in wide if tensor.pieces[0]["offset"] % 8 != 0)
     with pytest.raises(BufferError, match="without a copy"):
         odd.__dlpack__(copy=False)

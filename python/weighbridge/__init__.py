@@ -5,7 +5,8 @@
 >>> float(checkpoint["fc1.weight"].numpy().sum())
 66.0
 
-- `open` gives a `Checkpoint`, a mapping of names to `Tensor`s, of which nothing is read before it is asked for;
+- `open` gives a `Checkpoint`, a mapping of names to `Tensor`s, of which nothing is read before it is asked
+  for;
 - `load` reads a whole file as arrays of numpy, `save` writes arrays or tensors in any of the formats;
 - the verbs of the command are functions: `info`, `ls`, `show`, `stats`, `convert`, `diff`, `verify`, `scan`, `seal`, `edit`,
   `shard`, `merge`, `program`, `checkpoint`;
@@ -107,7 +108,9 @@ class Setting(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: its id, what it is, the extensions that mean it, and what can be chosen when it is written."""
+    """A format: its id, what it is, the extensions that mean it, and what can be chosen when it is
+    written.
+    """
 
     id: str
     title: str

@@ -8,13 +8,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from .errors import MissingPackageError, UnsupportedError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import numpy
 
 NUMPY: Dict[str, str] = {
@@ -84,13 +82,16 @@ BUFFER: Dict[str, str] = {
 }
 """Those that a `memoryview` of every version of Python can show as numbers."""
 
-_NAMES: Dict[str, str] = {**{name: own for own, name in NUMPY.items()}, **{name: own for own, name in ML_DTYPES.items()}}
+_NAMES: Dict[str, str] = {
+    **{name: own for own, name in NUMPY.items()},
+    **{name: own for own, name in ML_DTYPES.items()},
+}
 
 
-def imported_numpy() -> ModuleType:
-    """The package numpy, which is imported where arrays are asked for; `MissingPackageError` where there is none."""
+def need_numpy() -> None:
+    """Raises `MissingPackageError` where numpy cannot be imported."""
     try:
-        import numpy
+        import numpy  # noqa: F401
     except ImportError as error:
         raise MissingPackageError(
             "arrays need the package numpy, which cannot be imported",
@@ -98,7 +99,6 @@ def imported_numpy() -> ModuleType:
             found=str(error),
             hint="pip install numpy; without it there are tensor.bytes(), tensor.memoryview() and all verbs",
         ) from error
-    return numpy
 
 
 def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
@@ -109,7 +109,9 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
     >>> to_numpy("i64")
     dtype('int64')
     """
-    numpy = imported_numpy()
+    need_numpy()
+    import numpy
+
     name = NUMPY.get(dtype)
     if name is not None:
         return numpy.dtype(name)
@@ -122,20 +124,23 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
             tensor=tensor,
             hint="take tensor.bytes()",
         )
+    found: Any = None
+    lacks = "is too old"
     try:
         import ml_dtypes
+
+        found = getattr(ml_dtypes, name, None)
     except ImportError:
-        ml_dtypes = None
-    found = getattr(ml_dtypes, name, None)
+        lacks = "is not installed"
     if found is None:
-        lacks = "is not installed" if ml_dtypes is None else "is too old"
         raise UnsupportedError(
             f"numpy has no type for {dtype}, and the package ml_dtypes, which has one, {lacks}",
             code="no-numpy-dtype",
             tensor=tensor,
             hint=f"pip install -U ml_dtypes; or {ways}",
         )
-    return numpy.dtype(found)
+    added: numpy.dtype = numpy.dtype(found)
+    return added
 
 
 def from_numpy(dtype: numpy.dtype) -> Optional[str]:

@@ -17,8 +17,8 @@ def plan(index: Any, shape: Sequence[int]) -> Tuple[Box, Tuple[Any, ...]]:
     >>> plan(slice(3, 10), (100, 4))
     (([3, 0], [7, 4]), (slice(None, None, None), slice(None, None, None)))
 
-    Raises `IndexError` for what lies outside, and for more indices than dimensions; `TypeError` for what is no
-    integer, slice, `...` or `None`.
+    Raises `IndexError` for what lies outside, and for more indices than dimensions; `TypeError` for what is
+    no integer, slice, `...` or `None`.
     """
     items = list(index) if isinstance(index, tuple) else [index]
     whole = _covered_by_dots(items, len(shape))
@@ -71,13 +71,15 @@ def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
 def _place(item: Any, length: int, axis: int) -> int:
     # A truth value is an integer for Python and a mask for numpy: neither is meant here.
     if isinstance(item, bool) or type(item).__name__ in ("bool_", "bool"):
-        raise TypeError("a tensor is indexed by integers, slices, '...' and None; for masks take tensor.numpy()[...]")
+        raise TypeError(
+            "a tensor is indexed by integers, slices, '...' and None; for masks take tensor.numpy()[...]"
+        )
     try:
         place = operator.index(item)
     except TypeError:
         name = type(item).__name__
         raise TypeError(
-            f"a tensor is indexed by integers, slices, '...' and None, not by {name}: take tensor.numpy()[...]"
+            f"a tensor is indexed by integers, slices, '...' and None, not {name}: take tensor.numpy()[...]"
         ) from None
     if not -length <= place < length:
         raise IndexError(f"index {place} is out of bounds for axis {axis} with size {length}")

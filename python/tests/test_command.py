@@ -13,6 +13,7 @@ from typing import Any, List
 
 import numpy
 import pytest
+
 import weighbridge
 from conftest import TESTDATA
 from weighbridge import command
@@ -178,3 +179,33 @@ def test_the_script_that_is_installed() -> None:
     done = subprocess.run([str(path), "ls", str(model)], stdout=subprocess.PIPE, check=True)
     assert b"fc1.w" in done.stdout
     assert subprocess.run([str(path), "ls", "none"], stderr=subprocess.DEVNULL, check=False).returncode == 2
+
+
+WITHOUT = """
+import sys
+sys.modules["numpy"] = None
+
+import weighbridge
+path = sys.argv[1]
+print(weighbridge.verify(path).verdict, weighbridge.show(path, "fc1.bias").values)
+tensor = weighbridge.open(path)["fc1.bias"]
+print(len(tensor.bytes()), list(tensor.memoryview()))
+weighbridge.save(sys.argv[2], {"raw": b"abc", "bias": tensor})
+for action in (tensor.numpy, lambda: tensor[0], lambda: weighbridge.load(path)):
+    try:
+        action()
+    except weighbridge.MissingPackageError as error:
+        print(isinstance(error, ImportError), error.code, "pip install numpy" in str(error))
+"""
+
+
+def test_what_works_without_numpy(net: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(net), str(tmp_path / "x.npz")],
+        env={**os.environ, "PYTHONPATH": HOME},
+        stdout=subprocess.PIPE,
+        check=True,
+        universal_newlines=True,
+    )
+    told = ["sound [0.5, 1.5]", "8 [0.5, 1.5]"] + ["True no-numpy True"] * 3
+    assert done.stdout.splitlines() == told

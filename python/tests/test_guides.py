@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 import weighbridge
 from conftest import small
 from test_doctest import FLAGS

@@ -272,20 +272,19 @@ def test_program(tmp_path: Path) -> None:
     assert weighbridge.diff(model, tmp_path / "small", no_metadata=True).pairs == ()
 
 
-def test_checkpoint() -> None:
-    folder = TESTDATA / "biggraph/set1/ckpt_std_zip"
-    report = weighbridge.checkpoint(folder)
-    assert report.whole == (report.exit_code == 0)
-    assert report.current in {version.version for version in report.versions}
-    assert all(version.files for version in report.versions)
-
-
-def test_checkpoint_is_rolled_back(tmp_path: Path) -> None:
-    shutil.copytree(TESTDATA / "biggraph/set1/ckpt_std_zip", tmp_path / "store")
-    (version,) = [v.version for v in weighbridge.checkpoint(tmp_path / "store").versions]
-    done = weighbridge.checkpoint(tmp_path / "store", preserve=1, copies=True).done
-    assert [step["what"] for step in done] == ["preserve"]
-    assert [s.version for s in weighbridge.checkpoint(tmp_path / "store").snapshots] == [version]
+def test_checkpoint(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(TESTDATA / "biggraph/set1/ckpt_std_zip", store)
+    report = weighbridge.checkpoint(store)
+    assert [version.version for version in report.versions] == [4, 6] and report.current == 6
+    assert all(version.complete and "model" in version.files[0] for version in report.versions)
+    assert report.whole == (report.exit_code == 0) and report.done == () and report.damaged == {}
+    done = weighbridge.checkpoint(store, rollback=4, delete_newer=True)
+    assert [step["what"] for step in done.done] == ["rollback"] and done.current == 4
+    assert (store / "checkpoint_version.txt").read_text().strip() == "4"
+    assert not list(store.glob("*.v6.h5")) and [version.version for version in done.versions] == [4]
+    with pytest.raises(weighbridge.Error):
+        weighbridge.checkpoint(store, rollback=9)
 
 
 def test_reports_are_frozen_and_can_be_compared(net: Path) -> None:

@@ -172,8 +172,8 @@ def verify(
     >>> report = weighbridge.verify("net.safetensors", account=True)
     >>> report.verdict, report.is_sound, report.findings
     ('sound', True, ())
-    >>> [(range.use, range.bytes) for range in report.files[0].ranges][1:]
-    [('tensor', 8), ('tensor', 8), ('tensor', 48)]
+    >>> [range.tensor for range in report.files[0].ranges if range.use == "tensor"]
+    ['steps', 'fc1.bias', 'fc1.weight']
     """
     return VerifyReport(*ask(verify, locals()))
 
@@ -271,14 +271,14 @@ def scan(
     How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
     said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
-    >>> import pickle, weighbridge
+    >>> import os, pickle, weighbridge
     >>> with open("bad.pkl", "wb") as file:
-    ...     pickle.dump(eval, file)
+    ...     pickle.dump(os.system, file)
     >>> report = weighbridge.scan(["net.safetensors", "bad.pkl"])
     >>> report.verdict, [file.verdict for file in report.files]
     ('found', ['clean', 'found'])
     >>> report.files[1].imports[0].name
-    'eval'
+    'system'
     """
     return ScanReport(*ask(scan, locals()))
 

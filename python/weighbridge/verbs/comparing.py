@@ -237,7 +237,7 @@ def diff(
     >>> import weighbridge
     >>> _ = weighbridge.convert("net.safetensors", "half.npz", cast="f16")
     >>> report = weighbridge.diff("net.safetensors", "half.npz", ignore_dtype=True)
-    >>> report.same, report.pairs[0].status, report.pairs[0].changes[0].right
-    (True, 'form', 'f16')
+    >>> report.same, [(pair.left, pair.status) for pair in report.pairs]
+    (True, [('fc1.bias', 'close'), ('fc1.weight', 'close')])
     """
     return DiffReport(*ask(diff, locals()))

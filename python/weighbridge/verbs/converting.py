@@ -63,7 +63,7 @@ class Conversion(Report):
         return notes(self._document)
 
     def _summary(self) -> str:
-        lost = f", {count(len(self.losses), 'loss').replace('losss', 'losses')}" if self.losses else ""
+        lost = f", {count(len(self.losses), 'loss', 'losses')}" if self.losses else ""
         planned = "" if self.done else "planned, "
         return f"{self.path}: {planned}{self.format} {self.kind}, {self.bytes:,} bytes{lost}"
 
@@ -130,7 +130,9 @@ def convert(
     >>> names = {"fc1": "head"}
     >>> report = weighbridge.convert("net.safetensors", "half.npz", select="fc1.*", rename=names, cast="f16")
     >>> report
-    <Conversion half.npz: npz archive, 876 bytes>
+    <Conversion half.npz: npz archive, 550 bytes, 2 losses>
+    >>> report.losses[0]
+    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16')
     >>> list(weighbridge.open("half.npz"))
     ['head.bias', 'head.weight']
     """

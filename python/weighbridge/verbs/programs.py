@@ -107,7 +107,8 @@ def program(
     >>> import weighbridge
     >>> weighbridge.program("net.safetensors")
     Traceback (most recent call last):
-    weighbridge.errors.UsageError: this model brings no program along
+    weighbridge.errors.MismatchError: there is no program in this file, nor one that belongs to it
+    ...
     """
     # The flag of this name hides the function.
     return ProgramReport(*ask(_VERB, locals()))

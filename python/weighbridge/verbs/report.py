@@ -176,12 +176,13 @@ def parts_of(parts: Sequence[Any]) -> Tuple[Part, ...]:
     return tuple(part if isinstance(part, str) else bytes.fromhex(part["hex"]) for part in parts)
 
 
-def count(many: int, what: str) -> str:
+def count(number: int, one: str, more: Optional[str] = None) -> str:
+    """How many there are of something, in words.
+
+    >>> count(1, "pair"), count(1200, "pair"), count(2, "loss", "losses")
+    ('1 pair', '1,200 pairs', '2 losses')
     """
-    >>> count(1, "pair"), count(1200, "pair")
-    ('1 pair', '1,200 pairs')
-    """
-    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def extents(shape: Sequence[int]) -> str:

@@ -90,7 +90,7 @@ class StoreReport(Report):
 
     def _summary(self) -> str:
         state = "whole" if self.whole else "not whole"
-        return f"{self.path}: version {self.current} of {count(len(self.versions), 'version')}, {state}"
+        return f"{self.path}: current {self.current}, {count(len(self.versions), 'version')}, {state}"
 
 
 def checkpoint(

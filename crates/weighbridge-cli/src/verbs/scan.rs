@@ -96,8 +96,7 @@ impl Report for ScanReport {
 /// Every rule, one a line.
 fn rules(output: &mut Output) -> io::Result<()> {
     if output.json {
-        return output
-            .document(&json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
+        return output.document(&json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
     }
     for rule in RULES {
         let severity = rule.severity.as_str();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import sys
 from pathlib import Path
 from typing import Any, Dict
 
@@ -104,6 +105,26 @@ def test_dlpack_is_taken(tmp_path: Path) -> None:
         assert numpy.array_equal(weighbridge.load(path)["w"], TABLE)
     with pytest.raises(weighbridge.UsageError, match="capsule"):
         weighbridge.save(path, {"w": type("Bad", (), {"__dlpack__": lambda self, **_: 3})()}, force=True)
+
+
+def test_arrays_are_let_go(tmp_path: Path) -> None:
+    class Given:
+        """What has nothing but DLPack."""
+
+        def __dlpack__(self, **_: Any) -> Any:
+            return weighbridge.open(tmp_path / "x.npz")["w"].__dlpack__(max_version=(1, 0))
+
+    array, buffer = numpy.arange(1000.0), bytearray(b"abc")
+    before = sys.getrefcount(array)
+    for _ in range(3):
+        weighbridge.save(tmp_path / "x.npz", {"w": array, "v": array[::2], "b": buffer}, force=True)
+        weighbridge.save(tmp_path / "y.npz", {"w": Given()}, force=True)
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.save(tmp_path / "x.npz", {"w": array})
+    assert sys.getrefcount(array) == before
+    # Nobody holds it: it may become longer.
+    buffer += b"d"
+    assert numpy.array_equal(weighbridge.load(tmp_path / "y.npz")["w"], array)
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

@@ -343,3 +343,17 @@ def test_ctrl_c_leaves_what_only_reads(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.split("\n")[0] == "left True", done.stdout + done.stderr
+
+
+def test_what_progress_raises_stops_the_work(tmp_path: Path) -> None:
+    weighbridge.save(tmp_path / "x.npz", {"w": numpy.zeros(1 << 20, "f4")})
+
+    def progress(done: int, total: int) -> None:
+        raise ZeroDivisionError
+
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ZeroDivisionError):
+        weighbridge.convert(tmp_path / "x.npz", tmp_path / "out" / "y.npz", cast="f16", progress=progress)
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.convert(tmp_path / "x.npz", tmp_path / "out" / "y.npz", progress="yes")
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []

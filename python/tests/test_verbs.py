@@ -100,7 +100,7 @@ TEXTS = {
     "in_place": "rewrite",
     "rollback": 1,
     "preserve": 2,
-    "transpose": {"a.*": (1, 0), "b": ""},
+    "transpose": {"a.*": (1, 0), "b": None},
 }
 """What to give for keywords that are no plain text."""
 PAIRS = {"grow", "limit", "rename", "rename_glob", "rename_regex", "set", "set_metadata", "tie"}
@@ -140,7 +140,7 @@ def expected(name: str, value: Any) -> List[str]:
     if name == "algorithms":
         return [f"{flag}=blake3,sha256"]
     if name == "transpose":
-        return [f"{flag}=a.*=1,0", f"{flag}=b="]
+        return [f"{flag}=a.*=1,0", f"{flag}=b"]
     if isinstance(value, dict):
         return [f"{flag}={key}={own}" for key, own in value.items()]
     return [f"{flag}={own}" for own in (value if isinstance(value, list) else [value])]
@@ -203,6 +203,12 @@ def test_what_is_false_or_default_is_not_said() -> None:
         "select": [],
     }
     assert ask.arguments(weighbridge.convert, given) == ["convert", "--", "a", "b"]
+
+
+def test_a_list_does_not_spill_into_the_next_argument(net: Path, tmp_path: Path) -> None:
+    with pytest.raises(weighbridge.Error):
+        weighbridge.edit([str(net), str(tmp_path / "x.npz")], drop="steps")  # type: ignore[arg-type]
+    assert not (tmp_path / "x.npz").exists()
 
 
 def test_a_name_with_an_equals_sign_is_not_cut_in_two() -> None:

@@ -31,6 +31,9 @@ NameStyle = Literal["as-stored", "structured", "variable"]
 Rounding = Literal["nearest", "paddle-2.6", "paddle-3.3"]
 """How casts to `f16` and `bf16` round."""
 
+_SEVERAL = ("paths", "sources")
+"""What may be several without a flag."""
+
 _JOINED = ("algorithms",)
 """Flags that take several words with a comma between, once."""
 
@@ -68,7 +71,7 @@ def arguments(verb: Callable[..., Any], given: Mapping[str, Any]) -> List[str]:
         if name == "progress" or value is None:
             continue
         if parameter.kind is not parameter.KEYWORD_ONLY:
-            plain.extend(_texts(name, value))
+            plain.extend(_texts(name, value) if name in _SEVERAL else [_text(value)])
         elif not _is_default(value, parameter.default):
             flags.extend(_flag(name, value))
     # What begins with a dash is no flag here.
@@ -101,7 +104,7 @@ def _flag(name: str, value: Any) -> Iterator[str]:
 def _texts(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, own in value.items():
-            yield f"{_key(name, key)}={_text(own)}"
+            yield _key(name, key) if own is None else f"{_key(name, key)}={_text(own)}"
     elif isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
         yield _text(value)
     elif name in _JOINED:

@@ -163,7 +163,7 @@ def edit(
     - `keep`, `drop`, `no_state`: which tensors;
     - `strip_prefix`, `rename`, `rename_glob`, `rename_regex`, `prefix`: names, as dicts or as texts
       `OLD=NEW`;
-    - `transpose`: patterns, or a dict of patterns and orders of dimensions such as `(1, 0)`;
+    - `transpose`: patterns of matrices, or a dict of patterns and orders of dimensions such as `(1, 0)`;
     - `cast`: a type, or a dict of patterns and types;
     - `tie`, `untie`: names that share their bytes;
     - `set_metadata`, `remove_metadata`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from .errors import UnsupportedError
+from .errors import MissingPackageError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy
@@ -88,6 +88,19 @@ _NAMES: Dict[str, str] = {
 }
 
 
+def need_numpy() -> None:
+    """Raises `MissingPackageError` where numpy cannot be imported."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError(
+            "arrays need the package numpy, which cannot be imported",
+            code="no-numpy",
+            found=str(error),
+            hint="pip install numpy; without it there are tensor.bytes(), tensor.memoryview() and all verbs",
+        ) from error
+
+
 def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
     """The type of numpy for `dtype`.
 
@@ -96,6 +109,7 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
     >>> to_numpy("i64")
     dtype('int64')
     """
+    need_numpy()
     import numpy
 
     name = NUMPY.get(dtype)

@@ -93,6 +93,10 @@ class UnsupportedError(Error, NotImplementedError):
     kind = "unsupported"
 
 
+class MissingPackageError(UnsupportedError, ImportError):
+    """What was asked for needs another package, which is not installed; `hint` has the command that installs it."""
+
+
 class LimitError(Error, ValueError):
     """The file asks for more than the limits allow: `open(..., limits={...})` raises them."""
 

@@ -184,6 +184,7 @@ def entry(path: Name, value: Any) -> Entry:
 
 
 def _from_numpy(path: Name, value: Any) -> Entry:
+    dtypes.need_numpy()
     import numpy
 
     array = numpy.asarray(value)

@@ -60,7 +60,7 @@ pub(crate) fn run<R: Report>(
                 writeln!(output)?;
             }
             Err(error) if output.json => {
-                documents.push(json!({ "path": path.display().to_string(), "error": error.to_json() }));
+                documents.push(unread(path, &error));
             }
             Err(error) => {
                 heading(path, output)?;
@@ -75,6 +75,11 @@ pub(crate) fn run<R: Report>(
         writeln!(output, "{HEADING}paths    {HEADING:#} {}", counts.text(R::word))?;
     }
     Ok(output.outcome)
+}
+
+/// The document of a path that cannot be read.
+pub(crate) fn unread(path: &Path, error: &Error) -> Json {
+    json!({ "path": path.display().to_string(), "error": error.to_json() })
 }
 
 fn heading(path: &Path, output: &mut Output) -> io::Result<()> {

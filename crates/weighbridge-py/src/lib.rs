@@ -5,6 +5,7 @@
 //! | `index`, `entry`, `labels`, `program` | an opened checkpoint, a tensor of it, the names of its rows, its program |
 //! | `memory`, `dlpack`, `borrowed` | elements handed to other libraries, and taken from them, without a copy |
 //! | `save` | writing what was made or opened in Python |
+//! | `verbs` | the command's verbs, and the command itself |
 //! | `errors`, `lost` | exceptions; files that are cut short while arrays look into them |
 //! | `values`, `work` | values of Python; long work, Ctrl-C, progress |
 //!
@@ -21,6 +22,7 @@ mod memory;
 mod program;
 mod save;
 mod values;
+mod verbs;
 mod work;
 
 /// The part of `weighbridge` that is written in Rust. Use it through the package `weighbridge`.
@@ -42,6 +44,8 @@ mod _weighbridge {
     use crate::program::Program;
     #[pymodule_export]
     use crate::save::save_tensors;
+    #[pymodule_export]
+    use crate::verbs::{call, command};
 
     /// The text with what could harm a terminal, or hide, escaped.
     #[pyfunction]

@@ -39,7 +39,7 @@ impl Watch for Watcher {
 pub(crate) enum Interrupted {
     /// It asks [`Watch::stopped`], and is waited for while it tidies up. A second Ctrl-C does not wait.
     Stops,
-    /// It cannot be stopped, and changes nothing that others see: it is left to end by itself.
+    /// It changes nothing that others see, and may not ask whether it is to stop: it is left to end by itself.
     IsLeft,
 }
 
@@ -77,10 +77,11 @@ pub(crate) fn wait<T: Send + 'static>(
             _ => Ok(()),
         });
         if let Err(error) = heard {
+            // What is left behind ends sooner where it asks.
+            watcher.stopped.store(true, Ordering::Relaxed);
             if raised.is_some() || interrupted == Interrupted::IsLeft {
                 return Err(error);
             }
-            watcher.stopped.store(true, Ordering::Relaxed);
             raised = Some(error);
         }
     };

@@ -55,7 +55,11 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            output.document(&plan.to_json())?;
+            let mut document = plan.to_json();
+            document["path"] = json!(args.target.display().to_string());
+            document["done"] = json!(false);
+            document["notes"] = notes.iter().map(Note::to_json).collect();
+            output.document(&document)?;
         } else {
             output.warn_of(&notes)?;
             write!(output, "{plan}")?;
@@ -90,6 +94,7 @@ fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) 
     }
     json!({
         "path": target,
+        "done": true,
         "format": plan.format,
         "kind": plan.kind,
         "bytes": report.bytes,

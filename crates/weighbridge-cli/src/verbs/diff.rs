@@ -4,6 +4,7 @@ use crate::args::{Common, Diff};
 use crate::output::{HEADING, Output, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
+use serde_json::json;
 use std::io::{self, Write};
 use weighbridge::Error;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
@@ -30,7 +31,12 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     let report = diff(&args.left, &args.right, &options)?;
     output.outcome = if report.is_same() { Outcome::Done } else { Outcome::Finding };
     if output.json {
-        output.document(&report.to_json(args.all))?;
+        let mut document = report.to_json(args.all);
+        // Only a caller in this process can ask for both.
+        if args.markdown {
+            document["markdown"] = json!(report.to_markdown());
+        }
+        output.document(&document)?;
     } else if args.markdown {
         output.write_all(report.to_markdown().as_bytes())?;
     } else {

@@ -25,13 +25,17 @@ pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Resul
     let form = written_form(args);
     let topology = program::of(&checkpoint)?;
     if output.json {
-        output.document(&json!({
+        let mut document = json!({
             "path": checkpoint.label,
             "format": checkpoint.format,
             "kind": checkpoint.kind,
             "summary": summary(topology).to_json(),
             "program": program::to_json(topology),
-        }))?;
+        });
+        if let Some(form) = form {
+            document["text"] = json!(form(topology)?);
+        }
+        output.document(&document)?;
     } else {
         let text = match form {
             Some(form) => form(topology)?,

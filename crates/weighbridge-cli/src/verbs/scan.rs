@@ -4,7 +4,7 @@ use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, Output, scan_verdict};
 use crate::several::{self, Counts, Report};
 use crate::{Failure, Outcome};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use weighbridge::OpenOptions;
 use weighbridge::finding::Verdict;
@@ -23,31 +23,52 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
     several::run(&args.paths, output, |path| scan(path, &options))
 }
 
-/// All paths in one log with one run.
+/// All paths in one log with one run. A caller in this process, who gets JSON in any case, has the log beside the documents.
 fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outcome, Failure> {
     if let [path] = args.paths.as_slice() {
         let report = scan(path, options)?;
         output.outcome = report.verdict.into();
-        output.document(&report.to_sarif())?;
+        put_log(report.to_sarif(), || report.to_json(), output)?;
         return Ok(output.outcome);
     }
-    let (mut reports, mut failed) = (Vec::new(), Vec::new());
+    let (mut reports, mut failed, mut documents) = (Vec::new(), Vec::new(), Vec::new());
     let mut counts = Counts::default();
     for path in &args.paths {
         let scanned = scan(path, options);
         counts.add(&scanned.as_ref().map(|report| report.verdict))?;
         match scanned {
-            Ok(report) => reports.push(report),
+            Ok(report) => {
+                if output.json {
+                    documents.push(report.to_json());
+                }
+                reports.push(report);
+            }
             Err(error) => {
-                let error = error.in_file(path.display());
-                output.error(&error);
-                failed.push((path.display().to_string(), error));
+                let label = path.display().to_string();
+                if output.json {
+                    documents.push(several::unread(path, &error));
+                }
+                let error = error.in_file(&label);
+                if !output.json {
+                    output.error(&error);
+                }
+                failed.push((label, error));
             }
         }
     }
     output.outcome = counts.outcome(args.paths.len());
-    output.document(&sarif_of_all(&reports, &failed))?;
+    put_log(sarif_of_all(&reports, &failed), || json!({ "paths": documents }), output)?;
     Ok(output.outcome)
+}
+
+/// Prints the log, or the document with the log in it.
+fn put_log(log: Json, document: impl FnOnce() -> Json, output: &mut Output) -> io::Result<()> {
+    if !output.json {
+        return output.document(&log);
+    }
+    let mut document = document();
+    document["sarif"] = log;
+    output.document(&document)
 }
 
 impl Report for ScanReport {
@@ -75,8 +96,7 @@ impl Report for ScanReport {
 /// Every rule, one a line.
 fn rules(output: &mut Output) -> io::Result<()> {
     if output.json {
-        return output
-            .document(&serde_json::json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
+        return output.document(&json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
     }
     for rule in RULES {
         let severity = rule.severity.as_str();

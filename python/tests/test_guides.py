@@ -1,0 +1,42 @@
+"""The examples of the README and of the guide run as they stand there."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import weighbridge
+from conftest import small
+from test_doctest import FLAGS
+
+TREE = Path(__file__).resolve().parents[2]
+
+
+def example() -> str:
+    """The block of code of the README's section on Python that begins with an import."""
+    text = (TREE / "README.md").read_text("utf-8")
+    section = text.split("\n## Python\n")[1].split("\n## ")[0]
+    start = section.index("    import weighbridge\n")
+    lines = itertools.takewhile(lambda line: not line or line.startswith("    "), section[start:].split("\n"))
+    return textwrap.dedent("\n".join(lines))
+
+
+def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.chdir(tmp_path)
+    weighbridge.save("net.safetensors", small())
+    exec(compile(example(), "README.md", "exec"), {})
+    assert capsys.readouterr().out == "True sound clean\n"
+    assert sorted(weighbridge.load("part.npz")) == ["rows", "weight"]
+
+
+def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    weighbridge.save("net.safetensors", small())
+    found = doctest.testfile(
+        str(TREE / "docs/python.md"), module_relative=False, optionflags=FLAGS, encoding="utf-8"
+    )
+    assert found.attempted > 15 and found.failed == 0

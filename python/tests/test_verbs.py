@@ -1,0 +1,227 @@
+"""The verbs: every flag of the command is a keyword, reaches the command, and does what it says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import pytest
+
+import weighbridge
+from weighbridge import _weighbridge
+from weighbridge.verbs import ask
+
+VERBS = "info ls show stats convert diff verify scan seal edit shard merge program checkpoint".split()
+COMMON = {"json", "color", "quiet", "help"}
+"""Flags of every verb that say how to print."""
+ELSEWHERE = {
+    "ls": {"tree"},  # Checkpoint.tree()
+    "show": {"full"},  # a report has all values
+    "scan": {"list-rules"},  # scan_rules()
+}
+"""Flags that are something else in Python."""
+
+
+class Flag(NamedTuple):
+    """A flag as the help tells of it."""
+
+    takes: Optional[str]
+    default: Optional[str]
+    repeated: bool
+
+
+def flags(verb: str) -> Dict[str, Flag]:
+    """The long flags of a verb, from its help."""
+    code, text = _weighbridge.call([verb, "--help"])
+    assert code == 0
+    found = {}
+    for part in re.split(r"\n(?= {2,6}(?:-\w, )?--\w)", text)[1:]:
+        name, takes = re.match(r" +(?:-\w, )?--([\w-]+)(?:\[?[= ]<?\[?([^>\]\n]*))?", part).groups()
+        told = " ".join(part.split())
+        default = re.search(r"\[default: ([^\]]*)\]", told)
+        found[name] = Flag(takes, default and default.group(1), "may be repeated" in told)
+    return {name: flag for name, flag in found.items() if name not in COMMON}
+
+
+def keywords(verb: str) -> Dict[str, inspect.Parameter]:
+    """The keywords of a verb, but for progress."""
+    parameters = inspect.signature(getattr(weighbridge, verb)).parameters
+    return {
+        name: own for name, own in parameters.items() if own.kind is own.KEYWORD_ONLY and name != "progress"
+    }
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_flag_is_a_keyword(verb: str) -> None:
+    there = flags(verb)
+    assert len(there) >= 9, "the help was not understood"
+    known = {ask.flag_of(name)[2:] for name in keywords(verb)}
+    assert known == set(there) - ELSEWHERE.get(verb, set())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_defaults_are_those_of_the_command(verb: str) -> None:
+    there = flags(verb)
+    for name, parameter in keywords(verb).items():
+        default = there[ask.flag_of(name)[2:]].default
+        own = parameter.default
+        absent = own is None or own is False or own is parameter.empty
+        assert (None if absent else str(own)) == default, name
+
+
+def test_every_verb_is_here() -> None:
+    # `run`, `demo` and what makes texts for shells stay with the command.
+    text = _weighbridge.call(["--help"])[1]
+    commands = re.findall(r"^  ([a-z]+)  ", text[text.index("Commands:") : text.index("Options:")], re.M)
+    assert set(commands) - {"run", "demo", "completions", "man", "help"} == set(VERBS)
+    for verb in VERBS:
+        assert verb in weighbridge.__all__ and getattr(weighbridge, verb).__name__ == verb
+
+
+TEXTS = {
+    "rounding": "paddle-3.3",
+    "names": "structured",
+    "cast": "f16",
+    "at": 3,
+    "right_at": 3,
+    "atol": 0.5,
+    "rtol": 1e-9,
+    "memory": "64MiB",
+    "threads": 2,
+    "seed": 7,
+    "bins": 5,
+    "prefer": "last",
+    "max_shard_size": "1GB",
+    "algorithms": ["blake3", "sha256"],
+    "sweep": ["newer", "temporary"],
+    "strip": ["source", "unused"],
+    "in_place": "rewrite",
+    "rollback": 1,
+    "preserve": 2,
+    "transpose": {"a.*": (1, 0), "b": None},
+}
+"""What to give for keywords that are no plain text."""
+PAIRS = {"grow", "limit", "rename", "rename_glob", "rename_regex", "set", "set_metadata", "tie"}
+COMPANY: Dict[str, Dict[str, Any]] = {
+    "rounding": {"cast": "f16"},
+    "repeat": {"draw": True},
+    "start_over": {"recover": True},
+    "delete_newer": {"rollback": 1},
+    "copies": {"preserve": 1},
+    "prune": {"keep": 1},
+    "tensors_only": {"manifest": "m.json"},
+    "strip": {"output": "out"},
+}
+"""What a keyword makes sense with."""
+
+
+def sample(verb: str, name: str, parameter: inspect.Parameter) -> Any:
+    if (verb, name) == ("checkpoint", "keep"):
+        return 2
+    if (verb, name) == ("shard", "to"):
+        return "safetensors"
+    if parameter.default is False and name != "in_place":
+        return True
+    if name in PAIRS:
+        return {"one": "two", "three": "4"}
+    if name in TEXTS:
+        return TEXTS[name]
+    # Lists where the signature speaks of several.
+    several = any(word in str(parameter.annotation) for word in ("Some", "Paths"))
+    return ["-x", "y"] if several else Path("-x")
+
+
+def expected(name: str, value: Any) -> List[str]:
+    flag = "--" + name.rstrip("_").replace("_", "-")
+    if value is True:
+        return [flag]
+    if name == "algorithms":
+        return [f"{flag}=blake3,sha256"]
+    if name == "transpose":
+        return [f"{flag}=a.*=1,0", f"{flag}=b"]
+    if isinstance(value, dict):
+        return [f"{flag}={key}={own}" for key, own in value.items()]
+    return [f"{flag}={own}" for own in (value if isinstance(value, list) else [value])]
+
+
+def each_keyword() -> List[Tuple[str, str]]:
+    return [(verb, name) for verb in VERBS for name in keywords(verb)]
+
+
+@pytest.mark.parametrize("verb, name", each_keyword())
+def test_a_keyword_reaches_the_command(
+    verb: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    function = getattr(weighbridge, verb)
+    value = sample(verb, name, keywords(verb)[name])
+    given = {**COMPANY.get(name, {}), name: value}
+    if verb == "checkpoint" and name == "keep":
+        given["prune"] = True
+    if verb == "program" and name == "rename":
+        given["output"] = "out"
+    if verb == "merge":
+        given.setdefault("output", "out.npz")
+    places = [
+        own for own in inspect.signature(function).parameters.values() if own.kind is not own.KEYWORD_ONLY
+    ]
+    plain = ["-no-such-file", "-out.npz"][: len(places)]
+    if verb == "edit" and name in ("in_place", "undo", "forget_undo"):
+        plain = plain[:1]
+    seen: List[List[str]] = []
+
+    def call(arguments: List[str], progress: Any) -> Tuple[int, str]:
+        seen.append(arguments)
+        return _weighbridge.call(arguments, progress)
+
+    monkeypatch.setattr(ask, "call", call)
+    # The real command takes it, and only then finds that there is no such file.
+    with pytest.raises(weighbridge.Error) as failed:
+        function(*plain, **given)
+    if (verb, name) == ("shard", "kind"):
+        assert failed.value.message == "shards are files of safetensors"
+    else:
+        assert failed.value.code != "bad-arguments", failed.value
+    (arguments,) = seen
+    split = arguments.index("--")
+    assert arguments[0] == verb and arguments[split + 1 :] == plain
+    want = expected(name, value)
+    assert [own for own in arguments[1:split] if own in want] == want
+    own = {ask.flag_of(key) for key in given}
+    assert {argument.partition("=")[0] for argument in arguments[1:split]} == own
+
+
+def test_what_is_false_or_default_is_not_said() -> None:
+    given = {
+        "source": "a",
+        "target": b"b",
+        "no_state": False,
+        "threads": 0,
+        "rounding": "nearest",
+        "select": [],
+    }
+    assert ask.arguments(weighbridge.convert, given) == ["convert", "--", "a", "b"]
+
+
+def test_a_list_does_not_spill_into_the_next_argument(net: Path, tmp_path: Path) -> None:
+    with pytest.raises(weighbridge.Error):
+        weighbridge.edit([str(net), str(tmp_path / "x.npz")], drop="steps")  # type: ignore[arg-type]
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_a_name_with_an_equals_sign_is_not_cut_in_two() -> None:
+    with pytest.raises(weighbridge.UsageError) as failed:
+        weighbridge.convert("a", "b.npz", rename={"w=1": "x"})
+    assert failed.value.code == "bad-arguments" and failed.value.found == "w=1"
+
+
+def test_bad_values_are_refused_as_the_command_does(net: Path, tmp_path: Path) -> None:
+    for given in ({"cast": "f99"}, {"memory": "much"}, {"force": "yes"}, {"names": "other"}, {"threads": -1}):
+        with pytest.raises(weighbridge.UsageError) as failed:
+            weighbridge.convert(net, tmp_path / "x.npz", **given)
+        assert failed.value.code == "bad-arguments", given
+    with pytest.raises(TypeError):
+        weighbridge.convert(net, tmp_path / "x.npz", no_such_flag=True)
+    assert not (tmp_path / "x.npz").exists()

@@ -1,0 +1,59 @@
+"""The verbs of the command, as functions: what they take is what the flags of the command are called.
+
+>>> import weighbridge
+>>> weighbridge.diff("net.safetensors", "net.safetensors")
+<DiffReport same, 3 pairs equal>
+
+A flag `--no-state` is the keyword `no_state`, and `--from` is `from_`. A flag that may be repeated takes a
+text or a list, one that is written `NAME=VALUE` a dict, too. Each verb answers with a report, whose
+attributes are what the command prints with `--json`; `to_dict()` is that document. What was found is no
+exception: an error is.
+"""
+
+from __future__ import annotations
+
+from .checking import ScanReport, VerifyReport, scan, scan_rules, verify
+from .comparing import DiffReport, diff
+from .converting import Conversion, convert
+from .cutting import MergeReport, ShardReport, merge, shard
+from .editing import EditReport, edit
+from .looking import Info, Listing, Shown, StatsReport, info, ls, show, stats
+from .programs import ProgramReport, program
+from .report import Finding, Loss, Report
+from .sealing import SealReport, seal
+from .versions import StoreReport, checkpoint
+
+__all__ = [
+    "Conversion",
+    "DiffReport",
+    "EditReport",
+    "Finding",
+    "Info",
+    "Listing",
+    "Loss",
+    "MergeReport",
+    "ProgramReport",
+    "Report",
+    "ScanReport",
+    "SealReport",
+    "ShardReport",
+    "Shown",
+    "StatsReport",
+    "StoreReport",
+    "VerifyReport",
+    "checkpoint",
+    "convert",
+    "diff",
+    "edit",
+    "info",
+    "ls",
+    "merge",
+    "program",
+    "scan",
+    "scan_rules",
+    "seal",
+    "shard",
+    "show",
+    "stats",
+    "verify",
+]

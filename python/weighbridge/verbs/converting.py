@@ -1,0 +1,139 @@
+"""`convert`: a file in another form."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, Literal, Optional, Tuple
+
+from ..checkpoint import Note, Path
+from ..progress import Progress
+from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
+from .report import Cast, Loss, Report, WrittenFile, casts, count, files, many, notes
+
+CastTo = Literal["f16", "bf16", "f32", "f64"]
+"""Types that floating-point tensors can be cast to."""
+
+
+class Conversion(Report):
+    """What was written, and what was lost."""
+
+    @property
+    def path(self) -> str:
+        """The target."""
+        return self._document["path"]
+
+    @property
+    def done(self) -> bool:
+        """False where it was only planned."""
+        return self._document["done"]
+
+    @property
+    def format(self) -> str:
+        """The format that is written."""
+        return self._document["format"]
+
+    @property
+    def kind(self) -> str:
+        """Which file of the format's family it is."""
+        return self._document["kind"]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files together."""
+        return self._document["bytes"]
+
+    @cached_property
+    def files(self) -> Tuple[WrittenFile, ...]:
+        """The files, relative to the target."""
+        return files(self._document)
+
+    @cached_property
+    def losses(self) -> Tuple[Loss, ...]:
+        """What the target cannot hold; `deny_loss=True` refuses instead."""
+        return many(Loss, self._document["losses"])
+
+    @cached_property
+    def casts(self) -> Dict[str, Cast]:
+        """What casts did, by the name of the tensor."""
+        return casts(self._document)
+
+    @cached_property
+    def notes(self) -> Tuple[Note, ...]:
+        """What is odd about the source."""
+        return notes(self._document)
+
+    def _summary(self) -> str:
+        lost = f", {count(len(self.losses), 'loss', 'losses')}" if self.losses else ""
+        planned = "" if self.done else "planned, "
+        return f"{self.path}: {planned}{self.format} {self.kind}, {self.bytes:,} bytes{lost}"
+
+
+def convert(
+    source: Path,
+    target: Path,
+    *,
+    select: Some = None,
+    drop: Some = None,
+    no_state: bool = False,
+    rules: Optional[Paths] = None,
+    rename: Pairs = None,
+    cast: Optional[CastTo] = None,
+    rounding: Rounding = "nearest",
+    grow: Pairs = None,
+    seed: int = 0,
+    draw: bool = False,
+    repeat: bool = False,
+    with_global: bool = False,
+    reverse_dims: bool = False,
+    to: Optional[str] = None,
+    kind: Optional[str] = None,
+    set: Pairs = None,  # noqa: A002
+    plan: bool = False,
+    deny_loss: bool = False,
+    force: bool = False,
+    memory: Size = "256MiB",
+    threads: int = 0,
+    no_sync: bool = False,
+    from_: Optional[str] = None,
+    lenient: bool = False,
+    salvage: bool = False,
+    program: Optional[Path] = None,
+    names: NameStyle = "as-stored",
+    entities: Optional[Path] = None,
+    config: Optional[Path] = None,
+    at: Optional[int] = None,
+    limit: Pairs = None,
+    progress: Progress = None,
+) -> Conversion:
+    """Writes a file or folder in another form, all or nothing.
+
+    - `select`, `drop`: only tensors whose names match one of these patterns, or none (`*` is any characters);
+    - `no_state`: leave out the state of optimizers;
+    - `rules`: files of rules; they come before renames and casts;
+    - `rename`: leading parts of names and what takes their place, as a dict or as texts `OLD=NEW`;
+    - `cast`, `rounding`: give floating-point tensors this type;
+    - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
+      file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
+      embeddings;
+    - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions.
+
+    How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
+    can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target
+    cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
+    `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
+    and the bytes there are.
+
+    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
+    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+
+    >>> import weighbridge
+    >>> names = {"fc1": "head"}
+    >>> report = weighbridge.convert("net.safetensors", "half.npz", select="fc1.*", rename=names, cast="f16")
+    >>> report
+    <Conversion half.npz: npz archive, 550 bytes, 2 losses>
+    >>> report.losses[0]
+    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16')
+    >>> list(weighbridge.open("half.npz"))
+    ['head.bias', 'head.weight']
+    """
+    return Conversion(*ask(convert, locals()))

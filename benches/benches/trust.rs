@@ -51,12 +51,12 @@ fn main() {
     row("verify --values / cat", &["verify", "--values", &a], &["cat", &a], "");
     row("diff of equal files / cmp", &["diff", &a, &same], &["cmp", &a, &same], "");
     row("diff, every tensor different / cat of both", &["diff", &a, &other], &["cat", &a, &other], "");
-    row("stats with histograms / cat", &["stats", &a], &["cat", &a], "");
-    row("stats --bins 0 / cat", &["stats", "--bins", "0", &a], &["cat", &a], "");
+    row("stats of every tensor / cat", &["stats", &a], &["cat", &a], "");
+    row("stats --json: with histograms / cat", &["stats", "--json", &a], &["cat", &a], "");
     let map = MapSource::open(&a).unwrap();
     let memory = || assert_ne!(sum(map.bytes()), 1);
-    let pair = Pair::time(RUNS, || run("weighbridge", &["stats", "--bins", "0", &a]), memory);
-    report("stats --bins 0 / memory read by as many threads", &pair, "2");
+    let pair = Pair::time(RUNS, || run("weighbridge", &["stats", &a]), memory);
+    report("stats of every tensor / memory read by as many threads", &pair, "2");
 }
 
 /// Changes one value in each tensor, so that no two are equal.

@@ -10,7 +10,7 @@
 //!   on the number of the case alone, with the stable compiler:
 //!   ```text
 //!   cargo test -p weighbridge-fuzz                                    200,000 inputs
-//!   WEIGHBRIDGE_FUZZ_INPUTS=2000000 cargo test -p weighbridge-fuzz    as many as you like
+//!   WEIGHBRIDGE_FUZZ_INPUTS=2000000 cargo test -p weighbridge-fuzz    as CI does
 //!   cargo run --release -p weighbridge-fuzz -- --inputs 100000000     as long as you like, every target
 //!   cargo run --release -p weighbridge-fuzz -- npz --inputs 5000000   one target
 //!   cargo run --release -p weighbridge-fuzz -- npz --case 123         one case again, with its bytes

@@ -1,16 +1,23 @@
 //! The arguments, declared once: parser, help, completions and manual come from here.
 
+mod convert;
 mod diff;
 mod edit;
 mod input;
 mod scan;
 mod seal;
+mod verify;
 
+pub(crate) use crate::progress::Progress;
+pub(crate) use convert::Convert;
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
+use std::sync::Arc;
+pub(crate) use verify::Verify;
+use weighbridge::engine::Watch;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -50,7 +57,24 @@ pub(crate) struct Common {
     /// Show no progress
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Another program in this process, which sees progress and may stop the work.
+    #[arg(skip)]
+    pub watch: Outside,
 }
+
+impl Common {
+    /// Who sees progress and may stop the work: the terminal, where nobody else does.
+    pub(crate) fn watch(&self) -> Arc<dyn Watch> {
+        match &self.watch {
+            Outside(Some(watch)) => watch.clone(),
+            Outside(None) => Arc::new(Progress::new(self)),
+        }
+    }
+}
+
+/// See [`Common::watch`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outside(pub Option<Arc<dyn Watch>>);
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,6 +95,7 @@ pub(crate) enum Verb {
     Info(Info),
     /// One line for each tensor
     #[command(after_help = "Examples:\n  weighbridge ls net.model\n  weighbridge ls net.model --tree\n  \
+                            weighbridge ls net.model --select 'encoder.*' --drop '*.bias'\n  \
                             weighbridge ls net.safetensors --hash --json | jq '.tensors[].sha256'")]
     Ls(Ls),
     /// The values of a tensor or of a slice of it, as numpy prints them
@@ -82,7 +107,8 @@ pub(crate) enum Verb {
     /// Minimum, maximum, mean, deviation, zeros, NaN, Inf and a histogram
     #[command(
         after_help = "Examples:\n  weighbridge stats net.model            all tensors, a line each\n  \
-                            weighbridge stats net.model fc1.w      one, with its histogram"
+                            weighbridge stats net.model fc1.w      one, with its histogram\n  \
+                            weighbridge stats net.model 'fc*'      those of that pattern"
     )]
     Stats(Stats),
     /// Write a file in another form, all or nothing
@@ -106,6 +132,7 @@ pub(crate) enum Verb {
     Convert(Box<Convert>),
     /// Is a file whole and consistent, and what is each of its bytes for?
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
+                            weighbridge verify *.safetensors --json        several: each by itself, and the worst of them\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
                             weighbridge verify net.model --manifest net.model.manifest.json  as it was sealed?\n  \
@@ -128,6 +155,8 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  weighbridge diff net.model net.safetensors           did the conversion keep everything?\n  \
                             weighbridge diff a.pt b.pt --atol 1e-6 --rtol 1e-5   is it near enough?\n  \
                             weighbridge diff a.pdparams b.pt --rename enc=encoder\n  \
+                            weighbridge diff pd.safetensors pt.safetensors --rules paddle-to-torch.toml\n  \
+                            weighbridge diff full.pt half.pt --ignore-dtype --rtol 1e-3\n  \
                             weighbridge diff model/ model/ --at 4 --right-at 6   two versions of a checkpoint\n  \
                             weighbridge diff old.pt new.pt --markdown            for a pull request\n\n\
                             Exit codes: 0 nothing is different, or near enough; 1 something is."
@@ -146,6 +175,7 @@ pub(crate) enum Verb {
     #[command(
         after_help = "Examples:\n  weighbridge scan checkpoint.pdparams        every import of the pickle\n  \
                             weighbridge scan model/                     every file of a folder\n  \
+                            weighbridge scan a.pt b.pt models/          several: each by itself, and the worst of them\n  \
                             weighbridge scan model/ --sarif > scan.sarif    for tools that gather findings\n  \
                             weighbridge scan --list-rules               every code, and what it means\n\n\
                             Exit codes: 0 clean, 1 something was found, 2 cannot be read at all, 3 a part could not be looked at."
@@ -211,6 +241,12 @@ pub(crate) struct Ls {
     /// Add the SHA-256 of each tensor's elements; equal tensors have equal hashes in every format
     #[arg(long)]
     pub hash: bool,
+    /// List only tensors whose name matches this pattern; may be repeated
+    #[arg(long, visible_alias = "keep", value_name = "PATTERN")]
+    pub select: Vec<String>,
+    /// Leave out tensors whose name matches this pattern; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub drop: Vec<String>,
     #[command(flatten)]
     pub input: Input,
 }
@@ -233,114 +269,11 @@ pub(crate) struct Show {
 pub(crate) struct Stats {
     /// The file
     pub path: PathBuf,
-    /// The tensor, as `ls` names it; all if it is left out
+    /// The tensor, as `ls` names it, or a pattern for several (* any characters); all if it is left out
     pub name: Option<String>,
     /// Bins of the histogram
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub bins: u16,
-    #[command(flatten)]
-    pub input: Input,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Convert {
-    /// The file to read
-    pub source: PathBuf,
-    /// The file to write, or the folder where the format has several files
-    pub target: PathBuf,
-    /// The format to write: primitiv, paddle, biggraph, safetensors, npz, npy, torch, hdf5, parquet, arrow, tsv,
-    /// word2vec; told from the target's extension if left out
-    #[arg(long, value_name = "FORMAT")]
-    pub to: Option<String>,
-    /// The kind of file within the format, such as primitiv's parameter or paddle's inference, separate,
-    /// combined, state, training, or biggraph's init, edges, entities
-    #[arg(long, value_name = "KIND")]
-    pub kind: Option<String>,
-    /// Choose how the format is written, such as protocol=2 for a Paddle state; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
-    pub set: Vec<(String, String)>,
-    /// Keep only tensors whose name matches this pattern (* any characters); may be repeated
-    #[arg(long, value_name = "PATTERN", help_heading = "Changes")]
-    pub select: Vec<String>,
-    /// Leave out tensors whose name matches this pattern; may be repeated
-    #[arg(long, value_name = "PATTERN", help_heading = "Changes")]
-    pub drop: Vec<String>,
-    /// Leave out optimizer state
-    #[arg(long, help_heading = "Changes")]
-    pub no_state: bool,
-    /// Apply a file of rules, see docs/rules.md; may be repeated. Rules come before renames and casts
-    #[arg(long, value_name = "FILE", help_heading = "Changes")]
-    pub rules: Vec<PathBuf>,
-    /// Rename a tensor, or all below a leading part of their path; may be repeated
-    #[arg(long, value_name = "OLD=NEW", help_heading = "Changes")]
-    pub rename: Vec<String>,
-    /// Cast floating-point tensors to f16, bf16, f32 or f64, rounding to nearest even
-    #[arg(long, value_name = "DTYPE", value_parser = dtype, help_heading = "Changes")]
-    pub cast: Option<DType>,
-    /// Round to f16 and bf16 as that version of Paddle does: nearest, paddle-2.6 or paddle-3.3
-    #[arg(long, value_name = "HOW", default_value = "nearest", value_parser = rounding, requires = "cast")]
-    #[arg(help_heading = "Changes")]
-    pub rounding: Rounding,
-    /// Add new entities to the trained table of a type: their names, a JSON list or one a line; may be
-    /// repeated. Old rows stay in their partitions and places
-    #[arg(long, value_name = "TYPE=FILE", value_parser = setting, help_heading = "Changes")]
-    pub grow: Vec<(String, String)>,
-    /// What decides the values of rows that are drawn: by --grow, --draw, and for entities that a table lacks
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Changes")]
-    pub seed: u64,
-    /// Draw initial embeddings for a folder of entities, as PyTorch-BigGraph would (needs --config)
-    #[arg(long, help_heading = "Changes")]
-    pub draw: bool,
-    /// With --draw: draw 1,000,003 numbers a partition and repeat them, as PyTorch-BigGraph does
-    #[arg(long, requires = "draw", help_heading = "Changes")]
-    pub repeat: bool,
-    /// Add the global embedding of each type to the rows of its table, as PyTorch-BigGraph's exporter does
-    #[arg(long, help_heading = "Changes")]
-    pub with_global: bool,
-    /// Keep column-major bytes as they are and reverse the dimensions instead
-    #[arg(long, help_heading = "Changes")]
-    pub reverse_dims: bool,
-    /// Print what would be written, and write nothing
-    #[arg(long, help_heading = "Writing")]
-    pub plan: bool,
-    /// Refuse if the target cannot hold everything
-    #[arg(long, help_heading = "Writing")]
-    pub deny_loss: bool,
-    /// Replace the target if it exists
-    #[arg(short, long, help_heading = "Writing")]
-    pub force: bool,
-    /// Memory for buffers, such as 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, help_heading = "Writing")]
-    pub memory: u64,
-    /// Threads; 0 is one for each processor
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Writing")]
-    pub threads: usize,
-    /// Do not wait until the result is safe from a loss of power
-    #[arg(long, help_heading = "Writing")]
-    pub no_sync: bool,
-    #[command(flatten)]
-    pub input: Input,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Verify {
-    /// The file, or the folder of a model that is kept in one
-    pub path: PathBuf,
-    /// Read all values and look for NaN, infinities, empty rows and what else is odd
-    #[arg(long)]
-    pub values: bool,
-    /// Say what each range of bytes of each file is for
-    #[arg(long)]
-    pub account: bool,
-    /// Hold it against what `seal` wrote: every file by its hashes
-    #[arg(long, value_name = "FILE")]
-    pub manifest: Option<PathBuf>,
-    /// Hold the tensors alone against the manifest, as of a model that was converted; not files, program, metadata
-    #[arg(long, requires = "manifest")]
-    pub tensors_only: bool,
-    /// Threads; 0 is one for each processor
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub threads: usize,
     #[command(flatten)]
     pub input: Input,
 }
@@ -454,7 +387,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub fetch: Option<PathBuf>,
     /// Print what it would do, and do nothing
-    #[arg(long)]
+    #[arg(long, visible_alias = "dry-run")]
     pub plan: bool,
     /// Replace no file, whatever the program says
     #[arg(long)]

@@ -47,11 +47,16 @@ impl Output {
 
     /// Prints nowhere.
     pub(crate) fn nowhere() -> Self {
+        Self { json: false, ..Self::to(Box::new(io::sink())) }
+    }
+
+    /// Prints JSON to `out`.
+    pub(crate) fn to(out: Box<dyn Write>) -> Self {
         Self {
-            json: false,
+            json: true,
             outcome: Outcome::Done,
             choice: ColorChoice::Never,
-            out: BufWriter::new(Box::new(io::sink())),
+            out: BufWriter::with_capacity(64 << 10, out),
         }
     }
 
@@ -144,7 +149,7 @@ impl Output {
         }
         let _ = self.flush();
         let mut stderr = AutoStream::new(io::stderr(), self.choice);
-        let _ = writeln!(stderr, "{BAD}error{BAD:#}: {error}");
+        let _ = writeln!(stderr, "{BAD}error[{}]{BAD:#}: {error}", error.code());
     }
 }
 

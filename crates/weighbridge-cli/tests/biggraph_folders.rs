@@ -1,17 +1,16 @@
 //! PyTorch-BigGraph as a user of the command meets it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{command, testdata};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/biggraph/set1").join(name)
-}
-
-fn weighbridge(words: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
+    testdata("biggraph/set1").join(name)
 }
 
 /// Splits at blanks; a word that begins with `@` is a golden path, one with `%` is below `dir`.
@@ -22,7 +21,7 @@ fn run(dir: &Path, line: &str) -> Output {
         _ => PathBuf::from(word),
     };
     let words: Vec<PathBuf> = line.split(' ').map(word).collect();
-    weighbridge(&words.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+    command(&[]).args(words).output().unwrap()
 }
 
 fn ok(dir: &Path, line: &str) -> String {
@@ -127,7 +126,7 @@ fn versions_are_listed_recovered_and_guarded() {
     // Also where nobody reads what it says.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut deaf = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
+    let mut deaf = command(&[]);
     let status = deaf.arg("checkpoint").arg(at.join("c")).stdout(writer).stderr(Stdio::null()).status();
     assert_eq!(status.unwrap().code(), Some(1));
     ok(at, "checkpoint %c --recover");

@@ -1,46 +1,13 @@
 //! The command as a user meets it: what it prints, what it writes, how it ends.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{command, complaint, json, ok, testdata, text, text_of as path, weighbridge};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/primitiv/good").join(name)
-}
-
-fn command(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
-    command.args(words).env_remove("NO_COLOR").stdin(Stdio::null());
-    command
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    command(words).output().unwrap()
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn complaint(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn ok(words: &[&str]) -> String {
-    let output = weighbridge(words);
-    assert!(output.status.success(), "{words:?}: {}", complaint(&output));
-    text(&output)
-}
-
-fn json(words: &[&str]) -> Json {
-    serde_json::from_str(&text(&weighbridge(words))).unwrap()
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use std::process::Stdio;
 
 #[test]
 fn the_demo_does_the_main_job() {
@@ -73,6 +40,11 @@ fn the_demo_replaces_only_its_own_files() {
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert_eq!(fs::read(folder.join(name)).unwrap(), b"precious");
     }
+}
+
+/// A file of primitiv.
+fn golden(name: &str) -> PathBuf {
+    testdata("primitiv/good").join(name)
 }
 
 /// The keys of an object, sorted.

@@ -1,26 +1,12 @@
 //! `diff` as a user meets it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{Folder, code, golden, json, ok, refused, weighbridge};
 use serde_json::Value as Json;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
-}
-
-fn code(words: &[&str]) -> i32 {
-    weighbridge(words).status.code().unwrap()
-}
-
-fn json(words: &[&str]) -> Json {
-    serde_json::from_slice(&weighbridge(words).stdout).unwrap()
-}
+use std::path::Path;
 
 /// An npy file of these values.
 fn npy(path: &Path, values: &[f32]) {
@@ -36,8 +22,7 @@ fn npy(path: &Path, values: &[f32]) {
 #[test]
 fn a_conversion_is_no_difference_in_any_format() {
     let dir = tempfile::tempdir().unwrap();
-    let model = testdata("biggraph/set1/ckpt_std_zip");
-    let model = model.to_str().unwrap();
+    let model = &golden("biggraph/set1/ckpt_std_zip");
     for target in ["x.safetensors", "x.npz", "x.pt", "x.h5"] {
         let target = dir.path().join(target);
         let target = target.to_str().unwrap();
@@ -81,8 +66,7 @@ fn tolerances_and_exit_codes() {
 
 #[test]
 fn versions_of_one_folder() {
-    let model = testdata("biggraph/set1/ckpt_std_zip");
-    let model = model.to_str().unwrap();
+    let model = &golden("biggraph/set1/ckpt_std_zip");
     assert_eq!(code(&["diff", model, model, "--at", "4", "--right-at", "4"]), 0);
     let report = json(&["diff", model, model, "--right-at", "4", "--json"]);
     let version = report["metadata"].as_array().unwrap().iter().find(|change| change["what"] == "version");
@@ -91,4 +75,48 @@ fn versions_of_one_folder() {
     let table =
         report["pairs"].as_array().unwrap().iter().find(|pair| pair["left"] == "embeddings.user").unwrap();
     assert_eq!(table["status"], "values");
+}
+
+/// Names as of another framework, and matrices turned: a file of rules says how the two belong together.
+#[test]
+fn rules_say_how_the_left_side_is_to_be_read() {
+    let folder = Folder::new();
+    let (left, right) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    let rules = folder.file(
+        "rules.toml",
+        "[[rule]]\nrename-regex = '([wb])(\\d)=layer{2}.{1}'\n[[rule]]\ntranspose = \"*.w\"\n",
+    );
+    ok(&["edit", &left, &right, "--rules", &rules, "-q"]);
+    assert_eq!(code(&["diff", &left, &right]), 1);
+    assert_eq!(code(&["diff", &left, &right, "--rules", &rules]), 0);
+    // By an expression alone names fit, and shapes do not.
+    let expression = r"([wb])(\d)=layer{2}.{1}";
+    let report = json(&["diff", &left, &right, "--rename-regex", expression]);
+    assert_eq!(report["left_alone"], Json::Array(Vec::new()), "{report}");
+    assert_eq!(report["pairs"][0]["status"], "shape");
+    // After the rules and plain renames, upon what they left.
+    let words = ["diff", &left, &right, "--rules", &rules, "--rename", "layer1=first"];
+    assert_eq!(code(&words), 1);
+    assert_eq!(code(&[&words[..], &["--rename-regex", r"first\.(.*)=layer1.{1}"]].concat()), 0);
+    assert_eq!(refused(&["diff", &left, &right, "--rename-regex", "x(.*)=y"]), "no-match");
+    assert_eq!(refused(&["diff", &left, &right, "--rules", &folder.file("e.toml", "")]), "bad-rule");
+}
+
+#[test]
+fn a_type_alone_can_be_no_difference() {
+    let folder = Folder::new();
+    let (model, wide, half) = (folder.model("a.safetensors"), folder.path("w.npz"), folder.path("h.npz"));
+    ok(&["convert", &model, &wide, "--cast", "f64", "-q"]);
+    ok(&["convert", &model, &half, "--cast", "bf16", "--to", "torch", "-q"]);
+    let report = json(&["diff", &model, &wide]);
+    assert_eq!((&report["same"], &report["pairs"][0]["status"]), (&false.into(), &"form".into()));
+    let report = json(&["diff", &model, &wide, "--ignore-dtype", "--all"]);
+    assert_eq!((&report["same"], &report["pairs"][0]["status"]), (&true.into(), &"close".into()), "{report}");
+    assert_eq!(report["pairs"][0]["changes"], Json::Array(Vec::new()));
+    assert_eq!(code(&["diff", &wide, &model, "--ignore-dtype"]), 0);
+    // What was rounded is another value all the same, unless that is near enough.
+    assert_eq!(code(&["diff", &model, &half, "--ignore-dtype"]), 1);
+    assert_eq!(code(&["diff", &model, &half, "--rtol", "0.004"]), 1);
+    assert_eq!(code(&["diff", &model, &half, "--ignore-dtype", "--rtol", "0.004"]), 0);
+    assert_eq!(code(&["diff", &model, &half, "--ignore-dtype", "--names-only"]), 0);
 }

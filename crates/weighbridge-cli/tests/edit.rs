@@ -1,72 +1,12 @@
 //! `edit` as a user meets it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{Folder, hashes, json, names, ok, refused, testdata, weighbridge};
 use serde_json::{Value as Json, json};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
-}
-
-fn ok(words: &[&str]) -> String {
-    let output = weighbridge(words);
-    let (text, complaint) =
-        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success(), "{words:?}: {text}{complaint}");
-    text
-}
-
-fn json(words: &[&str]) -> Json {
-    let output = weighbridge(&[words, &["--json"]].concat());
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// The code of the error with which it must end.
-fn refused(words: &[&str]) -> String {
-    let output = weighbridge(&[words, &["--json"]].concat());
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stdout));
-    let document: Json = serde_json::from_slice(&output.stdout).unwrap();
-    document["error"]["code"].as_str().unwrap().to_owned()
-}
-
-fn names(path: &str) -> Vec<String> {
-    let document = json(&["ls", path]);
-    let tensors = document["tensors"].as_array().unwrap_or_else(|| panic!("{document}"));
-    tensors.iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
-}
-
-/// The hashes of the elements, in order.
-fn hashes(path: &str) -> Vec<String> {
-    let document = json(&["ls", path, "--hash"]);
-    document["tensors"].as_array().unwrap().iter().map(|t| t["sha256"].as_str().unwrap().to_owned()).collect()
-}
-
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).to_str().unwrap().to_owned()
-    }
-    /// A model of a few tensors with optimizer state, in the format of that extension.
-    fn model(&self, name: &str) -> String {
-        let path = self.path(name);
-        let golden = testdata("primitiv/good/trained/trained_xor_a.model");
-        ok(&["convert", golden.to_str().unwrap(), &path, "-q", "--force"]);
-        path
-    }
-    fn count(&self) -> usize {
-        fs::read_dir(self.0.path()).unwrap().count()
-    }
-}
+use std::path::Path;
 
 #[test]
 fn rules_on_the_command_line_and_in_a_file_do_the_same() {

@@ -295,6 +295,33 @@ fn what_may_not_be_read_or_written_is_said() {
 }
 
 #[test]
+fn a_folder_that_may_not_be_listed_hides_nothing_of_the_others() {
+    let Some(mut command) = as_somebody() else {
+        skipped("a_folder_that_may_not_be_listed: root can, and nobody else may run the command");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (closed, open) = (dir.path().join("b-closed"), dir.path().join("a-open"));
+    fs::create_dir(&closed).unwrap();
+    fs::create_dir(&open).unwrap();
+    named(&closed.join("model.safetensors"), &["a"]);
+    named(&open.join("model.safetensors"), &["a"]);
+    fs::write(dir.path().join("c.pkl"), b"cos\ngetcwd\n.").unwrap();
+    for (path, mode) in [(dir.path(), 0o755), (&closed, 0o000)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let output = command.args(words(&["scan", "--json"])).arg(dir.path()).output().unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let file = |at: usize| (json["files"][at]["path"].as_str().unwrap(), &json["files"][at]["verdict"]);
+    assert_eq!(file(0), (open.join("model.safetensors").to_str().unwrap(), &"clean".into()), "{json}");
+    assert_eq!(file(1), (closed.to_str().unwrap(), &"could-not-tell".into()), "{json}");
+    assert_eq!(json["files"][1]["findings"][0]["code"], "unreadable");
+    assert_eq!((file(2).1, &json["verdict"]), (&"found".into(), &"found".into()), "{json}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn links_in_circles_and_to_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("folder");

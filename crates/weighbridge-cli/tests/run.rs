@@ -1,17 +1,19 @@
 //! `weighbridge run`: a program of Paddle 2.6.2 that feeds, scales, saves and fetches.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{command, testdata};
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn program() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/exec/save.pdmodel")
+    testdata("paddle/exec/save.pdmodel")
 }
 
 fn run(folder: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
-    command.arg("run").arg(program()).arg("--folder").arg(folder).args(words).output().unwrap()
+    command(&["run"]).arg(program()).arg("--folder").arg(folder).args(words).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -1,34 +1,16 @@
 //! Damaged files as a user meets them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
-use serde_json::Value as Json;
+mod common;
+
+use common::{MODEL, coded_json as json, testdata, text_of as shown, weighbridge};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-const MODEL: &str = "primitiv/good/trained/trained_xor_a.model";
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
-}
 
 fn text(words: &[&str]) -> (i32, String) {
     let output = weighbridge(words);
     let all = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8(all).unwrap())
-}
-
-fn json(words: &[&str]) -> (i32, Json) {
-    let output = weighbridge(&[words, &["--json"]].concat());
-    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
-}
-
-fn shown(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 /// The trained model in another format, whole and with its last `cut` bytes off.

@@ -1,45 +1,28 @@
 //! `scan` as a user meets it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{code, golden, json, weighbridge};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn testdata(name: &str) -> String {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name);
-    path.to_str().unwrap().to_owned()
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
-}
-
-fn code(words: &[&str]) -> i32 {
-    weighbridge(words).status.code().unwrap()
-}
-
-fn json(words: &[&str]) -> Json {
-    let output = weighbridge(words);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
 
 #[test]
 fn exit_codes_say_what_came_of_it() {
-    assert_eq!(code(&["scan", &testdata("safetensors/good/mlp.safetensors")]), 0);
-    assert_eq!(code(&["scan", &testdata("scan/bad/import_os.pkl")]), 1);
-    assert_eq!(code(&["scan", &testdata("no/such/file")]), 2);
+    assert_eq!(code(&["scan", &golden("safetensors/good/mlp.safetensors")]), 0);
+    assert_eq!(code(&["scan", &golden("scan/bad/import_os.pkl")]), 1);
+    assert_eq!(code(&["scan", &golden("no/such/file")]), 2);
     assert_eq!(code(&["scan"]), 2);
-    assert_eq!(code(&["scan", &testdata("scan/bad/breaks.pkl")]), 3);
+    assert_eq!(code(&["scan", &golden("scan/bad/breaks.pkl")]), 3);
     // One file of a folder is enough, also a hidden one.
     let folder = tempfile::tempdir().unwrap();
-    fs::copy(testdata("safetensors/good/mlp.safetensors"), folder.path().join("m.safetensors")).unwrap();
+    fs::copy(golden("safetensors/good/mlp.safetensors"), folder.path().join("m.safetensors")).unwrap();
     let path = folder.path().to_str().unwrap();
     assert_eq!(code(&["scan", path]), 0);
-    fs::copy(testdata("scan/bad/breaks.pkl"), folder.path().join(".cache")).unwrap();
+    fs::copy(golden("scan/bad/breaks.pkl"), folder.path().join(".cache")).unwrap();
     assert_eq!(code(&["scan", path]), 3);
-    fs::copy(testdata("scan/bad/import_os.pkl"), folder.path().join(".state")).unwrap();
+    fs::copy(golden("scan/bad/import_os.pkl"), folder.path().join(".state")).unwrap();
     assert_eq!(code(&["scan", path]), 1);
     for form in ["--json", "--sarif"] {
         assert_eq!(code(&["scan", path, form]), 1);
@@ -48,7 +31,7 @@ fn exit_codes_say_what_came_of_it() {
 
 #[test]
 fn text_names_the_import_and_the_member() {
-    let output = weighbridge(&["scan", &testdata("scan/bad/nested.zip")]);
+    let output = weighbridge(&["scan", &golden("scan/bad/nested.zip")]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("import dangerous os.getcwd"), "{text}");
     assert!(text.contains("member   inner.zip!evil.pkl"), "{text}");
@@ -57,7 +40,7 @@ fn text_names_the_import_and_the_member() {
 
 #[test]
 fn json_gives_imports_calls_and_places() {
-    let report = json(&["scan", &testdata("scan/bad/global_through_memo.pkl"), "--json"]);
+    let report = json(&["scan", &golden("scan/bad/global_through_memo.pkl"), "--json"]);
     let file = &report["files"][0];
     assert_eq!((&report["verdict"], &file["verdict"]), (&Json::from("found"), &Json::from("found")));
     let import = &file["imports"][0];
@@ -81,7 +64,7 @@ fn index(number: &Json) -> usize {
 /// The parts of a log that SARIF 2.1.0 requires, and how they refer to each other.
 #[test]
 fn sarif_has_what_its_schema_asks() {
-    let log = json(&["scan", &testdata("scan/bad"), "--sarif"]);
+    let log = json(&["scan", &golden("scan/bad"), "--sarif"]);
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];
     let driver = &run["tool"]["driver"];
@@ -118,7 +101,7 @@ fn rules_are_listed_and_documented() {
     let list = json(&["scan", "--list-rules", "--json"]);
     let rules = list["rules"].as_array().unwrap();
     let text = String::from_utf8(weighbridge(&["scan", "--list-rules"]).stdout).unwrap();
-    let page = fs::read_to_string(testdata("../docs/scan.md")).unwrap();
+    let page = fs::read_to_string(golden("../docs/scan.md")).unwrap();
     for rule in rules {
         let word = |key: &str| rule[key].as_str().unwrap();
         assert!(text.contains(word("code")) && text.contains(word("text")) && text.contains(word("proof")));
@@ -127,4 +110,23 @@ fn rules_are_listed_and_documented() {
     }
     assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), rules.len());
     assert_eq!(code(&["scan", "--list-rules", "x"]), 2);
+}
+
+/// No finding prints how a type of Rust is written.
+#[test]
+fn findings_are_words() {
+    let reports = json(&["scan", &golden("hdf5"), &golden("scan"), &golden("torch")]);
+    let reports = reports["paths"].as_array().unwrap();
+    let findings = reports.iter().flat_map(|report| report["files"].as_array().unwrap());
+    let findings: Vec<&Json> = findings.flat_map(|file| file["findings"].as_array().unwrap()).collect();
+    assert!(findings.len() > 100);
+    let mut of_references = 0;
+    for finding in findings {
+        let text = finding["text"].as_str().unwrap();
+        for word in ["Other(", "Some(", "None", "Numbers(", "Opaque {", "Ok(", "Err("] {
+            assert!(!text.contains(word), "{finding}");
+        }
+        of_references += usize::from(text.contains("references"));
+    }
+    assert!(of_references > 0);
 }

@@ -1,31 +1,17 @@
 //! `seal` and `verify --manifest` as a user meets them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{MODEL, code, command, json, testdata, weighbridge};
 use serde_json::Value as Json;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
-}
-
-fn code(words: &[&str]) -> i32 {
-    weighbridge(words).status.code().unwrap()
-}
-
-fn json(words: &[&str]) -> Json {
-    serde_json::from_slice(&weighbridge(words).stdout).unwrap()
-}
+use std::path::Path;
 
 /// A model in a new folder.
 fn model(dir: &Path) -> String {
     let path = dir.join("a.model");
-    fs::copy(testdata("primitiv/good/trained/trained_xor_a.model"), &path).unwrap();
+    fs::copy(testdata(MODEL), &path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -47,11 +33,7 @@ fn sealed_verified_damaged() {
     assert_eq!(fs::read(&manifest).unwrap(), before);
     // The same to standard output, and from within the folder.
     assert_eq!(weighbridge(&["seal", &model, "-o", "-", "--threads", "1"]).stdout, before);
-    let inside = Command::new(env!("CARGO_BIN_EXE_weighbridge"))
-        .args(["seal", "a.model", "-o", "-"])
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
+    let inside = command(&["seal", "a.model", "-o", "-"]).current_dir(dir.path()).output().unwrap();
     assert_eq!(inside.stdout, before);
 
     assert_eq!(code(&["verify", &model, "--manifest", &manifest]), 0);

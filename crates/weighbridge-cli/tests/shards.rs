@@ -1,72 +1,12 @@
 //! `shard` and `merge` as a user meets them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{Folder, hashes, json, names, ok, refused, testdata};
 use serde_json::Value as Json;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn weighbridge(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weighbridge")).args(words).stdin(Stdio::null()).output().unwrap()
-}
-
-fn ok(words: &[&str]) -> String {
-    let output = weighbridge(words);
-    let (text, complaint) =
-        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success(), "{words:?}: {text}{complaint}");
-    text
-}
-
-fn json(words: &[&str]) -> Json {
-    let output = weighbridge(&[words, &["--json"]].concat());
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// The code of the error with which it must end.
-fn refused(words: &[&str]) -> String {
-    let output = weighbridge(&[words, &["--json"]].concat());
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stdout));
-    let document: Json = serde_json::from_slice(&output.stdout).unwrap();
-    document["error"]["code"].as_str().unwrap().to_owned()
-}
-
-fn names(path: &str) -> Vec<String> {
-    let document = json(&["ls", path]);
-    let tensors = document["tensors"].as_array().unwrap_or_else(|| panic!("{document}"));
-    tensors.iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
-}
-
-/// The hashes of the elements, in order.
-fn hashes(path: &str) -> Vec<String> {
-    let document = json(&["ls", path, "--hash"]);
-    document["tensors"].as_array().unwrap().iter().map(|t| t["sha256"].as_str().unwrap().to_owned()).collect()
-}
-
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).to_str().unwrap().to_owned()
-    }
-    /// A model of a few tensors with optimizer state, in the format of that extension.
-    fn model(&self, name: &str) -> String {
-        let path = self.path(name);
-        let golden = testdata("primitiv/good/trained/trained_xor_a.model");
-        ok(&["convert", golden.to_str().unwrap(), &path, "-q", "--force"]);
-        path
-    }
-    fn count(&self) -> usize {
-        fs::read_dir(self.0.path()).unwrap().count()
-    }
-}
+use std::path::Path;
 
 #[test]
 fn shards_and_back() {
@@ -216,4 +156,53 @@ fn merging_states_of_paddle() {
     assert_eq!(told.len(), 2 * half, "{variables}");
     assert!(told.iter().filter(|name| name.starts_with("lin.")).count() == half, "{told:?}");
     assert_eq!(json(&["verify", &both])["verdict"], "sound");
+}
+
+/// What holds of all shards stands in their list: a glob that names the shards alone finds it there.
+#[test]
+fn a_glob_of_shards_is_their_model() {
+    let folder = Folder::new();
+    let (model, source) = (folder.model("a.safetensors"), folder.path("v.safetensors"));
+    ok(&["edit", &model, &source, "--set-metadata", "version=3", "--set-metadata", "format=pt"]);
+    let sharded = folder.path("sharded");
+    ok(&["shard", &source, &sharded, "--max-shard-size", "32B"]);
+    let mut files: Vec<String> = fs::read_dir(&sharded)
+        .unwrap()
+        .map(|item| item.unwrap().path().to_str().unwrap().to_owned())
+        .collect();
+    files.sort();
+    let list = files.pop().unwrap();
+    assert!(list.ends_with(".index.json") && files.len() > 2, "{files:?}");
+    let mut count = 0;
+    let mut merged = |sources: &[&String], more: &[&str]| {
+        count += 1;
+        let target = folder.path(&format!("m{count}.safetensors"));
+        let mut words = vec!["merge", "-o", &target];
+        words.extend(sources.iter().map(|source| source.as_str()));
+        let report = json(&[&words[..], more].concat());
+        assert!(report["error"].is_null(), "{report}");
+        (target, report)
+    };
+    let shards: Vec<&String> = files.iter().collect();
+    let with_list: Vec<&String> = files.iter().chain([&list]).collect();
+    for sources in [&shards, &with_list] {
+        let (target, report) = merged(sources, &[]);
+        assert_eq!(fs::read(&target).unwrap(), fs::read(&source).unwrap(), "{report}");
+        assert_eq!(report["sources"].as_array().unwrap().len(), sources.len());
+    }
+    // Beside another model, and with a preference.
+    let (other, renamed) = (folder.path("o.npz"), folder.path("r.safetensors"));
+    ok(&["convert", &model, &other, "--rename", "=other", "-q"]);
+    let (target, _) = merged(&[&[&other][..], &shards].concat(), &["--prefer", "last"]);
+    assert_eq!(json(&["ls", &target])["metadata"]["version"], "3");
+    assert_eq!(names(&target).len(), 2 * names(&model).len());
+    // Of some of them alone, what is said of all is not taken, which is said.
+    let (target, report) = merged(&shards[1..], &[]);
+    assert!(json(&["ls", &target])["metadata"]["version"].is_null());
+    assert_eq!(report["notes"][0]["code"], "shards-in-part", "{report}");
+    // Each below its own name is what it says; and one that is named twice is itself twice.
+    let (target, _) = merged(&shards, &["--prefix-each"]);
+    assert!(names(&target).iter().all(|name| name.starts_with("model-0000")), "{:?}", names(&target));
+    let twice = [&["merge", "-o", &renamed][..], &[&files[0], &files[0]], &[&files[1]]].concat();
+    assert_eq!(refused(&twice), "name-collision");
 }

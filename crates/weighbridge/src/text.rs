@@ -1,5 +1,9 @@
 //! Text from files, made safe to show; numbers that JSON lacks.
 
+mod near;
+
+pub(crate) use near::near;
+
 use serde_json::{Value as Json, json};
 
 /// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal

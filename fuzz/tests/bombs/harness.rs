@@ -149,9 +149,9 @@ fn watch(name: String) -> Sender<()> {
 /// What opening it strictly came to: `opens`, or the code of the error.
 fn use_it(format: &'static str, input: &Input) -> String {
     let mut end = None;
-    for lenient in [false, true] {
+    for (lenient, salvage) in [(false, false), (true, false), (true, true)] {
         for told in [None, Some(format.to_owned())] {
-            let options = OpenOptions { lenient, format: told, ..OpenOptions::default() };
+            let options = OpenOptions { lenient, salvage, format: told, ..OpenOptions::default() };
             let opened = open(input, &options);
             let known = opened.is_ok();
             match &opened {

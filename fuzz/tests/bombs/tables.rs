@@ -36,6 +36,14 @@ fn arrow_claims() {
     }
 }
 
+/// Rows that claim to be longer than memory, which salvage would read whole.
+#[test]
+fn arrow_rows_without_end() {
+    let mut range = Range::new("arrow");
+    range.any("rows of 4 GiB", golden("bad/row-of-4-gib.zstd.arrow"));
+    range.any("rows of 200 MiB", golden("bad/row-of-200-mib.zstd.arrow"));
+}
+
 /// Each number in small files, in turn, made as large as can be: in heads, footers, flatbuffers, buffers. Whatever they
 /// are, nothing takes more than it may.
 #[test]

@@ -16,11 +16,20 @@ pub(crate) struct Diff {
     /// A value may be off by this share of the value on the right
     #[arg(long, value_name = "SHARE")]
     pub rtol: Option<f64>,
+    /// A type that differs is no difference by itself; values are compared as numbers
+    #[arg(long)]
+    pub ignore_dtype: bool,
+    /// A file of rules (TOML) for the left side, as of `edit`, see docs/rules.md; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub rules: Vec<PathBuf>,
     /// A rule OLD=NEW for names on the left, as in `convert`; may be repeated
     #[arg(long, value_name = "OLD=NEW")]
     pub rename: Vec<String>,
+    /// A rule for names on the left that an expression covers wholly, as of `edit`; may be repeated
+    #[arg(long, value_name = "REGEX=NEW")]
+    pub rename_regex: Vec<String>,
     /// Look only at tensors that match this pattern on either side; may be repeated
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, visible_alias = "keep", value_name = "PATTERN")]
     pub select: Vec<String>,
     /// Leave out tensors that match this pattern; may be repeated
     #[arg(long, value_name = "PATTERN")]

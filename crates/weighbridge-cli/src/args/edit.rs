@@ -1,4 +1,4 @@
-//! The arguments of `edit`, `shard` and `merge`.
+//! The arguments of `edit`, `shard` and `merge`, and of all that write.
 
 use super::{Input, setting, size};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -69,14 +69,14 @@ pub(crate) enum Place {
 pub(crate) struct Edit {
     /// The file or folder to edit
     pub source: PathBuf,
-    /// The file or folder to write; its format is told from its extension, or is the source's own
+    /// The file or folder to write; its format is told from its extension, or without one is the source's own
     #[arg(required_unless_present_any = ["in_place", "undo", "forget_undo"])]
     pub target: Option<PathBuf>,
     /// A file of rules (TOML), see docs/rules.md; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Rules")]
     pub rules: Vec<PathBuf>,
     /// Keep only tensors whose name matches this pattern; may be repeated
-    #[arg(long, value_name = "PATTERN", help_heading = "Rules")]
+    #[arg(long, visible_alias = "select", value_name = "PATTERN", help_heading = "Rules")]
     pub keep: Vec<String>,
     /// Leave out tensors whose name matches this pattern; may be repeated
     #[arg(long, value_name = "PATTERN", help_heading = "Rules")]
@@ -183,17 +183,20 @@ pub(crate) struct Merge {
 /// How to write.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Writing {
-    /// The format to write; see `convert`
+    /// The format to write: primitiv, paddle, biggraph, safetensors, npz, npy, torch, hdf5, parquet, arrow, tsv,
+    /// word2vec; told from the target's extension if left out
     #[arg(long, value_name = "FORMAT", help_heading = "Writing")]
     pub to: Option<String>,
-    /// The kind of file within the format
+    /// The kind of file within the format, such as primitiv's parameter or paddle's inference, separate,
+    /// combined, state, training, or biggraph's init, edges, entities
     #[arg(long, value_name = "KIND", help_heading = "Writing")]
     pub kind: Option<String>,
-    /// Choose how the format is written, such as header_padding=4096; may be repeated
+    /// Choose how the format is written, such as protocol=2 for a Paddle state, or header_padding=4096; may be
+    /// repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting, help_heading = "Writing")]
     pub set: Vec<(String, String)>,
-    /// Print what would change, and write nothing
-    #[arg(long, help_heading = "Writing")]
+    /// Print what would be written or changed, and write nothing
+    #[arg(long, visible_alias = "dry-run", help_heading = "Writing")]
     pub plan: bool,
     /// Refuse if the target cannot hold everything
     #[arg(long, help_heading = "Writing")]
@@ -207,7 +210,7 @@ pub(crate) struct Writing {
     /// Threads; 0 is one for each processor
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Writing")]
     pub threads: usize,
-    /// Do not wait until the result is safe from a loss of power; edits of the header always wait
+    /// Do not wait until the result is safe from a loss of power; edits in place of the header always wait
     #[arg(long, help_heading = "Writing")]
     pub no_sync: bool,
 }

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Scan {
-    /// The file or folder
-    #[arg(required_unless_present = "list_rules")]
-    pub path: Option<PathBuf>,
+    /// The files or folders; each is looked at by itself
+    #[arg(required_unless_present = "list_rules", value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Print the findings as a log of SARIF 2.1.0
     #[arg(long, conflicts_with = "json")]
     pub sarif: bool,
     /// Print every rule: code, weight, what it means, and the crafted file that proves it
-    #[arg(long, conflicts_with_all = ["path", "sarif"])]
+    #[arg(long, conflicts_with_all = ["paths", "sarif"])]
     pub list_rules: bool,
     #[command(flatten)]
     pub input: Input,

@@ -1,18 +1,17 @@
 //! `convert`: a file in another form, all or nothing.
 
+use super::edit::run_options;
 use crate::args::{Common, Convert};
 use crate::output::{Output, human_bytes, human_count};
-use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::Error;
 use weighbridge::checkpoint::Note;
-use weighbridge::engine::{RunOptions, RunReport};
+use weighbridge::engine::RunReport;
 use weighbridge::formats::biggraph::Draw;
 use weighbridge::ops::edit::read_rules;
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
@@ -24,6 +23,7 @@ use weighbridge::text::escape;
 const SHOWN_CASTS: usize = 10;
 
 pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let writing = &args.writing;
     let open = args.input.options()?;
     let grow =
         |(entity, file): &(String, String)| Grow::read(entity, Path::new(file), args.seed, &open.limits);
@@ -31,9 +31,9 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     let rules = args.rules.iter().map(|file| read_rules(file)).collect::<weighbridge::Result<Vec<_>>>()?;
     let options = ConvertOptions {
         open,
-        to: args.to.clone(),
-        kind: args.kind.clone(),
-        settings: args.set.clone(),
+        to: writing.to.clone(),
+        kind: writing.kind.clone(),
+        settings: writing.set.clone(),
         changes: Changes {
             select: args.select.clone(),
             drop: args.drop.clone(),
@@ -48,16 +48,11 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             reverse_dims: args.reverse_dims,
         },
         seed: args.seed,
-        deny_loss: args.deny_loss,
-        force: args.force,
-        run: RunOptions {
-            threads: args.threads,
-            memory: args.memory,
-            sync: !args.no_sync,
-            watch: Arc::new(Progress::new(common)),
-        },
+        deny_loss: writing.deny_loss,
+        force: writing.force,
+        run: run_options(writing, common),
     };
-    if args.plan {
+    if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
             output.document(&plan.to_json())?;
@@ -69,7 +64,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     }
     let begun = Instant::now();
     let (plan, notes) = prepare(args, &options)?;
-    let report = ops::save(&plan, &args.target, args.force, &options.run)?;
+    let report = ops::save(&plan, &args.target, writing.force, &options.run)?;
     drop(options);
     let outcome = crate::salvage::outcome(&plan.losses);
     output.outcome = outcome;

@@ -7,6 +7,7 @@ use crate::{Failure, Outcome};
 use std::io::{self, Write};
 use weighbridge::Error;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
+use weighbridge::ops::edit::read_rules;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -15,7 +16,12 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.right = args.right_input().options()?;
     options.select.clone_from(&args.select);
     options.drop.clone_from(&args.drop);
+    for file in &args.rules {
+        options.rules.extend(read_rules(file)?);
+    }
     options.rename.clone_from(&args.rename);
+    options.rename_regex.clone_from(&args.rename_regex);
+    options.ignore_dtype = args.ignore_dtype;
     options.no_state = args.no_state;
     options.no_metadata = args.no_metadata;
     options.names_only = args.names_only;

@@ -2,12 +2,10 @@
 
 use crate::args::{Common, Edit, Place, Writing};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
-use crate::progress::Progress;
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Instant;
 use weighbridge::Error;
 use weighbridge::engine::RunOptions;
@@ -27,7 +25,7 @@ pub(super) fn run_options(writing: &Writing, common: &Common) -> RunOptions {
         threads: writing.threads,
         memory: writing.memory,
         sync: !writing.no_sync,
-        watch: Arc::new(Progress::new(common)),
+        watch: common.watch(),
     }
 }
 

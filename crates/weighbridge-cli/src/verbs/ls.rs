@@ -6,12 +6,13 @@ use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
-use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME};
+use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, Selection, TensorEntry, VARIABLE_NAME};
 use weighbridge::ops::hash::sha256_all;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
+    let mut checkpoint = crate::salvage::open(&args.path, &args.input)?;
+    checkpoint.select(&Selection::new(&args.select, &args.drop)?)?;
     let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
     if output.json {
         let mut document = checkpoint.to_json();

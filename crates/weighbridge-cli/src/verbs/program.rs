@@ -2,13 +2,11 @@
 
 use crate::args::{Common, Program, StripPart};
 use crate::output::{Output, human_bytes, human_count};
-use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::{LocalSink, RunOptions};
 use weighbridge::formats::paddle::{self, Strip, StripReport};
@@ -98,7 +96,7 @@ fn rewrite(
     let options = ConvertOptions {
         settings: args.set.clone(),
         force: args.force,
-        run: RunOptions { watch: Arc::new(Progress::new(common)), ..RunOptions::default() },
+        run: RunOptions { watch: common.watch(), ..RunOptions::default() },
         ..ConvertOptions::default()
     };
     let plan = plan_checkpoint(checkpoint.clone(), by_id("paddle")?, kind, &options)?;

@@ -2,7 +2,6 @@
 
 use crate::args::{Common, Run};
 use crate::output::{DIM, Output, human_bytes};
-use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 use std::io::Write;
@@ -37,7 +36,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
     }
     let feeds = args.feed.iter().map(|(name, from)| Ok((name.clone(), given(from, &open)?)));
     let feeds = feeds.collect::<Result<Vec<_>>>()?;
-    executor.run = RunOptions { watch: Arc::new(Progress::new(common)), ..RunOptions::default() };
+    executor.run = RunOptions { watch: common.watch(), ..RunOptions::default() };
 
     let mut steps = Vec::new();
     let mut written = Ok(());

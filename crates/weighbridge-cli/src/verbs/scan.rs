@@ -2,27 +2,74 @@
 
 use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, Output, scan_verdict};
+use crate::several::{self, Counts, Report};
 use crate::{Failure, Outcome};
+use serde_json::Value as Json;
 use std::io::{self, Write};
+use weighbridge::OpenOptions;
 use weighbridge::finding::Verdict;
-use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, scan};
+use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let Some(path) = args.path.as_ref().filter(|_| !args.list_rules) else {
+    if args.list_rules {
         rules(output)?;
         return Ok(Outcome::Done);
-    };
-    let report = scan(path, &args.input.options()?)?;
-    output.outcome = report.verdict.into();
-    if args.sarif {
-        output.document(&report.to_sarif())?;
-    } else if output.json {
-        output.document(&report.to_json())?;
-    } else {
-        text(&report, output)?;
     }
+    let options = args.input.options()?;
+    if args.sarif {
+        return sarif(args, &options, output);
+    }
+    several::run(&args.paths, output, |path| scan(path, &options))
+}
+
+/// All paths in one log with one run.
+fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outcome, Failure> {
+    if let [path] = args.paths.as_slice() {
+        let report = scan(path, options)?;
+        output.outcome = report.verdict.into();
+        output.document(&report.to_sarif())?;
+        return Ok(output.outcome);
+    }
+    let (mut reports, mut failed) = (Vec::new(), Vec::new());
+    let mut counts = Counts::default();
+    for path in &args.paths {
+        let scanned = scan(path, options);
+        counts.add(&scanned.as_ref().map(|report| report.verdict))?;
+        match scanned {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                let error = error.in_file(path.display());
+                output.error(&error);
+                failed.push((path.display().to_string(), error));
+            }
+        }
+    }
+    output.outcome = counts.outcome(args.paths.len());
+    output.document(&sarif_of_all(&reports, &failed))?;
     Ok(output.outcome)
+}
+
+impl Report for ScanReport {
+    fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    fn json(&self) -> Json {
+        self.to_json()
+    }
+
+    fn text(&self, output: &mut Output) -> io::Result<()> {
+        text(self, output)
+    }
+
+    fn begins_with_path(&self) -> bool {
+        self.files.first().is_some_and(|file| file.label == self.label)
+    }
+
+    fn word(verdict: Verdict) -> String {
+        scan_verdict(verdict)
+    }
 }
 
 /// Every rule, one a line.

@@ -2,12 +2,10 @@
 
 use crate::args::{Common, Seal};
 use crate::output::{Output, human_bytes, human_count};
-use crate::progress::Progress;
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use weighbridge::Error;
 use weighbridge::engine::LocalSink;
 use weighbridge::ops::seal::{Earlier, SealOptions, SealReport, Sealed, default_target, save, seal};
@@ -40,7 +38,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
             options.earlier = Some(Earlier::read(&target, &options.open.limits)?);
         }
     }
-    options.watch = Arc::new(Progress::new(common));
+    options.watch = common.watch();
     let sealed = seal(&args.path, &options)?;
     drop(options);
     if printed {

@@ -15,12 +15,12 @@ const BARS: usize = 50;
 pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let checkpoint = crate::salvage::open(&args.path, &args.input)?;
     let tensors: Vec<&TensorEntry> = match &args.name {
-        Some(name) => vec![checkpoint.tensor(name)?],
+        Some(name) => checkpoint.tensors_like(name)?,
         None => checkpoint.tensors.iter().collect(),
     };
     let mut options = StatsOptions::default();
     // The histogram takes a second pass; a table has no room for it.
-    let drawn = args.name.is_some() || output.json;
+    let drawn = (args.name.is_some() && tensors.len() == 1) || output.json;
     options.bins = if drawn { args.bins.into() } else { 0 };
     let mut found = Vec::with_capacity(tensors.len());
     for tensor in tensors {

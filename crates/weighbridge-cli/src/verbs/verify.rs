@@ -2,37 +2,73 @@
 
 use crate::args::{Common, Verify};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count, verdict};
-use crate::progress::Progress;
+use crate::several::{self, Report};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
+use serde_json::Value as Json;
 use std::io::{self, Write};
-use std::sync::Arc;
+use weighbridge::Error;
 use weighbridge::check::{Account, Use};
+use weighbridge::finding::Verdict;
 use weighbridge::ops::seal::{Checked, verify_sealed};
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = VerifyOptions { open: args.input.options()?, values: args.values, threads: args.threads };
-    let (report, sealed) = match &args.manifest {
-        Some(manifest) => {
-            let watch = Arc::new(Progress::new(common));
-            let (report, checked) = verify_sealed(&args.path, manifest, &options, args.tensors_only, watch)?;
-            (report, Some(checked))
-        }
-        None => (verify(&args.path, &options)?, None),
-    };
-    output.outcome = report.verdict.into();
-    if output.json {
-        let mut json = report.to_json(args.account);
-        if let Some(checked) = &sealed {
+    if args.manifest.is_some() && args.paths.len() > 1 {
+        return Err(Error::usage(
+            "several-paths",
+            "a manifest is of one file or folder, and several are named",
+        )
+        .found(args.paths.len())
+        .hint("verify each with its own manifest, or the folder in which they stand with one")
+        .into());
+    }
+    several::run(&args.paths, output, |path| {
+        let (report, sealed) = match &args.manifest {
+            Some(manifest) => {
+                let watch = common.watch();
+                let (report, checked) = verify_sealed(path, manifest, &options, args.tensors_only, watch)?;
+                (report, Some(checked))
+            }
+            None => (verify(path, &options)?, None),
+        };
+        Ok(Verified { report, sealed, account: args.account })
+    })
+}
+
+/// What is known of one path, and how much of it is asked for.
+struct Verified {
+    report: VerifyReport,
+    sealed: Option<Checked>,
+    account: bool,
+}
+
+impl Report for Verified {
+    fn verdict(&self) -> Verdict {
+        self.report.verdict
+    }
+
+    fn json(&self) -> Json {
+        let mut json = self.report.to_json(self.account);
+        if let Some(checked) = &self.sealed {
             json["manifest"] = checked.to_json();
         }
-        output.document(&json)?;
-    } else {
-        text(&report, sealed.as_ref(), args.account, output)?;
+        json
     }
-    Ok(output.outcome)
+
+    fn text(&self, output: &mut Output) -> io::Result<()> {
+        text(&self.report, self.sealed.as_ref(), self.account, output)
+    }
+
+    fn begins_with_path(&self) -> bool {
+        false
+    }
+
+    fn word(verdict: Verdict) -> String {
+        crate::output::verdict(verdict)
+    }
 }
 
 fn text(

@@ -97,6 +97,27 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// The tensors that `text` means: the one of that name, as [`tensor`](Self::tensor) finds it, or else those that
+    /// it covers as a pattern.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor); [`crate::Kind::Mismatch`], `no-match`, for a pattern that covers none.
+    pub fn tensors_like(&self, text: &str) -> Result<Vec<&TensorEntry>> {
+        let unknown = match self.tensor(text) {
+            Ok(tensor) => return Ok(vec![tensor]),
+            Err(error) if error.code() == "no-such-tensor" && text.contains(['*', '?', '[', '{']) => error,
+            Err(error) => return Err(error),
+        };
+        // A bracket alone may as well be the beginning of a slice.
+        let Ok(selection) = Selection::new(&[text.to_owned()], &[]) else { return Err(unknown) };
+        let found: Vec<&TensorEntry> = self.tensors.iter().filter(|tensor| selection.keeps(tensor)).collect();
+        if found.is_empty() {
+            let is_pattern = text.contains(['*', '?']);
+            return Err(selection.check_matched(&[self]).err().filter(|_| is_pattern).unwrap_or(unknown));
+        }
+        Ok(found)
+    }
+
     /// Takes out all optimizer state.
     pub fn drop_state(&mut self) {
         self.tensors.retain(|t| !matches!(t.role, Role::OptimizerState { .. }));
@@ -241,6 +262,33 @@ mod tests {
         let mut c = checkpoint();
         c.drop_state();
         assert_eq!(names(&c), ["enc.w", "encoder.w"]);
+    }
+
+    #[test]
+    fn a_name_or_else_a_pattern() {
+        let c = checkpoint();
+        let found = |text: &str| -> Result<Vec<String>> {
+            Ok(c.tensors_like(text)?.into_iter().map(TensorEntry::name).collect())
+        };
+        assert_eq!(found("enc.w").unwrap(), ["enc.w"]);
+        assert_eq!(found("enc.*").unwrap(), ["enc.w", "enc.w/Adam.m1"]);
+        assert_eq!(found("{enc,encoder}.w").unwrap(), ["enc.w", "enc.w/Adam.m1", "encoder.w"]);
+        let code = |text: &str| found(text).unwrap_err().code();
+        assert_eq!(
+            (code("x*"), code("enc.v"), code("enc.v[0]")),
+            ("no-match", "no-such-tensor", "no-such-tensor")
+        );
+        assert_eq!(code("enc.w[0"), "no-such-tensor");
+    }
+
+    #[test]
+    fn unknown_names_hint_at_those_that_are_near() {
+        let c = checkpoint();
+        let hint = |name: &str| c.tensor(name).unwrap_err().hint_text().unwrap().to_owned();
+        assert_eq!(hint("encodr.w"), "there is encoder.w, enc.w");
+        assert_eq!(hint("w/adam"), "there is enc.w/Adam.m1");
+        assert_eq!(hint("decoder.net.w"), "there is enc.w, enc.w/Adam.m1, encoder.w");
+        assert_eq!(hint("zzz"), "no name is like it; the first are enc.w, enc.w/Adam.m1, encoder.w");
     }
 
     #[test]

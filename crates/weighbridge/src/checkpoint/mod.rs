@@ -32,9 +32,13 @@ pub use rename::Rename;
 
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
+use crate::text::near;
 use crate::topology::Topology;
 use std::fmt;
 use std::sync::Arc;
+
+/// Names that a hint gives.
+const SHOWN_NAMES: usize = 3;
 
 /// An opened file or folder: its tensors in order, its metadata, and what is odd about it.
 #[derive(Debug, Clone, Default)]
@@ -150,27 +154,32 @@ impl Checkpoint {
                     .in_file(&self.label)
                     .on_tensor(escape_text(name));
                 Err(match self.similar_names(name) {
-                    names if names.is_empty() => error,
-                    names => error.hint(format_args!("there is {}", names.join(", "))),
+                    (_, names) if names.is_empty() => error,
+                    (true, names) => error.hint(format_args!("there is {}", names.join(", "))),
+                    (false, names) => {
+                        error.hint(format_args!("no name is like it; the first are {}", names.join(", ")))
+                    }
                 })
             }
         }
     }
 
-    /// Up to three names that contain, or are contained in, what was asked for.
-    fn similar_names(&self, name: &str) -> Vec<String> {
+    /// True and up to three names that may be meant: those that contain what was asked for, or that a few
+    /// letters tell from it, or that have its last part in them. Or else false, and the first names there are.
+    fn similar_names(&self, name: &str) -> (bool, Vec<String>) {
+        let all: Vec<String> = self.tensors.iter().map(TensorEntry::name).collect();
+        let found = near(|| all.iter().map(String::as_str), name, SHOWN_NAMES);
+        if !found.is_empty() {
+            return (true, found.into_iter().map(str::to_owned).collect());
+        }
         let wanted = name.to_lowercase();
         let last = wanted.rsplit(['.', '/']).next().unwrap_or(&wanted);
-        let near = |t: &&TensorEntry| {
-            let own = t.name().to_lowercase();
+        let alike = |own: &&String| {
+            let own = own.to_lowercase();
             !last.is_empty() && (own.contains(last) || wanted.contains(&own))
         };
-        let mut names: Vec<String> =
-            self.tensors.iter().filter(near).take(3).map(TensorEntry::name).collect();
-        if names.is_empty() {
-            names = self.tensors.iter().take(3).map(TensorEntry::name).collect();
-        }
-        names
+        let found: Vec<String> = all.iter().filter(alike).take(SHOWN_NAMES).cloned().collect();
+        if found.is_empty() { (false, all.into_iter().take(SHOWN_NAMES).collect()) } else { (true, found) }
     }
 
     /// The form that this bridge file was made from; `None` for a file of that form itself.

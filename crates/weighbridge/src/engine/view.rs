@@ -9,13 +9,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// An open file, and its map where it has one.
+type Known = (SourceRef, Option<Arc<Map>>);
+
 /// The files of a checkpoint, mapped when the first view into each is asked for.
 ///
 /// One for each opened checkpoint. A map lives as long as there is a view into it, also when this is gone.
 #[derive(Debug, Default)]
 pub struct Maps {
     /// By the place in memory of the open file, which the source beside it keeps open.
-    files: Mutex<HashMap<usize, (SourceRef, Option<Arc<Map>>)>>,
+    files: Mutex<HashMap<usize, Known>>,
 }
 
 /// The elements of a box of a tensor, dense and little-endian, in memory.

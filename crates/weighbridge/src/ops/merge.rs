@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 mod choose;
+mod lists;
 mod variables;
 
 use choose::choose;
@@ -39,8 +40,9 @@ pub struct PreparedMerge {
     pub notes: Vec<Note>,
 }
 
-/// Opens `sources` and plans them as one checkpoint at `target`. A folder of shards is one source. The format is
-/// told from the target's extension, unless the options say it.
+/// Opens `sources` and plans them as one checkpoint at `target`. A folder of shards is one source, and so are all
+/// shards of a list together: it is read in their place, unless each goes below its own name. The format is told from
+/// the target's extension, unless the options say it.
 ///
 /// # Errors
 /// What opening and planning say; as [`join`].
@@ -51,11 +53,16 @@ pub fn merge(
     options: &ConvertOptions,
 ) -> Result<PreparedMerge> {
     LocalSink::check(target, options.force)?;
+    let (sources, mut notes) = match same {
+        // Each below its own name.
+        Same::Prefix => (sources.to_vec(), Vec::new()),
+        _ => lists::gather(sources, &options.open.limits),
+    };
     let opened =
         sources.iter().map(|path| formats::open_with(path, &options.open)).collect::<Result<Vec<_>>>()?;
     let (format, kind) = super::convert::target_form(target, options)?;
     let (checkpoint, losses) = join(opened, same)?;
-    let notes = checkpoint.notes.clone();
+    notes.extend(checkpoint.notes.iter().cloned());
     let undenied = ConvertOptions { deny_loss: false, ..options.clone() };
     let mut plan = plan_checkpoint(checkpoint.clone(), format, kind, &undenied)?;
     plan.losses.extend(losses);

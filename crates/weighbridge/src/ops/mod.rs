@@ -25,7 +25,6 @@ pub mod edit;
 pub mod hash;
 pub mod info;
 pub mod merge;
-mod near;
 mod numpy;
 mod parallel;
 pub mod program;

@@ -3,10 +3,10 @@
 //! The meaning is numpy's: a negative index counts from the end, a range is clamped to the
 //! tensor, an integer drops its dimension and must lie within it. Steps are positive only.
 
-use super::near::near;
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Region, Shape};
+use crate::text::near;
 
 /// Notes that say why rows have no names.
 const NO_NAMES: [&str; 4] = ["counts-differ", "entities-unreadable", "names-incomplete", "names-missing"];
@@ -221,6 +221,13 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
     {
         return named;
     }
+    if whole.code() == "no-such-tensor"
+        && let Some(entry) = before_open_bracket(checkpoint, text.trim_end())
+    {
+        return Err(bad(text, "the bracket of the slice is not closed")
+            .on_tensor(entry.name())
+            .expected("] at the end"));
+    }
     let split = text.trim_end().ends_with(']').then(|| text.rfind('[')).flatten().filter(|&at| at > 0);
     let (Some(at), "no-such-tensor") = (split, whole.code()) else { return Err(whole) };
     let (name, slice) = text.split_at(at);
@@ -230,6 +237,13 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         (Err(error), Ok(_)) => Err(error),
         (Err(_), Err(_)) => Err(whole),
     }
+}
+
+/// The tensor before a bracket that nothing closes.
+fn before_open_bracket<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<&'a TensorEntry> {
+    let (mut places, closed) = (text.match_indices('['), text.ends_with(']'));
+    let named = |(at, _): (usize, &str)| checkpoint.tensor(text[..at].trim_end()).ok();
+    if closed { None } else { places.find_map(named) }
 }
 
 /// The row that `text` names in quotes; `None` where it names none that way. What follows the row's

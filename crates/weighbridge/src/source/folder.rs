@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use super::{FileSource, MemorySource, PathKind, SourceRef, kind_of_path};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::ErrorKind;
@@ -183,14 +183,35 @@ impl LocalFolder {
         Some((Self { path: folder.to_owned(), label: folder.display().to_string() }, name))
     }
 
-    fn walk(&self, below: &Path, depth: usize, found: &mut Walked) -> Result<()> {
+    /// All that stands in it, `depth` levels deep, as far as it can be looked at: for those who say what they did
+    /// not see. What [`list`](Folder::list) and [`skipped`](Folder::skipped) give, and the folders below it that
+    /// cannot be listed, for which those fail.
+    ///
+    /// # Errors
+    /// As [`list`](Folder::list), but [`crate::Kind::Io`] only for this folder itself.
+    pub fn survey(&self, depth: usize) -> Result<Survey> {
+        let mut found = Survey::default();
+        self.walk(Path::new(""), depth, &mut found)?;
+        sort(&mut found.items, |item| &item.name);
+        sort(&mut found.skipped, |item| &item.name);
+        sort(&mut found.unreadable, |(name, _)| name);
+        Ok(found)
+    }
+
+    fn walk(&self, below: &Path, depth: usize, found: &mut Survey) -> Result<()> {
         let fail = |e| Error::io("cannot list the folder", e).in_file(self.path.join(below).display());
         for entry in std::fs::read_dir(self.path.join(below)).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let name = below.join(entry.file_name());
             let kind = entry.file_type().map_err(fail)?;
             if kind.is_dir() && depth > 1 {
-                self.walk(&name, depth - 1, found)?;
+                match self.walk(&name, depth - 1, found) {
+                    Err(error) if error.kind() == Kind::Io => {
+                        found.unreadable.push((name, error));
+                        found.check(&self.label)?;
+                    }
+                    walked => walked?,
+                }
                 continue;
             }
             // What a link leads to counts, if it is a file; what has vanished meanwhile does not.
@@ -212,23 +233,31 @@ impl LocalFolder {
         Ok(())
     }
 
-    fn walked(&self, depth: usize) -> Result<Walked> {
-        let mut found = Walked::default();
-        self.walk(Path::new(""), depth, &mut found)?;
-        Ok(found)
+    /// As [`survey`](Self::survey), where every folder must be listed.
+    fn walked(&self, depth: usize) -> Result<Survey> {
+        let mut found = self.survey(depth)?;
+        match found.unreadable.pop() {
+            Some((_, error)) => Err(error),
+            None => Ok(found),
+        }
     }
 }
 
-/// What one walk through a folder of the file system brought.
+/// All that stands in a folder, as far as it can be looked at; each in the order of the names' bytes.
 #[derive(Debug, Default)]
-struct Walked {
-    items: Vec<FolderItem>,
-    skipped: Vec<SkippedItem>,
+pub struct Survey {
+    /// The files.
+    pub items: Vec<FolderItem>,
+    /// What is passed over.
+    pub skipped: Vec<SkippedItem>,
+    /// Folders that could not be listed, or not to their end, by their names, and why. Files that were met until then
+    /// stand in `items`.
+    pub unreadable: Vec<(PathBuf, Error)>,
 }
 
-impl Walked {
+impl Survey {
     fn check(&self, label: &str) -> Result<()> {
-        if self.items.len().max(self.skipped.len()) <= MOST_ITEMS {
+        if self.items.len().max(self.skipped.len()).max(self.unreadable.len()) <= MOST_ITEMS {
             return Ok(());
         }
         Err(Error::limit("too-many-files", "the folder holds more files than a model would")
@@ -243,15 +272,11 @@ impl Folder for LocalFolder {
     }
 
     fn list(&self, depth: usize) -> Result<Vec<FolderItem>> {
-        let mut items = self.walked(depth)?.items;
-        sort(&mut items, |item| &item.name);
-        Ok(items)
+        Ok(self.walked(depth)?.items)
     }
 
     fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>> {
-        let mut skipped = self.walked(depth)?.skipped;
-        sort(&mut skipped, |item| &item.name);
-        Ok(skipped)
+        Ok(self.walked(depth)?.skipped)
     }
 
     fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
@@ -433,6 +458,33 @@ mod tests {
         );
         let names: Vec<_> = folder.list(9).unwrap().into_iter().map(|i| i.name).collect();
         assert_eq!(names, ["link", "w"].map(PathBuf::from));
+    }
+
+    /// A path may have so many bytes and no more, so the system cannot list what lies deeper. The name of each folder
+    /// is short enough.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_survey_goes_on_where_a_folder_cannot_be_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = "d".repeat(250);
+        std::fs::write(dir.path().join("z"), "1").unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        // Step by step from within, as the whole path would be too long.
+        let script = "cd \"$1\" && for i in $(seq 18); do mkdir \"$2\" && cd -P \"$2\" || exit 1; done";
+        let made = std::process::Command::new("bash")
+            .args(["-c", script, "bash"])
+            .args([dir.path().join("a").as_os_str(), long.as_ref()])
+            .status();
+        assert!(made.unwrap().success());
+        let folder = LocalFolder::open(dir.path()).unwrap();
+        let found = folder.survey(40).unwrap();
+        assert_eq!(found.items, [FolderItem { name: "z".into(), len: 1 }]);
+        let [(name, error)] = found.unreadable.as_slice() else { panic!("{:?}", found.unreadable) };
+        assert!(name.starts_with("a") && name.components().count() > 10, "{}", name.display());
+        assert_eq!(error.kind(), Kind::Io);
+        // Whoever must see everything is told that it cannot be.
+        assert_eq!(folder.list(40).unwrap_err().kind(), Kind::Io);
+        assert_eq!(folder.skipped(40).unwrap_err().kind(), Kind::Io);
     }
 
     #[test]

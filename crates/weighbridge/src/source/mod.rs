@@ -24,7 +24,7 @@ pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, kind_of_path};
 pub(crate) use folder::check_no_links;
 pub use folder::{
-    Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, check_relative,
+    Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, Survey, check_relative,
 };
 pub(crate) use held::{Held, Windows};
 pub(crate) use kept::KeptBlocks;

@@ -17,6 +17,7 @@ pub use program::{ProgramChange, program};
 pub use values::{Tolerance, Values};
 
 use super::Changes;
+use super::edit::{Rule, apply};
 use crate::checkpoint::{Checkpoint, Selection, TensorEntry};
 use crate::error::Result;
 use crate::formats::{OpenOptions, open_with};
@@ -38,8 +39,15 @@ pub struct DiffOptions {
     pub drop: Vec<String>,
     /// Leave out optimizer state.
     pub no_state: bool,
+    /// Rules of the [grammar of edits](super::edit) for the left side, before all renames and before tensors are
+    /// paired.
+    pub rules: Vec<Rule>,
     /// Rules `OLD=NEW` for names on the left, before tensors are paired.
     pub rename: Vec<String>,
+    /// Rules `REGEX=NEW` for names on the left, as of an [edit](super::edit), after those of `rename`.
+    pub rename_regex: Vec<String>,
+    /// Take a type that differs for no difference: values count, and are compared as numbers anyway.
+    pub ignore_dtype: bool,
     /// What counts as the same value. Without one, every bit counts.
     pub tolerance: Option<Tolerance>,
     /// Compare names, types and shapes only; no tensor is read.
@@ -242,8 +250,12 @@ pub fn diff_checkpoints(
         left.drop_state();
         right.drop_state();
     }
-    let renames = Changes { rename: options.rename.clone(), ..Changes::default() };
+    let renames =
+        Changes { rules: options.rules.clone(), rename: options.rename.clone(), ..Changes::default() };
     renames.apply(&mut left)?;
+    if !options.rename_regex.is_empty() {
+        apply(&mut left, &Rule::parse("rename-regex", &options.rename_regex)?, false)?;
+    }
     let selection = Selection::new(&options.select, &options.drop)?;
     selection.check_matched(&[&left, &right])?;
     let kept = |tensors: &[&TensorEntry]| {
@@ -327,7 +339,9 @@ fn one(
             changes.push(told::change(what.to_owned(), Some(a), Some(b)));
         }
     };
-    change("dtype", left.dtype().to_string(), right.dtype().to_string());
+    if !options.ignore_dtype {
+        change("dtype", left.dtype().to_string(), right.dtype().to_string());
+    }
     change("shape", left.shape.to_string(), right.shape.to_string());
     change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
     if let (Some(a), Some(b)) = (&left.labels, &right.labels)

@@ -44,7 +44,7 @@ pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Resu
                 .found(escape_text(rule.text()))
                 .hint(
                     "patterns cover the whole name, a rename the whole name or whole leading parts; \
-                       --lenient-rules goes on",
+                       edit --lenient-rules goes on",
                 );
             return Err(rule.blame(error).in_file(&checkpoint.label));
         }

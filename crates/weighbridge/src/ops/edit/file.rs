@@ -42,7 +42,14 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
     let document = DeTable::parse(text).map_err(|error| {
         let message = escape_text(error.message());
         let span = error.span().unwrap_or(0..0);
-        locate(Error::usage("bad-toml", format!("this is no TOML: {message}")), Some(&file.place(&span)))
+        let mut told = Error::usage("bad-toml", format!("this is no TOML: {message}"));
+        if file.is_escape(span.start) {
+            told = told.hint(
+                "between double quotes TOML takes a backslash for the beginning of an escape: \
+                 put expressions between single quotes",
+            );
+        }
+        locate(told, Some(&file.place(&span)))
     })?;
     let mut rules = Vec::new();
     for (key, value) in document.get_ref() {
@@ -93,6 +100,18 @@ impl File<'_> {
             file: self.label.to_owned(),
             line: before.bytes().filter(|&byte| byte == b'\n').count() + 1,
             offset: span.start as u64,
+        }
+    }
+
+    /// True where a backslash between double quotes leads to this offset, or stands at it.
+    fn is_escape(&self, offset: usize) -> bool {
+        let end = offset.saturating_add(1).min(self.text.len());
+        let before = self.text.as_bytes().get(..end).unwrap_or_default();
+        let line = before.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+        match (line.iter().position(|&byte| byte == b'"'), line.iter().rposition(|&byte| byte == b'\\')) {
+            // The escapes that are longest are \U and eight digits.
+            (Some(quote), Some(backslash)) => quote < backslash && line.len() - backslash <= 11,
+            _ => false,
         }
     }
 
@@ -206,5 +225,17 @@ mod tests {
             assert_eq!(error.file(), Some("r.toml"));
         }
         assert_eq!(parse_rules("version = 1", "r").unwrap_err().code(), "bad-rule");
+        for (text, hinted) in [
+            (r#"rename-regex = "a(\d+)=b""#, true),
+            (r#"rename-regex = ["x=y", "a\.b=c"]"#, true),
+            (r#"rename-regex = "a=\1""#, true),
+            (r#"rename-regex = "\ud800=b""#, true),
+            (r"rename-regex = 'a(\d+)=b", false),
+            (r#"rename-regex = "a=b"#, false),
+        ] {
+            let error = parse_rules(&format!("[[rule]]\n{text}\n"), "r").unwrap_err();
+            let hint = error.hint_text().is_some_and(|hint| hint.contains("single quotes"));
+            assert_eq!((error.code(), hint), ("bad-toml", hinted), "{text}: {error}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::report::{EditReport, How};
 use super::to_file::{Kind, Prepared, check_asked, convert_options, plan_edit, plan_form};
 use super::{EditOptions, overlay};
-use crate::checkpoint::escape_text;
+use crate::checkpoint::{Checkpoint, escape_text};
 use crate::engine::LocalSink;
 use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, check_free, find, write_patch};
 use crate::error::{Error, Result};
@@ -76,6 +76,9 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     let word = if how == InPlace::Header { How::Header } else { How::Rewrite };
     let label = path.display().to_string();
     let planned = plan_edit(checkpoint, options, word, &label, |edited| {
+        if how == InPlace::Header {
+            check_uncast(&edited)?;
+        }
         plan_form(edited, format, kind, &convert_options(options, settings))
     });
     let mut edit = planned.map_err(|error| advise(error, how))?;
@@ -103,6 +106,21 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         LocalSink::check_plan_replacing(&edit.plan, path, true, &replaced)?;
     }
     Ok(PreparedInPlace { edit, patch, replaced, seen })
+}
+
+/// Fails where elements are cast. Before it is planned: room for a header, which a plan may ask for, would not help.
+fn check_uncast(edited: &Checkpoint) -> Result<()> {
+    match edited.tensors.iter().find(|tensor| tensor.cast.is_some() && tensor.elements() > 0) {
+        None => Ok(()),
+        Some(tensor) => Err(Error::mismatch(
+            "data-would-move",
+            "a cast changes every element, and so where tensors stand",
+        )
+        .in_file(&edited.label)
+        .on_tensor(tensor.name())
+        .expected(tensor.stored)
+        .found(tensor.dtype())),
+    }
 }
 
 /// Looks whether the file may be replaced at all: not while an undo record waits for the file as it is, and not
@@ -134,7 +152,7 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
 fn advise(error: Error, how: InPlace) -> Error {
     match error.code() {
         "data-would-move" | "patch-too-large" | "one-file" | "no-room" if how == InPlace::Header => {
-            error.hint("--in-place=rewrite puts a new file in the place of the old one when it is whole")
+            error.hint_too("--in-place=rewrite puts a new file in the place of the old one when it is whole")
         }
         _ => error,
     }

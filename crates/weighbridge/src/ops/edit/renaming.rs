@@ -127,6 +127,16 @@ fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
     Ok(pattern)
 }
 
+/// True where `sign` and what follows it are a group as sed, Python or the regex crate write it: `\1`, `$1`, `${name}`.
+fn is_group_elsewhere(sign: char, rest: &mut impl Iterator<Item = char>) -> bool {
+    match rest.next() {
+        Some(c) if c.is_ascii_digit() => true,
+        // Two braces are the character itself.
+        Some('{') => sign == '$' && rest.next() != Some('{'),
+        _ => false,
+    }
+}
+
 /// The new name: text with groups of the pattern in it.
 #[derive(Debug, Clone)]
 pub(super) struct Template(Vec<Piece>);
@@ -164,6 +174,12 @@ impl Template {
                     };
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     pieces.push(Piece::Group(group));
+                }
+                // As other programs write groups: taken as it stands it would be a part of the name.
+                '\\' | '$' if is_group_elsewhere(c, &mut characters.clone()) => {
+                    return Err(fail("groups of the pattern are written in braces here".to_owned())
+                        .expected("{1}, or {name}")
+                        .hint(format_args!("write {{1}} for {c}1")));
                 }
                 '}' => {
                     return Err(fail("a closing brace stands alone: write }} for the character".to_owned()));
@@ -233,6 +249,13 @@ mod tests {
             assert_eq!(Renaming::glob("a*", bad).unwrap_err().code(), "bad-template", "{bad}");
         }
         assert_eq!(renamed(&Renaming::glob("a*", "{0}!").unwrap(), "abc").unwrap(), "abc!");
+        // Groups as others write them would become a part of the name without a word.
+        for other in [r"x.\1", "x.$1", "${1}", "${n}"] {
+            let error = Renaming::regex("a(?<n>.*)", other).unwrap_err();
+            assert_eq!(error.code(), "bad-template", "{other}");
+            assert!(error.hint_text().unwrap().starts_with("write {1} for "), "{error}");
+        }
+        assert_eq!(renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}").unwrap(), "abc").unwrap(), r"$\${bc}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions};
 use crate::ops::{ConvertOptions, plan_checkpoint, save};
 use crate::plan::{Content, WritePlan};
+use crate::source::{PathKind, kind_of_path};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -49,11 +50,12 @@ pub struct Prepared {
 /// Opens `source`, applies the rules, and plans `target`. Nothing is written.
 ///
 /// # Errors
-/// What opening, [`apply`] and planning say; for the target as [`LocalSink::check_plan`].
+/// What opening, [`apply`] and planning say; [`crate::Kind::Usage`], `unknown-extension`, where neither the target's
+/// name nor the options say which form it shall have; for the target as [`LocalSink::check_plan`].
 pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
     LocalSink::check(target, options.force)?;
     let checkpoint = formats::open_with(source, &options.open)?;
-    let (format, kind) = target_form(target, &checkpoint, options)?;
+    let (format, kind) = target_form(source, target, &checkpoint, options)?;
     let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
         let options = convert_options(options, options.settings.clone());
         plan_form(edited, format, kind, &options)
@@ -179,17 +181,21 @@ pub(super) enum Kind {
     AsIs(String),
 }
 
-/// Format and kind of the target.
+/// Format and kind of the target: what its extension says, or without one those of the source. An extension that
+/// means nothing is no wish for the source's form, unless the source has the same one, or is a folder.
 fn target_form(
+    source: &Path,
     target: &Path,
     checkpoint: &Checkpoint,
     options: &EditOptions,
 ) -> Result<(&'static dyn Format, Kind)> {
-    let by_name = formats::by_extension(target).ok();
-    let format = match (&options.to, by_name) {
-        (Some(id), _) => formats::by_id(id)?,
-        (None, Some((format, _))) => format,
-        (None, None) => formats::by_id(checkpoint.format)?,
+    let is_own = target.extension().is_none_or(|extension| source.extension() == Some(extension))
+        || kind_of_path(source)? == PathKind::Folder;
+    let (format, by_name) = match (&options.to, formats::by_extension(target)) {
+        (Some(id), by_name) => (formats::by_id(id)?, by_name.ok()),
+        (None, Ok(by_name)) => (by_name.0, Some(by_name)),
+        (None, Err(_)) if is_own => (formats::by_id(checkpoint.format)?, None),
+        (None, Err(error)) => return Err(error),
     };
     let named = by_name.filter(|(other, _)| other.facts().id == format.facts().id).map(|(_, kind)| kind);
     let kind = match (&options.kind, named) {

@@ -11,7 +11,7 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
 use crate::pickle::{Call, GlobalFinding};
@@ -70,20 +70,25 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
     if kind_of_path(path)? == PathKind::Folder {
         let folder = LocalFolder::open(path)?;
         let mut looked = Vec::new();
-        for item in folder.list(DEPTH)? {
+        let found_there = folder.survey(DEPTH)?;
+        for item in found_there.items {
             // One file that cannot be read hides nothing of the others.
             let file = match in_folder(&folder, path, &item, options) {
                 Err(error) if error.kind() == Kind::Io => {
                     let label = path.join(&item.name).display().to_string();
-                    unread(label, found("unreadable", format!("{}: {}", error.code(), error.message())))
+                    unread(label, cannot_read(&error))
                 }
                 scanned => scanned?,
             };
             looked.push((item.name, file));
         }
-        for item in folder.skipped(DEPTH)? {
+        for item in found_there.skipped {
             let label = path.join(&item.name).display().to_string();
             looked.push((item.name, unread(label, skipped(item.reason))));
+        }
+        for (name, error) in found_there.unreadable {
+            let label = path.join(&name).display().to_string();
+            looked.push((name, unread(label, cannot_read(&error))));
         }
         looked
             .sort_by(|(a, _), (b, _)| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
@@ -155,6 +160,11 @@ pub fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions
     Ok(ScannedFile { label, format, scan })
 }
 
+/// A file or folder that the system does not let us read.
+fn cannot_read(error: &Error) -> Finding {
+    found("unreadable", format!("{}: {}", error.code(), error.message()))
+}
+
 /// What stands in a folder and is not looked at.
 fn skipped(reason: SkipReason) -> Finding {
     let code = match reason {
@@ -169,6 +179,12 @@ fn skipped(reason: SkipReason) -> Finding {
         SkipReason::LinkToFolder => finding.hint("scan the folder that it leads to"),
         SkipReason::DeadLink | SkipReason::NotAFile => finding,
     }
+}
+
+/// Reports on several paths as one log of SARIF 2.1.0 with one run. `failed` are the paths that could not be scanned, and
+/// why: notifications of a run that was not successful.
+pub fn sarif_of_all(reports: &[ScanReport], failed: &[(String, Error)]) -> Json {
+    sarif::log(reports, failed)
 }
 
 fn unread(label: String, finding: Finding) -> ScannedFile {
@@ -190,7 +206,7 @@ impl ScanReport {
     /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
     /// them as artifacts.
     pub fn to_sarif(&self) -> Json {
-        sarif::log(self)
+        sarif::log(std::slice::from_ref(self), &[])
     }
 
     /// How many findings of that severity there are.

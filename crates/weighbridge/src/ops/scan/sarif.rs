@@ -4,7 +4,8 @@
 //! counts from the start of the innermost one, as in the JSON of the command.
 
 use super::{RULES, ScanReport, scan_word};
-use crate::finding::{Finding, Severity};
+use crate::error::Error;
+use crate::finding::{Finding, Severity, Verdict};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,17 +13,24 @@ use std::fmt::Write;
 /// The schema that the log follows.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The log.
-pub(super) fn log(report: &ScanReport) -> Json {
+/// The log of one run over all of the paths.
+pub(super) fn log(reports: &[ScanReport], failed: &[(String, Error)]) -> Json {
     let mut artifacts = Artifacts::default();
     let mut results = Vec::new();
-    for file in &report.files {
+    for file in reports.iter().flat_map(|report| &report.files) {
         let place = artifacts.index(&file.label, None);
         for finding in &file.scan.findings {
             let inner = finding.member.as_deref();
             let place = inner.map_or(place, |member| artifacts.index(member, Some(place)));
             results.push(result(finding, &artifacts.list[place]["location"]["uri"], place));
         }
+    }
+    // What was not read is not called clean.
+    let least = if failed.is_empty() { Verdict::Sound } else { Verdict::CouldNotTell };
+    let verdict = reports.iter().map(|report| report.verdict).fold(least, Verdict::max);
+    let mut invocation = json!({ "executionSuccessful": failed.is_empty() });
+    if !failed.is_empty() {
+        invocation["toolExecutionNotifications"] = failed.iter().map(notification).collect();
     }
     json!({
         "$schema": SCHEMA,
@@ -34,11 +42,21 @@ pub(super) fn log(report: &ScanReport) -> Json {
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "rules": rules(),
             }},
-            "invocations": [{ "executionSuccessful": true }],
+            "invocations": [invocation],
             "artifacts": artifacts.list,
             "results": results,
-            "properties": { "verdict": scan_word(report.verdict) },
+            "properties": { "verdict": scan_word(verdict) },
         }],
+    })
+}
+
+/// A path that could not be scanned.
+fn notification((path, error): &(String, Error)) -> Json {
+    json!({
+        "level": "error",
+        "descriptor": { "id": error.code() },
+        "message": { "text": error.to_json()["message"] },
+        "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri(path, false) } } }],
     })
 }
 

@@ -46,7 +46,7 @@ impl Histogram {
 
     /// The bin of `x`, which lies between `min` and `max`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then bounded
-    pub(super) fn bin(&self, x: f64) -> usize {
+    fn bin(&self, x: f64) -> usize {
         let last = self.counts.len() - 1;
         if last == 0 {
             return 0;
@@ -63,6 +63,27 @@ impl Histogram {
             return guess;
         }
         self.edges.partition_point(|edge| *edge <= x).saturating_sub(1).min(last)
+    }
+
+    /// Counts the finite ones of `values`, which lie between `min` and `max`, into `counts`, bin by bin.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then looked up
+    pub(super) fn count(&self, values: &[f64], counts: &mut [u64]) {
+        // By how much, in bins, rounding may move a place or an edge: nearer to an edge, the edge itself decides.
+        let slack = 1e-9 + self.min.abs().max(self.max.abs()) * self.per_unit * 4.0 * f64::EPSILON;
+        let far = slack..1.0 - slack;
+        let direct = self.counts.len() > 1 && self.scale == 1.0 && slack.is_finite();
+        for &x in values {
+            let place = (x - self.min) * self.per_unit;
+            let guess = place as u32;
+            if direct
+                && far.contains(&(place - f64::from(guess)))
+                && let Some(count) = counts.get_mut(guess as usize)
+            {
+                *count += 1;
+            } else if x.is_finite() {
+                counts[self.bin(x)] += 1;
+            }
+        }
     }
 
     /// With these counts added, bin by bin.

@@ -98,9 +98,7 @@ impl Counted {
         self.counts.resize(histogram.counts.len(), 0);
         for chunk in bytes.chunks(CHUNK * dtype.size().unwrap_or(1)) {
             decode(dtype, chunk, &mut self.values);
-            for &x in self.values.iter().filter(|x| x.is_finite()) {
-                self.counts[histogram.bin(x)] += 1;
-            }
+            histogram.count(&self.values, &mut self.counts);
         }
     }
 }
@@ -150,32 +148,40 @@ impl Part {
     }
 
     /// What is known of `values` of types that `f32` holds exactly, twice as fast as by `f64`; `None` where there is
-    /// none, or one that is not finite. Sums are of `f64`, taken from a value near the mean, so that one
-    /// pass does.
+    /// none, or one that is not finite. Sums are of `f64`, taken from a value near the mean, so that the mean need not be known
+    /// before.
     #[allow(clippy::cast_possible_truncation)] // a power of two that `f32` has, too
     fn of_singles(values: &[f32], smallest_normal: f64) -> Option<Self> {
         let smallest_normal = smallest_normal as f32;
         let few = values.get(..LANES.min(values.len())).filter(|few| !few.is_empty())?;
         let near = few.iter().map(|&x| f64::from(x)).sum::<f64>() / as_f64(few.len() as u64);
+        // Two passes over what is in the first cache anyway: each needs as many wide registers as there are.
+        let (eights, rest) = values.as_chunks::<LANES>();
         let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        let (mut zeros, mut small, mut odd) = ([0u32; LANES], [0u32; LANES], [0u32; LANES]);
-        let (mut sums, mut squares) = ([0f64; LANES], [0f64; LANES]);
+        let (mut zeros, mut small) = ([0u32; LANES], [0u32; LANES]);
         let mut look = |lane: usize, x: f32| {
             least[lane] = if x < least[lane] { x } else { least[lane] };
             most[lane] = if x > most[lane] { x } else { most[lane] };
             zeros[lane] += u32::from(x == 0.0);
             small[lane] += u32::from(x.abs() < smallest_normal);
-            odd[lane] += u32::from(!x.is_finite());
-            let distance = f64::from(x) - near;
-            sums[lane] += distance;
-            squares[lane] += distance * distance;
         };
-        let (eights, rest) = values.as_chunks::<LANES>();
         for eight in eights {
             (0..LANES).for_each(|lane| look(lane, eight[lane]));
         }
         rest.iter().enumerate().for_each(|(lane, &x)| look(lane, x));
-        if odd != [0; LANES] {
+        let (mut sums, mut squares) = ([0f64; LANES], [0f64; LANES]);
+        let mut add = |lane: usize, x: f32| {
+            let distance = f64::from(x) - near;
+            sums[lane] += distance;
+            squares[lane] += distance * distance;
+        };
+        for eight in eights {
+            (0..LANES).for_each(|lane| add(lane, eight[lane]));
+        }
+        rest.iter().enumerate().for_each(|(lane, &x)| add(lane, x));
+        let all = squares.iter().sum::<f64>();
+        // The squares of all numbers of `f32` stay far within `f64`.
+        if !all.is_finite() {
             return None;
         }
         let count = values.len() as u64;
@@ -187,7 +193,7 @@ impl Part {
             min: f64::from(least.into_iter().fold(f32::INFINITY, f32::min)),
             max: f64::from(most.into_iter().fold(f32::NEG_INFINITY, f32::max)),
             mean: near + sum / as_f64(count),
-            squares: (squares.iter().sum::<f64>() - sum * sum / as_f64(count)).max(0.0),
+            squares: (all - sum * sum / as_f64(count)).max(0.0),
             zeros,
             subnormal: total(small).saturating_sub(zeros),
             ..Self::default()

@@ -142,7 +142,7 @@ fn value(
 
 fn no_value(class: &Type) -> Error {
     Error::unsupported("hdf5-value", "HDF5: a value that this library has no form for")
-        .found(format_args!("{:?}", class.kind()))
+        .found(escape(&class.words()))
 }
 
 /// Takes from the memory that is left.

@@ -81,7 +81,8 @@ impl Type {
         }
     }
 
-    fn words(&self) -> String {
+    /// What it is, for people.
+    pub(super) fn words(&self) -> String {
         match self.kind() {
             Kind::Numbers(dtype, _) => dtype.to_string(),
             Kind::Opaque { size, .. } => format!("opaque bytes, {size} each"),

@@ -35,23 +35,50 @@ pub(super) fn alone() -> Error {
         .hint("open it by its path, or the folder in which it stands")
 }
 
+/// A list of shards in a folder, and the files that it names as its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOfShards {
+    /// The name of the list.
+    pub name: String,
+    /// The names of the files of safetensors, each once. They were not looked for.
+    pub files: Vec<String>,
+}
+
+/// The lists of shards of safetensors in `folder`, in the order of their names. What ends in `.index.json` and is no list
+/// that can be read, or is one of other files, is passed over.
+///
+/// # Errors
+/// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a list cannot be read.
+pub fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<Vec<ListOfShards>> {
+    let mut lists = named_lists(folder, limits)?;
+    lists.retain(|list| !list.files.is_empty() && list.files.iter().all(|file| names::is_file_name(file)));
+    Ok(lists)
+}
+
 /// The name of the list beside the file `name` that names it as one of its own, in the order of names; `None`
 /// where there is none. What ends in `.index.json` and is no list that can be read names nothing.
 ///
 /// # Errors
-/// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a list cannot be read.
+/// As [`lists_of_shards`].
 pub fn list_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
+    let mut lists = named_lists(folder, limits)?.into_iter();
+    Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))
+}
+
+/// The lists in a folder, of files of any form.
+fn named_lists(folder: &FolderRef, limits: &Limits) -> Result<Vec<ListOfShards>> {
+    let mut lists = Vec::new();
     for item in folder.list(1)? {
-        let Some(list) = item.name.to_str().filter(|list| list.ends_with(INDEX_SUFFIX)) else { continue };
+        let Some(name) = item.name.to_str().filter(|name| name.ends_with(INDEX_SUFFIX)) else { continue };
         let Some(source) = folder.open(&item.name)? else { continue };
         if !is_list_file(&source)? {
             continue;
         }
-        if read_list(&source, limits).is_ok_and(|list| list.files.iter().any(|file| file == name)) {
-            return Ok(Some(list.to_owned()));
+        if let Ok(list) = read_list(&source, limits) {
+            lists.push(ListOfShards { name: name.to_owned(), files: list.files });
         }
     }
-    Ok(None)
+    Ok(lists)
 }
 
 /// Looks through a list: it holds names only, and whether the files are there is another question.

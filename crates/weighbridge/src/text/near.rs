@@ -1,11 +1,15 @@
 //! Names that somebody may have meant.
 
 /// Names longer than this, in characters, are held against each other only by what they contain.
-const LONGEST: usize = 64;
+const LONGEST: usize = 128;
+/// The most letters that may be apart, of names of any length.
+const MOST_APART: usize = 8;
+/// Pairs of letters that are held against each other in all, about a second's work: there may be millions of names.
+const MOST_PAIRS: usize = 1 << 30;
 
 /// Up to `most` of `names` that may be meant by `wanted`: those that contain it, or else those that a few
 /// letters tell from it, the nearest first. Case does not count.
-pub(super) fn near<'a, I>(names: impl Fn() -> I, wanted: &str, most: usize) -> Vec<&'a str>
+pub(crate) fn near<'a, I>(names: impl Fn() -> I, wanted: &str, most: usize) -> Vec<&'a str>
 where
     I: Iterator<Item = &'a str>,
 {
@@ -17,13 +21,16 @@ where
         return found;
     }
     // One letter in three, at most.
-    let limit = letters.len().div_ceil(3);
+    let limit = letters.len().div_ceil(3).min(MOST_APART);
     let mut best: Vec<(usize, &str)> = Vec::new();
+    let mut left = MOST_PAIRS;
     for name in names() {
         // A letter is at most four bytes.
         if name.len() > 4 * (letters.len() + limit) || name.len() + limit < letters.len() {
             continue;
         }
+        let Some(rest) = left.checked_sub(letters.len() * name.len()) else { break };
+        left = rest;
         let Some(apart) = letters_apart(&letters, name, limit) else { continue };
         let place = best.partition_point(|(other, _)| *other <= apart);
         if place < most {
@@ -65,6 +72,9 @@ mod tests {
         assert_eq!(found("users_1"), ["user_1", "user_12"]);
         assert_eq!((found("suß"), found("bbo")), (vec!["süß"], vec![]));
         assert!(found("charlotte").is_empty() && found(&"x".repeat(1000)).is_empty());
+        let long = ["model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.k_proj.weight"];
+        let found = near(|| long.iter().copied(), "model.layer.1.self_attn.k_proj.weigth", 1);
+        assert_eq!(found, [long[1]], "the nearest of what is much alike");
         assert_eq!(near(|| names.iter().copied(), "", 2), ["user_1", "user_12"]);
     }
 }

@@ -1,0 +1,221 @@
+//! The command `weighbridge`: arguments in, the library's reports out.
+//!
+//! [`command`] is the whole of it, as a program runs it; [`call`] answers another program in the same process, with the same
+//! arguments.
+
+mod args;
+mod output;
+mod progress;
+mod salvage;
+mod several;
+mod table;
+mod verbs;
+
+use args::{Args, Verb};
+use clap::Parser;
+use output::Output;
+use std::ffi::OsString;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use weighbridge::engine::Watch;
+use weighbridge::finding::Verdict;
+use weighbridge::{Error, Kind};
+
+/// How the command ended. See `weighbridge --help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All went well.
+    Done,
+    /// Something was found to be wrong.
+    Finding,
+    /// Nothing wrong was found, but not everything could be looked at.
+    CouldNotTell,
+    /// Nothing wrong was found, but one of several paths could not be read at all; which was told.
+    Failed,
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Sound => Self::Done,
+            Verdict::Unsound => Self::Finding,
+            Verdict::CouldNotTell => Self::CouldNotTell,
+        }
+    }
+}
+
+/// What a verb may end with.
+pub(crate) enum Failure {
+    /// The library says why.
+    Error(Error),
+    /// Standard output is gone or full.
+    Output(std::io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// A model of thousands of separate files keeps a handle of each, and shells allow 1024 or fewer by
+/// default. Where more cannot be had, the first file that is too many says so.
+#[cfg(unix)]
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+#[cfg(not(unix))]
+fn allow_many_files() {}
+
+/// Runs the command with these arguments, of which the first is its own name, on the process's standard streams. Returns
+/// the exit code.
+pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    allow_many_files();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let args = match Args::try_parse_from(&arguments) {
+        Ok(args) => args,
+        Err(error) => return usage(&error, &arguments),
+    };
+    let mut output = Output::new(args.common.json, args.common.color);
+    let result = run(&args, &mut output).and_then(|outcome| {
+        output.flush()?;
+        Ok(outcome)
+    });
+    match result {
+        Ok(outcome) => code(outcome),
+        // Whoever read our output has seen enough; what is known by then still counts.
+        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => code(output.outcome),
+        Err(Failure::Output(e)) => {
+            eprintln!("error: cannot write the output: {e}");
+            2
+        }
+        Err(Failure::Error(error)) => {
+            output.error(&error);
+            if error.kind() == Kind::Cancelled { 130 } else { 2 }
+        }
+    }
+}
+
+/// What a [`call`] came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The exit code that the command would have ended with: 0, 1 or 3; 2 where one of several paths could not be read.
+    pub code: u8,
+    /// What it would have printed: one JSON document, for verbs that have one.
+    pub text: String,
+}
+
+/// Carries out a verb in this process and returns what it has to say, as JSON where the verb has it. Nothing is printed;
+/// `watch` sees progress and may stop the work.
+///
+/// # Errors
+/// What the command would have ended with; [`Kind::Usage`], `bad-arguments`, for arguments that it does not take.
+pub fn call(arguments: impl IntoIterator<Item = OsString>, watch: Arc<dyn Watch>) -> Result<Answer, Error> {
+    let name = OsString::from("weighbridge");
+    let mut args = match Args::try_parse_from(std::iter::once(name).chain(arguments)) {
+        Ok(args) => args,
+        Err(error) if !error.use_stderr() => return Ok(Answer { code: 0, text: error.to_string() }),
+        Err(error) => return Err(bad_arguments(&error)),
+    };
+    args.common.json = true;
+    args.common.watch = args::Outside(Some(watch));
+    let text = Shared::default();
+    let mut output = Output::to(Box::new(text.clone()));
+    let result = run(&args, &mut output).and_then(|outcome| {
+        output.flush()?;
+        Ok(outcome)
+    });
+    match result {
+        Ok(outcome) => Ok(Answer { code: code(outcome), text: text.take() }),
+        Err(Failure::Error(error)) => Err(error),
+        Err(Failure::Output(cause)) => Err(Error::io("cannot keep the output", cause)),
+    }
+}
+
+/// Memory that is written to from within an [`Output`].
+#[derive(Debug, Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    fn take(&self) -> String {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn code(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Done => 0,
+        Outcome::Finding => 1,
+        Outcome::CouldNotTell => 3,
+        Outcome::Failed => 2,
+    }
+}
+
+fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
+    let common = &args.common;
+    match &args.verb {
+        Verb::Info(a) => verbs::info::run(a, common, output),
+        Verb::Ls(a) => verbs::ls::run(a, common, output),
+        Verb::Show(a) => verbs::show::run(a, common, output),
+        Verb::Stats(a) => verbs::stats::run(a, common, output),
+        Verb::Convert(a) => verbs::convert::run(a, common, output),
+        Verb::Scan(a) => verbs::scan::run(a, common, output),
+        Verb::Seal(a) => verbs::seal::run(a, common, output),
+        Verb::Diff(a) => verbs::diff::run(a, common, output),
+        Verb::Edit(a) => verbs::edit::run(a, common, output),
+        Verb::Shard(a) => verbs::shard::run(a, common, output),
+        Verb::Merge(a) => verbs::merge::run(a, common, output),
+        Verb::Verify(a) => verbs::verify::run(a, common, output),
+        Verb::Checkpoint(a) => verbs::checkpoint::run(a, common, output),
+        Verb::Program(a) => verbs::program::run(a, common, output),
+        Verb::Run(a) => verbs::run::run(a, common, output),
+        Verb::Demo(a) => verbs::demo::run(a, common, output),
+        Verb::Completions(a) => verbs::generate::completions(a, output),
+        Verb::Man(a) => verbs::generate::man(a, output),
+    }
+}
+
+/// Help and version go to standard output and end well; a slip in the arguments ends with 2, and
+/// is JSON where `--json` stands among them.
+fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return 0;
+    }
+    if arguments.iter().any(|a| a == "--json") {
+        Output::new(true, args::Color::Never).error(&bad_arguments(error));
+    } else {
+        // Its code stands where it stands in every error.
+        let text = error.render().ansi().to_string().replacen("error:", "error[bad-arguments]:", 1);
+        anstream::eprint!("{text}");
+    }
+    2
+}
+
+/// A slip in the arguments, as the library tells errors.
+fn bad_arguments(error: &clap::Error) -> Error {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let message = lines.next().unwrap_or("bad arguments").trim_start_matches("error: ").to_owned();
+    let hint = lines.collect::<Vec<_>>().join(" ");
+    Error::usage("bad-arguments", message).hint(hint)
+}

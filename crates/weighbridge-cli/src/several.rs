@@ -1,0 +1,163 @@
+//! Several paths: each is looked at by itself, and the worst of what comes of them is how the command ends.
+
+use crate::output::{HEADING, Output};
+use crate::{Failure, Outcome};
+use serde_json::{Value as Json, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use weighbridge::finding::Verdict;
+use weighbridge::text::escape;
+use weighbridge::{Error, Kind};
+
+/// What a verb found out about one path.
+pub(crate) trait Report {
+    /// What it comes to.
+    fn verdict(&self) -> Verdict;
+    /// The document of this path.
+    fn json(&self) -> Json;
+    /// The report for people.
+    fn text(&self, output: &mut Output) -> io::Result<()>;
+    /// True where the first line of the text names the path.
+    fn begins_with_path(&self) -> bool;
+    /// The word for a verdict of this verb, in its colour.
+    fn word(verdict: Verdict) -> String;
+}
+
+/// Looks at each path and tells what it found: of one path its document or text alone, of several a list of
+/// documents, or each text below its path and a line that counts. Of several, one that cannot be read is told and
+/// does not stop the others.
+///
+/// # Errors
+/// Of one path, what `look` says; of several, only that somebody asked to stop.
+pub(crate) fn run<R: Report>(
+    paths: &[PathBuf],
+    output: &mut Output,
+    look: impl Fn(&Path) -> Result<R, Error>,
+) -> Result<Outcome, Failure> {
+    if let [path] = paths {
+        let report = look(path)?;
+        output.outcome = report.verdict().into();
+        if output.json {
+            output.document(&report.json())?;
+        } else {
+            report.text(output)?;
+        }
+        return Ok(output.outcome);
+    }
+    let mut documents = Vec::new();
+    let mut counts = Counts::default();
+    for path in paths {
+        let looked = look(path);
+        counts.add(&looked.as_ref().map(Report::verdict))?;
+        output.outcome = counts.outcome(paths.len());
+        match looked {
+            Ok(report) if output.json => documents.push(report.json()),
+            Ok(report) => {
+                if !report.begins_with_path() {
+                    heading(path, output)?;
+                }
+                report.text(output)?;
+                writeln!(output)?;
+            }
+            Err(error) if output.json => {
+                documents.push(json!({ "path": path.display().to_string(), "error": error.to_json() }));
+            }
+            Err(error) => {
+                heading(path, output)?;
+                writeln!(output, "not read: {}\n", error.code())?;
+                output.error(&error.in_file(path.display()));
+            }
+        }
+    }
+    if output.json {
+        output.document(&json!({ "paths": documents }))?;
+    } else {
+        writeln!(output, "{HEADING}paths    {HEADING:#} {}", counts.text(R::word))?;
+    }
+    Ok(output.outcome)
+}
+
+fn heading(path: &Path, output: &mut Output) -> io::Result<()> {
+    writeln!(output, "{HEADING}{}{HEADING:#}", escape(&path.display().to_string()))
+}
+
+/// What came of several paths.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    sound: usize,
+    could_not_tell: usize,
+    unsound: usize,
+    failed: usize,
+}
+
+impl Counts {
+    /// Counts one path. Passes on that somebody asked to stop.
+    ///
+    /// # Errors
+    /// That one.
+    pub(crate) fn add(&mut self, looked: &Result<Verdict, &Error>) -> Result<(), Failure> {
+        match looked {
+            Ok(Verdict::Sound) => self.sound += 1,
+            Ok(Verdict::CouldNotTell) => self.could_not_tell += 1,
+            Ok(Verdict::Unsound) => self.unsound += 1,
+            Err(error) if error.kind() == Kind::Cancelled => return Err(Error::cancelled().into()),
+            Err(_) => self.failed += 1,
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> usize {
+        self.sound + self.could_not_tell + self.unsound + self.failed
+    }
+
+    /// The worst so far, where there are `paths` in all. As long as some were not looked at it cannot be told that
+    /// all is well.
+    pub(crate) fn outcome(&self, paths: usize) -> Outcome {
+        if self.unsound > 0 {
+            Outcome::Finding
+        } else if self.failed > 0 {
+            Outcome::Failed
+        } else if self.could_not_tell > 0 || self.all() < paths {
+            Outcome::CouldNotTell
+        } else {
+            Outcome::Done
+        }
+    }
+
+    /// `3: 1 sound, 1 unsound, 1 not read`.
+    fn text(&self, word: impl Fn(Verdict) -> String) -> String {
+        let counts = [
+            (self.sound, word(Verdict::Sound)),
+            (self.unsound, word(Verdict::Unsound)),
+            (self.could_not_tell, word(Verdict::CouldNotTell)),
+            (self.failed, "not read".to_owned()),
+        ];
+        let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+        format!("{}: {}", self.all(), counts.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_counts() {
+        let of = |verdicts: &[Option<Verdict>], paths: usize| {
+            let mut counts = Counts::default();
+            let error = Error::usage("x", "y");
+            for verdict in verdicts {
+                assert!(counts.add(&verdict.ok_or(&error)).is_ok());
+            }
+            (counts.outcome(paths), counts.text(|verdict| verdict.as_str().to_owned()))
+        };
+        let (sound, open, unsound) =
+            (Some(Verdict::Sound), Some(Verdict::CouldNotTell), Some(Verdict::Unsound));
+        assert_eq!(of(&[sound, sound], 2), (Outcome::Done, "2: 2 sound".to_owned()));
+        assert_eq!(of(&[sound], 2).0, Outcome::CouldNotTell);
+        assert_eq!(of(&[sound, open], 2).0, Outcome::CouldNotTell);
+        assert_eq!(of(&[open, None], 2), (Outcome::Failed, "2: 1 could-not-tell, 1 not read".to_owned()));
+        assert_eq!(of(&[None, unsound, sound], 3).0, Outcome::Finding);
+        assert!(Counts::default().add(&Err(&Error::cancelled())).is_err());
+    }
+}

@@ -39,6 +39,7 @@ mod write;
 
 pub use any_program::{Program, SourceLeak};
 pub use edit::{rename, strip};
+pub use state::state_structure;
 pub(in crate::formats) use read::attach;
 pub use strip_options::{Strip, StripReport};
 

@@ -12,7 +12,7 @@ from typing import Iterator, List, Tuple
 import pytest
 
 import weighbridge
-from conftest import small
+from conftest import graph, small
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
@@ -47,6 +47,8 @@ def _documented(name: str, value: object) -> Iterator[Tuple[str, str]]:
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weighbridge.save("net.safetensors", small())
+    if name.startswith("weighbridge.biggraph"):
+        graph(tmp_path)
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     for example in examples(importlib.import_module(name)):
         runner.run(example)

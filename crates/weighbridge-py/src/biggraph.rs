@@ -4,7 +4,7 @@ use crate::errors::{OrRaise, raise};
 use crate::index::Index;
 use crate::save::{Given, assembled};
 use crate::values;
-use crate::work::{Interrupted, wait};
+use crate::work::{Interrupted, Watcher, wait};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value as Json, json};
@@ -12,20 +12,51 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge::checkpoint::{Checkpoint, Loss, Name, Value};
-use weighbridge::engine::{RunOptions, read_tensor};
+use weighbridge::engine::{RunOptions, Watch, read_tensor};
 use weighbridge::formats::biggraph::BigGraph;
 use weighbridge::formats::biggraph::layout::FileName;
 use weighbridge::formats::{Format, OpenOptions, PlanOptions};
 use weighbridge::plan::{Content, PlannedFile, WritePlan};
 use weighbridge::source::read_vec;
 use weighbridge::store::{
-    Carry, CheckpointStore, CommitOptions, Expected, LinkForm, Previous, RecoverOptions, RollbackOptions, Staging,
-    StoreOptions, SweepOptions,
+    Carry, CheckpointStore, CommitOptions, Expected, LinkForm, Previous, RecoverOptions, RollbackOptions,
+    Staging, StoreOptions, SweepOptions,
 };
 use weighbridge::{Error, Result, ops};
 
 /// The name of the file of the configuration.
 const CONFIG: &str = "config.json";
+
+/// Tells the watch of the work that is under way how far the store is: a store has one watch for all its work.
+#[derive(Debug, Default)]
+struct Relay(Mutex<Option<Arc<Watcher>>>);
+
+impl Relay {
+    fn now(&self) -> Option<Arc<Watcher>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does `work`, of so many bytes, while `watcher` is told of it.
+    fn told<T>(&self, watcher: &Arc<Watcher>, bytes: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        watcher.begin(bytes);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher.clone());
+        let result = work();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        result
+    }
+}
+
+impl Watch for Relay {
+    // Each file begins anew: the bytes of all are told once.
+    fn advance(&self, bytes: u64) {
+        if let Some(watcher) = self.now() {
+            watcher.advance(bytes);
+        }
+    }
+    fn stopped(&self) -> bool {
+        self.now().is_some_and(|watcher| watcher.stopped())
+    }
+}
 
 /// A folder of versions of a checkpoint: what `CheckpointStore` is made of.
 #[pyclass(frozen, module = "weighbridge._weighbridge")]
@@ -33,6 +64,7 @@ const CONFIG: &str = "config.json";
 pub(crate) struct Store {
     store: CheckpointStore,
     run: RunOptions,
+    relay: Arc<Relay>,
 }
 
 impl Store {
@@ -59,10 +91,12 @@ impl Store {
         threads: usize,
         memory: u64,
     ) -> PyResult<Self> {
-        let run = RunOptions { threads, memory, sync, ..RunOptions::default() };
-        let options = StoreOptions { run: run.clone(), expected: expected.map(Expected), ..Default::default() };
+        let relay = Arc::new(Relay::default());
+        let run = RunOptions { threads, memory, sync, watch: relay.clone() };
+        let options =
+            StoreOptions { run: run.clone(), expected: expected.map(Expected), ..Default::default() };
         let store = py.detach(|| CheckpointStore::open(folder, options)).or_raise(py)?;
-        Ok(Self { store, run })
+        Ok(Self { store, run, relay })
     }
 
     /// What stands in the folder: the version that counts, all versions, snapshots, and what nobody needs.
@@ -102,6 +136,7 @@ impl Store {
             version: staging.version(),
             folder: self.store.folder().to_owned(),
             run: self.run.clone(),
+            relay: self.relay.clone(),
             staging: Arc::new(Mutex::new(Some(staging))),
         })
     }
@@ -159,6 +194,7 @@ pub(crate) struct NextVersion {
     version: u64,
     folder: PathBuf,
     run: RunOptions,
+    relay: Arc<Relay>,
     /// Nothing once it is committed or given up.
     staging: Arc<Mutex<Option<Staging>>>,
 }
@@ -206,14 +242,13 @@ impl NextVersion {
             checkpoint.metadata.set("partitions", counts(partitions));
         }
         let (staging, folder) = (self.staging.clone(), self.folder.clone());
-        let mut run = self.run.clone();
+        let (run, relay) = (self.run.clone(), self.relay.clone());
         let version = self.version;
         let report = wait(py, progress, Interrupted::Stops, move |watch| {
-            run.watch = watch.clone();
             let staging = locked(&staging);
             let staging = staging.as_ref().ok_or_else(ended)?;
             let plan = laid_out(&checkpoint, settings, version)?;
-            put(staging, plan, &folder, model, &run)
+            relay.told(watch, plan.bytes(), || put(staging, plan, &folder, model, &run))
         })?;
         values::json(py, &report)
     }
@@ -269,8 +304,10 @@ fn form_of(word: &str) -> Result<LinkForm> {
         "relative" => Ok(LinkForm::Relative),
         "absolute" => Ok(LinkForm::Absolute),
         "copies" => Ok(LinkForm::Copies),
-        other => Err(Error::usage("bad-form", "a snapshot is made of relative or absolute links, or of copies")
-            .found(other)),
+        other => {
+            Err(Error::usage("bad-form", "a snapshot is made of relative or absolute links, or of copies")
+                .found(other))
+        }
     }
 }
 
@@ -325,7 +362,9 @@ fn content(file: &PlannedFile) -> Result<Vec<u8>> {
             Content::Literal(literal) => bytes.extend_from_slice(literal),
             Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order)?),
             Content::Copy { source, offset, .. } => bytes.extend(read_vec(&**source, *offset, segment.len)?),
-            _ => return Err(Error::unsupported("not-plain", "the file is not plain bytes").in_file(&file.name)),
+            _ => {
+                return Err(Error::unsupported("not-plain", "the file is not plain bytes").in_file(&file.name));
+            }
         }
     }
     Ok(bytes)

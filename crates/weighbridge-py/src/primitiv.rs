@@ -15,7 +15,8 @@ use weighbridge::source::FileSource;
 use weighbridge::{Error, TensorEntry, ops};
 
 /// Settings of an optimizer: the name of its class where that can be told, whole numbers, and floats.
-type Settings<'py> = (Option<Bound<'py, PyAny>>, Vec<(Bound<'py, PyAny>, u32)>, Vec<(Bound<'py, PyAny>, f32)>);
+type Settings<'py> =
+    (Option<Bound<'py, PyAny>>, Vec<(Bound<'py, PyAny>, u32)>, Vec<(Bound<'py, PyAny>, f32)>);
 
 fn settings<'py>(py: Python<'py>, optimizer: &Optimizer) -> Settings<'py> {
     let class = optimizer.class().map(|class| values::part(py, &class.name()));

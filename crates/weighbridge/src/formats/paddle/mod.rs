@@ -39,8 +39,8 @@ mod write;
 
 pub use any_program::{Program, SourceLeak};
 pub use edit::{rename, strip};
-pub use state::state_structure;
 pub(in crate::formats) use read::attach;
+pub use state::state_structure;
 pub use strip_options::{Strip, StripReport};
 
 use super::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};

@@ -363,7 +363,9 @@ fn content(file: &PlannedFile) -> Result<Vec<u8>> {
             Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order)?),
             Content::Copy { source, offset, .. } => bytes.extend(read_vec(&**source, *offset, segment.len)?),
             _ => {
-                return Err(Error::unsupported("not-plain", "the file is not plain bytes").in_file(&file.name));
+                return Err(
+                    Error::unsupported("not-plain", "the file is not plain bytes").in_file(&file.name)
+                );
             }
         }
     }

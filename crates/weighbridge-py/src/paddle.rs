@@ -69,13 +69,12 @@ pub(crate) fn program_prototxt(py: Python<'_>, program: PyRef<'_, Program>) -> P
     py.detach(move || paddle::Program::of(&topology)?.to_text()).or_raise(py)
 }
 
-/// Settings of the program that hold paths or lines of its author's source code: the operator, the attribute, the bytes of
-/// text, and a line of it.
+/// The operator, the attribute, the bytes of text in it, and a line of that.
+type Leak = (String, String, u64, Option<String>);
+
+/// Settings of the program that hold paths or lines of its author's source code.
 #[pyfunction]
-pub(crate) fn program_leaks(
-    py: Python<'_>,
-    program: PyRef<'_, Program>,
-) -> PyResult<Vec<(String, String, u64, Option<String>)>> {
+pub(crate) fn program_leaks(py: Python<'_>, program: PyRef<'_, Program>) -> PyResult<Vec<Leak>> {
     let topology = program.topology().clone();
     let leaks = py.detach(move || Ok(paddle::Program::of(&topology)?.source_leaks())).or_raise(py)?;
     Ok(leaks.into_iter().map(|leak| (leak.operator, leak.attribute, leak.bytes, leak.sample)).collect())

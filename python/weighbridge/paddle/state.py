@@ -48,8 +48,7 @@ def load(path: Path, *, bfloat16: str = "uint16", copy: bool = False, keep_name_
     >>> paddle.load("any.pdt")
     {'epoch': 3, 'layers': [array([0., 0.]), (array([1.]), 'relu')]}
     """
-    if bfloat16 not in _BFLOAT16:
-        raise UsageError("there is no such form of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=bfloat16)
+    _check_bfloat16(bfloat16)
     with _open(path, **{"format": "paddle", **options}) as opened:
         structure = state_structure(index_of(opened))
         if structure is None:
@@ -58,17 +57,24 @@ def load(path: Path, *, bfloat16: str = "uint16", copy: bool = False, keep_name_
 
 
 def load_params(
-    model: Path, params: Optional[Path] = None, *, bfloat16: str = "uint16", copy: bool = False
+    model: Path,
+    params: Optional[Path] = None,
+    *,
+    names: str = "variable",
+    bfloat16: str = "uint16",
+    copy: bool = False,
 ) -> Dict[str, numpy.ndarray]:
     """The parameters of an inference model by the names that its program has for them.
 
     `model` is the program (`x.pdmodel`, `x.json`, `__model__`) or the folder of the model; `params` the file of the
-    parameters, where it does not stand beside the program.
+    parameters, where it does not stand beside the program. `names="structured"` gives the names that the layer had for
+    them, where these are known.
     """
+    _check_bfloat16(bfloat16)
     if params is None:
-        opened = _open(model, format="paddle", names="variable")
+        opened = _open(model, format="paddle", names=names)
     else:
-        opened = _open(params, format="paddle", program=model, names="variable")
+        opened = _open(params, format="paddle", program=model, names=names)
     with opened:
         return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
 
@@ -112,6 +118,11 @@ def save(
         force=force,
         progress=progress,
     )
+
+
+def _check_bfloat16(word: str) -> None:
+    if word not in _BFLOAT16:
+        raise UsageError("there is no such form of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=word)
 
 
 def _array(tensor: Tensor, bfloat16: str, copy: bool) -> numpy.ndarray:

@@ -7,7 +7,6 @@ from typing import Any, Dict
 
 import numpy
 import pytest
-
 import weighbridge
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"

@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Iterator, List, Tuple
 
 import pytest
-
 import weighbridge
 from conftest import graph, small
 
@@ -20,18 +19,25 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 def modules() -> List[str]:
     """The modules of the package, and the part that is written in Rust."""
     found = pkgutil.walk_packages(weighbridge.__path__, "weighbridge.")
-    return sorted({"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)} - {"weighbridge.__main__"})
+    return sorted(
+        {"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)}
+        - {"weighbridge.__main__"}
+    )
 
 
 def examples(module: ModuleType) -> Iterator[doctest.DocTest]:
-    """The examples of a module; of one in Rust those of its classes and functions, which doctest does not find there."""
+    """The examples of a module; of one in Rust those of its classes and functions, which doctest does not
+    find there.
+    """
     finder = doctest.DocTestFinder(exclude_empty=True)
     yield from finder.find(module)
     if getattr(module, "__file__", "").endswith(".py"):
         return
     for name, value in vars(module).items():
         for label, doc in _documented(name, value):
-            test = doctest.DocTestParser().get_doctest(doc, {}, f"{module.__name__}.{label}", module.__file__, 0)
+            test = doctest.DocTestParser().get_doctest(
+                doc, {}, f"{module.__name__}.{label}", module.__file__, 0
+            )
             if test.examples:
                 yield test
 

@@ -19,7 +19,9 @@ def parameters(function: ast.FunctionDef) -> List[Tuple[str, str, Any]]:
     """Name, kind and default of each."""
     given = function.args
     plain = given.posonlyargs + given.args
-    defaults = [inspect.Parameter.empty] * (len(plain) - len(given.defaults)) + [ast.literal_eval(d) for d in given.defaults]
+    defaults = [inspect.Parameter.empty] * (len(plain) - len(given.defaults)) + [
+        ast.literal_eval(d) for d in given.defaults
+    ]
     found = [(own.arg, "POSITIONAL_OR_KEYWORD", default) for own, default in zip(plain, defaults)]
     for own, default in zip(given.kwonlyargs, given.kw_defaults):
         value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
@@ -38,14 +40,20 @@ def signature(function: Any) -> List[Tuple[str, str, Any]]:
 
 def public(names: Any) -> set:
     """Names that the stubs owe: public ones, and those of protocols."""
-    return {name for name in names if not name.startswith("_") or (name.startswith("__") and name.endswith("__"))}
+    return {
+        name for name in names if not name.startswith("_") or (name.startswith("__") and name.endswith("__"))
+    }
 
 
 def test_module() -> None:
     tree = ast.parse(STUBS.read_text("utf-8"))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    values = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    values = {
+        node.target.id
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
     there = {name for name in vars(_weighbridge) if not name.startswith("__")} | {"__version__"}
     assert there == set(functions) | set(classes) | values
     for name, function in functions.items():
@@ -60,12 +68,16 @@ def test_classes() -> None:
 
 
 def one_class(node: ast.ClassDef, own: type) -> None:
-    told: Dict[str, ast.FunctionDef] = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+    told: Dict[str, ast.FunctionDef] = {
+        part.name: part for part in node.body if isinstance(part, ast.FunctionDef)
+    }
     assert public(vars(own)) - IMPLIED == set(told) - IMPLIED, node.name
     for name, function in told.items():
         if name in IMPLIED:
             continue
-        is_property = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in function.decorator_list)
+        is_property = any(
+            isinstance(mark, ast.Name) and mark.id == "property" for mark in function.decorator_list
+        )
         assert inspect.isgetsetdescriptor(vars(own)[name]) == is_property, f"{node.name}.{name}"
         if not is_property and not name.startswith("__"):
             assert signature(vars(own)[name]) == parameters(function), f"{node.name}.{name}"

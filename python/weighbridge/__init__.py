@@ -5,7 +5,8 @@
 >>> float(checkpoint["fc1.weight"].numpy().sum())
 66.0
 
-- `open` gives a `Checkpoint`, a mapping of names to `Tensor`s, of which nothing is read before it is asked for;
+- `open` gives a `Checkpoint`, a mapping of names to `Tensor`s, of which nothing is read before it is asked
+  for;
 - `load` reads a whole file as arrays of numpy, `save` writes arrays or tensors in any of the formats;
 - what fails raises an `Error`, which is also the exception of Python that fits;
 - `primitiv`, `biggraph` and `paddle` are faces of these three formats, as people who use their frameworks know them.
@@ -71,7 +72,9 @@ class Setting(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: its id, what it is, the extensions that mean it, and what can be chosen when it is written."""
+    """A format: its id, what it is, the extensions that mean it, and what can be chosen when it is
+    written.
+    """
 
     id: str
     title: str

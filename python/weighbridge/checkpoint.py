@@ -100,7 +100,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     @property
     def nbytes(self) -> int:
         """The bytes of all tensors together."""
-        return sum(tensor.nbytes for tensor in self.values())
+        return self._index.nbytes
 
     def to_dict(self) -> Dict[str, Any]:
         """What the command's `ls --json` says."""
@@ -119,7 +119,8 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return build(self.values())
 
     def tensor(self, name: Name, slot: Optional[Part] = None) -> Tensor:
-        """The tensor of that name or path; with `slot`, the state of that name that an optimizer keeps for it.
+        """The tensor of that name or path; with `slot`, the state of that name that an optimizer keeps for
+        it.
 
         Raises `UnknownNameError`, a `KeyError`, where there is none, with the nearest names as `hint`.
         """
@@ -208,7 +209,8 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             return "<Checkpoint: closed>"
         count = len(self)
         tensors = "1 tensor" if count == 1 else f"{count:,} tensors"
-        return f"<Checkpoint {escape_text(self.path)}: {self.format} {self.kind}, {tensors}, {self.nbytes:,} bytes>"
+        what = f"{self.format} {self.kind}, {tensors}, {self.nbytes:,} bytes"
+        return f"<Checkpoint {escape_text(self.path)}: {what}>"
 
     def _repr_html_(self) -> str:
         from .html import table
@@ -227,7 +229,7 @@ def open(  # noqa: A001
     entities: Optional[Path] = None,
     config: Optional[Path] = None,
     at: Optional[int] = None,
-    limits: Optional[Mapping[str, int]] = None,  # type: ignore[type-arg]
+    limits: Optional[Mapping[str, int]] = None,
 ) -> Checkpoint:
     """Opens a model file or folder. Headers are read, never elements; the content tells the format.
 
@@ -236,7 +238,8 @@ def open(  # noqa: A001
     - `salvage`: of a damaged file give the tensors that are intact, and say in `damage` which are lost;
     - `program`: the program that Paddle's parameters belong to, where it does not stand beside them;
     - `names`: `as-stored`, `structured` or `variable`: which names tensors go by, where several are known;
-    - `entities`, `config`: the folder of entities and the configuration of PyTorch-BigGraph, where they are not found;
+    - `entities`, `config`: the folder of entities and the configuration of PyTorch-BigGraph, where they are
+      not found;
     - `at`: the version of a folder that holds several;
     - `limits`: what the file may ask for, by name: `weighbridge.Limits(header_bytes=500_000_000)`, or a dict.
 
@@ -245,18 +248,46 @@ def open(  # noqa: A001
     >>> checkpoint.format, len(checkpoint), checkpoint["steps"].shape
     ('safetensors', 3, ())
     """
-    options = {
-        "format": format,
-        "lenient": lenient,
-        "salvage": salvage,
-        "program": program,
-        "names": names,
-        "entities": entities,
-        "config": config,
-        "at": at,
-        "limits": None if limits is None else dict(limits),
-    }
+    options = opening(
+        format=format,
+        lenient=lenient,
+        salvage=salvage,
+        program=program,
+        names=names,
+        entities=entities,
+        config=config,
+        at=at,
+        limits=limits,
+    )
     return Checkpoint(open_index(path, options))
+
+
+def opening(**options: Any) -> Dict[str, Any]:
+    """The options of `open`, all of them, as the Rust part takes them; for the other modules of this package.
+
+    Raises `TypeError` for what is no option.
+
+    >>> opening(lenient=True)["lenient"], opening()["names"]
+    (True, 'as-stored')
+    """
+    known: Dict[str, Any] = {
+        "format": None,
+        "lenient": False,
+        "salvage": False,
+        "program": None,
+        "names": "as-stored",
+        "entities": None,
+        "config": None,
+        "at": None,
+        "limits": None,
+    }
+    for name in options:
+        if name not in known:
+            raise TypeError(f"open() has no option {name!r}; it has {', '.join(known)}")
+    known.update(options)
+    if known["limits"] is not None:
+        known["limits"] = dict(known["limits"])
+    return known
 
 
 def entry_of(tensor: Tensor) -> Entry:

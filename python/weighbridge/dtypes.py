@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from .errors import UnsupportedError
 
@@ -82,7 +82,10 @@ BUFFER: Dict[str, str] = {
 }
 """Those that a `memoryview` of every version of Python can show as numbers."""
 
-_NAMES: Dict[str, str] = {**{name: own for own, name in NUMPY.items()}, **{name: own for own, name in ML_DTYPES.items()}}
+_NAMES: Dict[str, str] = {
+    **{name: own for own, name in NUMPY.items()},
+    **{name: own for own, name in ML_DTYPES.items()},
+}
 
 
 def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
@@ -107,20 +110,23 @@ def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
             tensor=tensor,
             hint="take tensor.bytes()",
         )
+    found: Any = None
+    lacks = "is too old"
     try:
         import ml_dtypes
+
+        found = getattr(ml_dtypes, name, None)
     except ImportError:
-        ml_dtypes = None
-    found = getattr(ml_dtypes, name, None)
+        lacks = "is not installed"
     if found is None:
-        lacks = "is not installed" if ml_dtypes is None else "is too old"
         raise UnsupportedError(
             f"numpy has no type for {dtype}, and the package ml_dtypes, which has one, {lacks}",
             code="no-numpy-dtype",
             tensor=tensor,
             hint=f"pip install -U ml_dtypes; or {ways}",
         )
-    return numpy.dtype(found)
+    added: numpy.dtype = numpy.dtype(found)
+    return added
 
 
 def from_numpy(dtype: numpy.dtype) -> Optional[str]:

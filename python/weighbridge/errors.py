@@ -1,7 +1,7 @@
 """Exceptions: what went wrong, where, and what to do about it.
 
-Every exception of this package is an `Error`, and also the exception of Python that fits: a file that is not there is a
-`FileNotFoundError`, an unknown name a `KeyError`, damaged content a `ValueError`.
+Every exception of this package is an `Error`, and also the exception of Python that fits: a file that is not
+there is a `FileNotFoundError`, an unknown name a `KeyError`, damaged content a `ValueError`.
 
 >>> import weighbridge
 >>> try:
@@ -23,8 +23,8 @@ _PLACES = ("file", "offset", "tensor", "expected", "found", "hint")
 class Error(Exception):
     """Any failure of this package.
 
-    `code` is stable, for programs; it is the one of the command's JSON. `file`, `offset` and `tensor` say where,
-    `expected` and `found` what is wrong there, and `hint` what helps; each may be `None`.
+    `code` is stable, for programs; it is the one of the command's JSON. `file`, `offset` and `tensor` say
+    where, `expected` and `found` what is wrong there, and `hint` what helps; each may be `None`.
 
     >>> error = UsageError("no such thing", code="unknown-thing", hint="try another")
     >>> print(error)

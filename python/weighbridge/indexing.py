@@ -17,20 +17,26 @@ def plan(index: Any, shape: Sequence[int]) -> Tuple[Box, Tuple[Any, ...]]:
     >>> plan(slice(3, 10), (100, 4))
     (([3, 0], [7, 4]), (slice(None, None, None), slice(None, None, None)))
 
-    Raises `IndexError` for what lies outside, and for more indices than dimensions; `TypeError` for what is no
-    integer, slice, `...` or `None`.
+    Raises `IndexError` for what lies outside, and for more indices than dimensions; `TypeError` for what is
+    no integer, slice, `...` or `None`.
     """
     items = list(index) if isinstance(index, tuple) else [index]
-    items = _without_dots(items, len(shape))
+    whole = _covered_by_dots(items, len(shape))
+    if not any(item is Ellipsis for item in items):
+        items += [slice(None)] * whole
     start: List[int] = []
     extent: List[int] = []
     rest: List[Any] = []
     for item in items:
+        axis = len(start)
         if item is None:
             rest.append(None)
-            continue
-        axis = len(start)
-        if isinstance(item, slice):
+        elif item is Ellipsis:
+            start += [0] * whole
+            extent += shape[axis : axis + whole]
+            # It stays: numpy makes arrays without dimensions of such indices, and numbers of others.
+            rest.append(Ellipsis)
+        elif isinstance(item, slice):
             first, count, step = _stretch(item, shape[axis])
             start.append(first)
             extent.append(count)
@@ -42,17 +48,14 @@ def plan(index: Any, shape: Sequence[int]) -> Tuple[Box, Tuple[Any, ...]]:
     return (start, extent), tuple(rest)
 
 
-def _without_dots(items: List[Any], rank: int) -> List[Any]:
-    dots = [place for place, item in enumerate(items) if item is Ellipsis]
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if len(dots) > 1:
+def _covered_by_dots(items: List[Any], rank: int) -> int:
+    """How many dimensions no item names."""
+    if sum(1 for item in items if item is Ellipsis) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
     if used > rank:
         raise IndexError(f"too many indices: the tensor has {rank} dimensions, but {used} were given")
-    whole = [slice(None)] * (rank - used)
-    if dots:
-        return items[: dots[0]] + whole + items[dots[0] + 1 :]
-    return items + whole
+    return rank - used
 
 
 def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
@@ -68,13 +71,15 @@ def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
 def _place(item: Any, length: int, axis: int) -> int:
     # A truth value is an integer for Python and a mask for numpy: neither is meant here.
     if isinstance(item, bool) or type(item).__name__ in ("bool_", "bool"):
-        raise TypeError("a tensor is indexed by integers, slices, '...' and None; for masks take tensor.numpy()[...]")
+        raise TypeError(
+            "a tensor is indexed by integers, slices, '...' and None; for masks take tensor.numpy()[...]"
+        )
     try:
         place = operator.index(item)
     except TypeError:
         name = type(item).__name__
         raise TypeError(
-            f"a tensor is indexed by integers, slices, '...' and None, not by {name}: take tensor.numpy()[...]"
+            f"a tensor is indexed by integers, slices, '...' and None, not {name}: take tensor.numpy()[...]"
         ) from None
     if not -length <= place < length:
         raise IndexError(f"index {place} is out of bounds for axis {axis} with size {length}")

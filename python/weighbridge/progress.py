@@ -8,12 +8,15 @@ from typing import Any, Callable, Iterator, Optional, Union
 from .errors import UsageError
 
 Progress = Union[None, bool, Callable[[int, int], Any]]
-"""Nothing, `True` for a bar, or a function that is called with the bytes that are done and those that there are."""
+"""Nothing, `True` for a bar, or a function that is called with the bytes that are done and those that there
+are.
+"""
 
 
 @contextmanager
 def callback(progress: Progress) -> Iterator[Optional[Callable[[int, int], Any]]]:
-    """The function to call for `progress`. `True` is a bar of `tqdm`, where that is installed, and else nothing.
+    """The function to call for `progress`. `True` is a bar of `tqdm`, where that is installed, and else
+    nothing.
 
     >>> with callback(print) as tell:
     ...     tell(1, 2)

@@ -39,11 +39,13 @@ def save(
     sync: bool = True,
     progress: Progress = None,
 ) -> Dict[str, Any]:
-    """Writes `tensors` to the file or folder `path`, all or nothing; returns what was written, and what was lost.
+    """Writes `tensors` to the file or folder `path`, all or nothing; returns what was written, and what was
+    lost.
 
-    A name is text, of which each dot begins a new part, or a tuple of the parts. A value is a `Tensor` of an opened
-    checkpoint, whose bytes are copied from file to file, or anything with the protocol of arrays, buffers or DLPack: numpy,
-    torch, PaddlePaddle, `bytes` and so on. A whole `Checkpoint` is written with all that it has.
+    A name is text, of which each dot begins a new part, or a tuple of the parts. A value is a `Tensor` of an
+    opened checkpoint, whose bytes are copied from file to file, or anything with the protocol of arrays,
+    buffers or DLPack: numpy, torch, PaddlePaddle, `bytes` and so on. A whole `Checkpoint` is written with
+    all that it has.
 
     - `format`: the id of the format; told from the extension if left out;
     - `metadata`: what to say besides the tensors; most formats hold text, some hold values;
@@ -90,8 +92,8 @@ def save(
 def load(path: Path, *, copy: bool = False, **options: Any) -> Dict[str, numpy.ndarray]:
     """All tensors of the file as arrays of numpy, by name. `options` are those of `open`.
 
-    The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are copies that
-    may be written to.
+    The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are
+    copies that may be written to.
 
     >>> import weighbridge
     >>> weighbridge.load("net.safetensors")["fc1.bias"]
@@ -115,12 +117,16 @@ class _Given:
     ) -> None:
         if not isinstance(tensors, Mapping):
             raise UsageError(
-                "tensors are given as a mapping of names to arrays", code="not-a-mapping", found=type(tensors).__name__
+                "tensors are given as a mapping of names to arrays",
+                code="not-a-mapping",
+                found=type(tensors).__name__,
             )
         for kind, named in (("role", roles), ("labels", labels)):
             for name in named:
                 if name not in tensors:
-                    raise UsageError(f"a {kind} is given for a tensor that is not", code="no-such-tensor", tensor=str(name))
+                    raise UsageError(
+                        f"a {kind} is given for a tensor that is not", code="no-such-name", tensor=str(name)
+                    )
         self.tensors = tensors
         self.roles = roles
         self.labels = labels
@@ -184,7 +190,10 @@ def _from_numpy(path: Name, value: Any) -> Entry:
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:
         raise UsageError(
-            "there is no such type of elements here", code="unknown-dtype", tensor=str(path), found=str(array.dtype)
+            "there is no such type of elements here",
+            code="unknown-dtype",
+            tensor=str(path),
+            found=str(array.dtype),
         )
     if array.dtype.newbyteorder("<") != array.dtype:
         array = array.astype(array.dtype.newbyteorder("<"))
@@ -196,9 +205,12 @@ def _from_numpy(path: Name, value: Any) -> Entry:
 
 def _from_torch(path: Name, value: Any) -> Entry:
     value = value.detach()
-    if value.layout.__str__() != "torch.strided":
+    if str(value.layout) != "torch.strided":
         raise UsageError(
-            "only dense tensors of torch can be written", code="not-dense", tensor=str(path), found=str(value.layout)
+            "only dense tensors of torch can be written",
+            code="not-dense",
+            tensor=str(path),
+            found=str(value.layout),
         )
     # Conjugation and negation that are only noted are carried out, and elements put one after another.
     value = value.cpu().resolve_conj().resolve_neg().contiguous()
@@ -206,7 +218,10 @@ def _from_torch(path: Name, value: Any) -> Entry:
     dtype = names.get(str(value.dtype).partition(".")[2])
     if dtype is None:
         raise UsageError(
-            "there is no such type of elements here", code="unknown-dtype", tensor=str(path), found=str(value.dtype)
+            "there is no such type of elements here",
+            code="unknown-dtype",
+            tensor=str(path),
+            found=str(value.dtype),
         )
     if value.numel() == 0:
         return entry_of_bytes(path, dtype, list(value.shape), b"")
@@ -242,6 +257,9 @@ def _from_buffer(path: Name, view: memoryview) -> Entry:
     dtype = names.get(letter)
     if dtype is None:
         raise UsageError(
-            "there is no such type of elements here", code="unknown-dtype", tensor=str(path), found=view.format
+            "there is no such type of elements here",
+            code="unknown-dtype",
+            tensor=str(path),
+            found=view.format,
         )
     return entry_of_bytes(path, dtype, list(view.shape or ()), view.tobytes())

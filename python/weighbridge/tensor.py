@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from . import dtypes, indexing
@@ -10,15 +11,19 @@ from ._weighbridge import Entry, Labels, Memory
 from .errors import UnsupportedError
 
 if TYPE_CHECKING:
-    import numpy
-    import paddle
-    import torch
+    # Under other names: methods of the class have these.
+    import numpy as _numpy
+    import paddle as _paddle
+    import torch as _torch
 
 Part = Union[str, bytes]
 """A part of a path: `bytes` where the file has something that is no UTF-8."""
 
 _CPU = (1, 0)
 """How DLPack calls the memory of the processor."""
+
+_WRITABLE, _STRIDES = 0x1, 0x18
+"""What may be asked of a buffer: `PyBUF_WRITABLE`, `PyBUF_STRIDES`."""
 
 
 class Tensor:
@@ -31,9 +36,9 @@ class Tensor:
     >>> tensor[1:3, ::2].tolist()
     [[3.0, 5.0], [6.0, 8.0]]
 
-    `numpy()` and slices give arrays that look into the mapped file where type and order allow: read-only, without a copy,
-    and valid also when the checkpoint is closed. A file that another program cuts short meanwhile reads as zeros there, and
-    `FileChangedError` is raised in the main thread.
+    `numpy()` and slices give arrays that look into the mapped file where type and order allow: read-only,
+    without a copy, and valid also when the checkpoint is closed. A file that another program cuts short
+    meanwhile reads as zeros there, and `FileChangedError` is raised in the main thread.
     """
 
     __slots__ = ("_entry", "_labels")
@@ -44,7 +49,9 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """The name as people see it: the parts of the path joined by dots, and `/slot` for state of an optimizer."""
+        """The name as people see it: the parts of the path joined by dots, and `/slot` for state of an
+        optimizer.
+        """
         return self._entry.name
 
     @property
@@ -54,7 +61,9 @@ class Tensor:
 
     @property
     def slot(self) -> Optional[Part]:
-        """For state of an optimizer the optimizer's name for it, such as `Adam.m1`; its path is that of the parameter."""
+        """For state of an optimizer the optimizer's name for it, such as `Adam.m1`; its path is that of the
+        parameter.
+        """
         return self._entry.slot
 
     @property
@@ -68,7 +77,7 @@ class Tensor:
         return self._entry.dtype
 
     @property
-    def numpy_dtype(self) -> numpy.dtype:
+    def numpy_dtype(self) -> _numpy.dtype:
         """The type of the elements in numpy; `UnsupportedError` where it has none.
 
         >>> import weighbridge
@@ -114,14 +123,18 @@ class Tensor:
 
     @property
     def labels(self) -> Optional[Labels]:
-        """The names of the rows, where it is a table that has them: a sequence of `str`. They are read at the first use."""
+        """The names of the rows, where it is a table that has them: a sequence of `str`. They are read at
+        the first use.
+        """
         if self._labels is None:
             self._labels = self._entry.labels()
         return self._labels
 
     @property
     def pieces(self) -> List[Dict[str, Any]]:
-        """Where the bytes are: for each piece `file`, `offset`, `bytes`, and the box that it fills (`start`, `extent`)."""
+        """Where the bytes are: for each piece `file`, `offset`, `bytes`, and the box that it fills (`start`,
+        `extent`).
+        """
         return self._entry.pieces()
 
     def to_dict(self) -> Dict[str, Any]:
@@ -129,7 +142,8 @@ class Tensor:
         return self._entry.to_dict()
 
     def cast(self, dtype: str, rounding: str = "nearest") -> Tensor:
-        """The same tensor with elements of another floating-point type. Nothing is read before it is asked for.
+        """The same tensor with elements of another floating-point type. Nothing is read before it is asked
+        for.
 
         `rounding` may be `paddle-2.6` or `paddle-3.3`, to get the bits that those versions give.
 
@@ -139,11 +153,12 @@ class Tensor:
         """
         return Tensor(self._entry.cast(dtype, rounding))
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> _numpy.ndarray:
         """All elements as a read-only array, without a copy where type and order allow.
 
-        A column-major tensor becomes an array in Fortran's order. Types that numpy lacks, such as `bf16`, need the package
-        `ml_dtypes`; without it `UnsupportedError` is raised, and `tensor.cast("f32").numpy()` is the way out.
+        A column-major tensor becomes an array in Fortran's order. Types that numpy lacks, such as `bf16`,
+        need the package `ml_dtypes`; without it `UnsupportedError` is raised, and
+        `tensor.cast("f32").numpy()` is the way out.
 
         >>> import weighbridge
         >>> array = weighbridge.open("net.safetensors")["fc1.weight"].numpy()
@@ -152,10 +167,9 @@ class Tensor:
         """
         return self._box([0] * self.ndim, list(self.shape))
 
-    def _box(self, start: List[int], extent: List[int]) -> numpy.ndarray:
-        dtype = self.numpy_dtype
-        array = _array(self._memory(start, extent, self.order))
-        return array if array.dtype == dtype else array.view(dtype)
+    def _box(self, start: List[int], extent: List[int]) -> _numpy.ndarray:
+        # First the type: where numpy has none, nothing is read.
+        return _typed(self.numpy_dtype, self._memory(start, extent, self.order))
 
     def _memory(self, start: List[int], extent: List[int], order: str) -> Memory:
         return self._entry.view(start, extent, order)
@@ -186,7 +200,7 @@ class Tensor:
         # Of an array it would depend on its elements; a tensor that is there is true, also an empty one.
         return True
 
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> numpy.ndarray:
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> _numpy.ndarray:
         """What `numpy.asarray(tensor)` asks for. With `copy=True` the array may be written to.
 
         With `copy=False` it is a `ValueError` when elements must be read, turned or cast.
@@ -198,8 +212,7 @@ class Tensor:
         wanted = own if dtype is None else numpy.dtype(dtype)
         if copy is False and (wanted != own or not (memory.is_mapped or memory.nbytes == 0)):
             raise ValueError(f"{self.name}: the elements cannot be had without a copy")
-        array = _array(memory)
-        array = array if array.dtype == own else array.view(own)
+        array = _typed(own, memory)
         if wanted != own:
             return array.astype(wanted)
         return array.copy(order="K") if copy else array
@@ -217,11 +230,12 @@ class Tensor:
         return self.bytes()
 
     def memoryview(self) -> builtins.memoryview:
-        """A read-only view of the elements in row-major order, without numpy, and without a copy where they stand so.
+        """A read-only view of the elements in row-major order, without numpy, and without a copy where they
+        stand so.
 
-        It has the shape and the numbers of the tensor where a `memoryview` can show them; else (types such as `f16`,
-        and empty tensors) it shows bytes. From Python 3.12 on, `memoryview(tensor)` does the same for the former, and
-        refuses the latter.
+        It has the shape and the numbers of the tensor where a `memoryview` can show them; else (types such
+        as `f16`, and empty tensors) it shows bytes. From Python 3.12 on, `memoryview(tensor)` does the same
+        for the former, and refuses the latter.
 
         >>> import weighbridge
         >>> view = weighbridge.open("net.safetensors")["fc1.weight"].memoryview()
@@ -238,13 +252,19 @@ class Tensor:
         letter = dtypes.BUFFER.get(self.dtype)
         if letter is None or memory.nbytes == 0:
             return view
-        return view.cast(letter, list(self.shape))  # type: ignore[call-overload]
+        shaped: builtins.memoryview = view.cast(letter, list(self.shape))  # type: ignore[call-overload]
+        return shaped
 
     def __buffer__(self, flags: int) -> builtins.memoryview:
-        if flags & 1:
+        if flags & _WRITABLE:
             raise BufferError(f"{self.name}: the elements may not be written to")
         if self.dtype not in dtypes.BUFFER or self.nbytes == 0:
-            raise BufferError(f"{self.name}: a buffer cannot show elements of type {self.dtype}: take memoryview()")
+            raise BufferError(
+                f"{self.name}: a buffer cannot show elements of type {self.dtype}: take memoryview()"
+            )
+        if self.order == "F" and flags & _STRIDES == _STRIDES and "numpy" in sys.modules:
+            # Who understands strides, as numpy does, need not have them turned.
+            return memoryview(self.numpy())
         return self.memoryview()
 
     def __dlpack__(
@@ -255,9 +275,11 @@ class Tensor:
         dl_device: Optional[Tuple[int, int]] = None,
         copy: Optional[bool] = None,
     ) -> Any:
-        """What `from_dlpack(tensor)` of other libraries asks for. The memory may be written to; the file stays as it is.
+        """What `from_dlpack(tensor)` of other libraries asks for. The memory may be written to; the file
+        stays as it is.
 
-        The elements are copied, or, with `copy=False`, looked at in the file, where each page is copied when it is written to.
+        The elements are copied, or, with `copy=False`, looked at in the file, where each page is copied when
+        it is written to.
         """
         if dl_device is not None and tuple(dl_device) != _CPU:
             raise BufferError("the elements are in the memory of the processor, and nowhere else")
@@ -269,11 +291,11 @@ class Tensor:
     def __dlpack_device__(self) -> Tuple[int, int]:
         return _CPU
 
-    def torch(self, copy: bool = True) -> torch.Tensor:
+    def torch(self, copy: bool = True) -> _torch.Tensor:
         """The elements as a tensor of torch, which must be installed; every type that torch has.
 
-        With `copy=False` they are looked at in the file, where each page is copied when it is written to; what stands at an
-        odd place or in the wrong byte order is read.
+        With `copy=False` they are looked at in the file, where each page is copied when it is written to;
+        what stands at an odd place or in the wrong byte order is read.
         """
         import torch
 
@@ -283,7 +305,9 @@ class Tensor:
                 f"torch {torch.__version__} has no type for {self.dtype}",
                 code="no-torch-dtype",
                 tensor=self.name,
-                hint='ask for another type with tensor.cast("f32")' if self.dtype in dtypes.ML_DTYPES else None,
+                hint='ask for another type with tensor.cast("f32")'
+                if self.dtype in dtypes.ML_DTYPES
+                else None,
             )
         if self.nbytes == 0:
             return torch.empty(self.shape, dtype=dtype)
@@ -299,13 +323,15 @@ class Tensor:
             return flat.reshape(self.shape)
         return flat.reshape(self.shape[::-1]).permute(*reversed(range(self.ndim)))
 
-    def paddle(self) -> paddle.Tensor:
+    def paddle(self) -> _paddle.Tensor:
         """The elements as a tensor of PaddlePaddle, which must be installed."""
         import paddle
 
         if self.dtype == "bf16":
             # Paddle's arrays of numpy hold bf16 as uint16.
-            return paddle.to_tensor(_array(self._memory([0] * self.ndim, list(self.shape), self.order)).copy())
+            return paddle.to_tensor(
+                _array(self._memory([0] * self.ndim, list(self.shape), self.order)).copy()
+            )
         return paddle.to_tensor(self.numpy().copy())
 
     def check(self) -> None:
@@ -321,7 +347,17 @@ class Tensor:
         return f"<Tensor {escape_text(self.name)}: {self.dtype} {list(self.shape)}>"
 
 
-def _array(memory: Memory) -> numpy.ndarray:
+def _array(memory: Memory) -> _numpy.ndarray:
+    """An array that looks into the memory, and keeps it."""
     import numpy
 
     return numpy.asarray(memory)
+
+
+def _typed(dtype: _numpy.dtype, memory: Memory) -> _numpy.ndarray:
+    """The same with elements of this type, of the same width."""
+    array = _array(memory)
+    if array.dtype == dtype:
+        return array
+    typed: _numpy.ndarray = array.view(dtype)
+    return typed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Tuple
 
 from ._weighbridge import escape_text
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Tree(dict):
+class Tree(Dict[str, Any]):
     """Parts of names to trees or tensors. Printed, it is drawn.
 
     A tensor whose name is also the beginning of others stands in their tree under `""`.
@@ -24,7 +24,9 @@ class Tree(dict):
 
 
 def build(tensors: Iterable[Tensor]) -> Tree:
-    """The tree of these tensors, in their order. State of optimizers stands beside its parameter, as `w/Adam.m1`."""
+    """The tree of these tensors, in their order. State of optimizers stands beside its parameter, as
+    `w/Adam.m1`.
+    """
     root = Tree()
     for tensor in tensors:
         parts = [_text(part) for part in tensor.path] or [""]

@@ -68,10 +68,13 @@ impl Opening {
     /// # Errors
     /// What opening says; [`weighbridge::Kind::Usage`] for words that mean nothing.
     pub(crate) fn options(self) -> Result<OpenOptions> {
-        let mut options = OpenOptions::default();
-        options.format = self.format;
-        options.lenient = self.lenient;
-        options.salvage = self.salvage;
+        let mut options = OpenOptions {
+            format: self.format,
+            lenient: self.lenient,
+            salvage: self.salvage,
+            version: self.at,
+            ..OpenOptions::default()
+        };
         if let Some(path) = &self.program {
             options.set_program(path)?;
         }
@@ -81,7 +84,6 @@ impl Opening {
         if let Some(path) = &self.config {
             options.config = Some(Arc::new(FileSource::open(path)?));
         }
-        options.version = self.at;
         options.names = match self.names.as_deref() {
             None | Some("as-stored") => Names::AsStored,
             Some("structured") => Names::Structured,
@@ -155,6 +157,12 @@ impl Index {
     #[getter]
     fn program(&self) -> Option<Program> {
         self.checkpoint.topology.clone().map(Program::new)
+    }
+
+    /// The bytes of all tensors together.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.checkpoint.tensor_bytes()
     }
 
     /// What the command's `ls --json` says.

@@ -61,21 +61,19 @@ mod _weighbridge {
         weighbridge::text::escape(text)
     }
 
+    /// The name of a setting, the values it takes, and what it does.
+    type Setting = (&'static str, &'static str, &'static str);
+
     /// What is known of each format: id, title, extensions, settings.
     #[pyfunction]
-    fn formats()
-    -> Vec<(&'static str, &'static str, Vec<&'static str>, Vec<(&'static str, &'static str, &'static str)>)>
-    {
-        let facts = weighbridge::formats::ALL.iter().map(|format| format.facts());
-        let settings = |facts: &weighbridge::formats::Facts| {
-            facts.settings.iter().map(|setting| (setting.name, setting.values, setting.what)).collect()
-        };
-        facts
-            .map(|facts| {
-                let extensions = facts.extensions.iter().map(|(extension, _)| *extension).collect();
-                (facts.id, facts.title, extensions, settings(facts))
-            })
-            .collect()
+    fn formats() -> Vec<(&'static str, &'static str, Vec<&'static str>, Vec<Setting>)> {
+        let known = weighbridge::formats::ALL.iter().map(|format| format.facts());
+        let told = known.map(|facts| {
+            let extensions = facts.extensions.iter().map(|(extension, _)| *extension).collect();
+            let settings = facts.settings.iter().map(|one| (one.name, one.values, one.what)).collect();
+            (facts.id, facts.title, extensions, settings)
+        });
+        told.collect()
     }
 
     #[pymodule_init]

@@ -34,10 +34,12 @@ extern "C" fn leave_word() {
     // cannot be holding that lock. The function that is left there lives as long as the process: modules of
     // Python are never unloaded.
     #[allow(unsafe_code)]
-    unsafe {
-        if ffi::Py_IsInitialized() != 0 {
-            ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut());
-        }
+    let left = unsafe {
+        ffi::Py_IsInitialized() != 0 && ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) == 0
+    };
+    if !left {
+        // Too many others wait there: the next page that is lost tries again.
+        UNTOLD.store(false, Ordering::SeqCst);
     }
 }
 

@@ -1,0 +1,121 @@
+"""torch and PaddlePaddle, where they are installed: from them, to them, and what they read of our files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import weighbridge
+from weighbridge import dtypes
+
+BITS = numpy.random.default_rng(3).integers(0, 256, 24 * 16, dtype="uint8")
+
+
+def typed(dtype: str, torch: Any) -> Any:
+    """A tensor of torch of this type, of any bits."""
+    bits = BITS & 1 if dtype == "bool" else BITS
+    return torch.from_numpy(bits.copy()).view(getattr(torch, dtypes.TORCH[dtype])).reshape(2, 3, -1)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def test_every_type_of_torch(torch: Any, tmp_path: Path) -> None:
+    names = [name for name, own in dtypes.TORCH.items() if hasattr(torch, own)]
+    assert {"bf16", "f8_e4m3", "c64", "bool"} <= set(names)
+    given = {name: typed(name, torch) for name in names}
+    # What each of the formats cannot hold.
+    lacks = {"x.safetensors": {"c128"}, "x.pt": {"u16", "u32", "u64", "f8_e8m0"}}
+    for target, absent in lacks.items():
+        path = tmp_path / target
+        written = {name: tensor for name, tensor in given.items() if name not in absent}
+        weighbridge.save(path, written)
+        back = weighbridge.open(path)
+        for name, tensor in written.items():
+            assert back[name].dtype == name
+            for copy in (True, False):
+                own = back[name].torch(copy=copy)
+                assert own.dtype == tensor.dtype and own.shape == tensor.shape
+                assert torch.equal(own.contiguous().view(torch.uint8), tensor.view(torch.uint8)), name
+    # Older versions load few types with `weights_only`; this file is our own.
+    loaded = torch.load(tmp_path / "x.pt", weights_only=False)
+    assert torch.equal(loaded["bf16"].view(torch.int16), given["bf16"].view(torch.int16))
+
+
+def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    numpy.savez(
+        path, c=numpy.arange(6.0).reshape(2, 3), f=numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
+    )
+    before = path.read_bytes()
+    checkpoint = weighbridge.open(path)
+    for name in ("c", "f"):
+        for copy in (True, False):
+            own = checkpoint[name].torch(copy=copy)
+            assert own.tolist() == [[0, 1, 2], [3, 4, 5]]
+            own += 1
+            assert checkpoint[name].numpy().sum() == 15
+            assert not copy or own.is_contiguous()
+        assert torch.from_dlpack(checkpoint[name]).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert path.read_bytes() == before
+
+
+def test_odd_tensors_of_torch(torch: Any, tmp_path: Path) -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    given = {
+        "turned": base.T,
+        "steps": base[:, ::2],
+        "learns": torch.nn.Parameter(base.clone()),
+        "conjugate": torch.complex(base, base).conj(),
+        "number": torch.tensor(3, dtype=torch.int16),
+        "none": torch.zeros(0, 3),
+    }
+    weighbridge.save(tmp_path / "x.safetensors", given)
+    back = weighbridge.open(tmp_path / "x.safetensors")
+    for name, tensor in given.items():
+        assert torch.equal(back[name].torch(), tensor.detach().resolve_conj()), name
+        assert back[name].torch().shape == tensor.shape
+    with pytest.raises(weighbridge.UsageError, match="dense"):
+        weighbridge.save(tmp_path / "y.npz", {"s": base.to_sparse()})
+
+
+def test_types_that_torch_lacks(torch: Any, tmp_path: Path) -> None:
+    weighbridge.save(tmp_path / "x.npz", {"w": numpy.arange(3, dtype="u8")})
+    tensor = weighbridge.open(tmp_path / "x.npz")["w"]
+    if hasattr(torch, "uint64"):
+        assert tensor.torch().dtype == torch.uint64
+    else:
+        with pytest.raises(weighbridge.UnsupportedError) as caught:
+            tensor.torch()
+        assert caught.value.code == "no-torch-dtype"
+
+
+def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    weighbridge.save(tmp_path / "x.npz", {"w": numpy.arange(3.0)})
+    with pytest.raises(ImportError):
+        weighbridge.open(tmp_path / "x.npz")["w"].torch()
+
+
+def test_paddle(tmp_path: Path) -> None:
+    paddle = pytest.importorskip("paddle")
+    given = {
+        "f32": paddle.to_tensor(numpy.arange(6, dtype="f4").reshape(2, 3)),
+        "bf16": paddle.to_tensor(numpy.arange(6, dtype="f4").reshape(2, 3)).astype("bfloat16"),
+        "i64": paddle.to_tensor([1, 2]),
+        "bool": paddle.to_tensor([True, False]),
+    }
+    weighbridge.save(tmp_path / "x.safetensors", given)
+    back = weighbridge.open(tmp_path / "x.safetensors")
+    for name, tensor in given.items():
+        assert back[name].dtype == name
+        own = back[name].paddle()
+        assert own.dtype == tensor.dtype, name
+        assert numpy.array_equal(own.astype("float32").numpy(), tensor.astype("float32").numpy())
+    weighbridge.save(tmp_path / "x.pdparams", given)
+    loaded = paddle.load(str(tmp_path / "x.pdparams"))
+    assert numpy.array_equal(numpy.asarray(loaded["f32"]), given["f32"].numpy())

@@ -1,0 +1,294 @@
+"""Writing: every format, everything that has elements, roles, names of rows, losses."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy
+import pytest
+import weighbridge
+from conftest import TESTDATA, small
+
+TABLE = numpy.arange(12, dtype="f4").reshape(4, 3)
+NAMES = ["a", "b", "ü", "d_d"]
+
+TARGETS: Dict[str, Dict[str, Any]] = {
+    "primitiv": {"path": "x.model"},
+    "paddle": {"path": "x.pdparams"},
+    "safetensors": {"path": "x.safetensors"},
+    "npy": {"path": "x.npy"},
+    "npz": {"path": "x.npz"},
+    "torch": {"path": "x.pt"},
+    "hdf5": {"path": "x.h5", "format": "hdf5"},
+    "parquet": {"path": "x.parquet"},
+    "arrow": {"path": "x.arrow"},
+    "tsv": {"path": "x.tsv"},
+    "word2vec": {"path": "x.vec", "format": "word2vec"},
+    "biggraph": {"path": "x", "format": "biggraph"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_every_format(name: str, tmp_path: Path) -> None:
+    options = dict(TARGETS[name])
+    path = tmp_path / options.pop("path")
+    key = ("embeddings", "user") if name == "biggraph" else "user"
+    report = weighbridge.save(path, {key: TABLE}, roles={key: "embedding"}, labels={key: NAMES}, **options)
+    assert report["format"] == name and report["path"] == str(path)
+    back = weighbridge.open(path, format=name)
+    (tensor,) = [one for one in back.values() if one.role != "optimizer"]
+    assert tensor.shape == (4, 3)
+    assert numpy.array_equal(tensor.numpy(), TABLE)
+
+
+def test_every_format_is_tried() -> None:
+    assert set(TARGETS) == set(weighbridge.formats())
+
+
+def test_anything_with_elements(tmp_path: Path) -> None:
+    path = tmp_path / "any.npz"
+    base = numpy.arange(24, dtype="i2").reshape(2, 3, 4)
+    given = {
+        "rows": base,
+        "columns": numpy.asfortranarray(base),
+        "turned": base.T,
+        "steps": base[:, ::2, ::-1],
+        "foreign": base.astype(">i2"),
+        "number": numpy.float32(2.5),
+        "none": numpy.zeros((3, 0, 2), "f8"),
+        "truth": base > 5,
+        "complex": (base * 1j).astype("c8"),
+        "bytes": b"\x00\x01",
+        "bytearray": bytearray(b"abc"),
+        "buffer": array.array("d", [1.0, 2.0]),
+        "ctypes": (ctypes.c_int32 * 3)(1, 2, 3),
+        "view": memoryview(base)[1:],
+    }
+    weighbridge.save(path, given)
+    back = weighbridge.load(path)
+    for name, value in given.items():
+        wanted = (
+            numpy.frombuffer(value, "u1") if isinstance(value, (bytes, bytearray)) else numpy.asarray(value)
+        )
+        wanted = wanted.astype(wanted.dtype.newbyteorder("="))
+        assert back[name].dtype == wanted.dtype and back[name].shape == wanted.shape, name
+        assert back[name].tobytes() == wanted.tobytes(), name
+    assert numpy.load(path)["columns"].flags.f_contiguous
+
+
+def test_dlpack_is_taken(tmp_path: Path) -> None:
+    class Given:
+        """What has nothing but DLPack."""
+
+        def __init__(self, own: Any, old: bool) -> None:
+            self.own, self.old = own, old
+
+        def __dlpack__(self, **options: Any) -> Any:
+            if self.old and options:
+                raise TypeError("unexpected keyword")
+            return self.own.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return (1, 0)
+
+    tensor = weighbridge.open(TESTDATA / "primitiv/good/trained/trained_xor_a.model")["w1"]
+    path = tmp_path / "x.npz"
+    weighbridge.save(path, {"new": Given(tensor, False), "old": Given(tensor, True)})
+    for name in ("new", "old"):
+        assert weighbridge.open(path)[name].bytes() == tensor.bytes()
+    if hasattr(numpy.ndarray, "__dlpack__"):
+        weighbridge.save(path, {"w": Given(TABLE, True)}, force=True)
+        assert numpy.array_equal(weighbridge.load(path)["w"], TABLE)
+    with pytest.raises(weighbridge.UsageError, match="capsule"):
+        weighbridge.save(path, {"w": type("Bad", (), {"__dlpack__": lambda self, **_: 3})()}, force=True)
+
+
+def test_arrays_are_let_go(tmp_path: Path) -> None:
+    class Given:
+        """What has nothing but DLPack."""
+
+        def __dlpack__(self, **_: Any) -> Any:
+            return weighbridge.open(tmp_path / "x.npz")["w"].__dlpack__(max_version=(1, 0))
+
+    array, buffer = numpy.arange(1000.0), bytearray(b"abc")
+    before = sys.getrefcount(array)
+    for _ in range(3):
+        weighbridge.save(tmp_path / "x.npz", {"w": array, "v": array[::2], "b": buffer}, force=True)
+        weighbridge.save(tmp_path / "y.npz", {"w": Given()}, force=True)
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.save(tmp_path / "x.npz", {"w": array})
+    assert sys.getrefcount(array) == before
+    # Nobody holds it: it may become longer.
+    buffer += b"d"
+    assert numpy.array_equal(weighbridge.load(tmp_path / "y.npz")["w"], array)
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for value in (
+        "text",
+        3,
+        None,
+        [1, 2],
+        numpy.array(["a"]),
+        numpy.array([None]),
+        numpy.datetime64("2020-01-01"),
+    ):
+        with pytest.raises(weighbridge.UsageError):
+            weighbridge.save(path, {"w": value})
+    with pytest.raises(weighbridge.UsageError, match="mapping"):
+        weighbridge.save(path, [TABLE])  # type: ignore[arg-type]
+    with pytest.raises(weighbridge.UsageError) as caught:
+        weighbridge.save(path, {"a.b": TABLE, ("a", "b"): TABLE})
+    assert caught.value.code == "name-collision"
+    for wrong in (
+        {"roles": {"x": "parameter"}},
+        {"roles": {"w": "king"}},
+        {"labels": {"w": NAMES[:3]}},
+        {"cast": "x"},
+    ):
+        with pytest.raises(weighbridge.Error):
+            weighbridge.save(path, {"w": TABLE}, **wrong)
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.save(tmp_path / "x.unknown", {"w": TABLE})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_of_other_files_keep_what_they_are(tmp_path: Path) -> None:
+    source = weighbridge.open(TESTDATA / "primitiv/good/trained/trained_xor_b.model")
+    path = tmp_path / "x.model"
+    weighbridge.save(path, dict(source))
+    back = weighbridge.open(path)
+    assert {(one.path, one.slot) for one in back.values()} == {
+        (one.path, one.slot) for one in source.values()
+    }
+    for key, tensor in source.items():
+        assert back[key].bytes() == tensor.bytes() and back[key].role == tensor.role
+    states = [one for one in back.values() if one.role == "optimizer"]
+    assert states and back.tensor(states[0].path, states[0].slot).name == states[0].name
+
+
+def test_whole_checkpoints_keep_all(tmp_path: Path) -> None:
+    source = TESTDATA / "primitiv/good/trained/trained_mlp_a.model"
+    there, back = tmp_path / "x.safetensors", tmp_path / "y.model"
+    weighbridge.save(there, weighbridge.open(source))
+    assert weighbridge.open(there).origin == ("primitiv", "model")
+    weighbridge.save(back, weighbridge.open(there))
+    assert back.read_bytes() == source.read_bytes()
+
+
+def test_roles_and_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    metadata = {
+        "a": "text",
+        "n": 3,
+        "m": -(1 << 63),
+        "f": 0.5,
+        "l": [True, None, {"k": b"\xff"}],
+        "u": (1 << 64) - 1,
+    }
+    roles = {"w": "buffer", "s": ("optimizer", "m1")}
+    tensors = {"w": TABLE, ("w",): TABLE}
+    weighbridge.save(path, {"w": TABLE, "s": TABLE}, metadata=metadata, roles=roles)
+    back = weighbridge.open(path)
+    assert back["w"].role == "buffer"
+    state = back.tensor("s/m1")
+    assert state.role == "optimizer" and state.slot == "m1" and state.path == ("s",)
+    assert back.metadata == metadata
+    for wrong in ({"a": 1 << 64}, {"a": object()}, {"a": {1, 2}}):
+        with pytest.raises(weighbridge.UsageError):
+            weighbridge.save(path, {"w": TABLE}, metadata=wrong, force=True)
+    nested: Any = 1
+    for _ in range(10_000):
+        nested = [nested]
+    with pytest.raises(weighbridge.UsageError, match="deep"):
+        weighbridge.save(path, {"w": TABLE}, metadata={"a": nested}, force=True)
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.save(path, tensors, force=True)
+
+
+def test_losses_are_told_and_denied(tmp_path: Path) -> None:
+    source = weighbridge.open(TESTDATA / "primitiv/good/trained/trained_xor_b.model")
+    names = {"w": "embedding"}
+    report = weighbridge.save(
+        tmp_path / "x.npz", {"w": TABLE}, roles=names, labels={"w": NAMES}, metadata={"n": "x"}
+    )
+    assert isinstance(report["losses"], list)
+    report = weighbridge.save(tmp_path / "x.npy", {"w": TABLE}, metadata={"n": "x"})
+    assert report["losses"]
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        weighbridge.save(tmp_path / "y.npy", {"w": TABLE}, metadata={"n": "x"}, deny_loss=True)
+    assert caught.value.code == "loss-denied"
+    assert not (tmp_path / "y.npy").exists()
+    assert len(source) > 4
+
+
+def test_casts_and_settings(tmp_path: Path) -> None:
+    report = weighbridge.save(
+        tmp_path / "x.safetensors", {"w": TABLE * 1e6, "n": TABLE.astype("i4")}, cast="f16"
+    )
+    assert report["casts"]["w"]["overflowed"] > 0
+    back = weighbridge.open(tmp_path / "x.safetensors")
+    assert (back["w"].dtype, back["n"].dtype) == ("f16", "i32")
+    (name, setting) = next(
+        (one.id, one.settings[0]) for one in weighbridge.formats().values() if one.settings
+    )
+    assert setting.values and setting.what
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.save(tmp_path / "y", {"w": TABLE}, format=name, settings={"no-such": 1})
+
+
+def test_planned_casts_and_types_of_ml_dtypes_are_written(tmp_path: Path, net: Path) -> None:
+    tensor = weighbridge.open(net)["fc1.weight"]
+    given: Dict[str, Any] = {"w": tensor.cast("bf16")}
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    given["v"] = TABLE.astype(ml_dtypes.bfloat16)
+    given["e"] = TABLE.astype(ml_dtypes.float8_e5m2).T
+    weighbridge.save(tmp_path / "x.safetensors", given)
+    back = weighbridge.open(tmp_path / "x.safetensors")
+    assert [back[name].dtype for name in "wve"] == ["bf16", "bf16", "f8_e5m2"]
+    assert back["w"].bytes() == back["v"].bytes()
+    assert numpy.array_equal(back["e"].numpy(), given["e"])
+
+
+def test_load(net: Path) -> None:
+    arrays = weighbridge.load(net)
+    assert {name: array.tolist() for name, array in arrays.items()} == {
+        name: value.tolist() for name, value in small().items()
+    }
+    assert not any(array.flags.writeable for array in arrays.values())
+    copies = weighbridge.load(str(net), copy=True)
+    assert all(array.flags.writeable for array in copies.values())
+    copies["fc1.weight"][...] = 0
+    assert arrays["fc1.weight"].sum() == 66
+
+
+def test_a_file_may_be_written_over_itself(net: Path) -> None:
+    checkpoint = weighbridge.open(net)
+    arrays = weighbridge.load(net)
+    weighbridge.save(net, {name: tensor for name, tensor in reversed(list(checkpoint.items()))}, force=True)
+    # What was opened before goes on looking into the file that it opened.
+    assert arrays["fc1.weight"].sum() == 66 and checkpoint["fc1.weight"].numpy().sum() == 66
+    assert weighbridge.load(net)["fc1.weight"].sum() == 66
+
+
+def test_progress(tmp_path: Path) -> None:
+    told = []
+    weighbridge.save(
+        tmp_path / "x.npz", {"w": TABLE}, progress=lambda done, total: told.append((done, total))
+    )
+    assert told and told[-1][0] == told[-1][1] > 0
+    assert all(done <= total for done, total in told)
+    weighbridge.save(tmp_path / "y.npz", {"w": TABLE}, progress=True)
+    with pytest.raises(weighbridge.UsageError):
+        weighbridge.save(tmp_path / "z.npz", {"w": TABLE}, progress="bar")  # type: ignore[arg-type]
+
+    def fails(done: int, total: int) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        weighbridge.save(tmp_path / "z.npz", {"w": TABLE}, progress=fails)

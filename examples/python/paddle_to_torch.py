@@ -2,8 +2,9 @@
 
     python examples/python/paddle_to_torch.py STATE TARGET [EMBEDDING ...]
 
-STATE is what `paddle.save(layer.state_dict(), ...)` wrote, for a layer of convolutions, batch normalisations and linear
-layers; TARGET the file that `torch.load` will read. Embeddings are named: their tables look like the weights of linear layers.
+STATE is what `paddle.save(layer.state_dict(), ...)` wrote, for a layer of convolutions, batch normalisations
+and linear layers; TARGET the file that `torch.load` will read. Embeddings are named: their tables look like
+the weights of linear layers.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from weighbridge import paddle
 def to_torch(state: Dict[str, Any], embeddings: Sequence[str] = ()) -> Dict[str, torch.Tensor]:
     """The state dict as torch names and lays it out.
 
-    Two things differ: the weight of a linear layer is (in, out) in Paddle and (out, in) in torch, that of the layers
-    `embeddings` is not; and the running mean and variance of a normalisation have other names.
+    Two things differ: the weight of a linear layer is (in, out) in Paddle and (out, in) in torch, that of the
+    layers `embeddings` is not; and the running mean and variance of a normalisation have other names.
     """
     moved = {}
     for name, array in state.items():

@@ -2,8 +2,8 @@
 
     python examples/python/primitiv_lstm.py MODEL INPUT [INPUT ...]
 
-MODEL is a model file with the parameters `emb`, `lstm.w`, `lstm.b`, `wy` and `by`; the inputs are numbers of characters.
-Prints the number of the character that is likeliest to follow each.
+MODEL is a model file with the parameters `emb`, `lstm.w`, `lstm.b`, `wy` and `by`; the inputs are numbers of
+characters. Prints the number of the character that is likeliest to follow each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Trains a table of embeddings, saves a version after each epoch, and goes on from the last one when it is run again.
+"""Trains a table of embeddings, saves a version after each epoch, and goes on from the last one when it is
+run again.
 
     python examples/python/resume_embeddings.py FOLDER [EPOCHS]
 
-Entities are points on a ring, and neighbours are pulled together by row-wise Adagrad: with torch where it is installed, else
-with numpy. FOLDER is a folder of checkpoints as PyTorch-BigGraph has them: it can go on from there, too.
+Entities are points on a ring, and neighbours are pulled together by row-wise Adagrad: with torch where it is
+installed, else with numpy. FOLDER is a folder of checkpoints as PyTorch-BigGraph has them: it can go on from
+there, too.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def net(tmp_path: Path) -> Path:
 
 
 def graph(folder: Path) -> None:
-    """A small checkpoint of PyTorch-BigGraph, `graph`, and edges for it, `edges`: what the examples of the documentation open."""
+    """A small checkpoint of PyTorch-BigGraph, `graph`, and edges for it, `edges`: what the examples of the
+    documentation open.
+    """
     from weighbridge.biggraph import CheckpointStore
 
     config = {

@@ -29,7 +29,9 @@ def truth(folder: Path) -> Dict[str, Any]:
     return json.loads((folder / "expected.json").read_text("utf-8"))["files"]
 
 
-@pytest.mark.parametrize("name", ["ckpt_std_zip", "ckpt_dyn_affine", "ckpt_dyn_complex_diagonal", "ckpt_feat", "ckpt_weighted"])
+@pytest.mark.parametrize(
+    "name", ["ckpt_std_zip", "ckpt_dyn_affine", "ckpt_dyn_complex_diagonal", "ckpt_feat", "ckpt_weighted"]
+)
 @pytest.mark.parametrize("base", SETS, ids=lambda path: path.name)
 def test_golden_checkpoints(base: Path, name: str) -> None:
     said = truth(base)
@@ -43,7 +45,10 @@ def test_golden_checkpoints(base: Path, name: str) -> None:
         for part, count in enumerate(table.partitions):
             stored = said[f"{name}/embeddings_{entity}_{part}.v{version}.h5"]["datasets"]
             rows = table[start : start + count]
-            assert list(rows.shape) == stored["embeddings"]["shape"] and sha(rows) == stored["embeddings"]["sha256"]
+            assert (
+                list(rows.shape) == stored["embeddings"]["shape"]
+                and sha(rows) == stored["embeddings"]["sha256"]
+            )
             kept = dict(stored["optimizer/state_dict"]["content"]["dict"])["state"]["dict"][0][1]["dict"]
             sums = table.state["sum"][start : start + count]
             assert sha(sums) == dict(kept)["sum"]["tensor"]["sha256"]
@@ -54,7 +59,11 @@ def test_golden_checkpoints(base: Path, name: str) -> None:
             last = table.names[len(table) - 1]
             assert last in table and numpy.array_equal(table[last], table.numpy()[-1])
     model = said[f"{name}/model.v{version}.h5"]["datasets"]
-    own = {key[len("model/") :].replace("/", "."): value for key, value in model.items() if key.startswith("model/")}
+    own = {
+        key[len("model/") :].replace("/", "."): value
+        for key, value in model.items()
+        if key.startswith("model/")
+    }
     assert set(checkpoint.parameters) == set(own)
     for parameter, stored in own.items():
         assert sha(checkpoint.parameters[parameter].numpy()) == stored["sha256"]
@@ -68,7 +77,10 @@ def test_relations() -> None:
     assert set(checkpoint.operator("likes")) == {"diagonal"} and checkpoint.operator("likes", "lhs") == {}
     assert set(checkpoint.operator("rel_tag")) == {"linear_transformation", "translation"}
     assert checkpoint.global_embedding("tag").shape == (6,) and checkpoint.global_embedding("nobody") is None
-    assert checkpoint.iteration["epoch_idx"] == 2 and checkpoint.optimizer["embeddings"]["user"][0]["param_groups"]
+    assert (
+        checkpoint.iteration["epoch_idx"] == 2
+        and checkpoint.optimizer["embeddings"]["user"][0]["param_groups"]
+    )
     dynamic = biggraph.open(SETS[0] / "ckpt_dyn_affine")
     assert dynamic.operator("rel_7", "lhs")["translations"].shape == (12, 8)
     with pytest.raises(KeyError):
@@ -105,28 +117,33 @@ def test_golden_edges(base: Path) -> None:
             assert all(sha(column) == stored[own]["sha256"] for own, column in columns.items())
             alone = biggraph.edges(base / name / f"edges_{left}_{right}.h5")
             assert alone.bucket == edges.bucket == (left, right) and numpy.array_equal(alone.lhs, edges.lhs)
-            assert edges.count == len(edges.lhs)
+            assert edges.size == len(edges.lhs)
     with pytest.raises(weighbridge.MismatchError, match="several buckets"):
         biggraph.edges(base / "std" / "edges")
 
 
 @pytest.mark.parametrize("base", SETS, ids=lambda path: path.name)
-@pytest.mark.parametrize("name, edge_path", [("ckpt_std_zip", "std/edges"), ("ckpt_dyn_affine", "dyn/train"), ("ckpt_feat", "feat/edges")])
+@pytest.mark.parametrize(
+    "name, edge_path",
+    [("ckpt_std_zip", "std/edges"), ("ckpt_dyn_affine", "dyn/train"), ("ckpt_feat", "feat/edges")],
+)
 def test_edges_as_rows(base: Path, name: str, edge_path: str) -> None:
     checkpoint = biggraph.open(base / name)
     config = checkpoint.config
     edges = checkpoint.edges(base / edge_path)
     place = 0
     for (left, right), own in biggraph.buckets(base / edge_path).items():
-        for number in range(own.count):
-            relation = config.relations[0 if config.get("dynamic_relations") or len(config.relations) == 1 else own.rel[number]]
+        for number in range(own.size):
+            relation = config.relations[
+                0 if config.get("dynamic_relations") or len(config.relations) == 1 else own.rel[number]
+            ]
             for side, part in (("lhs", left), ("rhs", right)):
                 counts = checkpoint[relation[side]].partitions
                 row = int(getattr(own, side)[number])
                 wanted = row if row < 0 else row + (sum(counts[:part]) if len(counts) > 1 else 0)
                 assert getattr(edges, side)[place] == wanted < len(checkpoint[relation[side]])
             place += 1
-    assert place == edges.count
+    assert place == edges.size
 
 
 def test_arrow() -> None:
@@ -151,7 +168,8 @@ def test_versions_come_and_go(tmp_path: Path) -> None:
     assert store.versions == [3] and not list((tmp_path / "run").glob("*.v2.h5"))
     latest = store.latest()
     assert numpy.array_equal(latest["user"].numpy(), ROWS + 3)
-    assert latest["user"].state["sum"].dtype == "f32" and latest["user"].state["sum"].numpy().tolist() == list(range(6))
+    sums = latest["user"].state["sum"]
+    assert sums.dtype == "f32" and sums.numpy().tolist() == list(range(6))
     keeping = CheckpointStore(tmp_path / "run", keep=2)
     save(keeping, 3)
     assert keeping.versions == [5, 6]
@@ -251,9 +269,14 @@ def test_types_partitions_and_parameters(tmp_path: Path) -> None:
     assert report["version"] == 1 and report["files"] == 4 and report["losses"] == []
     latest = store.latest()
     assert latest["user"].partitions == [3, 2] and list(latest["user"].names) == names["user"]
-    assert latest.config == CONFIG and latest.iteration["epoch_idx"] == 1 and latest.iteration["edge_path"] == "e"
+    assert (
+        latest.config == CONFIG
+        and latest.iteration["epoch_idx"] == 1
+        and latest.iteration["edge_path"] == "e"
+    )
     assert latest.operator("likes")["translation"].numpy().tolist() == [1, -1]
-    assert float(latest.state[SHIFT]["step"][()]) == 4 and latest.state[SHIFT]["sum"].numpy().tolist() == [2, -2]
+    state = latest.state[SHIFT]
+    assert float(state["step"][()]) == 4 and state["sum"].numpy().tolist() == [2, -2]
     assert json.loads((tmp_path / "training_stats.json").read_text())["metrics"] == 1.5
 
     # What is not given is carried over, and what is given stays in its partitions.
@@ -261,7 +284,8 @@ def test_types_partitions_and_parameters(tmp_path: Path) -> None:
     assert [loss["code"] for loss in report["losses"]] == ["rounding"] and report["carried"] == 2
     again = store.latest()
     assert again["user"].partitions == [3, 2] and again["user"]["u4"].tolist() == [16, 18]
-    assert again["item"]["y"].tolist() == [2, 3] and again.operator("likes")["translation"].numpy().tolist() == [1, -1]
+    assert again["item"]["y"].tolist() == [2, 3]
+    assert again.operator("likes")["translation"].numpy().tolist() == [1, -1]
     assert "sum" not in again["user"].state
 
     # A whole checkpoint, and tables of one.

@@ -28,16 +28,22 @@ def example(name: str) -> ModuleType:
 
 def run(name: str, *words: Any) -> str:
     """What the program prints when it is run by itself."""
-    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py", *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *map(str, words)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def floats(text: str) -> numpy.ndarray:
+    """The numbers of these bit patterns."""
+    return numpy.array([int(word, 16) for word in text.split()], "uint32").view("float32")
 
 
 @pytest.mark.parametrize("variant", ["a", "b"])
 def test_primitiv_lstm(variant: str) -> None:
     path = TESTDATA / "primitiv" / "good" / "trained" / f"trained_lstm_{variant}.model"
     samples = json.loads(Path(f"{path}.json").read_text("utf-8"))["inference"]["samples"]
-    floats = lambda text: numpy.array([int(word, 16) for word in text.split()], "uint32").view("float32")  # noqa: E731
     characters = [int(floats(sample["input_bits"])[0]) for sample in samples]
     scores = example("primitiv_lstm").run(primitiv.load(path), characters)
     for score, sample in zip(scores, samples):
@@ -83,7 +89,10 @@ def test_paddle_to_torch(tmp_path: Path) -> None:
 
     net = Net().eval()
     missing = net.load_state_dict(torch.load(tmp_path / "net.pt", weights_only=True), strict=False)
-    assert all(name.endswith("num_batches_tracked") for name in missing.missing_keys) and not missing.unexpected_keys
+    assert (
+        all(name.endswith("num_batches_tracked") for name in missing.missing_keys)
+        and not missing.unexpected_keys
+    )
     with torch.no_grad():
         found = net(torch.from_numpy(numpy.load(base / "input_image.npy")))
     assert numpy.allclose(found.numpy(), numpy.load(base / "output_0.npy"), atol=1e-5)
@@ -92,7 +101,9 @@ def test_paddle_to_torch(tmp_path: Path) -> None:
 def test_paddle_to_torch_leaves_embeddings(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     rows = numpy.arange(6, dtype="float32").reshape(3, 2)
-    moved = example("paddle_to_torch").to_torch({"words.weight": rows, "fc.weight": rows, "LR_Scheduler": {}}, ["words"])
+    moved = example("paddle_to_torch").to_torch(
+        {"words.weight": rows, "fc.weight": rows, "LR_Scheduler": {}}, ["words"]
+    )
     assert moved["words.weight"].tolist() == rows.tolist() and moved["fc.weight"].tolist() == rows.T.tolist()
 
 

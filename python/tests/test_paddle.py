@@ -54,15 +54,24 @@ def holds(value: Any, said: Dict[str, Any], place: str) -> int:
         assert sha(value) == said["sha256"], place
         return 1
     if kind in ("dict", "OrderedDict"):
-        items = {key: own for key, own in said["items"].items() if key not in ("StructuredToParameterName@@", "UnpackBigParamInfor@@")}
+        items = {
+            key: own
+            for key, own in said["items"].items()
+            if key not in ("StructuredToParameterName@@", "UnpackBigParamInfor@@")
+        }
         assert isinstance(value, dict), place
         if "UnpackBigParamInfor@@" not in said["items"]:
             assert [str(key) for key in value] == list(items), place
-            return sum(holds(one, own, f"{place}.{key}") for (key, one), own in zip(value.items(), items.values()))
+            return sum(
+                holds(one, own, f"{place}.{key}") for (key, one), own in zip(value.items(), items.values())
+            )
         return len(value)
     if kind in ("list", "tuple"):
         assert type(value).__name__ == kind and len(value) == len(said["items"]), place
-        return sum(holds(one, own, f"{place}[{number}]") for number, (one, own) in enumerate(zip(value, said["items"])))
+        return sum(
+            holds(one, own, f"{place}[{number}]")
+            for number, (one, own) in enumerate(zip(value, said["items"]))
+        )
     if kind == "numpy_scalar":
         assert value == said["value"] and str(value.dtype) == said["numpy_dtype"], place
         return 1
@@ -74,7 +83,11 @@ def test_there_are_pickles() -> None:
     assert len(PICKLES) > 40
 
 
-@pytest.mark.parametrize("path, said", PICKLES, ids=[f"{path.parent.parent.name}-{path.parent.name}-{path.name}" for path, _ in PICKLES])
+@pytest.mark.parametrize(
+    "path, said",
+    PICKLES,
+    ids=[f"{path.parent.parent.name}-{path.parent.name}-{path.name}" for path, _ in PICKLES],
+)
 def test_golden_pickles(path: Path, said: Dict[str, Any], tmp_path: Path) -> None:
     loaded = paddle.load(path)
     assert holds(loaded, said, path.name) > 0 or not loaded
@@ -87,7 +100,11 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, numpy.ndarray):
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if isinstance(one, dict):
-        return type(one) is type(other) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+        return (
+            type(one) is type(other)
+            and list(one) == list(other)
+            and all(same(one[key], other[key]) for key in one)
+        )
     if isinstance(one, (list, tuple)):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and (one == other or one != one)
@@ -121,7 +138,9 @@ def test_saved_pickles_hold_what_paddle_would_write(tmp_path: Path) -> None:
         paddle.save(state, path, protocol)
         raw = pickle.loads(path.read_bytes(), encoding="latin1")
         assert list(raw) == ["w", "LR_Scheduler", "StructuredToParameterName@@"]
-        assert raw["StructuredToParameterName@@"] == {"w": "w"} and raw["LR_Scheduler"] == state["LR_Scheduler"]
+        assert (
+            raw["StructuredToParameterName@@"] == {"w": "w"} and raw["LR_Scheduler"] == state["LR_Scheduler"]
+        )
         assert numpy.array_equal(raw["w"], state["w"])
         assert path.read_bytes()[:2] == bytes([0x80, protocol])
 
@@ -170,7 +189,9 @@ def test_nothing_in_a_pickle_is_called(tmp_path: Path) -> None:
         def __reduce__(self) -> Tuple[Any, ...]:
             return Path.touch, (marker,)
 
-    (tmp_path / "evil.pdparams").write_bytes(pickle.dumps({"w": numpy.zeros(2), "evil": Evil(), "kind": OrderedDict}, 4))
+    (tmp_path / "evil.pdparams").write_bytes(
+        pickle.dumps({"w": numpy.zeros(2), "evil": Evil(), "kind": OrderedDict}, 4)
+    )
     loaded = paddle.load(tmp_path / "evil.pdparams", format=None)
     assert not marker.exists()
     assert numpy.array_equal(loaded["w"], [0, 0]) and isinstance(loaded["evil"], paddle.Inert)
@@ -223,7 +244,11 @@ def test_golden_programs(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "again.pdmodel").read_bytes() == path.read_bytes() == bytes(program)
     assert paddle.load_program(tmp_path / "again.pdmodel") == program
     assert program.to_dict()["form"] == program.form == "program-desc"
-    assert program.ops[0].type in program.text() and "blocks {" in program.prototxt() and "digraph" in program.dot()
+    assert (
+        program.ops[0].type in program.text()
+        and "blocks {" in program.prototxt()
+        and "digraph" in program.dot()
+    )
 
 
 def test_stripping(tmp_path: Path) -> None:

@@ -116,11 +116,15 @@ def test_golden_optimizers(path: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again.optimizer").read_bytes() == path.read_bytes()
 
 
+def floats(text: str) -> numpy.ndarray:
+    """The numbers of these bit patterns."""
+    return numpy.array([int(word, 16) for word in text.split()], "uint32").view("float32")
+
+
 def test_a_trained_network_computes_what_it_did_in_primitiv() -> None:
     path = GOOD / "trained" / "trained_xor_a.model"
     model = primitiv.load(path)
     w1, b1, w2, b2 = (model[name].value for name in ("w1", "b1", "w2", "b2"))
-    floats = lambda text: numpy.array([int(word, 16) for word in text.split()], "uint32").view("float32")  # noqa: E731
     for sample in truth(path)["inference"]["samples"]:
         found = w2 @ numpy.tanh(w1 @ floats(sample["input_bits"]) + b1) + b2
         assert numpy.allclose(found, floats(sample["output_bits"]), atol=1e-5)
@@ -184,7 +188,13 @@ def test_loading_into_a_model(tmp_path: Path) -> None:
 
 def test_orders_of_arrays(tmp_path: Path) -> None:
     values = numpy.arange(24, dtype="float32").reshape(2, 3, 4)
-    for array in (values, numpy.asfortranarray(values), values.astype("float64"), values[::-1][::-1], values.astype(">f4")):
+    for array in (
+        values,
+        numpy.asfortranarray(values),
+        values.astype("float64"),
+        values[::-1][::-1],
+        values.astype(">f4"),
+    ):
         model = primitiv.Model({"w": array})
         path = tmp_path / f"{id(array)}.model"
         model.save(path)
@@ -217,7 +227,9 @@ def test_what_primitiv_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_a_stat(tmp_path: Path) -> None:
-    parameter = primitiv.Parameter([1, 2, 3], {"mine": primitiv.Tensor(numpy.arange(6).reshape(3, 2), batch=2)})
+    parameter = primitiv.Parameter(
+        [1, 2, 3], {"mine": primitiv.Tensor(numpy.arange(6).reshape(3, 2), batch=2)}
+    )
     parameter.save(tmp_path / "p.param")
     again = primitiv.load(tmp_path / "p.param")
     assert again == parameter and again.stats.tensor("mine").shape == primitiv.Shape([3], 2)
@@ -237,7 +249,8 @@ def test_optimizers(tmp_path: Path) -> None:
     assert primitiv.SGD.open(tmp_path / "s.optimizer") == sgd != adam
     trained = primitiv.Model({"w": primitiv.Parameter([[1, 2]], {"Adam.m1": [[5, 5]]})})
     primitiv.Adam().add(trained)
-    assert trained["w"].stats["Adam.m1"].tolist() == [[5, 5]] and trained["w"].stats["Adam.m2"].tolist() == [[0, 0]]
+    stats = trained["w"].stats
+    assert stats["Adam.m1"].tolist() == [[5, 5]] and stats["Adam.m2"].tolist() == [[0, 0]]
 
 
 def test_from_other_formats(tmp_path: Path) -> None:

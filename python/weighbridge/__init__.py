@@ -9,7 +9,8 @@
   for;
 - `load` reads a whole file as arrays of numpy, `save` writes arrays or tensors in any of the formats;
 - what fails raises an `Error`, which is also the exception of Python that fits;
-- `primitiv`, `biggraph` and `paddle` are faces of these three formats, as people who use their frameworks know them.
+- `primitiv`, `biggraph` and `paddle` are faces of these three formats, as people who use their frameworks
+  know them.
 
 Neither numpy nor any other package is imported before it is needed.
 """

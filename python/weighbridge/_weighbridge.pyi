@@ -139,7 +139,11 @@ class NextVersion:
     ) -> Dict[str, Any]: ...
     def append_stats(self, lines: Sequence[str]) -> Dict[str, Any]: ...
     def commit(
-        self, carry: str = "no", keep_previous: bool = False, preserve: Optional[int] = None, form: str = "relative"
+        self,
+        carry: str = "no",
+        keep_previous: bool = False,
+        preserve: Optional[int] = None,
+        form: str = "relative",
     ) -> Dict[str, Any]: ...
     def abort(self) -> None: ...
 
@@ -178,7 +182,10 @@ def read_optimizer(
     path: _Path, lenient: bool = False
 ) -> Tuple[Optional[_Part], List[Tuple[_Part, int]], List[Tuple[_Part, float]]]: ...
 def write_optimizer(
-    path: _Path, uints: Sequence[Tuple[_Part, int]], floats: Sequence[Tuple[_Part, float]], force: bool = False
+    path: _Path,
+    uints: Sequence[Tuple[_Part, int]],
+    floats: Sequence[Tuple[_Part, float]],
+    force: bool = False,
 ) -> None: ...
 def optimizer_defaults(
     name: str,

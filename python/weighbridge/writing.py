@@ -26,7 +26,9 @@ def write(
     sync: bool = True,
     progress: Progress = None,
 ) -> Dict[str, Any]:
-    """Writes tensors as one file or folder of that format and kind, all or nothing; returns what `weighbridge.save` does."""
+    """Writes tensors as one file or folder of that format and kind, all or nothing; returns what
+    `weighbridge.save` does.
+    """
     options = {
         "format": format,
         "kind": kind,

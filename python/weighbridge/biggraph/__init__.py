@@ -6,7 +6,8 @@
 ...     print(users["alice"].tolist(), list(users.names))
 [0.0, 1.0] ['alice', 'bob', 'carol', 'dan']
 
-- `open` gives a `Checkpoint`: its `Table`s, the parameters of its relations, the state of its optimizer, its `Config`;
+- `open` gives a `Checkpoint`: its `Table`s, the parameters of its relations, the state of its optimizer, its
+  `Config`;
 - `edges` and `buckets` give edges as arrays;
 - `CheckpointStore` writes versions from a training loop, and finds the one to go on from.
 """

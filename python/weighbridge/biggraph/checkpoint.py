@@ -93,13 +93,15 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     @property
     def state(self) -> Dict[str, Dict[str, Tensor]]:
-        """What the optimizer keeps for the parameters: by name, then by slot (`step`, `sum`). Tables have their own."""
+        """What the optimizer keeps for the parameters: by name, then by slot (`step`, `sum`). Tables have
+        their own.
+        """
         return {name: dict(slots) for name, slots in self._state.items()}
 
     @property
     def optimizer(self) -> Dict[str, Any]:
         """The options of the optimizers, as they stand beside their state."""
-        return self._metadata.get("optimizer", {})
+        return dict(self._metadata.get("optimizer", {}))
 
     @property
     def config(self) -> Optional[Config]:
@@ -111,7 +113,9 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     def iteration(self) -> Dict[str, Any]:
         """Where in the run it was written: `epoch_idx`, `edge_path_idx`, `edge_chunk_idx` and so on."""
         attributes = self._metadata.get("attributes", {})
-        return {key.partition("/")[2]: value for key, value in attributes.items() if key.startswith("iteration/")}
+        return {
+            key.partition("/")[2]: value for key, value in attributes.items() if key.startswith("iteration/")
+        }
 
     @property
     def relations(self) -> List[str]:
@@ -123,26 +127,34 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return [] if config is None else [relation["name"] for relation in config["relations"]]
 
     def operator(self, relation: str, side: str = "rhs") -> Dict[str, Tensor]:
-        """The parameters of the operator of a relation on one side, by name, such as `translation` or `diagonal`.
+        """The parameters of the operator of a relation on one side, by name, such as `translation` or
+        `diagonal`.
 
-        With dynamic relations one operator holds those of all: its parameters have a row for each, and this gives these.
+        With dynamic relations one operator holds those of all: its parameters have a row for each, and this
+        gives these.
         """
         numbers = [number for number, name in enumerate(self.relations) if name == relation]
         if not numbers:
             raise UnknownNameError(
-                "there is no such relation", code="no-such-relation", found=relation, expected=", ".join(self.relations[:20])
+                "there is no such relation",
+                code="no-such-relation",
+                found=relation,
+                expected=", ".join(self.relations[:20]),
             )
         config = self.config
         number = 0 if config is not None and config.get("dynamic_relations") else numbers[0]
         start = f"relations.{number}.operator.{side}."
-        return {name[len(start) :]: tensor for name, tensor in self._parameters.items() if name.startswith(start)}
+        return {
+            name[len(start) :]: tensor for name, tensor in self._parameters.items() if name.startswith(start)
+        }
 
     def global_embedding(self, entity: str) -> Optional[Tensor]:
         """The vector that is added to each row of a type, where there is one."""
         return self._parameters.get(f"entities.{entity}.global_embedding")
 
     def edges(self, path: Path) -> Edges:
-        """The edges of a folder or file, all buckets in order, with numbers that are rows of the tables of this checkpoint.
+        """The edges of a folder or file, all buckets in order, with numbers that are rows of the tables of
+        this checkpoint.
 
         >>> from weighbridge import biggraph
         >>> checkpoint = biggraph.open("graph")
@@ -153,44 +165,48 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         import numpy
 
         found = edge_files.buckets(path)
-        starts = self._starts()
-        parts = [self._global(bucket, own, starts) for bucket, own in found.items()]
-        if not parts:
-            raise MismatchError("there are no edges", code="no-edges", file=str(path))
-        weights = [own.weight for own in parts]
-        weight = None if any(own is None for own in weights) else numpy.concatenate(weights)
-        columns = (numpy.concatenate([getattr(own, name) for own in parts]) for name in ("lhs", "rhs", "rel"))
-        return Edges(*columns, weight)
-
-    def _starts(self) -> List[Dict[str, Any]]:
-        """For each relation and side the first row of each partition of the type on that side."""
         config = self.config
         if config is None:
             raise MismatchError("the configuration is not known", code="no-config", file=self.path)
+        starts = self._starts(config)
+        # Dynamic relations are all between the same types.
+        one = bool(config.get("dynamic_relations")) or len(starts) == 1
+        parts = [_whole(bucket, own, starts, one) for bucket, own in found.items()]
+        if not parts:
+            raise MismatchError("there are no edges", code="no-edges", file=str(path))
+        weights = [own.weight for own in parts if own.weight is not None]
+        return Edges(
+            lhs=numpy.concatenate([own.lhs for own in parts]),
+            rhs=numpy.concatenate([own.rhs for own in parts]),
+            rel=numpy.concatenate([own.rel for own in parts]),
+            weight=numpy.concatenate(weights) if len(weights) == len(parts) else None,
+        )
+
+    def _starts(self, config: Config) -> List[Dict[str, Any]]:
+        """For each relation and side the first row of each partition of the type on that side."""
         import numpy
 
         starts = {}
         for name, table in self._tables.items():
-            if any(count is None for count in table.partitions):
+            counts = [count for count in table.partitions if count is not None]
+            if len(counts) < len(table.partitions):
                 raise MismatchError("a table is not whole", code="partition-missing", tensor=name)
-            starts[name] = numpy.cumsum([0, *table.partitions[:-1]], dtype="int64")
+            starts[name] = numpy.cumsum([0, *counts[:-1]], dtype="int64")
         # Of a type that is featurised, or that no file has, a row is what the bucket says.
         nothing = numpy.zeros(1, "int64")
-        return [{side: starts.get(own[side], nothing) for side in ("lhs", "rhs")} for own in config["relations"]]
-
-    def _global(self, bucket: edge_files.Bucket, own: Edges, starts: List[Dict[str, Any]]) -> Edges:
-        dynamic = self.config.get("dynamic_relations") or len(starts) == 1
-        return own._replace(
-            lhs=_rows(own.lhs, own.rel, bucket[0], [start["lhs"] for start in starts], dynamic),
-            rhs=_rows(own.rhs, own.rel, bucket[1], [start["rhs"] for start in starts], dynamic),
-        )
+        return [
+            {side: starts.get(own[side], nothing) for side in ("lhs", "rhs")} for own in config["relations"]
+        ]
 
     def __getitem__(self, entity: str) -> Table:
         try:
             return self._tables[entity]
         except KeyError:
             raise UnknownNameError(
-                "there is no table of this type", code="no-such-type", expected=", ".join(self._tables), found=str(entity)
+                "there is no table of this type",
+                code="no-such-type",
+                expected=", ".join(self._tables),
+                found=str(entity),
             ) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -224,10 +240,20 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         return f"<Checkpoint {escape_text(self.path)}: version {self.version}, tables {tables}>"
 
 
+def _whole(bucket: edge_files.Bucket, own: Edges, starts: List[Dict[str, Any]], one: bool) -> Edges:
+    """The edges of a bucket with numbers that are rows of whole tables."""
+    return own._replace(
+        lhs=_rows(own.lhs, own.rel, bucket[0], [start["lhs"] for start in starts], one),
+        rhs=_rows(own.rhs, own.rel, bucket[1], [start["rhs"] for start in starts], one),
+    )
+
+
 def _rows(
     numbers: numpy.ndarray, relations: numpy.ndarray, partition: int, starts: List[numpy.ndarray], one: bool
 ) -> numpy.ndarray:
-    """Numbers within a partition as rows of whole tables. Those below 0 stay: they stand for lists of features."""
+    """Numbers within a partition as rows of whole tables. Those below 0 stay: they stand for lists of
+    features.
+    """
     import numpy
 
     # A type of one partition takes part in the buckets of all.
@@ -237,7 +263,9 @@ def _rows(
     else:
         if len(relations) and not 0 <= int(relations.min()) <= int(relations.max()) < len(first):
             raise MismatchError(
-                "edges have a relation that the configuration lacks", code="no-such-relation", found=str(relations.max())
+                "edges have a relation that the configuration lacks",
+                code="no-such-relation",
+                found=str(relations.max()),
             )
         added = first[relations]
     return numpy.where(numbers < 0, numbers, numbers + added)
@@ -251,7 +279,7 @@ def open(  # noqa: A001
     config: Optional[Path] = None,
     lenient: bool = False,
     salvage: bool = False,
-    limits: Optional[Mapping[str, int]] = None,  # type: ignore[type-arg]
+    limits: Optional[Mapping[str, int]] = None,
 ) -> Checkpoint:
     """Opens a folder of checkpoints, or a file of one. Headers are read, never rows.
 

@@ -10,9 +10,9 @@ class Config(Dict[str, Any]):
     """A configuration as a dict whose keys are attributes, too, at every level.
 
     >>> from weighbridge.biggraph import Config
-    >>> config = Config.parse('{"dimension": 8, "entities": {"user": {"num_partitions": 2}}, "relations": [{"name": "r"}]}')
-    >>> config.dimension, config["entities"]["user"].num_partitions, config.relations[0].name
-    (8, 2, 'r')
+    >>> config = Config.parse('{"entities": {"user": {"num_partitions": 2}}, "relations": [{"name": "r"}]}')
+    >>> config["entities"]["user"].num_partitions, config.relations[0].name
+    (2, 'r')
 
     Changes of it go nowhere until it is given to what writes.
     """
@@ -29,7 +29,8 @@ class Config(Dict[str, Any]):
     @classmethod
     def parse(cls, text: str) -> Config:
         """The configuration that is the JSON `text`."""
-        return json.loads(text, object_hook=cls)
+        config: Config = json.loads(text, object_hook=cls)
+        return config
 
     def text(self) -> str:
         """As JSON, the way BigGraph writes it."""

@@ -38,7 +38,7 @@ class Edges(NamedTuple):
     """Other columns by name, such as `lhsd_offsets` and `lhsd_data`, lists of features."""
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """The number of edges. (`len` is that of the tuple.)"""
         return len(self.rel)
 
@@ -57,7 +57,8 @@ def buckets(path: Path, **options: Any) -> Dict[Bucket, Edges]:
 
 
 def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
-    """The edges of a file, or of one bucket of a folder. Without `bucket`, a folder must hold one bucket only.
+    """The edges of a file, or of one bucket of a folder. Without `bucket`, a folder must hold one bucket
+    only.
 
     >>> from weighbridge import biggraph
     >>> lhs, rhs, rel, *_ = biggraph.edges("edges", bucket=(0, 1))
@@ -67,8 +68,8 @@ def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
     found = buckets(path, **options)
     if bucket is None and len(found) == 1:
         return next(iter(found.values()))
-    if bucket is not None and tuple(bucket) in found:
-        return found[tuple(bucket)]
+    if bucket is not None and (bucket[0], bucket[1]) in found:
+        return found[bucket[0], bucket[1]]
     raise MismatchError(
         "there are several buckets" if bucket is None else "there is no such bucket",
         code="bucket",
@@ -79,10 +80,14 @@ def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
 
 
 def of(opened: Checkpoint) -> Dict[Bucket, Edges]:
-    """The edges of an opened file or folder, by bucket. A file that does not say has the bucket of its name, or (0, 0)."""
+    """The edges of an opened file or folder, by bucket. A file that does not say has the bucket of its name,
+    or (0, 0).
+    """
     columns: Dict[Bucket, Dict[str, Any]] = {}
     if opened.kind != "edges":
-        raise MismatchError("these are no edges", code="wrong-kind", file=opened.path, expected="edges", found=opened.kind)
+        raise MismatchError(
+            "these are no edges", code="wrong-kind", file=opened.path, expected="edges", found=opened.kind
+        )
     for tensor in opened.values():
         said = tensor.attributes.get("bucket")
         bucket = (said[0], said[1]) if said is not None else _bucket_of(opened.path)
@@ -93,7 +98,9 @@ def of(opened: Checkpoint) -> Dict[Bucket, Edges]:
 def _edges(opened: Checkpoint, bucket: Bucket, found: Dict[str, Any]) -> Edges:
     missing: List[str] = [name for name in ("lhs", "rhs", "rel") if name not in found]
     if missing:
-        raise MismatchError("edges lack a column", code="column-missing", file=opened.path, expected=", ".join(missing))
+        raise MismatchError(
+            "edges lack a column", code="column-missing", file=opened.path, expected=", ".join(missing)
+        )
     more = {name: column for name, column in found.items() if name not in _COLUMNS}
     return Edges(found["lhs"], found["rhs"], found["rel"], found.get("weight"), bucket, more)
 

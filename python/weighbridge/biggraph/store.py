@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from .. import checkpoint as core
 from .._weighbridge import NextVersion, Store
@@ -13,7 +13,7 @@ from ..checkpoint import Path, index_of
 from ..errors import UsageError
 from ..progress import Progress, callback
 from ..saving import entry
-from ..tensor import Part, Tensor
+from ..tensor import Part
 from ..writing import Given
 from .checkpoint import Checkpoint
 from .config import Config
@@ -67,25 +67,32 @@ class Version:
         optimizer: Optional[Mapping[str, Any]] = None,
         progress: Progress = None,
     ) -> List[Dict[str, Any]]:
-        """Writes files of this version, which nobody sees yet; returns what is lost. It may be called for some tables each.
+        """Writes files of this version, which nobody sees yet; returns what is lost. It may be called for
+        some tables each.
 
         - `tables`: rows by type of entities, or a whole opened checkpoint;
-        - `parameters`: what the model has besides, by name (`relations.0.operator.rhs.translation`); left out, no such file
-          is written, and the one of the version before must be carried over; `{}` says that there are none;
-        - `state`: what the optimizer keeps, by type or by name of the parameter: an array is the slot `sum`, a dict has
-          several, such as `step` and `sum`;
+        - `parameters`: what the model has besides, by name (`relations.0.operator.rhs.translation`); left
+          out, no such file is written, and the one of the version before must be carried over; `{}` says that
+          there are none;
+        - `state`: what the optimizer keeps, by type or by name of the parameter: an array is the slot `sum`,
+          a dict has several, such as `step` and `sum`;
         - `names`: the names of the rows by type, written as files of entities beside the versions;
-        - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is made, with the
-          one relation `relation`;
-        - `iteration`: where in the run this is (`epoch_idx`, ...); else what the last iteration of a run says;
+        - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is
+          made, with the one relation `relation`;
+        - `iteration`: where in the run this is (`epoch_idx`, ...); else what the last iteration of a run
+          says;
         - `optimizer`: the options of the optimizers, as `Checkpoint.optimizer` gives them.
         """
         whole = tables if isinstance(tables, Checkpoint) else None
         if whole is not None and (parameters is not None or state is not None or names is not None):
             raise UsageError(
-                "a whole checkpoint has its own parameters, state and names", code="whole-checkpoint", hint="give its tables"
+                "a whole checkpoint has its own parameters, state and names",
+                code="whole-checkpoint",
+                hint="give its tables",
             )
-        rows: Dict[str, Any] = {} if whole is not None else {name: _array(table) for name, table in tables.items()}
+        rows: Dict[str, Any] = (
+            {} if whole is not None else {name: _array(table) for name, table in tables.items()}
+        )
         metadata = self._metadata(rows, config, iteration, optimizer)
         settings = [("entities", "yes" if names else "no")]
         given = _given(rows, parameters or {}, state or {}, names or {})
@@ -115,7 +122,9 @@ class Version:
             metadata["optimizer"] = dict(optimizer)
         return metadata
 
-    def _partitions(self, rows: Dict[str, Any], config: Union[Mapping[str, Any], str, None]) -> Dict[str, List[int]]:
+    def _partitions(
+        self, rows: Dict[str, Any], config: Union[Mapping[str, Any], str, None]
+    ) -> Dict[str, List[int]]:
         """The rows of each partition, where they are to stay as they were."""
         known = {name: table.partitions for name, table in rows.items() if isinstance(table, Table)}
         if len(known) < len(rows):
@@ -123,21 +132,26 @@ class Version:
         wanted = Config.parse(config) if isinstance(config, str) else config or {}
         kept = {}
         for name, counts in known.items():
-            whole = None not in counts and name in rows and sum(counts) == len(rows[name])
+            rows_of = [count for count in counts if count is not None]
+            whole = len(rows_of) == len(counts) and name in rows and sum(rows_of) == len(rows[name])
             parts = wanted.get("entities", {}).get(name, {}).get("num_partitions", len(counts))
             if whole and parts == len(counts):
-                kept[name] = list(counts)
+                kept[name] = rows_of
         return kept
 
     def append_stats(self, *entries: Union[Mapping[str, Any], str]) -> None:
-        """Appends entries to the training statistics of the folder, at once, not at the commit: as BigGraph does."""
+        """Appends entries to the training statistics of the folder, at once, not at the commit: as BigGraph
+        does.
+        """
         self._staged.append_stats([_line(one) for one in entries])
 
-    def commit(self, *, carry: str = "no", keep_previous: bool = False, preserve: Optional[int] = None) -> Dict[str, Any]:
+    def commit(
+        self, *, carry: str = "no", keep_previous: bool = False, preserve: Optional[int] = None
+    ) -> Dict[str, Any]:
         """Makes it the version that counts; returns what was done.
 
-        - `carry`: what becomes of files of the version before that were not written anew: `no`, they are missing, and that
-          is an error; `copy`; `link`, for folders to which BigGraph itself does not write;
+        - `carry`: what becomes of files of the version before that were not written anew: `no`, they are
+          missing, and that is an error; `copy`; `link`, for folders to which BigGraph itself does not write;
         - `keep_previous`: keep the version before, which else is deleted;
         - `preserve`: make it the snapshot `epoch_N`, too.
         """
@@ -152,7 +166,10 @@ class Version:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         if kind is not None:
             self.abort()
@@ -166,9 +183,9 @@ class Version:
 class CheckpointStore:
     """A folder of versions of a checkpoint that cannot lose a complete one.
 
-    BigGraph goes on from what is written here, and the other way round. A version counts only when all of it is on the disk,
-    and the one before is deleted only then. Whoever writes holds a lock on the folder; inside `with` it is held all the
-    time, so that no other run writes to the same folder in between.
+    BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
+    is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder; inside
+    `with` it is held all the time, so that no other run writes to the same folder in between.
 
     >>> import numpy
     >>> from weighbridge.biggraph import CheckpointStore
@@ -202,7 +219,9 @@ class CheckpointStore:
         memory: int = 256 << 20,
     ) -> None:
         if keep < 1:
-            raise UsageError("the current version always stays", code="keep-none", expected="1 or more", found=str(keep))
+            raise UsageError(
+                "the current version always stays", code="keep-none", expected="1 or more", found=str(keep)
+            )
         if create:
             os.makedirs(folder, exist_ok=True)
         self._folder = os.fspath(folder)
@@ -225,7 +244,9 @@ class CheckpointStore:
         """The complete versions up to the one that counts, in order."""
         state = self.state()
         current = state["current"] or 0
-        return [own["version"] for own in state["versions"] if own["complete"] and 0 < own["version"] <= current]
+        return [
+            own["version"] for own in state["versions"] if own["complete"] and 0 < own["version"] <= current
+        ]
 
     def state(self) -> Dict[str, Any]:
         """What stands in the folder: versions and their files, snapshots, and what nobody needs."""
@@ -237,7 +258,9 @@ class CheckpointStore:
         return None if content is None else bytes(content).decode("utf-8")
 
     def partitions(self) -> Dict[str, List[Optional[int]]]:
-        """The rows of each partition of the tables of the current version, by type; nothing where there is none."""
+        """The rows of each partition of the tables of the current version, by type; nothing where there is
+        none.
+        """
         latest = self.latest()
         return {} if latest is None else {name: table.partitions for name, table in latest.items()}
 
@@ -274,15 +297,20 @@ class CheckpointStore:
         preserve: Optional[int] = None,
         progress: Progress = None,
     ) -> Dict[str, Any]:
-        """Writes the next version, all or nothing; returns what was done. See `Version.write` and `Version.commit`.
+        """Writes the next version, all or nothing; returns what was done. See `Version.write` and
+        `Version.commit`.
 
-        Tables and parameters of the version before that are not given are carried over. `stats` are entries for the training
-        statistics of the folder.
+        Tables and parameters of the version before that are not given are carried over. `stats` are entries
+        for the training statistics of the folder.
         """
         version = self.begin()
         try:
             # With no version before there is nothing to carry over.
-            first = parameters if parameters is not None or version.number > 1 or isinstance(tables, Checkpoint) else {}
+            first = (
+                parameters
+                if parameters is not None or version.number > 1 or isinstance(tables, Checkpoint)
+                else {}
+            )
             losses = version.write(
                 tables,
                 parameters=first,
@@ -304,20 +332,25 @@ class CheckpointStore:
         return {**report, "losses": losses}
 
     def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:
-        """Makes another complete version count: an older one, or a newer one of a run that died just before it counted."""
+        """Makes another complete version count: an older one, or a newer one of a run that died just before
+        it counted.
+        """
         return self._alone(lambda: self._store.rollback(version, delete_newer))
 
     def recover(self, *, verify: bool = True, start_over: bool = False) -> Dict[str, Any]:
         """Where the version file does not say which version counts, makes the highest complete one count.
 
-        With `verify` its files are opened first. `start_over` begins from nothing where no version is complete.
+        With `verify` its files are opened first. `start_over` begins from nothing where no version is
+        complete.
         """
         return self._alone(lambda: self._store.recover(verify, start_over))
 
     def sweep(
         self, *, newer: bool = False, older: bool = False, remnants: bool = False, temporary: bool = False
     ) -> Dict[str, Any]:
-        """Removes what writers that died left, and files of versions that do not count where that is asked for."""
+        """Removes what writers that died left, and files of versions that do not count where that is asked
+        for.
+        """
         return self._alone(lambda: self._store.sweep(newer, older, remnants, temporary))
 
     def prune(self, keep: int) -> Dict[str, Any]:
@@ -330,7 +363,7 @@ class CheckpointStore:
 
     _inside = False
 
-    def _alone(self, work: Any) -> Any:
+    def _alone(self, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         """Does what takes the lock itself."""
         if self._held is not None:
             self._held.abort()
@@ -374,7 +407,11 @@ def _given(
     for what, known in ((names, tables), (state, {**tables, **parameters})):
         for name in what:
             if name not in known:
-                raise UsageError("there is no such table or parameter among those given", code="no-such-tensor", tensor=str(name))
+                raise UsageError(
+                    "there is no such table or parameter among those given",
+                    code="no-such-tensor",
+                    tensor=str(name),
+                )
     given: List[Given] = []
     for name, rows in tables.items():
         path: Tuple[Part, ...] = ("embeddings", name)

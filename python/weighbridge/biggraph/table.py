@@ -9,10 +9,10 @@ from ..errors import MismatchError, UnknownNameError, UnsupportedError
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    import numpy
     import pyarrow
+    from numpy import ndarray
 
-Rows = Union[int, slice, str, Sequence[str], Sequence[int], "numpy.ndarray"]
+Rows = Union[int, slice, str, Sequence[str], Sequence[int], "ndarray"]
 """What picks rows: a number, a slice, a name, or a list of numbers or names."""
 
 
@@ -89,7 +89,9 @@ class Table:
         try:
             return names.row_of(name)
         except KeyError:
-            raise UnknownNameError("no entity has this name", code="no-such-entity", tensor=self._name, found=name) from None
+            raise UnknownNameError(
+                "no entity has this name", code="no-such-entity", tensor=self._name, found=name
+            ) from None
 
     def rows_of(self, names: Sequence[str]) -> List[Optional[int]]:
         """The rows of these entities; `None` for those that there are not."""
@@ -113,7 +115,9 @@ class Table:
         return name in self._known_names()
 
     def __getitem__(self, rows: Any) -> Any:
-        """The rows that are meant, as read-only arrays. Only these are read; other indices are those of numpy."""
+        """The rows that are meant, as read-only arrays. Only these are read; other indices are those of
+        numpy.
+        """
         if isinstance(rows, str):
             return self._tensor[self.row_of(rows)]
         if isinstance(rows, (list, tuple)) and rows and all(isinstance(row, str) for row in rows):
@@ -122,25 +126,26 @@ class Table:
             return self.numpy()[rows]
         return self._tensor[rows]
 
-    def __iter__(self) -> Iterator[numpy.ndarray]:
+    def __iter__(self) -> Iterator[ndarray]:
         return iter(self._tensor)
 
     def __bool__(self) -> bool:
         return True
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> ndarray:
         """All rows as a read-only array, without a copy where there is one partition."""
         return self._tensor.numpy()
 
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> numpy.ndarray:
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> ndarray:
         return self._tensor.__array__(dtype, copy)
 
-    def to_dict(self) -> Dict[str, numpy.ndarray]:
+    def to_dict(self) -> Dict[str, ndarray]:
         """The rows by name, as views of one array."""
         return dict(zip(self._known_names(), self.numpy()))
 
     def to_arrow(self) -> pyarrow.Table:
-        """A table of Arrow with the columns `name`, where the names are known, and `embedding`, a list of fixed size.
+        """A table of Arrow with the columns `name`, where the names are known, and `embedding`, a list of
+        fixed size.
 
         The package `pyarrow` must be installed.
         """
@@ -162,4 +167,6 @@ class Table:
         from .._weighbridge import escape_text
 
         known = ", with names" if self.names is not None else ""
-        return f"<Table {escape_text(self._name)}: {len(self):,} rows of {self.dimension} {self.dtype}{known}>"
+        return (
+            f"<Table {escape_text(self._name)}: {len(self):,} rows of {self.dimension} {self.dtype}{known}>"
+        )

@@ -114,7 +114,9 @@ class Program:
         return [operator for block in self.blocks for operator in block.ops]
 
     def parameters(self) -> List[Variable]:
-        """The variables that stand in files of parameters, in the order of a combined file: by the bytes of their names."""
+        """The variables that stand in files of parameters, in the order of a combined file: by the bytes of
+        their names.
+        """
         found: Dict[str, Variable] = {}
         for block in self.blocks:
             for variable in block.vars:
@@ -128,7 +130,9 @@ class Program:
 
     @property
     def removed(self) -> Dict[str, Any]:
-        """What `strip` took out to make this program: numbers of `attributes`, `operators`, and names of `variables`."""
+        """What `strip` took out to make this program: numbers of `attributes`, `operators`, and names of
+        `variables`.
+        """
         return dict(self._removed)
 
     def strip(

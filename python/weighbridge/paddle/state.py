@@ -26,20 +26,29 @@ _DEEPEST = 200
 
 
 class Inert(str):
-    """Something in a pickle that is no plain value, such as a class or a function: its name. It is never made or called."""
+    """Something in a pickle that is no plain value, such as a class or a function: its name. It is never made
+    or called.
+    """
 
     def __repr__(self) -> str:
         return f"<Inert {str(self)!r}>"
 
 
-def load(path: Path, *, bfloat16: str = "uint16", copy: bool = False, keep_name_table: bool = False, **options: Any) -> Any:
-    """What `paddle.load(path, return_numpy=True)` gives: the object that was saved, with arrays in the place of tensors.
+def load(
+    path: Path, *, bfloat16: str = "uint16", copy: bool = False, keep_name_table: bool = False, **options: Any
+) -> Any:
+    """What `paddle.load(path, return_numpy=True)` gives: the object that was saved, with arrays in the place
+    of tensors.
 
-    Of files that are no pickles (`.pdiparams`, folders of a model, a file of one tensor) it is a dict of arrays by name.
+    Of files that are no pickles (`.pdiparams`, folders of a model, a file of one tensor) it is a dict of
+    arrays by name.
 
-    - `bfloat16`: bf16 as `uint16`, which is what Paddle's own arrays hold; as a type of `ml_dtypes`; or as `float32`;
-    - `copy`: arrays that may be written to; else they look into the file where that is possible, and are read-only;
-    - `keep_name_table`: keep the names of the tensors as variables, under the key `StructuredToParameterName@@`;
+    - `bfloat16`: bf16 as `uint16`, which is what Paddle's own arrays hold; as a type of `ml_dtypes`; or as
+      `float32`;
+    - `copy`: arrays that may be written to; else they look into the file where that is possible, and are
+      read-only;
+    - `keep_name_table`: keep the names of the tensors as variables, under the key
+      `StructuredToParameterName@@`;
     - all others are those of `weighbridge.open`.
 
     >>> import numpy
@@ -66,9 +75,9 @@ def load_params(
 ) -> Dict[str, numpy.ndarray]:
     """The parameters of an inference model by the names that its program has for them.
 
-    `model` is the program (`x.pdmodel`, `x.json`, `__model__`) or the folder of the model; `params` the file of the
-    parameters, where it does not stand beside the program. `names="structured"` gives the names that the layer had for
-    them, where these are known.
+    `model` is the program (`x.pdmodel`, `x.json`, `__model__`) or the folder of the model; `params` the file
+    of the parameters, where it does not stand beside the program. `names="structured"` gives the names that
+    the layer had for them, where these are known.
     """
     _check_bfloat16(bfloat16)
     if params is None:
@@ -91,8 +100,9 @@ def save(
 ) -> None:
     """Writes what `paddle.save(obj, path)` would, byte by byte as Paddle writes it, all or nothing.
 
-    `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays. Arrays are those of
-    numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes tensors of all of them.
+    `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
+    Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
+    tensors of all of them.
 
     - `protocol`: 2, 3 or 4;
     - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;
@@ -122,7 +132,9 @@ def save(
 
 def _check_bfloat16(word: str) -> None:
     if word not in _BFLOAT16:
-        raise UsageError("there is no such form of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=word)
+        raise UsageError(
+            "there is no such form of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=word
+        )
 
 
 def _array(tensor: Tensor, bfloat16: str, copy: bool) -> numpy.ndarray:
@@ -177,8 +189,12 @@ class _Reader:
 
     def names(self, table: Optional[List[Any]]) -> Dict[str, str]:
         if table is None:
-            return {name: tensor.attributes.get("variable_name", name) for name, tensor in self.opened.items()}
-        return {one if isinstance(one, str) else one[0]: one if isinstance(one, str) else one[1] for one in table}
+            return {
+                name: tensor.attributes.get("variable_name", name) for name, tensor in self.opened.items()
+            }
+        return {
+            one if isinstance(one, str) else one[0]: one if isinstance(one, str) else one[1] for one in table
+        }
 
     def marked(self, marker: str, inner: Any, value: Dict[str, Any]) -> Any:
         if marker in _TENSORS:
@@ -220,24 +236,30 @@ class _Writer:
 
     def root(self, obj: Any) -> Any:
         plain = isinstance(obj, Mapping) and all(
-            isinstance(key, str) and (_is_tensor(value) or not _holds_tensor(value, 0)) for key, value in obj.items()
+            isinstance(key, str) and (_is_tensor(value) or not _holds_tensor(value, 0))
+            for key, value in obj.items()
         )
         if not plain:
             return self.value(obj, ())
         # A state dict: arrays, and a table that says which of them are tensors.
         self.form = "@array"
         pairs = {key: self.value(value, (key,)) for key, value in obj.items() if key != _TABLE}
-        table = [[key, self.variable(obj, key, value)] for key, value in obj.items() if key != _TABLE and _is_tensor(value)]
+        table = [
+            [key, self.variable(obj, key, value)]
+            for key, value in obj.items()
+            if key != _TABLE and _is_tensor(value)
+        ]
         pairs[_TABLE] = {"@names": table}
         return self.named(pairs)
 
     @staticmethod
     def variable(obj: Mapping[str, Any], key: str, value: Any) -> str:
         table = obj.get(_TABLE)
-        if isinstance(table, Mapping) and isinstance(table.get(key), str):
-            return table[key]
+        known = table.get(key) if isinstance(table, Mapping) else None
+        if isinstance(known, str):
+            return known
         if type(value).__module__.partition(".")[0] == "paddle":
-            return value.name
+            return str(value.name)
         return key
 
     @staticmethod
@@ -258,7 +280,10 @@ class _Writer:
         if isinstance(value, list):
             return [self.value(one, (*path, str(place))) for place, one in enumerate(value)]
         if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-            return {"@scalar": _dtype(value.dtype, path), "bytes": value.astype(value.dtype.newbyteorder("<")).tobytes()}
+            return {
+                "@scalar": _dtype(value.dtype, path),
+                "bytes": value.astype(value.dtype.newbyteorder("<")).tobytes(),
+            }
         if value is None or isinstance(value, (bool, int, float, str, bytes)):
             return value
         raise UsageError(
@@ -282,9 +307,16 @@ class _Writer:
         count = self.seen[text] = self.seen.get(text, 0) + 1
         if count > 1:
             name = (*name[:-1], f"{name[-1]!s} ({count})")
-        if not isinstance(value, Tensor) and str(getattr(value, "dtype", "")) == "uint16" and not self.bfloat16:
+        if (
+            not isinstance(value, Tensor)
+            and str(getattr(value, "dtype", "")) == "uint16"
+            and not self.bfloat16
+        ):
             raise MismatchError(
-                "Paddle takes uint16 for bf16", code="uint16", tensor=text, hint="bfloat16=True says that it is, or cast it"
+                "Paddle takes uint16 for bf16",
+                code="uint16",
+                tensor=text,
+                hint="bfloat16=True says that it is, or cast it",
             )
         made = entry(name, value)
         self.tensors.append((name, "parameter", None, made, None))
@@ -312,5 +344,10 @@ def _holds_tensor(value: Any, depth: int) -> bool:
 def _dtype(dtype: Any, path: Tuple[str, ...]) -> str:
     name = dtypes.from_numpy(dtype)
     if name is None:
-        raise UsageError("there is no such type of numbers here", code="unknown-dtype", tensor=".".join(path), found=str(dtype))
+        raise UsageError(
+            "there is no such type of numbers here",
+            code="unknown-dtype",
+            tensor=".".join(path),
+            found=str(dtype),
+        )
     return name

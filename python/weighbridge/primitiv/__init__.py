@@ -8,16 +8,17 @@
 >>> list(primitiv.load("net.model"))
 [('fc1', 'b'), ('fc1', 'w')]
 
-**Element (i, j) is element (i, j).** primitiv keeps tensors column by column: the first index runs fastest. An array of
-numpy that is taken from here has the same indices as the tensor has in primitiv, and lies in Fortran's order; one that is
-put in may lie in any order. Nothing is to be transposed on the way.
+**Element (i, j) is element (i, j).** primitiv keeps tensors column by column: the first index runs fastest.
+An array of numpy that is taken from here has the same indices as the tensor has in primitiv, and lies in
+Fortran's order; one that is put in may lie in any order. Nothing is to be transposed on the way.
 
 >>> tensor = primitiv.Tensor([[1, 2, 3], [4, 5, 6]])
 >>> tensor.numpy()[0].tolist(), tensor.data.tolist()
 ([1.0, 2.0, 3.0], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0])
 
-Trailing dimensions of 1 are no dimensions in primitiv: an array of shape (3, 1) becomes a tensor of shape (3,). A tensor
-may be a batch of tensors one after the other; the batch is then the last dimension of the array.
+Trailing dimensions of 1 are no dimensions in primitiv: an array of shape (3, 1) becomes a tensor of shape
+(3,). A tensor may be a batch of tensors one after the other; the batch is then the last dimension of the
+array.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ Object = Union[Model, Parameter, Tensor, Shape, Optimizer]
 
 
 def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Object:
-    """The object in a file of primitiv: a `Model`, `Parameter`, `Tensor`, `Shape` or `Optimizer`, as the file says.
+    """The object in a file of primitiv: a `Model`, `Parameter`, `Tensor`, `Shape` or `Optimizer`, as the file
+    says.
 
-    With `with_stats=False` what an optimizer keeps for parameters is left out. `lenient` accepts what primitiv itself
-    accepts, such as bytes behind the end.
+    With `with_stats=False` what an optimizer keeps for parameters is left out. `lenient` accepts what
+    primitiv itself accepts, such as bytes behind the end.
 
     >>> from weighbridge import primitiv
     >>> primitiv.Adam(alpha=0.01).save("net.optimizer")
@@ -59,7 +61,9 @@ def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Objec
             return Shape(said["dims"], said["batch"])
         if opened.kind == "optimizer":
             return Optimizer.open(path, lenient=lenient)
-        raise MismatchError("this is no object of primitiv", code="wrong-kind", file=opened.path, found=opened.kind)
+        raise MismatchError(
+            "this is no object of primitiv", code="wrong-kind", file=opened.path, found=opened.kind
+        )
 
 
 __all__: List[str] = [

@@ -32,8 +32,9 @@ class LoadReport(NamedTuple):
 class Model(MutableMapping):  # type: ignore[type-arg]
     """A tree of parameters: a mapping of addresses to parameters, in the order of a file.
 
-    `model["encoder.fc1.w"]` is a parameter, `model["encoder"]` a submodel; a tuple names the parts one by one, for names
-    that hold a dot. What is assigned may be a `Parameter`, an array, a `Model`, or a dict of these.
+    `model["encoder.fc1.w"]` is a parameter, `model["encoder"]` a submodel; a tuple names the parts one by
+    one, for names that hold a dot. What is assigned may be a `Parameter`, an array, a `Model`, or a dict of
+    these.
 
     >>> from weighbridge import primitiv
     >>> model = primitiv.Model()
@@ -54,7 +55,9 @@ class Model(MutableMapping):  # type: ignore[type-arg]
 
     @classmethod
     def open(cls, path: Path, *, with_stats: bool = True, lenient: bool = False) -> Model:
-        """The model in a file. Its structure is that of the file; see `load` for a model that is there already."""
+        """The model in a file. Its structure is that of the file; see `load` for a model that is there
+        already.
+        """
         with _open(path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "model")
             return cls.of(opened, with_stats=with_stats)
@@ -68,7 +71,8 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         return model
 
     def add(self, name: Part, content: Any) -> None:
-        """Adds a parameter or submodel under a name that is free, as the method of that name does in primitiv.
+        """Adds a parameter or submodel under a name that is free, as the method of that name does in
+        primitiv.
 
         >>> from weighbridge import primitiv
         >>> layer = primitiv.Model()
@@ -81,7 +85,9 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         """
         name = plain(name)
         if name in self._items:
-            raise MismatchError("there is a parameter or submodel of this name", code="name-taken", tensor=str(name))
+            raise MismatchError(
+                "there is a parameter or submodel of this name", code="name-taken", tensor=str(name)
+            )
         self[(name,)] = content
 
     @property
@@ -95,7 +101,9 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         return {name: item for name, item in self._items.items() if isinstance(item, Model)}
 
     def walk(self) -> List[Tuple[Address, Parameter]]:
-        """Addresses and parameters of the whole tree in the order of a file: by the bytes of the names, part by part."""
+        """Addresses and parameters of the whole tree in the order of a file: by the bytes of the names, part
+        by part.
+        """
         found: List[Tuple[Address, Parameter]] = []
         self._walk((), found, [])
         return sorted(found, key=lambda pair: [_bytes(name) for name in pair[0]])
@@ -122,7 +130,9 @@ class Model(MutableMapping):  # type: ignore[type-arg]
     def _found(self, address: Names) -> Tuple[Model, Part]:
         place = self._place(address)
         if place is None:
-            raise UnknownNameError("the model has nothing at this address", code="unknown-address", tensor=_text(address))
+            raise UnknownNameError(
+                "the model has nothing at this address", code="unknown-address", tensor=_text(address)
+            )
         return place
 
     def _place(self, address: Names) -> Optional[Tuple[Model, Part]]:
@@ -130,17 +140,22 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         if not isinstance(address, str) or address.startswith("["):
             parts = _parts(address)
             holder = self._follow(parts[:-1])
-            return (holder, parts[-1]) if parts and holder is not None and parts[-1] in holder._items else None
+            return (
+                (holder, parts[-1]) if parts and holder is not None and parts[-1] in holder._items else None
+            )
         # A name may hold dots: the text may be cut in several ways.
         ways = list(self._ways(address))
         if len(ways) > 1:
             raise MismatchError(
-                "several addresses look like this", code="ambiguous-name", tensor=address, hint="give the parts as a tuple"
+                "several addresses look like this",
+                code="ambiguous-name",
+                tensor=address,
+                hint="give the parts as a tuple",
             )
         return ways[0] if ways else None
 
     def _follow(self, parts: Address) -> Optional[Model]:
-        model: Optional[Model] = self
+        model = self
         for name in parts:
             item = model._items.get(name)
             if not isinstance(item, Model):
@@ -174,7 +189,9 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         for count, name in enumerate(parts[:-1], 1):
             below = model._items.get(name)
             if isinstance(below, Parameter):
-                raise MismatchError("there is a parameter on the way", code="name-taken", tensor=_text(parts[:count]))
+                raise MismatchError(
+                    "there is a parameter on the way", code="name-taken", tensor=_text(parts[:count])
+                )
             model = model._items.setdefault(name, Model())  # type: ignore[assignment]
         return model, parts[-1]
 
@@ -204,10 +221,11 @@ class Model(MutableMapping):  # type: ignore[type-arg]
     __hash__ = None  # type: ignore[assignment]
 
     def load(self, path: Path, *, with_stats: bool = True, lenient: bool = False) -> LoadReport:
-        """Replaces the parameters of this model by those of a file, all or nothing, as a program does that resumes.
+        """Replaces the parameters of this model by those of a file, all or nothing, as a program does that
+        resumes.
 
-        Unlike primitiv, it refuses what it would take silently: a parameter of another shape. An address that the model
-        does not have is an error in both.
+        Unlike primitiv, it refuses what it would take silently: a parameter of another shape. An address that
+        the model does not have is an error in both.
 
         >>> from weighbridge import primitiv
         >>> _ = primitiv.Model({"w": [1, 2]}).save("w.model")
@@ -222,7 +240,10 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         for address, parameter in stored.items():
             if address not in own:
                 raise UnknownNameError(
-                    "the model has no parameter of this address", code="unknown-address", file=str(path), tensor=_text(address)
+                    "the model has no parameter of this address",
+                    code="unknown-address",
+                    file=str(path),
+                    tensor=_text(address),
                 )
             if own[address].shape != parameter.shape:
                 raise MismatchError(
@@ -241,9 +262,11 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         return LoadReport(list(stored), [address for address in own if address not in stored])
 
     def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> Dict[str, Any]:
-        """Writes a model file, all or nothing. A parameter at two addresses is written at both, as primitiv does.
+        """Writes a model file, all or nothing. A parameter at two addresses is written at both, as primitiv
+        does.
 
-        Submodels without parameters leave no trace. With `with_stats=False` what an optimizer keeps is left out.
+        Submodels without parameters leave no trace. With `with_stats=False` what an optimizer keeps is left
+        out.
         """
         tensors = [one for address, parameter in self.walk() for one in parameter.given(address, with_stats)]
         return write(path, tensors, "primitiv", "model", force=force)
@@ -285,4 +308,6 @@ def _bytes(name: Part) -> bytes:
 def _text(address: Names) -> str:
     if isinstance(address, (str, bytes)):
         return str(address)
-    return ".".join(name if isinstance(name, str) else name.decode("utf-8", "backslashreplace") for name in address)
+    return ".".join(
+        name if isinstance(name, str) else name.decode("utf-8", "backslashreplace") for name in address
+    )

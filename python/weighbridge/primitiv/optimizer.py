@@ -33,9 +33,9 @@ class _Setting:
 class Optimizer(MutableMapping):  # type: ignore[type-arg]
     """The settings of an optimizer by key: whole numbers and floats, each in the order of the file.
 
-    What it keeps for parameters stands in these, as stats. The file does not say which class of optimizer it is of: that
-    follows from the keys, and `open` gives an `Adam` where they are those of Adam. Optimizers of programs of their own have
-    any keys, and are plain `Optimizer`s.
+    What it keeps for parameters stands in these, as stats. The file does not say which class of optimizer it
+    is of: that follows from the keys, and `open` gives an `Adam` where they are those of Adam. Optimizers of
+    programs of their own have any keys, and are plain `Optimizer`s.
 
     >>> from weighbridge import primitiv
     >>> adam = primitiv.Adam(alpha=0.01)
@@ -51,7 +51,9 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
 
     learning_rate_scaling = _Setting("Optimizer.lr_scale", "What the learning rate is multiplied by.")
     weight_decay = _Setting("Optimizer.l2_strength", "The strength of the decay of weights (L2).")
-    gradient_clipping = _Setting("Optimizer.clip_threshold", "The norm to which gradients are clipped; 0 for none.")
+    gradient_clipping = _Setting(
+        "Optimizer.clip_threshold", "The norm to which gradients are clipped; 0 for none."
+    )
 
     _NAME = ""
     _OWN: Tuple[str, ...] = ()
@@ -75,7 +77,11 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         own = _CLASSES.get(name, Optimizer)
         if not issubclass(own, cls):
             raise MismatchError(
-                "this is the file of another optimizer", code="wrong-class", file=str(path), expected=cls._NAME, found=str(name)
+                "this is the file of another optimizer",
+                code="wrong-class",
+                file=str(path),
+                expected=cls._NAME,
+                found=str(name),
             )
         optimizer = own.__new__(own)
         optimizer._take(name, uints, floats)
@@ -88,7 +94,9 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
 
     @property
     def stats(self) -> Tuple[str, ...]:
-        """The names of the stats that it keeps for each parameter; none are known of classes that primitiv lacks."""
+        """The names of the stats that it keeps for each parameter; none are known of classes that primitiv
+        lacks.
+        """
         if not isinstance(self._class, str):
             return ()
         return tuple(optimizer_defaults(self._class)[1])
@@ -115,7 +123,12 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
     def set_uint(self, key: Part, value: int) -> None:
         """Sets a whole number, in its old place if there is one, else at the end."""
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-            raise UsageError("a whole number from 0 on, below 2^32, is wanted", code="setting-type", tensor=str(key), found=repr(value))
+            raise UsageError(
+                "a whole number from 0 on, below 2^32, is wanted",
+                code="setting-type",
+                tensor=str(key),
+                found=repr(value),
+            )
         self._uints[plain(key)] = value
 
     def set_float(self, key: Part, value: float) -> None:
@@ -123,7 +136,9 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         try:
             self._floats[plain(key)] = struct.unpack("<f", struct.pack("<f", value))[0]
         except (struct.error, OverflowError):
-            raise UsageError("a float of 32 bits is wanted", code="setting-type", tensor=str(key), found=repr(value)) from None
+            raise UsageError(
+                "a float of 32 bits is wanted", code="setting-type", tensor=str(key), found=repr(value)
+            ) from None
 
     def __getitem__(self, key: Part) -> Union[int, float]:
         key = plain(key)
@@ -161,7 +176,8 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
         return self._uints, {key: struct.pack("<f", value) for key, value in self._floats.items()}
 
     def add(self, trained: Union[Model, Parameter]) -> None:
-        """Gives the parameters the stats that this optimizer keeps, filled with 0, where they have none of that name yet.
+        """Gives the parameters the stats that this optimizer keeps, filled with 0, where they have none of
+        that name yet.
 
         >>> from weighbridge import primitiv
         >>> model = primitiv.Model({"w": [1, 2]})
@@ -248,7 +264,9 @@ class RMSProp(Optimizer):
     alpha = _Setting("RMSProp.alpha", "How much of the mean of squares is kept.")
     eps = _Setting("RMSProp.eps", "What is added to the root.")
 
-    def __init__(self, eta: Optional[float] = None, alpha: Optional[float] = None, eps: Optional[float] = None) -> None:
+    def __init__(
+        self, eta: Optional[float] = None, alpha: Optional[float] = None, eps: Optional[float] = None
+    ) -> None:
         super().__init__()
         _set(self, eta=eta, alpha=alpha, eps=eps)
 
@@ -294,4 +312,6 @@ def _set(optimizer: Optimizer, **settings: Optional[float]) -> None:
             setattr(optimizer, name, value)
 
 
-_CLASSES: Dict[Any, Type[Optimizer]] = {own._NAME: own for own in (SGD, MomentumSGD, AdaGrad, RMSProp, AdaDelta, Adam)}
+_CLASSES: Dict[Any, Type[Optimizer]] = {
+    own._NAME: own for own in (SGD, MomentumSGD, AdaGrad, RMSProp, AdaDelta, Adam)
+}

@@ -109,7 +109,10 @@ class Parameter:
         paths = {tensor.path for tensor in opened.values()}
         if len(paths) != 1:
             raise MismatchError(
-                "there is not exactly one parameter", code="one-parameter", file=opened.path, found=str(len(paths))
+                "there is not exactly one parameter",
+                code="one-parameter",
+                file=opened.path,
+                found=str(len(paths)),
             )
         return gather(opened, with_stats)[0][1]
 
@@ -156,7 +159,9 @@ class Parameter:
 
 
 def gather(opened: Checkpoint, with_stats: bool) -> List[Tuple[Tuple[Part, ...], Parameter]]:
-    """The parameters of an opened checkpoint by address, each with its stats. Raises for state without a parameter."""
+    """The parameters of an opened checkpoint by address, each with its stats. Raises for state without a
+    parameter.
+    """
     found: Dict[Tuple[Part, ...], Parameter] = {}
     for tensor in opened.values():
         if tensor.slot is None:

@@ -14,7 +14,7 @@ from ..tensor import Tensor as Stored
 from ..writing import Given, write
 
 if TYPE_CHECKING:
-    import numpy
+    from numpy import ndarray
 
 MOST_DIMENSIONS = 8
 """The most dimensions that primitiv has."""
@@ -102,7 +102,8 @@ class Shape:
 
 
 class Tensor:
-    """Values with a shape: an array of `float32` in Fortran's order, whose last dimension is the batch where there is one.
+    """Values with a shape: an array of `float32` in Fortran's order, whose last dimension is the batch where
+    there is one.
 
     >>> from weighbridge import primitiv
     >>> tensor = primitiv.Tensor([[1, 2], [3, 4], [5, 6]], batch=2)
@@ -120,7 +121,8 @@ class Tensor:
 
     @classmethod
     def from_data(cls, data: Any, dims: Sequence[int], batch: int = 1) -> Tensor:
-        """The tensor of these values in the order of primitiv: the first index runs fastest, the batch slowest.
+        """The tensor of these values in the order of primitiv: the first index runs fastest, the batch
+        slowest.
 
         >>> from weighbridge import primitiv
         >>> primitiv.Tensor.from_data([1, 2, 3, 4, 5, 6], [2, 3]).numpy().tolist()
@@ -132,7 +134,10 @@ class Tensor:
         flat = numpy.asarray(data)
         if flat.size != shape.size:
             raise MismatchError(
-                "the values do not fill the shape", code="length-mismatch", expected=str(shape.size), found=str(flat.size)
+                "the values do not fill the shape",
+                code="length-mismatch",
+                expected=str(shape.size),
+                found=str(flat.size),
             )
         return cls(flat.reshape(shape.array_shape, order="F"), batch)
 
@@ -159,16 +164,16 @@ class Tensor:
         """How many tensors there are one after the other."""
         return self._batch
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> ndarray:
         """The values: the array itself, which may be changed in place."""
         return self._array
 
     @property
-    def data(self) -> numpy.ndarray:
+    def data(self) -> ndarray:
         """The values in the order of primitiv, as a flat array that shares them."""
         return self._array.reshape(-1, order="F")
 
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> numpy.ndarray:
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> ndarray:
         if dtype is not None and dtype != self._array.dtype:
             if copy is False:
                 raise ValueError("the values cannot be had in another type without a copy")
@@ -207,8 +212,9 @@ class Tensor:
         return f"<Tensor: {self.shape!r}>"
 
 
-def as_array(values: Any, batch: int = 1) -> numpy.ndarray:
-    """Values as primitiv holds them: `float32`, without trailing dimensions of 1, in Fortran's order, and writeable.
+def as_array(values: Any, batch: int = 1) -> ndarray:
+    """Values as primitiv holds them: `float32`, without trailing dimensions of 1, in Fortran's order, and
+    writeable.
 
     An array that is so already is not copied.
     """
@@ -224,7 +230,10 @@ def as_array(values: Any, batch: int = 1) -> numpy.ndarray:
     dims = list(array.shape)
     if batch > 1 and (not dims or dims.pop() != batch):
         raise MismatchError(
-            "the batch is not the last dimension", code="batch", expected=str(batch), found=str(list(array.shape))
+            "the batch is not the last dimension",
+            code="batch",
+            expected=str(batch),
+            found=str(list(array.shape)),
         )
     shape = Shape(dims, batch)
     array = numpy.asarray(array, dtype=numpy.float32, order="F")
@@ -237,5 +246,9 @@ def expect_kind(opened: Any, kind: str) -> None:
     """Raises `MismatchError` where an opened file is of another kind."""
     if opened.kind != kind:
         raise MismatchError(
-            f"this is no {kind} file of primitiv", code="wrong-kind", file=opened.path, expected=kind, found=opened.kind
+            f"this is no {kind} file of primitiv",
+            code="wrong-kind",
+            file=opened.path,
+            expected=kind,
+            found=opened.kind,
         )

@@ -129,6 +129,10 @@ def test_the_table_of_names() -> None:
         table = pickle.load(file, encoding="latin1")["StructuredToParameterName@@"]
     loaded = paddle.load(path, keep_name_table=True)
     assert loaded["StructuredToParameterName@@"] == table
+    # Keys need not be text.
+    numbered = GOOD / "p262" / "odd_states" / "ints_p4.pd"
+    assert list(paddle.load(numbered)) == [0, 1]
+    assert paddle.load(numbered, keep_name_table=True)["StructuredToParameterName@@"][1] == "linear_0.b_0"
 
 
 def test_saved_pickles_hold_what_paddle_would_write(tmp_path: Path) -> None:

@@ -358,7 +358,7 @@ class CheckpointStore:
         return self._alone(lambda: self._store.prune(keep))
 
     def preserve(self, epoch: int, *, form: str = "relative") -> Dict[str, Any]:
-        """Makes the current version the snapshot `epoch_N`, of `relative` or `absolute` links or of `copies`."""
+        """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`."""
         return self._alone(lambda: self._store.preserve(epoch, form))
 
     _inside = False

@@ -70,7 +70,7 @@ class Table:
 
     @property
     def names(self) -> Optional[Labels]:
-        """The names of the rows, a sequence of `str`; `None` where they are not known. Read at the first use."""
+        """The names of the rows, as `str`, read at the first use; `None` where they are not known."""
         return self._tensor.labels
 
     @property
@@ -80,7 +80,7 @@ class Table:
 
     @property
     def state(self) -> Dict[str, Tensor]:
-        """What the optimizer keeps for the rows, by slot: `sum`, a number for each row, of row-wise Adagrad."""
+        """What the optimizer keeps for the rows, by slot: `sum` of row-wise Adagrad, a number for each."""
         return dict(self._slots)
 
     def row_of(self, name: str) -> int:

@@ -62,7 +62,11 @@ def load(
         structure = state_structure(index_of(opened))
         if structure is None:
             return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
-        return _Reader(opened, bfloat16, copy, keep_name_table).value(structure)
+        loaded = _Reader(opened, bfloat16, copy, keep_name_table).value(structure)
+        # A table whose keys are no text stands there as any other dict.
+        if isinstance(loaded, dict) and not keep_name_table:
+            loaded.pop(_TABLE, None)
+        return loaded
 
 
 def load_params(

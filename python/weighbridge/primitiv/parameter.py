@@ -29,7 +29,7 @@ def plain(name: Union[Part, Any]) -> Part:
 
 
 class Stats(MutableMapping):  # type: ignore[type-arg]
-    """What an optimizer keeps for a parameter: arrays by name, such as `Adam.m1`, in the order of the file."""
+    """What an optimizer keeps for a parameter: arrays by name, such as `Adam.m1`, in their order."""
 
     def __init__(self) -> None:
         self._tensors: Dict[Part, Tensor] = {}
@@ -105,7 +105,7 @@ class Parameter:
 
     @classmethod
     def of(cls, opened: Checkpoint, *, with_stats: bool = True) -> Parameter:
-        """The one parameter of an opened checkpoint, of any format, with its state of an optimizer as stats."""
+        """The one parameter of an opened checkpoint of any format, with its state as stats."""
         paths = {tensor.path for tensor in opened.values()}
         if len(paths) != 1:
             raise MismatchError(
@@ -118,7 +118,7 @@ class Parameter:
 
     @property
     def value(self) -> numpy.ndarray:
-        """The values, as an array that may be changed in place. One that is assigned may have another shape."""
+        """The values: an array that may be changed in place. What is assigned may have another shape."""
         return self._value
 
     @value.setter

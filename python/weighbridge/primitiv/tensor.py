@@ -78,7 +78,7 @@ class Shape:
 
     @property
     def array_shape(self) -> Tuple[int, ...]:
-        """The shape that an array of numpy has: the dimensions, and the batch behind them where there is one."""
+        """The shape that an array has: the dimensions, and the batch behind them where there is one."""
         return self._dims if self._batch == 1 else (*self._dims, self._batch)
 
     def __getitem__(self, axis: int) -> int:

@@ -59,3 +59,10 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for example in examples(importlib.import_module(name)):
         runner.run(example)
     assert runner.summarize(verbose=False).failed == 0
+
+
+def test_the_page_of_the_faces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "python-faces.md"
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    assert result.failed == 0 and result.attempted > 20

@@ -151,9 +151,12 @@ class Table:
         """
         try:
             import pyarrow
-        except ImportError:
+        except ImportError as error:
             raise UnsupportedError(
-                "tables of Arrow need the package pyarrow", code="no-pyarrow", hint="pip install pyarrow"
+                "tables of Arrow need the package pyarrow",
+                code="no-pyarrow",
+                found=str(error),
+                hint="pip install pyarrow",
             ) from None
         values = self.numpy()
         flat = pyarrow.array(values.reshape(-1))

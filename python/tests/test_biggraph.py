@@ -220,6 +220,23 @@ def test_the_lock(tmp_path: Path) -> None:
     assert store.version == 3
 
 
+def test_another_run_that_slips_in(tmp_path: Path) -> None:
+    class Late(CheckpointStore):
+        """Between the end of a version and the beginning of the next another run writes one."""
+
+        def _hold(self, wanted: bool) -> None:
+            if wanted and self.version == 2:
+                save(other, 1)
+            super()._hold(wanted)
+
+    other = CheckpointStore(tmp_path)
+    with Late(tmp_path) as store:
+        save(store, 1)
+        with pytest.raises(weighbridge.MismatchError) as caught:
+            save(store, 1)
+        assert caught.value.code == "version-moved" and other.version == 3
+
+
 def test_nothing_stays_of_what_failed(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     save(store, 1)

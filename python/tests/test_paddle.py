@@ -247,6 +247,8 @@ def test_golden_programs(name: str, tmp_path: Path) -> None:
     program.save(tmp_path / "again.pdmodel")
     assert (tmp_path / "again.pdmodel").read_bytes() == path.read_bytes() == bytes(program)
     assert paddle.load_program(tmp_path / "again.pdmodel") == program
+    whole = weighbridge.open(path.parent if (path.parent / "model.pdmodel").is_file() else path)
+    assert paddle.Program(whole.program) == program
     assert program.to_dict()["form"] == program.form == "program-desc"
     assert (
         program.ops[0].type in program.text()

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weighbridge::checkpoint::{Checkpoint, Loss, Name, Value};
 use weighbridge::engine::{RunOptions, Watch, read_tensor};
 use weighbridge::formats::biggraph::BigGraph;
@@ -218,7 +218,12 @@ impl NextVersion {
     /// True until it is committed or given up.
     #[getter]
     fn is_open(&self) -> bool {
-        locked(&self.staging).is_some()
+        // Who writes to it has it for long, and may need the interpreter's lock, which is held here.
+        match self.staging.try_lock() {
+            Ok(staging) => staging.is_some(),
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().is_some(),
+        }
     }
 
     /// Writes the files of these tensors, or of all of `base`, under hidden names; returns what is lost. `partitions` has

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from .. import checkpoint as core
 from .._weighbridge import NextVersion, Store
 from ..checkpoint import Path, index_of
-from ..errors import UsageError
+from ..errors import MismatchError, UsageError
 from ..progress import Progress, callback
 from ..saving import entry
 from ..tensor import Part
@@ -184,8 +184,9 @@ class CheckpointStore:
     """A folder of versions of a checkpoint that cannot lose a complete one.
 
     BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
-    is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder; inside
-    `with` it is held all the time, so that no other run writes to the same folder in between.
+    is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder. Inside
+    `with` it is held between versions, too; should another run slip in at the moment in which one version ends
+    and the next begins, that is an error.
 
     >>> import numpy
     >>> from weighbridge.biggraph import CheckpointStore
@@ -324,11 +325,19 @@ class CheckpointStore:
             if stats:
                 version.append_stats(*stats)
             report = version.commit(carry=carry, keep_previous=self._keep > 1, preserve=preserve)
+            if self._keep > 1:
+                report["deleted"] = self._store.prune(self._keep)["deleted"]
         finally:
             version.abort()
             self._hold(self._inside)
-        if self._keep > 1:
-            report["deleted"] = self._alone(lambda: self._store.prune(self._keep))["deleted"]
+        if self._held is not None and self._held.version != version.number + 1:
+            raise MismatchError(
+                "another run has written to the folder",
+                code="version-moved",
+                file=self._folder,
+                expected=f"version {version.number}",
+                found=f"version {self._held.version - 1}",
+            )
         return {**report, "losses": losses}
 
     def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:

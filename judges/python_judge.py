@@ -241,6 +241,22 @@ def paddle_files(folder):
     paddle_face.save(OrderedDict(layer.state_dict()), folder / "own.pdparams")
     table = pickle.loads((folder / "own.pdparams").read_bytes())["StructuredToParameterName@@"]
     check("names of variables", table == {name: value.name for name, value in layer.state_dict().items()}, table)
+    # What Paddle writes of its own tensors, byte by byte.
+    optimizer = paddle.optimizer.Adam(parameters=layer.parameters(), learning_rate=paddle.optimizer.lr.StepDecay(0.1, 2))
+    layer(paddle.ones([2, 4])).sum().backward()
+    optimizer.step()
+    states = {
+        "layer": layer.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "nested": {"epoch": 3, "model": layer.state_dict(), "more": (paddle.ones([2]), [1.5, None])},
+        "bf16": {"w": paddle.ones([2]).astype("bfloat16")},
+    }
+    for name, state in states.items():
+        for protocol in (2, 3, 4):
+            own, told = folder / f"{name}{protocol}.own", folder / f"{name}{protocol}.told"
+            paddle.save(state, str(told), protocol=protocol)
+            paddle_face.save(state, own, protocol, numpy_version=int(np.__version__.split(".")[0]))
+            check(f"{name} byte by byte, protocol {protocol}", own.read_bytes() == told.read_bytes())
     if era == "p262":
         paddle.enable_static()
         for name in ("cnn_static_infer", "seq_jit", "control_flow"):

@@ -323,6 +323,11 @@ def test_uneven_partitions_stay(tmp_path: Path) -> None:
     golden = biggraph.open(SETS[0] / "ckpt_std_zip")
     store = CheckpointStore(tmp_path)
     store.save(golden)
+    stats = tmp_path / "training_stats.json"
+    assert stats.read_bytes() == (SETS[0] / "ckpt_std_zip" / "training_stats.json").read_bytes()
+    stats.write_text('{"index": 0}\n')
+    store.save(golden)
+    assert stats.read_text() == '{"index": 0}\n'
     before = {name: table.partitions for name, table in store.latest().items()}
     store.save({name: table.numpy() * 2 for name, table in golden.items()})
     latest = store.latest()

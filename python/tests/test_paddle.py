@@ -122,13 +122,18 @@ def test_bfloat16() -> None:
         paddle.load(path, bfloat16="float64")
 
 
-def test_the_table_of_names() -> None:
+def test_the_table_of_names(tmp_path: Path) -> None:
     path = GOOD / "p262" / "cnn_state_dict"
     path = next(iter(sorted(path.glob("*.pdparams"))))
     with path.open("rb") as file:
         table = pickle.load(file, encoding="latin1")["StructuredToParameterName@@"]
     loaded = paddle.load(path, keep_name_table=True)
     assert loaded["StructuredToParameterName@@"] == table
+    # The names survive a rewrite.
+    paddle.save(loaded, tmp_path / "again.pdparams")
+    assert (
+        paddle.load(tmp_path / "again.pdparams", keep_name_table=True)["StructuredToParameterName@@"] == table
+    )
     # Keys need not be text.
     numbered = GOOD / "p262" / "odd_states" / "ints_p4.pd"
     assert list(paddle.load(numbered)) == [0, 1]

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weighbridge::checkpoint::{Checkpoint, Loss, Name, Value};
 use weighbridge::engine::{RunOptions, Watch, read_tensor};
@@ -26,6 +26,8 @@ use weighbridge::{Error, Result, ops};
 
 /// The name of the file of the configuration.
 const CONFIG: &str = "config.json";
+/// The name of the file of training statistics.
+const STATS: &str = "training_stats.json";
 
 /// Tells the watch of the work that is under way how far the store is: a store has one watch for all its work.
 #[derive(Debug, Default)]
@@ -134,7 +136,7 @@ impl Store {
         let staging = self.with(py, CheckpointStore::begin)?;
         Ok(NextVersion {
             version: staging.version(),
-            folder: self.store.folder().to_owned(),
+            store: self.store.clone(),
             run: self.run.clone(),
             relay: self.relay.clone(),
             staging: Arc::new(Mutex::new(Some(staging))),
@@ -192,7 +194,7 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct NextVersion {
     version: u64,
-    folder: PathBuf,
+    store: CheckpointStore,
     run: RunOptions,
     relay: Arc<Relay>,
     /// Nothing once it is committed or given up.
@@ -242,18 +244,19 @@ impl NextVersion {
         model: bool,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut checkpoint = assembled(py, base, &tensors, metadata, self.folder.display().to_string())?;
+        let mut checkpoint =
+            assembled(py, base, &tensors, metadata, self.store.folder().display().to_string())?;
         if !partitions.is_empty() {
             checkpoint.metadata.set("partitions", counts(partitions));
         }
-        let (staging, folder) = (self.staging.clone(), self.folder.clone());
+        let (staging, store) = (self.staging.clone(), self.store.clone());
         let (run, relay) = (self.run.clone(), self.relay.clone());
         let version = self.version;
         let report = wait(py, progress, Interrupted::Stops, move |watch| {
             let staging = locked(&staging);
             let staging = staging.as_ref().ok_or_else(ended)?;
             let plan = laid_out(&checkpoint, settings, version)?;
-            relay.told(watch, plan.bytes(), || put(staging, plan, &folder, model, &run))
+            relay.told(watch, plan.bytes(), || put(staging, plan, &store, model, &run))
         })?;
         values::json(py, &report)
     }
@@ -331,7 +334,13 @@ fn laid_out(checkpoint: &Checkpoint, mut settings: Vec<(String, String)>, versio
 }
 
 /// Stages the files of the version; those that belong to the folder are written at once, as BigGraph does.
-fn put(staging: &Staging, plan: WritePlan, folder: &Path, model: bool, run: &RunOptions) -> Result<Json> {
+fn put(
+    staging: &Staging,
+    plan: WritePlan,
+    store: &CheckpointStore,
+    model: bool,
+    run: &RunOptions,
+) -> Result<Json> {
     let mut names = Vec::new();
     for file in plan.files {
         let name = file.name.clone();
@@ -342,12 +351,14 @@ fn put(staging: &Staging, plan: WritePlan, folder: &Path, model: bool, run: &Run
             Some(parsed) if parsed.version().is_some() => {
                 staging.put(file)?;
             }
+            // Those of the folder are of its own runs.
+            _ if name == STATS && store.source(STATS)?.is_some() => continue,
             _ if name == CONFIG => staging.write_config(&content(&file)?)?,
             _ => {
                 let own = PlannedFile { name: String::new(), ..file };
                 let plan =
                     WritePlan { format: plan.format, kind: "entities", files: vec![own], losses: Vec::new() };
-                ops::save(&plan, folder.join(&name), true, run)?;
+                ops::save(&plan, store.folder().join(&name), true, run)?;
             }
         }
         names.push(name);

@@ -46,7 +46,8 @@ mod _weighbridge {
     use crate::memory::Memory;
     #[pymodule_export]
     use crate::paddle::{
-        program_leaks, program_prototxt, read_program, state_structure, strip_program, write_program,
+        named_variable, program_leaks, program_prototxt, read_program, state_structure, strip_program,
+        write_program,
     };
     #[pymodule_export]
     use crate::primitiv::{batched, optimizer_defaults, read_optimizer, write_optimizer};

@@ -1,6 +1,7 @@
 //! What `weighbridge.paddle` needs besides opening and saving: programs by themselves, and what stands around the tensors
 //! of a pickle.
 
+use crate::entry::Entry;
 use crate::errors::OrRaise;
 use crate::index::Index;
 use crate::program::Program;
@@ -10,17 +11,26 @@ use pyo3::prelude::*;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weighbridge::checkpoint::{VARIABLE_NAME, Value};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::paddle::{self, Strip};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, SourceRef};
-use weighbridge::{Limits, ops};
+use weighbridge::{Limits, TensorEntry, ops};
 
 /// What stood around the tensors when `paddle.save` was called, with a marker in the place of each tensor; `None` where
 /// the file is no pickle of Paddle.
 #[pyfunction]
 pub(crate) fn state_structure<'py>(py: Python<'py>, index: &Index) -> PyResult<Option<Bound<'py, PyAny>>> {
     paddle::state_structure(&index.checkpoint).map(|structure| values::value(py, &structure)).transpose()
+}
+
+/// The same tensor, which is the variable of that name for Paddle.
+#[pyfunction]
+pub(crate) fn named_variable(entry: PyRef<'_, Entry>, name: String) -> Entry {
+    let mut tensor = TensorEntry::clone(&entry.tensor);
+    tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+    Entry::alone(tensor)
 }
 
 /// The program in a file, whichever form it has.

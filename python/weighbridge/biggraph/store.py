@@ -185,8 +185,8 @@ class CheckpointStore:
 
     BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
     is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder. Inside
-    `with` it is held between versions, too; should another run slip in at the moment in which one version ends
-    and the next begins, that is an error.
+    `with` it is held between versions, too; should another run slip in at the moment in which one version
+    ends and the next begins, that is an error.
 
     >>> import numpy
     >>> from weighbridge.biggraph import CheckpointStore

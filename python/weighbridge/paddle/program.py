@@ -69,8 +69,8 @@ class Leak(NamedTuple):
 class Program:
     """A program, of any era: `__model__` and `.pdmodel` (protobuf), or `.json` (PIR).
 
-    Its blocks are read at the first use. A program is never changed: `strip` gives another one. That of an opened
-    model is `Program(checkpoint.program)`.
+    Its blocks are read at the first use. A program is never changed: `strip` gives another one. That of an
+    opened model is `Program(checkpoint.program)`.
     """
 
     def __init__(self, program: rust.Program, removed: Optional[Dict[str, Any]] = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import dtypes
-from .._weighbridge import state_structure
+from .._weighbridge import named_variable, state_structure
 from ..checkpoint import Checkpoint, Path, index_of
 from ..checkpoint import open as _open
 from ..errors import MismatchError, UsageError
@@ -102,11 +102,11 @@ def save(
     force: bool = False,
     progress: Progress = None,
 ) -> None:
-    """Writes what `paddle.save(obj, path)` would, byte by byte as Paddle writes it, all or nothing.
+    """Writes what `paddle.save(obj, path)` would, all or nothing; a state dict of Paddle's tensors byte by byte.
 
     `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
     Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
-    tensors of all of them.
+    tensors of all of them. One that stands at several places is written several times.
 
     - `protocol`: 2, 3 or 4;
     - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;
@@ -237,6 +237,7 @@ class _Writer:
         self.tensors: List[Given] = []
         self.seen: Dict[str, int] = {}
         self.form = "@tensor"
+        self.table: Mapping[Any, Any] = {}
 
     def root(self, obj: Any) -> Any:
         plain = isinstance(obj, Mapping) and all(
@@ -247,24 +248,20 @@ class _Writer:
             return self.value(obj, ())
         # A state dict: arrays, and a table that says which of them are tensors.
         self.form = "@array"
+        table = obj.get(_TABLE)
+        self.table = table if isinstance(table, Mapping) else {}
         pairs = {key: self.value(value, (key,)) for key, value in obj.items() if key != _TABLE}
-        table = [
-            [key, self.variable(obj, key, value)]
-            for key, value in obj.items()
-            if key != _TABLE and _is_tensor(value)
-        ]
-        pairs[_TABLE] = {"@names": table}
+        pairs[_TABLE] = {"@names": None}
         return self.named(pairs)
 
-    @staticmethod
-    def variable(obj: Mapping[str, Any], key: str, value: Any) -> str:
-        table = obj.get(_TABLE)
-        known = table.get(key) if isinstance(table, Mapping) else None
-        if isinstance(known, str):
-            return known
-        if type(value).__module__.partition(".")[0] == "paddle":
-            return str(value.name)
-        return key
+    def variable(self, value: Any, path: Tuple[str, ...]) -> Optional[str]:
+        """What the tensor is called as a variable, where that is known."""
+        known = self.table.get(path[0]) if len(path) == 1 else None
+        if known is None and type(value).__module__.partition(".")[0] == "paddle":
+            known = value.name
+        if known is None and isinstance(value, Tensor):
+            known = value.attributes.get("variable_name")
+        return known if isinstance(known, str) else None
 
     @staticmethod
     def named(pairs: Dict[str, Any], ordered: bool = False) -> Any:
@@ -323,6 +320,9 @@ class _Writer:
                 hint="bfloat16=True says that it is, or cast it",
             )
         made = entry(name, value)
+        variable = self.variable(value, path)
+        if variable is not None:
+            made = named_variable(made, variable)
         self.tensors.append((name, "parameter", None, made, None))
         return made.name
 

@@ -102,7 +102,7 @@ def save(
     force: bool = False,
     progress: Progress = None,
 ) -> None:
-    """Writes what `paddle.save(obj, path)` would, all or nothing; a state dict of Paddle's tensors byte by byte.
+    """Writes what `paddle.save(obj, path)` would, all or nothing; a state of Paddle's tensors byte by byte.
 
     `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
     Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes

@@ -27,3 +27,38 @@ def net(tmp_path: Path) -> Path:
     path = tmp_path / "net.safetensors"
     weighbridge.save(path, small(), metadata={"by": "the tests"})
     return path
+
+
+def graph(folder: Path) -> None:
+    """A small checkpoint of PyTorch-BigGraph, `graph`, and edges for it, `edges`: what the examples of the
+    documentation open.
+    """
+    from weighbridge.biggraph import CheckpointStore
+
+    config = {
+        "entities": {"user": {"num_partitions": 1}},
+        "relations": [{"name": "follows", "lhs": "user", "rhs": "user", "operator": "translation"}],
+        "dimension": 2,
+        "global_emb": False,
+        "entity_path": ".",
+        "edge_paths": ["."],
+        "checkpoint_path": ".",
+    }
+    CheckpointStore(folder / "graph").save(
+        {"user": numpy.arange(8, dtype="float32").reshape(4, 2)},
+        parameters={"relations.0.operator.rhs.translation": numpy.array([0.5, -0.5], "float32")},
+        state={"user": numpy.ones(4, "float32")},
+        names={"user": ["alice", "bob", "carol", "dan"]},
+        config=config,
+    )
+    columns = {
+        ("0_0", "lhs"): [0, 1],
+        ("0_0", "rhs"): [1, 0],
+        ("0_0", "rel"): [0, 0],
+        ("0_1", "lhs"): [0],
+        ("0_1", "rhs"): [1],
+        ("0_1", "rel"): [0],
+    }
+    arrays = {path: numpy.array(values) for path, values in columns.items()}
+    roles = {path: "edges" for path in arrays}
+    weighbridge.save(folder / "edges", arrays, format="biggraph", kind="edges", roles=roles)

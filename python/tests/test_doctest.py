@@ -11,7 +11,7 @@ from typing import Iterator, List, Tuple
 
 import pytest
 import weighbridge
-from conftest import small
+from conftest import graph, small
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
@@ -53,7 +53,16 @@ def _documented(name: str, value: object) -> Iterator[Tuple[str, str]]:
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weighbridge.save("net.safetensors", small())
+    if name.startswith("weighbridge.biggraph"):
+        graph(tmp_path)
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     for example in examples(importlib.import_module(name)):
         runner.run(example)
     assert runner.summarize(verbose=False).failed == 0
+
+
+def test_the_page_of_the_faces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "python-faces.md"
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    assert result.failed == 0 and result.attempted > 20

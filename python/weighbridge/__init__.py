@@ -10,6 +10,8 @@
 - `load` reads a whole file as arrays of numpy, `save` writes arrays or tensors in any of the formats;
 - the verbs of the command are functions: `info`, `ls`, `show`, `stats`, `convert`, `diff`, `verify`, `scan`, `seal`, `edit`,
   `shard`, `merge`, `program`, `checkpoint`;
+- `primitiv`, `biggraph` and `paddle` are faces of these three formats, as people who use their frameworks
+  know them;
 - what fails raises an `Error`, which is also the exception of Python that fits.
 
 Neither numpy nor any other package is imported before it is needed.
@@ -17,7 +19,7 @@ Neither numpy nor any other package is imported before it is needed.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple, TypedDict
+from typing import Any, Dict, List, NamedTuple, Tuple, TypedDict
 
 from . import _weighbridge
 from ._weighbridge import Labels, Program, __version__
@@ -129,6 +131,22 @@ def formats() -> Dict[str, Format]:
     for name, title, extensions, settings in _weighbridge.formats():
         known[name] = Format(name, title, tuple(extensions), tuple(Setting(*setting) for setting in settings))
     return known
+
+
+_FACES = ("biggraph", "paddle", "primitiv")
+
+
+def __getattr__(name: str) -> Any:
+    # Who does not ask for a face does not pay for it.
+    if name in _FACES:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_FACES})
 
 
 __all__: List[str] = [

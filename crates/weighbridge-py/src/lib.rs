@@ -6,11 +6,13 @@
 //! | `memory`, `dlpack`, `borrowed` | elements handed to other libraries, and taken from them, without a copy |
 //! | `save` | writing what was made or opened in Python |
 //! | `verbs` | the command's verbs, and the command itself |
+//! | `biggraph`, `paddle`, `primitiv` | what only one format has |
 //! | `errors`, `lost` | exceptions; files that are cut short while arrays look into them |
 //! | `values`, `work` | values of Python; long work, Ctrl-C, progress |
 //!
 //! All input and output, and all computing, is done without the interpreter's lock.
 
+mod biggraph;
 mod borrowed;
 mod dlpack;
 mod entry;
@@ -19,6 +21,8 @@ mod index;
 mod labels;
 mod lost;
 mod memory;
+mod paddle;
+mod primitiv;
 mod program;
 mod save;
 mod values;
@@ -31,6 +35,8 @@ mod _weighbridge {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::biggraph::{NextVersion, Store};
+    #[pymodule_export]
     use crate::borrowed::{entry_of_array, entry_of_bytes, entry_of_dlpack};
     #[pymodule_export]
     use crate::entry::Entry;
@@ -40,6 +46,13 @@ mod _weighbridge {
     use crate::labels::Labels;
     #[pymodule_export]
     use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::paddle::{
+        named_variable, program_leaks, program_prototxt, read_program, state_structure, strip_program,
+        write_program,
+    };
+    #[pymodule_export]
+    use crate::primitiv::{batched, optimizer_defaults, read_optimizer, write_optimizer};
     #[pymodule_export]
     use crate::program::Program;
     #[pymodule_export]

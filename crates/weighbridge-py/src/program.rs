@@ -19,6 +19,11 @@ impl Program {
     pub(crate) fn new(topology: Arc<Topology>) -> Self {
         Self { topology }
     }
+
+    /// The same.
+    pub(crate) fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
 }
 
 #[pymethods]

@@ -59,7 +59,7 @@ impl Writing {
 }
 
 /// One tensor to write: its path, its role and slot, its elements, and the names of its rows.
-type Given<'py> = (
+pub(crate) type Given<'py> = (
     Bound<'py, PyAny>,
     Option<String>,
     Option<Bound<'py, PyAny>>,
@@ -79,20 +79,7 @@ pub(crate) fn save_tensors<'py>(
     options: Writing,
     progress: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut checkpoint = match base {
-        Some(base) => Checkpoint::clone(&base.checkpoint),
-        None => {
-            // As one of a bridge that says nothing but names and elements.
-            let mut made = Checkpoint::new("safetensors", "single", target.display().to_string());
-            made.tensors = tensors.iter().map(|given| named(py, given)).collect::<PyResult<_>>()?;
-            no_two_alike(&made).or_raise(py)?;
-            made
-        }
-    };
-    let metadata = metadata.map(values::metadata).transpose()?.unwrap_or_else(Metadata::default);
-    for (key, value) in metadata.iter() {
-        checkpoint.metadata.set(key, value.clone());
-    }
+    let checkpoint = assembled(py, base, &tensors, metadata, target.display().to_string())?;
     let mut options = options.options().or_raise(py)?;
     let written = wait(py, progress, Interrupted::Stops, move |watch| {
         options.run.watch = watch.clone();
@@ -105,6 +92,31 @@ pub(crate) fn save_tensors<'py>(
         Ok(document(&target.display().to_string(), &plan, &notes, &report))
     })?;
     values::json(py, &written)
+}
+
+/// All of `base`, or else a checkpoint of `tensors`, with `metadata` besides what it says already.
+pub(crate) fn assembled(
+    py: Python<'_>,
+    base: Option<PyRef<'_, Index>>,
+    tensors: &[Given<'_>],
+    metadata: Option<&Bound<'_, PyDict>>,
+    label: String,
+) -> PyResult<Checkpoint> {
+    let mut checkpoint = match base {
+        Some(base) => Checkpoint::clone(&base.checkpoint),
+        None => {
+            // As one of a bridge that says nothing but names and elements.
+            let mut made = Checkpoint::new("safetensors", "single", label);
+            made.tensors = tensors.iter().map(|given| named(py, given)).collect::<PyResult<_>>()?;
+            no_two_alike(&made).or_raise(py)?;
+            made
+        }
+    };
+    let metadata = metadata.map(values::metadata).transpose()?.unwrap_or_else(Metadata::default);
+    for (key, value) in metadata.iter() {
+        checkpoint.metadata.set(key, value.clone());
+    }
+    Ok(checkpoint)
 }
 
 /// The tensor under the name, and with the role, that it is to have.

@@ -40,6 +40,7 @@ mod write;
 pub use any_program::{Program, SourceLeak};
 pub use edit::{rename, strip};
 pub(in crate::formats) use read::attach;
+pub use state::state_structure;
 pub use strip_options::{Strip, StripReport};
 
 use super::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};

@@ -152,6 +152,18 @@ impl Optimizer {
         Self { uints: vec![(EPOCH.into(), 0)], floats }
     }
 
+    /// An optimizer with these settings and no others, in this order. Of a key that comes again the last
+    /// value counts, in the first place.
+    pub fn from_settings(
+        uints: impl IntoIterator<Item = (Name, u32)>,
+        floats: impl IntoIterator<Item = (Name, f32)>,
+    ) -> Self {
+        let mut optimizer = Self { uints: Vec::new(), floats: Vec::new() };
+        uints.into_iter().for_each(|(key, value)| optimizer.set_uint(key, value));
+        floats.into_iter().for_each(|(key, value)| optimizer.set_float(key, value));
+        optimizer
+    }
+
     pub(super) fn from_raw(uints: Vec<(Name, u32)>, floats: Vec<(Name, u32)>) -> Self {
         Self { uints, floats }
     }

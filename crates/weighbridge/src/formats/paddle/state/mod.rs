@@ -91,6 +91,17 @@ fn state_key(entry: &TensorEntry, key: Option<&str>) -> String {
     }
 }
 
+/// What stood around the tensors of a pickled state, with a marker in the place of each tensor and of each value that
+/// stands in the metadata; `None` where the checkpoint is no such state. The markers are those of the metadata key
+/// `paddle.structure`: a map whose first key is `@array`, `@tensor`, `@pair` or `@lod` is the tensor of that displayed
+/// name, `@metadata` the value of that key of the metadata, and `@names` the table of names.
+pub fn state_structure(checkpoint: &Checkpoint) -> Option<Value> {
+    if !is_state(checkpoint) {
+        return None;
+    }
+    Some(checkpoint.metadata.get(STRUCTURE).cloned().unwrap_or_else(|| canonical(checkpoint)))
+}
+
 /// True where the checkpoint is, or was, a pickled state.
 fn is_state(checkpoint: &Checkpoint) -> bool {
     checkpoint

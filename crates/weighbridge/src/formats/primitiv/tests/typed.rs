@@ -311,3 +311,16 @@ fn the_class_follows_from_the_keys() {
     // What a negative value of an unknown class means is not for us to say.
     assert_eq!(text(&o).iter().map(|n| n.code).collect::<Vec<_>>(), ["optimizer-class"]);
 }
+
+#[test]
+fn optimizers_are_made_of_settings() {
+    let made = Optimizer::from_settings(
+        [("mine".into(), 7), ("Optimizer.epoch".into(), 3)],
+        [("a".into(), 1.0), ("b".into(), 2.0), ("a".into(), 4.0)],
+    );
+    let keys: Vec<String> = made.uints().map(|(key, _)| key.to_text()).collect();
+    assert_eq!(keys, ["mine", "Optimizer.epoch"]);
+    let floats: Vec<_> = made.floats().map(|(key, value)| (key.to_text(), value)).collect();
+    assert_eq!(floats, [("a".to_owned(), 4.0), ("b".to_owned(), 2.0)]);
+    assert_eq!(Optimizer::from_bytes(made.to_bytes().unwrap()).unwrap(), made);
+}

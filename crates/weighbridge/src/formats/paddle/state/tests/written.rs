@@ -22,6 +22,21 @@ fn golden_states_come_back_byte_for_byte() {
     assert!(compared >= 40, "{compared}");
 }
 
+/// A structure that is given says all: with it, any checkpoint of the tensors is written as the state was.
+#[test]
+fn the_structure_is_enough_to_write_a_state_again() {
+    for name in ["p262/nested_ckpt/ckpt_p4.pdckpt", "p262/cnn_state_dict/m_p4.pdparams"] {
+        let bytes = golden(name);
+        let opened = open(&bytes).unwrap();
+        let structure = state_structure(&opened).unwrap();
+        let mut made = opened.clone();
+        made.metadata.set(STRUCTURE, structure);
+        assert!(rewrite(&made, &[]) == bytes, "{name}");
+        made.origin = None;
+        assert_eq!(state_structure(&made), None, "{name}");
+    }
+}
+
 #[test]
 fn protocols_turn_into_each_other() {
     let mut compared = 0;

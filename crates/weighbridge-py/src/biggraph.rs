@@ -1,0 +1,389 @@
+//! Folders of checkpoints in PyTorch-BigGraph's form, as `weighbridge.biggraph` uses them.
+
+use crate::errors::{OrRaise, raise};
+use crate::index::Index;
+use crate::save::{Given, assembled};
+use crate::values;
+use crate::work::{Interrupted, Watcher, wait};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use weighbridge::checkpoint::{Checkpoint, Loss, Name, Value};
+use weighbridge::engine::{RunOptions, Watch, read_tensor};
+use weighbridge::formats::biggraph::BigGraph;
+use weighbridge::formats::biggraph::layout::FileName;
+use weighbridge::formats::{Format, OpenOptions, PlanOptions};
+use weighbridge::plan::{Content, PlannedFile, WritePlan};
+use weighbridge::source::read_vec;
+use weighbridge::store::{
+    Carry, CheckpointStore, CommitOptions, Expected, LinkForm, Previous, RecoverOptions, RollbackOptions,
+    Staging, StoreOptions, SweepOptions,
+};
+use weighbridge::{Error, Result, ops};
+
+/// The name of the file of the configuration.
+const CONFIG: &str = "config.json";
+/// The name of the file of training statistics.
+const STATS: &str = "training_stats.json";
+
+/// Tells the watch of the work that is under way how far the store is: a store has one watch for all its work.
+#[derive(Debug, Default)]
+struct Relay(Mutex<Option<Arc<Watcher>>>);
+
+impl Relay {
+    fn now(&self) -> Option<Arc<Watcher>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does `work`, of so many bytes, while `watcher` is told of it.
+    fn told<T>(&self, watcher: &Arc<Watcher>, bytes: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        watcher.begin(bytes);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher.clone());
+        let result = work();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        result
+    }
+}
+
+impl Watch for Relay {
+    // Each file begins anew: the bytes of all are told once.
+    fn advance(&self, bytes: u64) {
+        if let Some(watcher) = self.now() {
+            watcher.advance(bytes);
+        }
+    }
+    fn stopped(&self) -> bool {
+        self.now().is_some_and(|watcher| watcher.stopped())
+    }
+}
+
+/// A folder of versions of a checkpoint: what `CheckpointStore` is made of.
+#[pyclass(frozen, module = "weighbridge._weighbridge")]
+#[derive(Debug)]
+pub(crate) struct Store {
+    store: CheckpointStore,
+    run: RunOptions,
+    relay: Arc<Relay>,
+}
+
+impl Store {
+    /// Does what looks at the folder or changes it, without the interpreter's lock.
+    fn with<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&CheckpointStore) -> Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        let store = self.store.clone();
+        wait(py, None, Interrupted::Stops, move |_| work(&store))
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    #[pyo3(signature = (folder, expected=None, sync=true, threads=0, memory=256 << 20))]
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        expected: Option<BTreeMap<String, u64>>,
+        sync: bool,
+        threads: usize,
+        memory: u64,
+    ) -> PyResult<Self> {
+        let relay = Arc::new(Relay::default());
+        let run = RunOptions { threads, memory, sync, watch: relay.clone() };
+        let options =
+            StoreOptions { run: run.clone(), expected: expected.map(Expected), ..Default::default() };
+        let store = py.detach(|| CheckpointStore::open(folder, options)).or_raise(py)?;
+        Ok(Self { store, run, relay })
+    }
+
+    /// What stands in the folder: the version that counts, all versions, snapshots, and what nobody needs.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.with(py, |store| Ok(store.state()?.to_json()))?;
+        values::json(py, &state)
+    }
+
+    /// The version that counts; 0 where there is none yet.
+    fn current(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, CheckpointStore::current)
+    }
+
+    /// The content of a file of the folder; `None` where there is none.
+    fn content(&self, py: Python<'_>, name: String) -> PyResult<Option<Vec<u8>>> {
+        self.with(py, move |store| {
+            let Some(source) = store.source(&name)? else { return Ok(None) };
+            weighbridge::Limits::check(
+                "bytes of a file",
+                "header_bytes",
+                source.len(),
+                weighbridge::Limits::default().header_bytes,
+            )?;
+            read_vec(&*source, 0, source.len()).map(Some)
+        })
+    }
+
+    /// A complete version as one checkpoint.
+    fn open(&self, py: Python<'_>, version: u64) -> PyResult<Index> {
+        self.with(py, move |store| store.checkpoint(version, &OpenOptions::default())).map(Index::new)
+    }
+
+    /// Begins the version after the current one. The folder is locked until that is committed or given up.
+    fn begin(&self, py: Python<'_>) -> PyResult<NextVersion> {
+        let staging = self.with(py, CheckpointStore::begin)?;
+        Ok(NextVersion {
+            version: staging.version(),
+            store: self.store.clone(),
+            run: self.run.clone(),
+            relay: self.relay.clone(),
+            staging: Arc::new(Mutex::new(Some(staging))),
+        })
+    }
+
+    /// Deletes versions except the `keep` newest complete ones and those of snapshots.
+    fn prune<'py>(&self, py: Python<'py>, keep: usize) -> PyResult<Bound<'py, PyAny>> {
+        let report = self.with(py, move |store| Ok(store.prune(keep)?.to_json()))?;
+        values::json(py, &report)
+    }
+
+    /// Makes version `to` count.
+    #[pyo3(signature = (to, delete_newer=false))]
+    fn rollback<'py>(&self, py: Python<'py>, to: u64, delete_newer: bool) -> PyResult<Bound<'py, PyAny>> {
+        let options = RollbackOptions { delete_newer };
+        let report = self.with(py, move |store| Ok(store.rollback(to, options)?.to_json()))?;
+        values::json(py, &report)
+    }
+
+    /// Where the version file does not say which version counts, makes the highest complete one count.
+    #[pyo3(signature = (verify=true, start_over=false))]
+    fn recover<'py>(&self, py: Python<'py>, verify: bool, start_over: bool) -> PyResult<Bound<'py, PyAny>> {
+        let options = RecoverOptions { verify: verify.then(OpenOptions::default), start_over };
+        let report = self.with(py, move |store| Ok(store.recover(&options)?.to_json()))?;
+        values::json(py, &report)
+    }
+
+    /// Removes what writers that died left, and files of versions that do not count where that is asked for.
+    #[pyo3(signature = (newer=false, older=false, remnants=false, temporary=false))]
+    fn sweep<'py>(
+        &self,
+        py: Python<'py>,
+        newer: bool,
+        older: bool,
+        remnants: bool,
+        temporary: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = SweepOptions { newer, older, remnants, temporary };
+        let report = self.with(py, move |store| Ok(store.sweep(options)?.to_json()))?;
+        values::json(py, &report)
+    }
+
+    /// Makes the current version the snapshot `epoch_N`, which keeps its files from being deleted.
+    #[pyo3(signature = (epoch, form="relative"))]
+    fn preserve<'py>(&self, py: Python<'py>, epoch: u64, form: &str) -> PyResult<Bound<'py, PyAny>> {
+        let form = form_of(form).or_raise(py)?;
+        let report = self.with(py, move |store| Ok(store.preserve(epoch, form)?.to_json()))?;
+        values::json(py, &report)
+    }
+}
+
+/// The version that is being written. It holds the lock of the folder.
+#[pyclass(frozen, module = "weighbridge._weighbridge")]
+#[derive(Debug)]
+pub(crate) struct NextVersion {
+    version: u64,
+    store: CheckpointStore,
+    run: RunOptions,
+    relay: Arc<Relay>,
+    /// Nothing once it is committed or given up.
+    staging: Arc<Mutex<Option<Staging>>>,
+}
+
+fn locked(staging: &Mutex<Option<Staging>>) -> MutexGuard<'_, Option<Staging>> {
+    staging.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ended() -> Error {
+    Error::usage("version-ended", "this version was committed or given up").hint("begin another one")
+}
+
+#[pymethods]
+impl NextVersion {
+    /// Its number.
+    #[getter]
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// True until it is committed or given up.
+    #[getter]
+    fn is_open(&self) -> bool {
+        // Who writes to it has it for long, and may need the interpreter's lock, which is held here.
+        match self.staging.try_lock() {
+            Ok(staging) => staging.is_some(),
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().is_some(),
+        }
+    }
+
+    /// Writes the files of these tensors, or of all of `base`, under hidden names; returns what is lost. `partitions` has
+    /// the rows of each partition of tables of `tensors`, where it is not the configuration that decides. Without `model` the file
+    /// of the parameters is not written.
+    #[pyo3(signature = (base, tensors, metadata, settings, partitions, model=true, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "what Python's keywords are")]
+    fn put<'py>(
+        &self,
+        py: Python<'py>,
+        base: Option<PyRef<'py, Index>>,
+        tensors: Vec<Given<'py>>,
+        metadata: Option<&Bound<'py, PyDict>>,
+        settings: Vec<(String, String)>,
+        partitions: BTreeMap<String, Vec<u64>>,
+        model: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut checkpoint =
+            assembled(py, base, &tensors, metadata, self.store.folder().display().to_string())?;
+        if !partitions.is_empty() {
+            checkpoint.metadata.set("partitions", counts(partitions));
+        }
+        let (staging, store) = (self.staging.clone(), self.store.clone());
+        let (run, relay) = (self.run.clone(), self.relay.clone());
+        let version = self.version;
+        let report = wait(py, progress, Interrupted::Stops, move |watch| {
+            let staging = locked(&staging);
+            let staging = staging.as_ref().ok_or_else(ended)?;
+            let plan = laid_out(&checkpoint, settings, version)?;
+            relay.told(watch, plan.bytes(), || put(staging, plan, &store, model, &run))
+        })?;
+        values::json(py, &report)
+    }
+
+    /// Appends lines to the training statistics of the folder, at once.
+    fn append_stats<'py>(&self, py: Python<'py>, lines: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        let staging = self.staging.clone();
+        let report = wait(py, None, Interrupted::Stops, move |_| {
+            let staging = locked(&staging);
+            let staging = staging.as_ref().ok_or_else(ended)?;
+            Ok(staging.append_stats(lines.iter().map(String::as_str))?.to_json())
+        })?;
+        values::json(py, &report)
+    }
+
+    /// Makes it the version that counts, and frees the lock.
+    #[pyo3(signature = (carry="no", keep_previous=false, preserve=None, form="relative"))]
+    fn commit<'py>(
+        &self,
+        py: Python<'py>,
+        carry: &str,
+        keep_previous: bool,
+        preserve: Option<u64>,
+        form: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let carry = match carry {
+            "no" => Carry::No,
+            "copy" => Carry::Copy,
+            "link" => Carry::Link,
+            other => {
+                let error = Error::usage("bad-carry", "files are carried over by copy, by link, or not (no)");
+                return Err(raise(py, error.found(other)));
+            }
+        };
+        let previous = if keep_previous { Previous::Keep } else { Previous::Delete };
+        let options = CommitOptions { carry, preserve, form: form_of(form).or_raise(py)?, previous };
+        let staging = self.staging.clone();
+        let report = wait(py, None, Interrupted::Stops, move |_| {
+            let staging = locked(&staging).take().ok_or_else(ended)?;
+            Ok(staging.commit(&options)?.to_json())
+        })?;
+        values::json(py, &report)
+    }
+
+    /// Gives it up: nothing of it stays, and the lock is free.
+    fn abort(&self, py: Python<'_>) {
+        py.detach(|| drop(locked(&self.staging).take()));
+    }
+}
+
+fn form_of(word: &str) -> Result<LinkForm> {
+    match word {
+        "relative" => Ok(LinkForm::Relative),
+        "absolute" => Ok(LinkForm::Absolute),
+        "copies" => Ok(LinkForm::Copies),
+        other => {
+            Err(Error::usage("bad-form", "a snapshot is made of relative or absolute links, or of copies")
+                .found(other))
+        }
+    }
+}
+
+/// The rows of partitions as the format's metadata have them.
+fn counts(partitions: BTreeMap<String, Vec<u64>>) -> Value {
+    let list = |rows: Vec<u64>| Value::List(rows.into_iter().map(Value::U64).collect());
+    Value::Map(partitions.into_iter().map(|(name, rows)| (Name::from(name.as_str()), list(rows))).collect())
+}
+
+/// The files of a checkpoint of that version.
+fn laid_out(checkpoint: &Checkpoint, mut settings: Vec<(String, String)>, version: u64) -> Result<WritePlan> {
+    settings.push(("version".to_owned(), version.to_string()));
+    let options = PlanOptions { kind: Some("checkpoint".to_owned()), settings };
+    options.check(BigGraph.facts())?;
+    BigGraph.plan(checkpoint, &options)
+}
+
+/// Stages the files of the version; those that belong to the folder are written at once, as BigGraph does.
+fn put(
+    staging: &Staging,
+    plan: WritePlan,
+    store: &CheckpointStore,
+    model: bool,
+    run: &RunOptions,
+) -> Result<Json> {
+    let mut names = Vec::new();
+    for file in plan.files {
+        let name = file.name.clone();
+        match FileName::parse(&name) {
+            // The store writes it, last of all.
+            Some(FileName::Version) => continue,
+            Some(FileName::Model { .. }) if !model => continue,
+            Some(parsed) if parsed.version().is_some() => {
+                staging.put(file)?;
+            }
+            // Those of the folder are of its own runs.
+            _ if name == STATS && store.source(STATS)?.is_some() => continue,
+            _ if name == CONFIG => staging.write_config(&content(&file)?)?,
+            _ => {
+                let own = PlannedFile { name: String::new(), ..file };
+                let plan =
+                    WritePlan { format: plan.format, kind: "entities", files: vec![own], losses: Vec::new() };
+                ops::save(&plan, store.folder().join(&name), true, run)?;
+            }
+        }
+        names.push(name);
+    }
+    Ok(json!({
+        "version": staging.version(),
+        "files": names,
+        "losses": plan.losses.iter().map(Loss::to_json).collect::<Json>(),
+    }))
+}
+
+/// The bytes of a small file that is planned.
+fn content(file: &PlannedFile) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for segment in &file.segments {
+        match &segment.content {
+            Content::Literal(literal) => bytes.extend_from_slice(literal),
+            Content::Tensor { entry, order } => bytes.extend(read_tensor(entry, *order)?),
+            Content::Copy { source, offset, .. } => bytes.extend(read_vec(&**source, *offset, segment.len)?),
+            _ => {
+                return Err(
+                    Error::unsupported("not-plain", "the file is not plain bytes").in_file(&file.name)
+                );
+            }
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,111 @@
+//! What `weighbridge.paddle` needs besides opening and saving: programs by themselves, and what stands around the tensors
+//! of a pickle.
+
+use crate::entry::Entry;
+use crate::errors::OrRaise;
+use crate::index::Index;
+use crate::program::Program;
+use crate::values;
+use crate::work::{Interrupted, wait};
+use pyo3::prelude::*;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weighbridge::checkpoint::{VARIABLE_NAME, Value};
+use weighbridge::engine::RunOptions;
+use weighbridge::formats::paddle::{self, Strip};
+use weighbridge::plan::{FileBuilder, WritePlan};
+use weighbridge::source::{FileSource, SourceRef};
+use weighbridge::{Limits, TensorEntry, ops};
+
+/// What stood around the tensors when `paddle.save` was called, with a marker in the place of each tensor; `None` where
+/// the file is no pickle of Paddle.
+#[pyfunction]
+pub(crate) fn state_structure<'py>(py: Python<'py>, index: &Index) -> PyResult<Option<Bound<'py, PyAny>>> {
+    paddle::state_structure(&index.checkpoint).map(|structure| values::value(py, &structure)).transpose()
+}
+
+/// The same tensor, which is the variable of that name for Paddle.
+#[pyfunction]
+pub(crate) fn named_variable(entry: PyRef<'_, Entry>, name: String) -> Entry {
+    let mut tensor = TensorEntry::clone(&entry.tensor);
+    tensor.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+    Entry::alone(tensor)
+}
+
+/// The program in a file, whichever form it has.
+#[pyfunction]
+pub(crate) fn read_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
+    let topology = wait(py, None, Interrupted::IsLeft, move |_| {
+        let source: SourceRef = Arc::new(FileSource::open(path)?);
+        Ok(paddle::Program::read(&source, &Limits::default())?.topology())
+    })?;
+    Ok(Program::new(Arc::new(topology)))
+}
+
+/// The program without what is named: `source`, `training`, `gradients`, `state`, `unused`; and what was taken out.
+#[pyfunction]
+pub(crate) fn strip_program<'py>(
+    py: Python<'py>,
+    program: PyRef<'py, Program>,
+    source: bool,
+    training: bool,
+    gradients: bool,
+    state: bool,
+    unused: bool,
+) -> PyResult<(Program, Bound<'py, PyAny>)> {
+    let topology = program.topology().clone();
+    let what = Strip { source, training, gradients, state, unused };
+    let (stripped, report) = py
+        .detach(move || {
+            let mut program = paddle::Program::of(&topology)?;
+            let report = program.strip(&what)?;
+            Ok((program.topology(), report))
+        })
+        .or_raise(py)?;
+    let report = json!({
+        "attributes": report.attributes,
+        "attribute_bytes": report.attribute_bytes,
+        "operators": report.operators,
+        "variables": report.variables,
+    });
+    Ok((Program::new(Arc::new(stripped)), values::json(py, &report)?))
+}
+
+/// The program in the text form of protobuf.
+#[pyfunction]
+pub(crate) fn program_prototxt(py: Python<'_>, program: PyRef<'_, Program>) -> PyResult<String> {
+    let topology = program.topology().clone();
+    py.detach(move || paddle::Program::of(&topology)?.to_text()).or_raise(py)
+}
+
+/// The operator, the attribute, the bytes of text in it, and a line of that.
+type Leak = (String, String, u64, Option<String>);
+
+/// Settings of the program that hold paths or lines of its author's source code.
+#[pyfunction]
+pub(crate) fn program_leaks(py: Python<'_>, program: PyRef<'_, Program>) -> PyResult<Vec<Leak>> {
+    let topology = program.topology().clone();
+    let leaks = py.detach(move || Ok(paddle::Program::of(&topology)?.source_leaks())).or_raise(py)?;
+    Ok(leaks.into_iter().map(|leak| (leak.operator, leak.attribute, leak.bytes, leak.sample)).collect())
+}
+
+/// Writes the program to a file of its own, all or nothing.
+#[pyfunction]
+#[pyo3(signature = (program, path, force=false))]
+pub(crate) fn write_program(
+    py: Python<'_>,
+    program: PyRef<'_, Program>,
+    path: PathBuf,
+    force: bool,
+) -> PyResult<u64> {
+    let topology = program.topology().clone();
+    wait(py, None, Interrupted::Stops, move |watch| {
+        let mut file = FileBuilder::new("");
+        file.literal(&topology.bytes);
+        let files = vec![file.finish()];
+        let plan = WritePlan { format: "paddle", kind: "program", files, losses: Vec::new() };
+        let run = RunOptions { watch: watch.clone(), ..RunOptions::default() };
+        Ok(ops::save(&plan, &path, force, &run)?.bytes)
+    })
+}

@@ -1,0 +1,364 @@
+"""PyTorch-BigGraph: tables, edges and checkpoints of the golden files, and versions written from Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy
+import pytest
+
+import weighbridge
+from conftest import TESTDATA
+from weighbridge import biggraph
+from weighbridge.biggraph import CheckpointStore
+
+SETS = [TESTDATA / "biggraph" / name for name in ("set1", "set2")]
+ROWS = numpy.arange(12, dtype="float32").reshape(6, 2)
+
+
+def sha(array: Any) -> str:
+    return hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def truth(folder: Path) -> Dict[str, Any]:
+    return json.loads((folder / "expected.json").read_text("utf-8"))["files"]
+
+
+@pytest.mark.parametrize(
+    "name", ["ckpt_std_zip", "ckpt_dyn_affine", "ckpt_dyn_complex_diagonal", "ckpt_feat", "ckpt_weighted"]
+)
+@pytest.mark.parametrize("base", SETS, ids=lambda path: path.name)
+def test_golden_checkpoints(base: Path, name: str) -> None:
+    said = truth(base)
+    checkpoint = biggraph.open(base / name)
+    config = json.loads((base / name / "config.json").read_text("utf-8"))
+    assert checkpoint.config == config and checkpoint.config.dimension == config["dimension"]
+    version = checkpoint.version
+    assert f"{version}" == (base / name / "checkpoint_version.txt").read_text().strip()
+    for entity, table in checkpoint.items():
+        start = 0
+        for part, count in enumerate(table.partitions):
+            stored = said[f"{name}/embeddings_{entity}_{part}.v{version}.h5"]["datasets"]
+            rows = table[start : start + count]
+            assert (
+                list(rows.shape) == stored["embeddings"]["shape"]
+                and sha(rows) == stored["embeddings"]["sha256"]
+            )
+            kept = dict(stored["optimizer/state_dict"]["content"]["dict"])["state"]["dict"][0][1]["dict"]
+            sums = table.state["sum"][start : start + count]
+            assert sha(sums) == dict(kept)["sum"]["tensor"]["sha256"]
+            start += count
+        assert start == len(table)
+        if table.names is not None:
+            assert len(table.names) == len(table)
+            last = table.names[len(table) - 1]
+            assert last in table and numpy.array_equal(table[last], table.numpy()[-1])
+    model = said[f"{name}/model.v{version}.h5"]["datasets"]
+    own = {
+        key[len("model/") :].replace("/", "."): value
+        for key, value in model.items()
+        if key.startswith("model/")
+    }
+    assert set(checkpoint.parameters) == set(own)
+    for parameter, stored in own.items():
+        assert sha(checkpoint.parameters[parameter].numpy()) == stored["sha256"]
+    for parameter, slots in checkpoint.state.items():
+        assert set(slots) == {"step", "sum"} and slots["sum"].shape == checkpoint.parameters[parameter].shape
+
+
+def test_relations() -> None:
+    checkpoint = biggraph.open(SETS[0] / "ckpt_std_zip")
+    assert checkpoint.relations[:3] == ["follows", "likes", "buys"]
+    assert set(checkpoint.operator("likes")) == {"diagonal"} and checkpoint.operator("likes", "lhs") == {}
+    assert set(checkpoint.operator("rel_tag")) == {"linear_transformation", "translation"}
+    assert checkpoint.global_embedding("tag").shape == (6,) and checkpoint.global_embedding("nobody") is None
+    assert (
+        checkpoint.iteration["epoch_idx"] == 2
+        and checkpoint.optimizer["embeddings"]["user"][0]["param_groups"]
+    )
+    dynamic = biggraph.open(SETS[0] / "ckpt_dyn_affine")
+    assert dynamic.operator("rel_7", "lhs")["translations"].shape == (12, 8)
+    with pytest.raises(KeyError):
+        checkpoint.operator("no such relation")
+
+
+def test_rows_by_name() -> None:
+    table = biggraph.open(SETS[0] / "ckpt_std_zip")["user"]
+    array = table.numpy()
+    names = list(table.names)
+    assert numpy.array_equal(table[[names[40], names[2]]], array[[40, 2]])
+    assert numpy.array_equal(table[numpy.array([5, 5, 1])], array[[5, 5, 1]])
+    assert numpy.array_equal(table[3:50:7, 1], array[3:50:7, 1]) and numpy.array_equal(table[-1], array[-1])
+    assert table.rows_of([names[7], "nobody"]) == [7, None] and "nobody" not in table
+    assert numpy.array_equal(table.to_dict()[names[3]], array[3])
+    with pytest.raises(KeyError) as caught:
+        table["nobody"]
+    assert caught.value.code == "no-such-entity"
+    without = biggraph.open(SETS[0] / "init_v0_f64")["user"]
+    with pytest.raises(weighbridge.MismatchError, match="names of the rows are not known"):
+        without["x"]
+
+
+@pytest.mark.parametrize("base", SETS, ids=lambda path: path.name)
+def test_golden_edges(base: Path) -> None:
+    said = truth(base)
+    for name in ("std/edges", "dyn/train", "weighted/edges", "feat/edges"):
+        for (left, right), edges in biggraph.buckets(base / name).items():
+            stored = said[f"{name}/edges_{left}_{right}.h5"]["datasets"]
+            columns = {"lhs": edges.lhs, "rhs": edges.rhs, "rel": edges.rel, **edges.more}
+            if edges.weight is not None:
+                columns["weight"] = edges.weight
+            assert set(columns) == set(stored)
+            assert all(sha(column) == stored[own]["sha256"] for own, column in columns.items())
+            alone = biggraph.edges(base / name / f"edges_{left}_{right}.h5")
+            assert alone.bucket == edges.bucket == (left, right) and numpy.array_equal(alone.lhs, edges.lhs)
+            assert edges.size == len(edges.lhs)
+    with pytest.raises(weighbridge.MismatchError, match="several buckets"):
+        biggraph.edges(base / "std" / "edges")
+
+
+@pytest.mark.parametrize("base", SETS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "name, edge_path",
+    [("ckpt_std_zip", "std/edges"), ("ckpt_dyn_affine", "dyn/train"), ("ckpt_feat", "feat/edges")],
+)
+def test_edges_as_rows(base: Path, name: str, edge_path: str) -> None:
+    checkpoint = biggraph.open(base / name)
+    config = checkpoint.config
+    edges = checkpoint.edges(base / edge_path)
+    place = 0
+    for (left, right), own in biggraph.buckets(base / edge_path).items():
+        for number in range(own.size):
+            relation = config.relations[
+                0 if config.get("dynamic_relations") or len(config.relations) == 1 else own.rel[number]
+            ]
+            for side, part in (("lhs", left), ("rhs", right)):
+                counts = checkpoint[relation[side]].partitions
+                row = int(getattr(own, side)[number])
+                wanted = row if row < 0 else row + (sum(counts[:part]) if len(counts) > 1 else 0)
+                assert getattr(edges, side)[place] == wanted < len(checkpoint[relation[side]])
+            place += 1
+    assert place == edges.size
+
+
+def test_arrow() -> None:
+    try:
+        import pyarrow
+    except ImportError as error:  # also where it wants another numpy
+        pytest.skip(str(error))
+    table = biggraph.open(SETS[0] / "ckpt_std_zip")["item"]
+    arrow = table.to_arrow()
+    assert arrow.column_names == ["name", "embedding"] and arrow.num_rows == 44
+    assert arrow["name"].to_pylist() == list(table.names)
+    assert pyarrow.types.is_fixed_size_list(arrow["embedding"].type)
+    assert numpy.array_equal(numpy.array(arrow["embedding"].to_pylist(), "float32"), table.numpy())
+
+
+def save(store: CheckpointStore, times: int, **more: Any) -> None:
+    for number in range(times):
+        store.save({"user": ROWS + store.version + 1}, state={"user": numpy.arange(6)}, **more)
+
+
+def test_versions_come_and_go(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "run")
+    assert store.version == 0 and store.latest() is None and store.versions == []
+    save(store, 3)
+    assert store.versions == [3] and not list((tmp_path / "run").glob("*.v2.h5"))
+    latest = store.latest()
+    assert numpy.array_equal(latest["user"].numpy(), ROWS + 3)
+    sums = latest["user"].state["sum"]
+    assert sums.dtype == "f32" and sums.numpy().tolist() == list(range(6))
+    keeping = CheckpointStore(tmp_path / "run", keep=2)
+    save(keeping, 3)
+    assert keeping.versions == [5, 6]
+    assert numpy.array_equal(keeping.open(5)["user"].numpy(), ROWS + 5)
+    assert keeping.rollback(5)["to"] == 5 and keeping.version == 5
+    assert keeping.sweep(newer=True)["removed"] and keeping.versions == [5]
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        keeping.open(6)
+    assert caught.value.code == "no-version"
+
+
+def test_a_lost_version_file(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    save(store, 2)
+    (tmp_path / "checkpoint_version.txt").write_text("")
+    with pytest.raises(weighbridge.CorruptFileError) as caught:
+        store.latest()
+    assert caught.value.code == "version-lost"
+    assert store.recover()["version"] == 2 and store.version == 2
+
+
+def test_snapshots(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.save({"user": ROWS}, preserve=7)
+    save(store, 1)
+    assert numpy.array_equal(biggraph.open(tmp_path / "epoch_7")["user"].numpy(), ROWS)
+    assert store.preserve(8, form="copies")["version"] == 2
+    assert [one["epoch"] for one in store.state()["snapshots"]] == [7, 8]
+
+
+def test_the_lock(tmp_path: Path) -> None:
+    with CheckpointStore(tmp_path) as store:
+        other = CheckpointStore(tmp_path)
+        for work in (other.begin, lambda: save(other, 1), lambda: other.prune(1)):
+            with pytest.raises(weighbridge.UsageError) as caught:
+                work()
+            assert caught.value.code == "locked"
+        save(store, 2)
+        with pytest.raises(weighbridge.UsageError):
+            other.begin()
+        assert store.prune(1)["kept"] == [2] and other.version == 2
+        with pytest.raises(weighbridge.UsageError):
+            other.begin()
+    save(other, 1)
+    assert store.version == 3
+
+
+def test_another_run_that_slips_in(tmp_path: Path) -> None:
+    class Late(CheckpointStore):
+        """Between the end of a version and the beginning of the next another run writes one."""
+
+        def _hold(self, wanted: bool) -> None:
+            if wanted and self.version == 2:
+                save(other, 1)
+            super()._hold(wanted)
+
+    other = CheckpointStore(tmp_path)
+    with Late(tmp_path) as store:
+        save(store, 1)
+        with pytest.raises(weighbridge.MismatchError) as caught:
+            save(store, 1)
+        assert caught.value.code == "version-moved" and other.version == 3
+
+
+def test_nothing_stays_of_what_failed(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    save(store, 1)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(RuntimeError):
+        with store.begin() as version:
+            version.write({"user": ROWS})
+            assert version.number == 2 and version.is_open
+            raise RuntimeError
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        store.save({"user": ROWS[:, :1]})
+    assert caught.value.code == "dimension-differs"
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        with store.begin() as version:
+            version.write({"user": ROWS})
+    assert caught.value.code == "incomplete-version"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before and store.version == 1
+    with pytest.raises(weighbridge.UsageError, match="committed or given up"):
+        version.commit()
+
+
+CONFIG = {
+    "entities": {"user": {"num_partitions": 2}, "item": {"num_partitions": 1}},
+    "relations": [
+        {"name": "likes", "lhs": "user", "rhs": "item", "operator": "translation"},
+        {"name": "knows", "lhs": "user", "rhs": "user", "operator": "none"},
+    ],
+    "dimension": 2,
+    "global_emb": False,
+    "entity_path": ".",
+    "edge_paths": ["."],
+    "checkpoint_path": ".",
+}
+SHIFT = "relations.0.operator.rhs.translation"
+
+
+def test_types_partitions_and_parameters(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    names = {"user": [f"u{row}" for row in range(5)], "item": ["x", "y", "z"]}
+    shift = numpy.array([1, -1], "float32")
+    report = store.save(
+        {"user": ROWS[:5], "item": ROWS[:3]},
+        parameters={SHIFT: shift},
+        state={"user": numpy.ones(5, "float32"), SHIFT: {"step": 4, "sum": shift * 2}},
+        names=names,
+        config=CONFIG,
+        iteration={"epoch_idx": 1, "edge_path": "e"},
+        stats=[{"index": 0, "metrics": 1.5}],
+    )
+    assert report["version"] == 1 and report["files"] == 4 and report["losses"] == []
+    latest = store.latest()
+    assert latest["user"].partitions == [3, 2] and list(latest["user"].names) == names["user"]
+    assert (
+        latest.config == CONFIG
+        and latest.iteration["epoch_idx"] == 1
+        and latest.iteration["edge_path"] == "e"
+    )
+    assert latest.operator("likes")["translation"].numpy().tolist() == [1, -1]
+    state = latest.state[SHIFT]
+    assert float(state["step"][()]) == 4 and state["sum"].numpy().tolist() == [2, -2]
+    assert json.loads((tmp_path / "training_stats.json").read_text())["metrics"] == 1.5
+
+    # What is not given is carried over, and what is given stays in its partitions.
+    report = store.save({"user": ROWS[:5].astype("float64") * 2})
+    assert [loss["code"] for loss in report["losses"]] == ["rounding"] and report["carried"] == 2
+    again = store.latest()
+    assert again["user"].partitions == [3, 2] and again["user"]["u4"].tolist() == [16, 18]
+    assert again["item"]["y"].tolist() == [2, 3]
+    assert again.operator("likes")["translation"].numpy().tolist() == [1, -1]
+    assert "sum" not in again["user"].state
+
+    # A whole checkpoint, and tables of one.
+    other = CheckpointStore(tmp_path / "other")
+    other.save(again)
+    assert other.latest()["user"].numpy().tolist() == again["user"].numpy().tolist()
+    other.save({name: table for name, table in latest.items()}, parameters=latest.parameters, config=CONFIG)
+    copied = other.latest()
+    assert copied["user"].state["sum"].numpy().tolist() == [1] * 5 and copied["user"].partitions == [3, 2]
+    with pytest.raises(weighbridge.UsageError, match="no such table or parameter"):
+        other.save({"user": ROWS}, state={"usr": ROWS[:, 0]})
+
+
+def test_uneven_partitions_stay(tmp_path: Path) -> None:
+    golden = biggraph.open(SETS[0] / "ckpt_std_zip")
+    store = CheckpointStore(tmp_path)
+    store.save(golden)
+    stats = tmp_path / "training_stats.json"
+    assert stats.read_bytes() == (SETS[0] / "ckpt_std_zip" / "training_stats.json").read_bytes()
+    stats.write_text('{"index": 0}\n')
+    store.save(golden)
+    assert stats.read_text() == '{"index": 0}\n'
+    before = {name: table.partitions for name, table in store.latest().items()}
+    store.save({name: table.numpy() * 2 for name, table in golden.items()})
+    latest = store.latest()
+    assert {name: table.partitions for name, table in latest.items()} == before
+    assert numpy.array_equal(latest["user"].numpy(), golden["user"].numpy() * 2)
+    assert set(latest.parameters) == set(golden.parameters)
+
+
+def test_other_kinds_of_files() -> None:
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        biggraph.open(SETS[0] / "std" / "edges")
+    assert caught.value.code == "wrong-kind"
+    with pytest.raises(weighbridge.MismatchError):
+        biggraph.buckets(SETS[0] / "ckpt_std_zip")
+    table = biggraph.open(SETS[0] / "ckpt_std_zip" / "embeddings_user_0.v6.h5")
+    assert len(table) == 1 and next(iter(table.values())).shape == (15, 8)
+
+
+def test_faces_are_imported_when_they_are_asked_for() -> None:
+    code = (
+        "import sys, weighbridge\n"
+        "faces = {'weighbridge.' + name for name in ('biggraph', 'paddle', 'primitiv')}\n"
+        "assert not faces & set(sys.modules)\n"
+        "assert weighbridge.biggraph.CheckpointStore and 'weighbridge.paddle' not in sys.modules\n"
+        "weighbridge.primitiv, weighbridge.paddle\n"
+        "assert 'numpy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_progress(tmp_path: Path) -> None:
+    told: List[Any] = []
+    CheckpointStore(tmp_path).save({"user": ROWS}, progress=lambda done, total: told.append((done, total)))
+    assert told and 0 < told[-1][0] <= told[-1][1]

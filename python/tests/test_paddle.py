@@ -1,0 +1,287 @@
+"""PaddlePaddle: states, parameters and programs of the golden files, and states written from Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy
+import pytest
+
+import weighbridge
+from conftest import TESTDATA
+from weighbridge import paddle
+
+GOOD = TESTDATA / "paddle" / "good"
+
+
+def truth(folder: Path) -> Dict[str, Any]:
+    return json.loads((folder / "expected.json").read_text("utf-8"))
+
+
+def pickles() -> Iterator[Tuple[Path, Dict[str, Any]]]:
+    """Every golden pickle with what is known of it."""
+    for folder in sorted({path.parent for path in GOOD.glob("*/*/expected.json")}):
+        entries = truth(folder).get("entries", [])
+        known = {said["file"]: said.get("raw_pickle") for said in entries if isinstance(entries, list)}
+        for name, said in known.items():
+            while said is not None and "same_content_as" in said:
+                said = known[said["same_content_as"]]
+            if said is not None and (folder / name).is_file():
+                yield folder / name, said
+
+
+PICKLES = list(pickles())
+
+
+def sha(array: Any) -> str:
+    return hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def holds(value: Any, said: Dict[str, Any], place: str) -> int:
+    """Holds what was loaded against what pickle makes of the file. Returns how many values were compared."""
+    kind = said["kind"]
+    if kind == "tuple" and len(said["items"]) == 2 and said["items"][1]["kind"] == "ndarray":
+        # A tensor with its name.
+        return holds(value, said["items"][1], place)
+    if kind == "ndarray":
+        assert isinstance(value, numpy.ndarray), place
+        assert list(value.shape) == said["shape"] and str(value.dtype) == said["numpy_dtype"], place
+        assert sha(value) == said["sha256"], place
+        return 1
+    if kind in ("dict", "OrderedDict"):
+        items = {
+            key: own
+            for key, own in said["items"].items()
+            if key not in ("StructuredToParameterName@@", "UnpackBigParamInfor@@")
+        }
+        assert isinstance(value, dict), place
+        if "UnpackBigParamInfor@@" not in said["items"]:
+            assert [str(key) for key in value] == list(items), place
+            return sum(
+                holds(one, own, f"{place}.{key}") for (key, one), own in zip(value.items(), items.values())
+            )
+        return len(value)
+    if kind in ("list", "tuple"):
+        assert type(value).__name__ == kind and len(value) == len(said["items"]), place
+        return sum(
+            holds(one, own, f"{place}[{number}]")
+            for number, (one, own) in enumerate(zip(value, said["items"]))
+        )
+    if kind == "numpy_scalar":
+        assert value == said["value"] and str(value.dtype) == said["numpy_dtype"], place
+        return 1
+    assert type(value).__name__ == kind and value == said["value"], place
+    return 1
+
+
+def test_there_are_pickles() -> None:
+    assert len(PICKLES) > 40
+
+
+@pytest.mark.parametrize(
+    "path, said",
+    PICKLES,
+    ids=[f"{path.parent.parent.name}-{path.parent.name}-{path.name}" for path, _ in PICKLES],
+)
+def test_golden_pickles(path: Path, said: Dict[str, Any], tmp_path: Path) -> None:
+    loaded = paddle.load(path)
+    assert holds(loaded, said, path.name) > 0 or not loaded
+    # Written again, it is read as the same.
+    paddle.save(loaded, tmp_path / "again.pd", bfloat16=True)
+    assert same(paddle.load(tmp_path / "again.pd"), loaded)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, numpy.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, dict):
+        return (
+            type(one) is type(other)
+            and list(one) == list(other)
+            and all(same(one[key], other[key]) for key in one)
+        )
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and (one == other or one != one)
+
+
+def test_bfloat16() -> None:
+    path = GOOD / "p262" / "master_weights" / "lin_p4.pdparams"
+    as_bits = paddle.load(path)["weight"]
+    as_floats = paddle.load(path, bfloat16="float32", copy=True)["weight"]
+    assert as_bits.dtype == "uint16" and as_floats.dtype == "float32" and as_floats.flags.writeable
+    assert numpy.array_equal(as_bits.astype("uint32") << 16, as_floats.view("uint32"))
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert paddle.load(path, bfloat16="ml_dtypes")["weight"].dtype == ml_dtypes.bfloat16
+    with pytest.raises(weighbridge.UsageError):
+        paddle.load(path, bfloat16="float64")
+
+
+def test_the_table_of_names(tmp_path: Path) -> None:
+    path = GOOD / "p262" / "cnn_state_dict"
+    path = next(iter(sorted(path.glob("*.pdparams"))))
+    with path.open("rb") as file:
+        table = pickle.load(file, encoding="latin1")["StructuredToParameterName@@"]
+    loaded = paddle.load(path, keep_name_table=True)
+    assert loaded["StructuredToParameterName@@"] == table
+    # The names survive a rewrite.
+    paddle.save(loaded, tmp_path / "again.pdparams")
+    assert (
+        paddle.load(tmp_path / "again.pdparams", keep_name_table=True)["StructuredToParameterName@@"] == table
+    )
+    # Keys need not be text.
+    numbered = GOOD / "p262" / "odd_states" / "ints_p4.pd"
+    assert list(paddle.load(numbered)) == [0, 1]
+    assert paddle.load(numbered, keep_name_table=True)["StructuredToParameterName@@"][1] == "linear_0.b_0"
+
+
+def test_saved_pickles_hold_what_paddle_would_write(tmp_path: Path) -> None:
+    state = {"w": numpy.ones((2, 3), "float32"), "LR_Scheduler": {"last_epoch": 4, "last_lr": 0.5}}
+    for protocol in (2, 3, 4):
+        path = tmp_path / f"{protocol}.pdparams"
+        paddle.save(state, path, protocol)
+        raw = pickle.loads(path.read_bytes(), encoding="latin1")
+        assert list(raw) == ["w", "LR_Scheduler", "StructuredToParameterName@@"]
+        assert (
+            raw["StructuredToParameterName@@"] == {"w": "w"} and raw["LR_Scheduler"] == state["LR_Scheduler"]
+        )
+        assert numpy.array_equal(raw["w"], state["w"])
+        assert path.read_bytes()[:2] == bytes([0x80, protocol])
+
+
+def test_anything_nested(tmp_path: Path) -> None:
+    obj = {
+        "a.b": numpy.arange(3),
+        "a": {"b": numpy.arange(4.0)},
+        "list": [numpy.float32(1.5), (numpy.zeros((0, 2), "int8"), None, True, -5, 2.5, "text", b"bytes")],
+        "ordered": OrderedDict([("z", 1), ("a", numpy.array(7))]),
+        "@dict": {3: numpy.ones(1), ("t", 1): "x"},
+    }
+    paddle.save(obj, tmp_path / "x.pd")
+    assert same(paddle.load(tmp_path / "x.pd"), obj)
+    raw = pickle.loads((tmp_path / "x.pd").read_bytes())
+    assert raw["a.b"][0] == "a.b" and numpy.array_equal(raw["a.b"][1], obj["a.b"])
+    for alone in (numpy.arange(6).reshape(2, 3), [1, "two"], 5, {}, {"a": 1}):
+        paddle.save(alone, tmp_path / "y.pd", force=True)
+        assert same(paddle.load(tmp_path / "y.pd"), alone)
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    loop: List[Any] = []
+    loop.append(loop)
+    for obj, code in (
+        ({"x": object()}, "not-plain"),
+        ({"x": {1, 2}}, "not-plain"),
+        (loop, "too-deep"),
+        ({"x": loop}, "too-deep"),
+        ({"x": numpy.zeros(2, "uint16")}, "uint16"),
+        ({"x": numpy.array(["text"])}, "unknown-dtype"),
+    ):
+        with pytest.raises(weighbridge.Error) as caught:
+            paddle.save(obj, tmp_path / "x.pd")
+        assert caught.value.code == code
+    assert list(tmp_path.iterdir()) == []
+    paddle.save({}, tmp_path / "x.pd")
+    with pytest.raises(FileExistsError):
+        paddle.save({}, tmp_path / "x.pd")
+
+
+def test_nothing_in_a_pickle_is_called(tmp_path: Path) -> None:
+    marker = tmp_path / "called"
+
+    class Evil:
+        def __reduce__(self) -> Tuple[Any, ...]:
+            return Path.touch, (marker,)
+
+    (tmp_path / "evil.pdparams").write_bytes(
+        pickle.dumps({"w": numpy.zeros(2), "evil": Evil(), "kind": OrderedDict}, 4)
+    )
+    loaded = paddle.load(tmp_path / "evil.pdparams", format=None)
+    assert not marker.exists()
+    assert numpy.array_equal(loaded["w"], [0, 0]) and isinstance(loaded["evil"], paddle.Inert)
+
+
+MODELS = [
+    ("p262/cnn_static_infer", "model.pdmodel", None),
+    ("p262/seq_jit", "model.pdmodel", "model.pdiparams"),
+    ("p262/cnn_legacy_combined", "__model__", "__params__"),
+    ("p262/seq_legacy_separate", "", None),
+    ("p331/cnn_pir", "model.json", "model.pdiparams"),
+    ("p331_oldir/cnn_jit", "model.pdmodel", None),
+]
+
+
+@pytest.mark.parametrize("folder, model, params", MODELS, ids=[model[0] for model in MODELS])
+def test_golden_models(folder: str, model: str, params: Any) -> None:
+    base = GOOD / folder
+    found = paddle.load_params(base / model, None if params is None else base / params)
+    said = {tensor["name"]: tensor for tensor in truth(base)["tensors"]}
+    assert set(found) == set(said)
+    for name, array in found.items():
+        assert list(array.shape) == said[name]["shape"] and sha(array) == said[name]["sha256"]
+
+
+PROGRAMS = [
+    "p262/cnn_static_infer/model.pdmodel",
+    "p262/control_flow/model.pdmodel",
+    "p262/op_attrs/main.pdmodel",
+    "p262/op_attrs/startup.pdmodel",
+]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_golden_programs(name: str, tmp_path: Path) -> None:
+    path = GOOD / name
+    program = paddle.load_program(path)
+    said = truth(path.parent)
+    said = said.get("program") or said["programs"][path.name]
+    assert len(program.blocks) == len(said["blocks"])
+    for block, own in zip(program.blocks, said["blocks"]):
+        assert [operator.type for operator in block.ops] == [one["type"] for one in own["ops"]]
+        assert {variable.name for variable in block.vars} == {one["name"] for one in own["vars"]}
+        for operator, one in zip(block.ops, own["ops"]):
+            assert {slot: names for slot, names in operator.inputs.items() if names} == {
+                slot: names for slot, names in one["inputs"].items() if names
+            }
+    assert [variable.name for variable in program.parameters()] == said["persistable_names_sorted"]
+    program.save(tmp_path / "again.pdmodel")
+    assert (tmp_path / "again.pdmodel").read_bytes() == path.read_bytes() == bytes(program)
+    assert paddle.load_program(tmp_path / "again.pdmodel") == program
+    whole = weighbridge.open(path.parent if (path.parent / "model.pdmodel").is_file() else path)
+    assert paddle.Program(whole.program) == program
+    assert program.to_dict()["form"] == program.form == "program-desc"
+    assert (
+        program.ops[0].type in program.text()
+        and "blocks {" in program.prototxt()
+        and "digraph" in program.dot()
+    )
+
+
+def test_stripping(tmp_path: Path) -> None:
+    path = GOOD / "p262" / "cnn_static_infer" / "model.pdmodel"
+    program = paddle.load_program(path)
+    leaks = program.leaks()
+    assert leaks and all(leak.attribute == "op_callstack" for leak in leaks)
+    clean = program.strip()
+    assert clean.leaks() == [] and clean.removed["attributes"] == len(leaks)
+    assert len(clean.ops) == len(program.ops) and clean != program
+    assert clean.feed_names == program.feed_names == ["image"]
+    clean.save(tmp_path / "clean.pdmodel")
+    assert paddle.load_program(tmp_path / "clean.pdmodel").leaks() == []
+    assert all("op_callstack" not in operator.attrs for operator in clean.ops)
+    pir = paddle.load_program(GOOD / "p331" / "cnn_pir" / "model.json")
+    assert pir.form == "pir" and pir.ops and pir.strip().removed["operators"] == 0
+    with pytest.raises(weighbridge.UnsupportedError):
+        pir.prototxt()
+
+
+def test_other_kinds_of_files() -> None:
+    tensors = paddle.load(GOOD / "p262" / "cnn_static_infer" / "model.pdiparams")
+    assert set(tensors) == set(paddle.load_params(GOOD / "p262" / "cnn_static_infer" / "model.pdmodel"))
+    with pytest.raises(weighbridge.Error):
+        paddle.load_program(GOOD / "p262" / "cnn_static_infer" / "model.pdiparams")

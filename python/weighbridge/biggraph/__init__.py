@@ -1,0 +1,36 @@
+"""Graphs, embeddings and checkpoints of PyTorch-BigGraph, without PyTorch-BigGraph.
+
+>>> from weighbridge import biggraph
+>>> with biggraph.open("graph") as checkpoint:
+...     users = checkpoint["user"]
+...     print(users["alice"].tolist(), list(users.names))
+[0.0, 1.0] ['alice', 'bob', 'carol', 'dan']
+
+- `open` gives a `Checkpoint`: its `Table`s, the parameters of its relations, the state of its optimizer, its
+  `Config`;
+- `edges` and `buckets` give edges as arrays;
+- `CheckpointStore` writes versions from a training loop, and finds the one to go on from.
+"""
+
+from __future__ import annotations
+
+from typing import List
+
+from .checkpoint import Checkpoint, open  # noqa: A004
+from .config import Config
+from .edges import Bucket, Edges, buckets, edges
+from .store import CheckpointStore, Version
+from .table import Table
+
+__all__: List[str] = [
+    "Bucket",
+    "Checkpoint",
+    "CheckpointStore",
+    "Config",
+    "Edges",
+    "Table",
+    "Version",
+    "buckets",
+    "edges",
+    "open",
+]

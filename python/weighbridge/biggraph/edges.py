@@ -1,0 +1,112 @@
+"""Edges of PyTorch-BigGraph: columns of numbers, in buckets."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from ..checkpoint import Checkpoint, Path
+from ..checkpoint import open as _open
+from ..errors import MismatchError
+
+if TYPE_CHECKING:
+    import numpy
+
+Bucket = Tuple[int, int]
+"""The partitions of the left and the right side."""
+
+_COLUMNS = ("lhs", "rhs", "rel", "weight")
+
+
+class Edges(NamedTuple):
+    """Edges as columns.
+
+    Numbers of entities count within the partition of their bucket, unless `Checkpoint.edges` gave them.
+    """
+
+    lhs: numpy.ndarray
+    """The entity on the left of each edge; -1 where it is a list of features."""
+    rhs: numpy.ndarray
+    """The entity on the right."""
+    rel: numpy.ndarray
+    """The relation."""
+    weight: Optional[numpy.ndarray] = None
+    """The weight, where edges have one."""
+    bucket: Optional[Bucket] = None
+    """The partitions of both sides, where all edges are of one bucket that is known."""
+    more: Mapping[str, numpy.ndarray] = MappingProxyType({})
+    """Other columns by name, such as `lhsd_offsets` and `lhsd_data`, lists of features."""
+
+    @property
+    def size(self) -> int:
+        """The number of edges. (`len` is that of the tuple.)"""
+        return len(self.rel)
+
+
+def buckets(path: Path, **options: Any) -> Dict[Bucket, Edges]:
+    """The edges of a folder, by bucket, in order. Columns look into the files where that is possible.
+
+    >>> from weighbridge import biggraph
+    >>> for bucket, edges in biggraph.buckets("edges").items():
+    ...     print(bucket, edges.lhs.tolist(), edges.rhs.tolist())
+    (0, 0) [0, 1] [1, 0]
+    (0, 1) [0] [1]
+    """
+    with _open(path, format="biggraph", **options) as opened:
+        return of(opened)
+
+
+def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
+    """The edges of a file, or of one bucket of a folder. Without `bucket`, a folder must hold one bucket
+    only.
+
+    >>> from weighbridge import biggraph
+    >>> lhs, rhs, rel, *_ = biggraph.edges("edges", bucket=(0, 1))
+    >>> lhs.tolist(), rhs.tolist(), rel.tolist()
+    ([0], [1], [0])
+    """
+    found = buckets(path, **options)
+    if bucket is None and len(found) == 1:
+        return next(iter(found.values()))
+    if bucket is not None and (bucket[0], bucket[1]) in found:
+        return found[bucket[0], bucket[1]]
+    raise MismatchError(
+        "there are several buckets" if bucket is None else "there is no such bucket",
+        code="bucket",
+        file=str(path),
+        found=", ".join(f"({left}, {right})" for left, right in list(found)[:10]),
+        hint="name one with bucket=(LEFT, RIGHT); Checkpoint.edges joins all",
+    )
+
+
+def of(opened: Checkpoint) -> Dict[Bucket, Edges]:
+    """The edges of an opened file or folder, by bucket. A file that does not say has the bucket of its name,
+    or (0, 0).
+    """
+    columns: Dict[Bucket, Dict[str, Any]] = {}
+    if opened.kind != "edges":
+        raise MismatchError(
+            "these are no edges", code="wrong-kind", file=opened.path, expected="edges", found=opened.kind
+        )
+    for tensor in opened.values():
+        said = tensor.attributes.get("bucket")
+        bucket = (said[0], said[1]) if said is not None else _bucket_of(opened.path)
+        columns.setdefault(bucket, {})[str(tensor.path[-1])] = tensor.numpy()
+    return {bucket: _edges(opened, bucket, found) for bucket, found in columns.items()}
+
+
+def _edges(opened: Checkpoint, bucket: Bucket, found: Dict[str, Any]) -> Edges:
+    missing: List[str] = [name for name in ("lhs", "rhs", "rel") if name not in found]
+    if missing:
+        raise MismatchError(
+            "edges lack a column", code="column-missing", file=opened.path, expected=", ".join(missing)
+        )
+    more = {name: column for name, column in found.items() if name not in _COLUMNS}
+    return Edges(found["lhs"], found["rhs"], found["rel"], found.get("weight"), bucket, more)
+
+
+def _bucket_of(path: str) -> Bucket:
+    import re
+
+    match = re.search(r"edges_(\d+)_(\d+)\.h5$", path)
+    return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -1,0 +1,463 @@
+"""Writing checkpoints of PyTorch-BigGraph from a training loop, so that none is ever half written."""
+
+from __future__ import annotations
+
+import json
+import os
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+
+from .. import checkpoint as core
+from .._weighbridge import NextVersion, Store
+from ..checkpoint import Path, index_of
+from ..errors import MismatchError, UsageError
+from ..progress import Progress, callback
+from ..saving import entry
+from ..tensor import Part
+from ..writing import Given
+from .checkpoint import Checkpoint
+from .config import Config
+from .table import Table
+
+Tables = Union[Checkpoint, Mapping[str, Any]]
+"""A whole checkpoint, or arrays or tables by type of entities."""
+
+State = Mapping[str, Any]
+"""What an optimizer keeps: by type or parameter an array (the slot `sum`), or a dict of slots."""
+
+
+class Version:
+    """The version that is being written. The folder is locked until it is committed or given up.
+
+    Leaving its `with` block commits it; an exception there gives it up, and the folder is as before.
+
+    >>> from weighbridge.biggraph import CheckpointStore
+    >>> store = CheckpointStore("another-run")
+    >>> with store.begin() as version:
+    ...     _ = version.write({"user": [[0.0, 1.0], [2.0, 3.0]]}, parameters={})
+    >>> store.version
+    1
+    """
+
+    def __init__(self, store: CheckpointStore, staged: NextVersion) -> None:
+        self._store = store
+        self._staged = staged
+        self.report: Optional[Dict[str, Any]] = None
+        """What the commit did, once it is done."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self._staged.version
+
+    @property
+    def is_open(self) -> bool:
+        """True until it is committed or given up."""
+        return self._staged.is_open
+
+    def write(
+        self,
+        tables: Tables,
+        *,
+        parameters: Optional[Mapping[str, Any]] = None,
+        state: Optional[State] = None,
+        names: Optional[Mapping[str, Sequence[str]]] = None,
+        config: Union[Mapping[str, Any], str, None] = None,
+        iteration: Optional[Mapping[str, Any]] = None,
+        optimizer: Optional[Mapping[str, Any]] = None,
+        progress: Progress = None,
+    ) -> List[Dict[str, Any]]:
+        """Writes files of this version, which nobody sees yet; returns what is lost. It may be called for
+        some tables each.
+
+        - `tables`: rows by type of entities, or a whole opened checkpoint;
+        - `parameters`: what the model has besides, by name (`relations.0.operator.rhs.translation`); left
+          out, no such file is written, and the one of the version before must be carried over; `{}` says that
+          there are none;
+        - `state`: what the optimizer keeps, by type or by name of the parameter: an array is the slot `sum`,
+          a dict has several, such as `step` and `sum`;
+        - `names`: the names of the rows by type, written as files of entities beside the versions;
+        - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is
+          made, with the one relation `relation`;
+        - `iteration`: where in the run this is (`epoch_idx`, ...); else what the last iteration of a run
+          says;
+        - `optimizer`: the options of the optimizers, as `Checkpoint.optimizer` gives them.
+        """
+        whole = tables if isinstance(tables, Checkpoint) else None
+        if whole is not None and (parameters is not None or state is not None or names is not None):
+            raise UsageError(
+                "a whole checkpoint has its own parameters, state and names",
+                code="whole-checkpoint",
+                hint="give its tables",
+            )
+        rows: Dict[str, Any] = (
+            {} if whole is not None else {name: _array(table) for name, table in tables.items()}
+        )
+        metadata = self._metadata(rows, config, iteration, optimizer)
+        settings = [("entities", "yes" if names else "no")]
+        given = _given(rows, parameters or {}, state or {}, names or {})
+        partitions = self._partitions(rows, config)
+        base = None if whole is None else index_of(whole.opened)
+        model = whole is not None or parameters is not None
+        with callback(progress) as tell:
+            report = self._staged.put(base, given, metadata, settings, partitions, model, tell)
+        return [loss for loss in report["losses"] if loss["code"] not in ("names-left-out", "config-made")]
+
+    def _metadata(
+        self,
+        tables: Dict[str, Any],
+        config: Union[Mapping[str, Any], str, None],
+        iteration: Optional[Mapping[str, Any]],
+        optimizer: Optional[Mapping[str, Any]],
+    ) -> Dict[str, Any]:
+        metadata: Dict[str, Any] = {}
+        text = config if config is None or isinstance(config, str) else json.dumps(config, indent=4)
+        if text is None and tables:
+            text = self._store.config_text()
+        if text is not None:
+            metadata["config"] = text
+        if iteration is not None:
+            metadata["attributes"] = {f"iteration/{key}": value for key, value in iteration.items()}
+        if optimizer is not None:
+            metadata["optimizer"] = dict(optimizer)
+        return metadata
+
+    def _partitions(
+        self, rows: Dict[str, Any], config: Union[Mapping[str, Any], str, None]
+    ) -> Dict[str, List[int]]:
+        """The rows of each partition, where they are to stay as they were."""
+        known = {name: table.partitions for name, table in rows.items() if isinstance(table, Table)}
+        if len(known) < len(rows):
+            known = {**self._store.partitions(), **known}
+        wanted = Config.parse(config) if isinstance(config, str) else config or {}
+        kept = {}
+        for name, counts in known.items():
+            rows_of = [count for count in counts if count is not None]
+            whole = len(rows_of) == len(counts) and name in rows and sum(rows_of) == len(rows[name])
+            parts = wanted.get("entities", {}).get(name, {}).get("num_partitions", len(counts))
+            if whole and parts == len(counts):
+                kept[name] = rows_of
+        return kept
+
+    def append_stats(self, *entries: Union[Mapping[str, Any], str]) -> None:
+        """Appends entries to the training statistics of the folder, at once, not at the commit: as BigGraph
+        does.
+        """
+        self._staged.append_stats([_line(one) for one in entries])
+
+    def commit(
+        self, *, carry: str = "no", keep_previous: bool = False, preserve: Optional[int] = None
+    ) -> Dict[str, Any]:
+        """Makes it the version that counts; returns what was done.
+
+        - `carry`: what becomes of files of the version before that were not written anew: `no`, they are
+          missing, and that is an error; `copy`; `link`, for folders to which BigGraph itself does not write;
+        - `keep_previous`: keep the version before, which else is deleted;
+        - `preserve`: make it the snapshot `epoch_N`, too.
+        """
+        self.report = self._staged.commit(carry, keep_previous, preserve)
+        return self.report
+
+    def abort(self) -> None:
+        """Gives it up: nothing of it stays."""
+        self._staged.abort()
+
+    def __enter__(self) -> Version:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        elif self.is_open:
+            self.commit()
+
+    def __repr__(self) -> str:
+        return f"<Version {self.number}: {'being written' if self.is_open else 'ended'}>"
+
+
+class CheckpointStore:
+    """A folder of versions of a checkpoint that cannot lose a complete one.
+
+    BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
+    is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder. Inside
+    `with` it is held between versions, too; should another run slip in at the moment in which one version
+    ends and the next begins, that is an error.
+
+    >>> import numpy
+    >>> from weighbridge.biggraph import CheckpointStore
+    >>> rows = numpy.zeros((3, 2), "float32")
+    >>> with CheckpointStore("run", keep=2) as store:
+    ...     for epoch in range(3):
+    ...         rows += 1
+    ...         _ = store.save({"user": rows}, state={"user": rows.mean(1)}, names={"user": ["a", "b", "c"]})
+    ...     store.versions
+    [2, 3]
+    >>> latest = CheckpointStore("run").latest()
+    >>> latest.version, latest["user"]["b"].tolist(), latest["user"].state["sum"].numpy().tolist()
+    (3, [3.0, 3.0], [3.0, 3.0, 3.0])
+
+    - `keep`: how many versions stay when one is saved, besides those of snapshots;
+    - `expected`: the number of partitions of each type, where that is known better than the folder tells;
+    - `create`: make the folder where it is missing;
+    - `sync`: wait for the disk, so that versions survive a loss of power;
+    - `threads`, `memory`: workers (0: one for each processor), and bytes for buffers.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: int = 1,
+        expected: Optional[Mapping[str, int]] = None,
+        create: bool = True,
+        sync: bool = True,
+        threads: int = 0,
+        memory: int = 256 << 20,
+    ) -> None:
+        if keep < 1:
+            raise UsageError(
+                "the current version always stays", code="keep-none", expected="1 or more", found=str(keep)
+            )
+        if create:
+            os.makedirs(folder, exist_ok=True)
+        self._folder = os.fspath(folder)
+        self._keep = keep
+        self._store = Store(folder, None if expected is None else dict(expected), sync, threads, memory)
+        self._held: Optional[NextVersion] = None
+
+    @property
+    def folder(self) -> str:
+        """The folder."""
+        return self._folder
+
+    @property
+    def version(self) -> int:
+        """The version that counts; 0 where there is none yet."""
+        return self._store.current()
+
+    @property
+    def versions(self) -> List[int]:
+        """The complete versions up to the one that counts, in order."""
+        state = self.state()
+        current = state["current"] or 0
+        return [
+            own["version"] for own in state["versions"] if own["complete"] and 0 < own["version"] <= current
+        ]
+
+    def state(self) -> Dict[str, Any]:
+        """What stands in the folder: versions and their files, snapshots, and what nobody needs."""
+        return self._store.state()
+
+    def config_text(self) -> Optional[str]:
+        """The configuration of the folder as it stands there; `None` where there is none."""
+        content = self._store.content("config.json")
+        return None if content is None else bytes(content).decode("utf-8")
+
+    def partitions(self) -> Dict[str, List[Optional[int]]]:
+        """The rows of each partition of the tables of the current version, by type; nothing where there is
+        none.
+        """
+        latest = self.latest()
+        return {} if latest is None else {name: table.partitions for name, table in latest.items()}
+
+    def open(self, version: Optional[int] = None) -> Checkpoint:
+        """A complete version, the current one if none is named."""
+        number = self.version if version is None else version
+        return Checkpoint(core.Checkpoint(self._store.open(number)))
+
+    def latest(self) -> Optional[Checkpoint]:
+        """The version that counts; `None` where there is none yet, and training begins."""
+        number = self.version
+        return None if number == 0 else self.open(number)
+
+    def begin(self) -> Version:
+        """Begins the version after the current one, to be written piece by piece."""
+        if self._held is not None:
+            staged, self._held = self._held, None
+            if staged.is_open:
+                return Version(self, staged)
+        return Version(self, self._store.begin())
+
+    def save(
+        self,
+        tables: Tables,
+        *,
+        parameters: Optional[Mapping[str, Any]] = None,
+        state: Optional[State] = None,
+        names: Optional[Mapping[str, Sequence[str]]] = None,
+        config: Union[Mapping[str, Any], str, None] = None,
+        iteration: Optional[Mapping[str, Any]] = None,
+        optimizer: Optional[Mapping[str, Any]] = None,
+        stats: Sequence[Union[Mapping[str, Any], str]] = (),
+        carry: str = "copy",
+        preserve: Optional[int] = None,
+        progress: Progress = None,
+    ) -> Dict[str, Any]:
+        """Writes the next version, all or nothing; returns what was done. See `Version.write` and
+        `Version.commit`.
+
+        Tables and parameters of the version before that are not given are carried over. `stats` are entries
+        for the training statistics of the folder.
+        """
+        version = self.begin()
+        try:
+            # With no version before there is nothing to carry over.
+            first = (
+                parameters
+                if parameters is not None or version.number > 1 or isinstance(tables, Checkpoint)
+                else {}
+            )
+            losses = version.write(
+                tables,
+                parameters=first,
+                state=state,
+                names=names,
+                config=config,
+                iteration=iteration,
+                optimizer=optimizer,
+                progress=progress,
+            )
+            if stats:
+                version.append_stats(*stats)
+            report = version.commit(carry=carry, keep_previous=self._keep > 1, preserve=preserve)
+            if self._keep > 1:
+                report["deleted"] = self._store.prune(self._keep)["deleted"]
+        finally:
+            version.abort()
+            self._hold(self._inside)
+        if self._held is not None and self._held.version != version.number + 1:
+            raise MismatchError(
+                "another run has written to the folder",
+                code="version-moved",
+                file=self._folder,
+                expected=f"version {version.number}",
+                found=f"version {self._held.version - 1}",
+            )
+        return {**report, "losses": losses}
+
+    def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:
+        """Makes another complete version count: an older one, or a newer one of a run that died just before
+        it counted.
+        """
+        return self._alone(lambda: self._store.rollback(version, delete_newer))
+
+    def recover(self, *, verify: bool = True, start_over: bool = False) -> Dict[str, Any]:
+        """Where the version file does not say which version counts, makes the highest complete one count.
+
+        With `verify` its files are opened first. `start_over` begins from nothing where no version is
+        complete.
+        """
+        return self._alone(lambda: self._store.recover(verify, start_over))
+
+    def sweep(
+        self, *, newer: bool = False, older: bool = False, remnants: bool = False, temporary: bool = False
+    ) -> Dict[str, Any]:
+        """Removes what writers that died left, and files of versions that do not count where that is asked
+        for.
+        """
+        return self._alone(lambda: self._store.sweep(newer, older, remnants, temporary))
+
+    def prune(self, keep: int) -> Dict[str, Any]:
+        """Deletes versions except the `keep` newest complete ones, those of snapshots, and version 0."""
+        return self._alone(lambda: self._store.prune(keep))
+
+    def preserve(self, epoch: int, *, form: str = "relative") -> Dict[str, Any]:
+        """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`."""
+        return self._alone(lambda: self._store.preserve(epoch, form))
+
+    _inside = False
+
+    def _alone(self, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+        """Does what takes the lock itself."""
+        if self._held is not None:
+            self._held.abort()
+            self._held = None
+        try:
+            return work()
+        finally:
+            self._hold(self._inside)
+
+    def _hold(self, wanted: bool) -> None:
+        if wanted and self._held is None:
+            self._held = self._store.begin()
+
+    def __enter__(self) -> CheckpointStore:
+        self._hold(True)
+        self._inside = True
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._inside = False
+        if self._held is not None:
+            self._held.abort()
+            self._held = None
+
+    def __repr__(self) -> str:
+        from .._weighbridge import escape_text
+
+        state = self.state()
+        current = state["current"]
+        said = "without a version that counts" if current is None else f"version {current}"
+        return f"<CheckpointStore {escape_text(self._folder)}: {said}>"
+
+
+def _given(
+    tables: Dict[str, Any],
+    parameters: Mapping[str, Any],
+    state: State,
+    names: Mapping[str, Sequence[str]],
+) -> List[Given]:
+    """Tables, parameters, and their state, as the Rust part takes them."""
+    for what, known in ((names, tables), (state, {**tables, **parameters})):
+        for name in what:
+            if name not in known:
+                raise UsageError(
+                    "there is no such table or parameter among those given",
+                    code="no-such-tensor",
+                    tensor=str(name),
+                )
+    given: List[Given] = []
+    for name, rows in tables.items():
+        path: Tuple[Part, ...] = ("embeddings", name)
+        slots: Dict[str, Any] = {}
+        if isinstance(rows, Table):
+            slots, rows = dict(rows.state), rows.tensor
+        given.append((path, "embedding", None, entry(path, rows), names.get(name)))
+        given.extend(_slots(path, _named(state.get(name), slots)))
+    for name, values in parameters.items():
+        path = tuple(name.split("."))
+        values = _array(values)
+        given.append((path, "parameter", None, entry(path, values), None))
+        given.extend(_slots(path, _named(state.get(name), {})))
+    return given
+
+
+def _named(state: Any, otherwise: Dict[str, Any]) -> Mapping[str, Any]:
+    if state is None:
+        return otherwise
+    return state if isinstance(state, Mapping) else {"sum": state}
+
+
+def _slots(path: Tuple[Part, ...], slots: Mapping[str, Any]) -> List[Given]:
+    found: List[Given] = []
+    for slot, values in slots.items():
+        values = _array(values)
+        found.append((path, "optimizer", slot, entry(path, values), None))
+    return found
+
+
+def _array(values: Any) -> Any:
+    if isinstance(values, (list, tuple, int, float)):
+        import numpy
+
+        return numpy.asarray(values, "float32")
+    return values
+
+
+def _line(entry_of_stats: Union[Mapping[str, Any], str]) -> str:
+    return entry_of_stats if isinstance(entry_of_stats, str) else json.dumps(entry_of_stats)

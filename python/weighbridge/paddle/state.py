@@ -1,0 +1,357 @@
+"""What `paddle.save` and `paddle.load` keep: nested dicts and lists with tensors in them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from .. import dtypes
+from .._weighbridge import named_variable, state_structure
+from ..checkpoint import Checkpoint, Path, index_of
+from ..checkpoint import open as _open
+from ..errors import MismatchError, UsageError
+from ..progress import Progress
+from ..saving import entry
+from ..tensor import Part, Tensor
+from ..writing import Given, write
+
+if TYPE_CHECKING:
+    import numpy
+
+_TABLE = "StructuredToParameterName@@"
+_TENSORS = ("@tensor", "@pair", "@array", "@lod")
+_BFLOAT16 = ("uint16", "ml_dtypes", "float32")
+_DEEPEST = 200
+
+
+class Inert(str):
+    """Something in a pickle that is no plain value, such as a class or a function: its name. It is never made
+    or called.
+    """
+
+    def __repr__(self) -> str:
+        return f"<Inert {str(self)!r}>"
+
+
+def load(
+    path: Path, *, bfloat16: str = "uint16", copy: bool = False, keep_name_table: bool = False, **options: Any
+) -> Any:
+    """What `paddle.load(path, return_numpy=True)` gives: the object that was saved, with arrays in the place
+    of tensors.
+
+    Of files that are no pickles (`.pdiparams`, folders of a model, a file of one tensor) it is a dict of
+    arrays by name.
+
+    - `bfloat16`: bf16 as `uint16`, which is what Paddle's own arrays hold; as a type of `ml_dtypes`; or as
+      `float32`;
+    - `copy`: arrays that may be written to; else they look into the file where that is possible, and are
+      read-only;
+    - `keep_name_table`: keep the names of the tensors as variables, under the key
+      `StructuredToParameterName@@`;
+    - all others are those of `weighbridge.open`.
+
+    >>> import numpy
+    >>> from weighbridge import paddle
+    >>> paddle.save({"epoch": 3, "layers": [numpy.zeros(2), (numpy.ones(1), "relu")]}, "any.pdt")
+    >>> paddle.load("any.pdt")
+    {'epoch': 3, 'layers': [array([0., 0.]), (array([1.]), 'relu')]}
+    """
+    _check_bfloat16(bfloat16)
+    with _open(path, **{"format": "paddle", **options}) as opened:
+        structure = state_structure(index_of(opened))
+        if structure is None:
+            return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
+        loaded = _Reader(opened, bfloat16, copy, keep_name_table).value(structure)
+        # A table whose keys are no text stands there as any other dict.
+        if isinstance(loaded, dict) and not keep_name_table:
+            loaded.pop(_TABLE, None)
+        return loaded
+
+
+def load_params(
+    model: Path,
+    params: Optional[Path] = None,
+    *,
+    names: str = "variable",
+    bfloat16: str = "uint16",
+    copy: bool = False,
+) -> Dict[str, numpy.ndarray]:
+    """The parameters of an inference model by the names that its program has for them.
+
+    `model` is the program (`x.pdmodel`, `x.json`, `__model__`) or the folder of the model; `params` the file
+    of the parameters, where it does not stand beside the program. `names="structured"` gives the names that
+    the layer had for them, where these are known.
+    """
+    _check_bfloat16(bfloat16)
+    if params is None:
+        opened = _open(model, format="paddle", names=names)
+    else:
+        opened = _open(params, format="paddle", program=model, names=names)
+    with opened:
+        return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
+
+
+def save(
+    obj: Any,
+    path: Path,
+    protocol: int = 4,
+    *,
+    bfloat16: bool = False,
+    numpy_version: int = 1,
+    force: bool = False,
+    progress: Progress = None,
+) -> None:
+    """Writes what `paddle.save(obj, path)` would, all or nothing; a state of Paddle's tensors byte by byte.
+
+    `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
+    Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
+    tensors of all of them. One that stands at several places is written several times.
+
+    - `protocol`: 2, 3 or 4;
+    - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;
+    - `numpy_version`: 2 for a file that only numpy 2 can read;
+    - `force`: replace what stands there.
+
+    >>> import numpy
+    >>> from weighbridge import paddle
+    >>> paddle.save({"w": numpy.arange(3, dtype="float32")}, "w.pdparams", force=True)
+    >>> paddle.load("w.pdparams")["w"]
+    array([0., 1., 2.], dtype=float32)
+    """
+    writer = _Writer(bfloat16)
+    structure = writer.root(obj)
+    settings = {"protocol": protocol, "numpy": numpy_version}
+    write(
+        path,
+        writer.tensors,
+        "paddle",
+        "state",
+        metadata={"paddle.structure": structure},
+        settings=settings,
+        force=force,
+        progress=progress,
+    )
+
+
+def _check_bfloat16(word: str) -> None:
+    if word not in _BFLOAT16:
+        raise UsageError(
+            "there is no such form of bf16", code="bad-bfloat16", expected=", ".join(_BFLOAT16), found=word
+        )
+
+
+def _array(tensor: Tensor, bfloat16: str, copy: bool) -> numpy.ndarray:
+    if tensor.dtype == "bf16":
+        if bfloat16 == "float32":
+            tensor = tensor.cast("f32")
+        elif bfloat16 == "uint16":
+            import numpy
+
+            bits = numpy.frombuffer(tensor.bytes(), "uint16").reshape(tensor.shape)
+            return bits.copy() if copy else bits
+    return tensor.__array__(copy=True) if copy else tensor.numpy()
+
+
+class _Reader:
+    """Turns what stood around the tensors into what was saved."""
+
+    def __init__(self, opened: Checkpoint, bfloat16: str, copy: bool, keep_name_table: bool) -> None:
+        self.opened = opened
+        self.metadata = opened.metadata
+        self.bfloat16 = bfloat16
+        self.copy = copy
+        self.keep = keep_name_table
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.value(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        marker = next(iter(value), "")
+        if marker.startswith("@"):
+            return self.marked(marker, value[marker], value)
+        return self.dict(value.items())
+
+    def dict(self, pairs: Any) -> Dict[Any, Any]:
+        found: Dict[Any, Any] = {}
+        for key, value in pairs:
+            if isinstance(value, dict) and next(iter(value), "") == "@names":
+                if self.keep:
+                    found[self.key(key)] = self.names(value["@names"])
+                continue
+            found[self.key(key)] = self.value(value)
+        return found
+
+    def key(self, key: Any) -> Any:
+        made = self.value(key)
+        try:
+            hash(made)
+        except TypeError:
+            return Inert(repr(made))
+        return made
+
+    def names(self, table: Optional[List[Any]]) -> Dict[str, str]:
+        if table is None:
+            return {
+                name: tensor.attributes.get("variable_name", name) for name, tensor in self.opened.items()
+            }
+        return {
+            one if isinstance(one, str) else one[0]: one if isinstance(one, str) else one[1] for one in table
+        }
+
+    def marked(self, marker: str, inner: Any, value: Dict[str, Any]) -> Any:
+        if marker in _TENSORS:
+            return _array(self.opened[inner], self.bfloat16, self.copy)
+        if marker == "@tuple":
+            return tuple(self.value(one) for one in inner)
+        if marker in ("@dict", "@ordered"):
+            pairs = inner.items() if isinstance(inner, dict) else inner
+            return OrderedDict(self.dict(pairs)) if marker == "@ordered" else self.dict(pairs)
+        if marker in ("@set", "@frozenset"):
+            items = [self.key(one) for one in inner]
+            return set(items) if marker == "@set" else frozenset(items)
+        if marker == "@metadata":
+            return self.value(self.metadata[inner])
+        if marker == "@integer":
+            return int.from_bytes(inner, "little", signed=True)
+        if marker == "@scalar":
+            return self.scalar(inner, value["bytes"])
+        if marker in ("@global", "@object"):
+            return Inert(inner)
+        return Inert(f"something of an unknown kind: {marker}")
+
+    def scalar(self, dtype: str, content: bytes) -> Any:
+        import numpy
+
+        if dtype == "bf16" and self.bfloat16 == "uint16":
+            return numpy.frombuffer(content, "uint16")[0]
+        return numpy.frombuffer(content, dtypes.to_numpy(dtype, "a scalar"))[0]
+
+
+class _Writer:
+    """Takes the tensors out of an object, and notes what stands around them."""
+
+    def __init__(self, bfloat16: bool) -> None:
+        self.bfloat16 = bfloat16
+        self.tensors: List[Given] = []
+        self.seen: Dict[str, int] = {}
+        self.form = "@tensor"
+        self.table: Mapping[Any, Any] = {}
+
+    def root(self, obj: Any) -> Any:
+        plain = isinstance(obj, Mapping) and all(
+            isinstance(key, str) and (_is_tensor(value) or not _holds_tensor(value, 0))
+            for key, value in obj.items()
+        )
+        if not plain:
+            return self.value(obj, ())
+        # A state dict: arrays, and a table that says which of them are tensors.
+        self.form = "@array"
+        table = obj.get(_TABLE)
+        self.table = table if isinstance(table, Mapping) else {}
+        pairs = {key: self.value(value, (key,)) for key, value in obj.items() if key != _TABLE}
+        pairs[_TABLE] = {"@names": None}
+        return self.named(pairs)
+
+    def variable(self, value: Any, path: Tuple[str, ...]) -> Optional[str]:
+        """What the tensor is called as a variable, where that is known."""
+        known = self.table.get(path[0]) if len(path) == 1 else None
+        if known is None and type(value).__module__.partition(".")[0] == "paddle":
+            known = value.name
+        if known is None and isinstance(value, Tensor):
+            known = value.attributes.get("variable_name")
+        return known if isinstance(known, str) else None
+
+    @staticmethod
+    def named(pairs: Dict[str, Any], ordered: bool = False) -> Any:
+        if ordered:
+            return {"@ordered": pairs}
+        return {"@dict": pairs} if next(iter(pairs), "").startswith("@") else pairs
+
+    def value(self, value: Any, path: Tuple[str, ...]) -> Any:
+        if len(path) > _DEEPEST:
+            raise UsageError("the object is nested too deep", code="too-deep", found=str(len(path)))
+        if _is_tensor(value):
+            return {self.form: self.tensor(value, path)}
+        if isinstance(value, Mapping):
+            return self.mapping(value, path)
+        if isinstance(value, tuple):
+            return {"@tuple": [self.value(one, (*path, str(place))) for place, one in enumerate(value)]}
+        if isinstance(value, list):
+            return [self.value(one, (*path, str(place))) for place, one in enumerate(value)]
+        if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+            return {
+                "@scalar": _dtype(value.dtype, path),
+                "bytes": value.astype(value.dtype.newbyteorder("<")).tobytes(),
+            }
+        if value is None or isinstance(value, (bool, int, float, str, bytes)):
+            return value
+        raise UsageError(
+            "only dicts, lists, tuples, plain values and arrays can be saved",
+            code="not-plain",
+            tensor=".".join(path) or None,
+            found=type(value).__name__,
+        )
+
+    def mapping(self, value: Mapping[Any, Any], path: Tuple[str, ...]) -> Any:
+        ordered = isinstance(value, OrderedDict)
+        if all(isinstance(key, str) for key in value):
+            return self.named({key: self.value(one, (*path, key)) for key, one in value.items()}, ordered)
+        pairs = [[self.value(key, path), self.value(one, (*path, str(key)))] for key, one in value.items()]
+        return {"@ordered" if ordered else "@dict": pairs}
+
+    def tensor(self, value: Any, path: Tuple[str, ...]) -> str:
+        # A key may hold dots, so that different paths may look alike: names here are told apart by a number.
+        name: Tuple[Part, ...] = tuple(part for key in path or ("value",) for part in key.split("."))
+        text = ".".join(str(part) for part in name)
+        count = self.seen[text] = self.seen.get(text, 0) + 1
+        if count > 1:
+            name = (*name[:-1], f"{name[-1]!s} ({count})")
+        if (
+            not isinstance(value, Tensor)
+            and str(getattr(value, "dtype", "")) == "uint16"
+            and not self.bfloat16
+        ):
+            raise MismatchError(
+                "Paddle takes uint16 for bf16",
+                code="uint16",
+                tensor=text,
+                hint="bfloat16=True says that it is, or cast it",
+            )
+        made = entry(name, value)
+        variable = self.variable(value, path)
+        if variable is not None:
+            made = named_variable(made, variable)
+        self.tensors.append((name, "parameter", None, made, None))
+        return made.name
+
+
+def _is_tensor(value: Any) -> bool:
+    if isinstance(value, Tensor) or type(value).__module__.partition(".")[0] in ("torch", "paddle"):
+        return True
+    # Numbers of numpy have the protocol of arrays, too, and stay numbers.
+    scalar = type(value).__module__ == "numpy" and type(value).__name__ != "ndarray"
+    return (hasattr(value, "__array_interface__") or hasattr(value, "__array__")) and not scalar
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    if depth > _DEEPEST:
+        raise UsageError("the object is nested too deep", code="too-deep", found=str(depth))
+    if isinstance(value, Mapping):
+        return any(_holds_tensor(one, depth + 1) for one in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensor(one, depth + 1) for one in value)
+    return _is_tensor(value)
+
+
+def _dtype(dtype: Any, path: Tuple[str, ...]) -> str:
+    name = dtypes.from_numpy(dtype)
+    if name is None:
+        raise UsageError(
+            "there is no such type of numbers here",
+            code="unknown-dtype",
+            tensor=".".join(path),
+            found=str(dtype),
+        )
+    return name

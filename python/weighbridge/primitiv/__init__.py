@@ -1,0 +1,85 @@
+"""Models, parameters, tensors and optimizers of the primitiv toolkit, without primitiv.
+
+>>> from weighbridge import primitiv
+>>> model = primitiv.Model({"fc1": {"w": [[1, 2, 3], [4, 5, 6]], "b": [0.5, 1.5]}})
+>>> float(model["fc1.w"].value[1, 2])
+6.0
+>>> _ = model.save("net.model")
+>>> list(primitiv.load("net.model"))
+[('fc1', 'b'), ('fc1', 'w')]
+
+**Element (i, j) is element (i, j).** primitiv keeps tensors column by column: the first index runs fastest.
+An array of numpy that is taken from here has the same indices as the tensor has in primitiv, and lies in
+Fortran's order; one that is put in may lie in any order. Nothing is to be transposed on the way.
+
+>>> tensor = primitiv.Tensor([[1, 2, 3], [4, 5, 6]])
+>>> tensor.numpy()[0].tolist(), tensor.data.tolist()
+([1.0, 2.0, 3.0], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0])
+
+Trailing dimensions of 1 are no dimensions in primitiv: an array of shape (3, 1) becomes a tensor of shape
+(3,). A tensor may be a batch of tensors one after the other; the batch is then the last dimension of the
+array.
+"""
+
+from __future__ import annotations
+
+from typing import List, Union
+
+from ..checkpoint import Path
+from ..checkpoint import open as _open
+from ..errors import MismatchError
+from .model import Address, LoadReport, Model
+from .optimizer import SGD, AdaDelta, AdaGrad, Adam, MomentumSGD, Optimizer, RMSProp
+from .parameter import Parameter
+from .tensor import Shape, Tensor
+
+Object = Union[Model, Parameter, Tensor, Shape, Optimizer]
+"""What a file of primitiv can hold."""
+
+
+def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Object:
+    """The object in a file of primitiv: a `Model`, `Parameter`, `Tensor`, `Shape` or `Optimizer`, as the file
+    says.
+
+    With `with_stats=False` what an optimizer keeps for parameters is left out. `lenient` accepts what
+    primitiv itself accepts, such as bytes behind the end.
+
+    >>> from weighbridge import primitiv
+    >>> primitiv.Adam(alpha=0.01).save("net.optimizer")
+    >>> primitiv.load("net.optimizer")
+    <Adam: epoch 0, alpha 0.01, beta1 0.9, beta2 0.999, eps 1e-08>
+    """
+    with _open(path, format="primitiv", lenient=lenient) as opened:
+        if opened.kind == "model":
+            return Model.of(opened, with_stats=with_stats)
+        if opened.kind == "parameter":
+            return Parameter.of(opened, with_stats=with_stats)
+        if opened.kind == "tensor":
+            return Tensor.of(opened["value"])
+        if opened.kind == "shape":
+            said = opened.metadata
+            return Shape(said["dims"], said["batch"])
+        if opened.kind == "optimizer":
+            return Optimizer.open(path, lenient=lenient)
+        raise MismatchError(
+            "this is no object of primitiv", code="wrong-kind", file=opened.path, found=opened.kind
+        )
+
+
+__all__: List[str] = [
+    "AdaDelta",
+    "AdaGrad",
+    "Adam",
+    "Address",
+    "LoadReport",
+    "Model",
+    "MomentumSGD",
+    "Object",
+    "Optimizer",
+    "Parameter",
+    "RMSProp",
+    "SGD",
+    "Shape",
+    "Tensor",
+    "load",
+]

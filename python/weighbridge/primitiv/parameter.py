@@ -1,0 +1,180 @@
+"""Parameters of primitiv: a value, and what an optimizer keeps for it."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+
+from ..checkpoint import Checkpoint, Path
+from ..checkpoint import open as _open
+from ..errors import MismatchError
+from ..tensor import Part
+from ..writing import Given, write
+from .tensor import Shape, Tensor, as_array, expect_kind
+
+if TYPE_CHECKING:
+    import numpy
+
+
+def plain(name: Union[Part, Any]) -> Part:
+    """A name: bytes that are text become text, so that each name has one form."""
+    if isinstance(name, bytes):
+        try:
+            return name.decode("utf-8")
+        except UnicodeDecodeError:
+            return name
+    if isinstance(name, str):
+        return name
+    raise TypeError(f"a name is str or bytes, not {type(name).__name__}")
+
+
+class Stats(MutableMapping):  # type: ignore[type-arg]
+    """What an optimizer keeps for a parameter: arrays by name, such as `Adam.m1`, in their order."""
+
+    def __init__(self) -> None:
+        self._tensors: Dict[Part, Tensor] = {}
+
+    def tensor(self, name: Part) -> Tensor:
+        """The stat of that name with its shape and batch."""
+        return self._tensors[plain(name)]
+
+    def __getitem__(self, name: Part) -> numpy.ndarray:
+        return self._tensors[plain(name)].numpy()
+
+    def __setitem__(self, name: Part, value: Any) -> None:
+        self._tensors[plain(name)] = value if isinstance(value, Tensor) else Tensor(value)
+
+    def __delitem__(self, name: Part) -> None:
+        del self._tensors[plain(name)]
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stats) and self._tensors == other._tensors
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Stats: {', '.join(str(name) for name in self) or 'none'}>"
+
+
+class Parameter:
+    """A value that is trained, and the stats that an optimizer keeps for it.
+
+    >>> from weighbridge import primitiv
+    >>> parameter = primitiv.Parameter([[1, 2], [3, 4]])
+    >>> parameter.stats["MomentumSGD.m"] = [[0, 0], [0, 1]]
+    >>> parameter
+    <Parameter: Shape([2, 2]), stats MomentumSGD.m>
+    >>> parameter.save("w.param")
+    >>> primitiv.load("w.param") == parameter
+    True
+    """
+
+    __slots__ = ("_stats", "_value")
+
+    def __init__(self, value: Any, stats: Optional[Mapping[Part, Any]] = None) -> None:
+        self._value = self._checked(value)
+        self._stats = Stats()
+        for name, stat in (stats or {}).items():
+            self._stats[name] = stat
+
+    @staticmethod
+    def _checked(value: Any) -> numpy.ndarray:
+        if isinstance(value, Tensor):
+            if value.batch != 1:
+                raise MismatchError(
+                    "the value of a parameter has no batch",
+                    code="batched-parameter",
+                    expected="batch 1",
+                    found=f"batch {value.batch}",
+                )
+            return value.numpy()
+        return as_array(value)
+
+    @classmethod
+    def open(cls, path: Path, *, with_stats: bool = True, lenient: bool = False) -> Parameter:
+        """Reads a parameter file."""
+        with _open(path, format="primitiv", lenient=lenient) as opened:
+            expect_kind(opened, "parameter")
+            return cls.of(opened, with_stats=with_stats)
+
+    @classmethod
+    def of(cls, opened: Checkpoint, *, with_stats: bool = True) -> Parameter:
+        """The one parameter of an opened checkpoint of any format, with its state as stats."""
+        paths = {tensor.path for tensor in opened.values()}
+        if len(paths) != 1:
+            raise MismatchError(
+                "there is not exactly one parameter",
+                code="one-parameter",
+                file=opened.path,
+                found=str(len(paths)),
+            )
+        return gather(opened, with_stats)[0][1]
+
+    @property
+    def value(self) -> numpy.ndarray:
+        """The values: an array that may be changed in place. What is assigned may have another shape."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = self._checked(value)
+
+    @property
+    def shape(self) -> Shape:
+        """The dimensions; the batch of a parameter is always 1."""
+        return Shape(self._value.shape)
+
+    @property
+    def stats(self) -> Stats:
+        """What an optimizer keeps for it: arrays by name."""
+        return self._stats
+
+    def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> None:
+        """Writes a parameter file, all or nothing."""
+        write(path, self.given(("value",), with_stats), "primitiv", "parameter", force=force)
+
+    def given(self, address: Tuple[Part, ...], with_stats: bool) -> List[Given]:
+        """What the Rust part takes, under that address."""
+        stats = self._stats if with_stats else ()
+        own = Tensor(self._value).given(address, None)
+        return [own, *(self._stats.tensor(name).given(address, name) for name in stats)]
+
+    def __eq__(self, other: object) -> bool:
+        """True where shape, bits and stats are the same, whatever the order of the stats."""
+        if not isinstance(other, Parameter):
+            return NotImplemented
+        return Tensor(self._value) == Tensor(other._value) and self._stats == other._stats
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        names = ", ".join(str(name) for name in self._stats)
+        return f"<Parameter: {self.shape!r}{', stats ' + names if names else ''}>"
+
+
+def gather(opened: Checkpoint, with_stats: bool) -> List[Tuple[Tuple[Part, ...], Parameter]]:
+    """The parameters of an opened checkpoint by address, each with its stats. Raises for state without a
+    parameter.
+    """
+    found: Dict[Tuple[Part, ...], Parameter] = {}
+    for tensor in opened.values():
+        if tensor.slot is None:
+            found[tensor.path] = Parameter(Tensor.of(tensor))
+    for tensor in opened.values():
+        if tensor.slot is None or not with_stats:
+            continue
+        if tensor.path not in found:
+            raise MismatchError(
+                "there is state of an optimizer without its parameter",
+                code="state-without-parameter",
+                file=opened.path,
+                tensor=tensor.name,
+            )
+        found[tensor.path].stats[tensor.slot] = Tensor.of(tensor)
+    return list(found.items())

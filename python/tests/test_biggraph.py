@@ -306,7 +306,7 @@ def test_types_partitions_and_parameters(tmp_path: Path) -> None:
     assert again["user"].partitions == [3, 2] and again["user"]["u4"].tolist() == [16, 18]
     assert again["item"]["y"].tolist() == [2, 3]
     assert again.operator("likes")["translation"].numpy().tolist() == [1, -1]
-    assert "sum" not in again["user"].state
+    assert again["user"].state["sum"].numpy().tolist() == [1] * 5
 
     # A whole checkpoint, and tables of one.
     other = CheckpointStore(tmp_path / "other")
@@ -362,3 +362,20 @@ def test_progress(tmp_path: Path) -> None:
     told: List[Any] = []
     CheckpointStore(tmp_path).save({"user": ROWS}, progress=lambda done, total: told.append((done, total)))
     assert told and 0 < told[-1][0] <= told[-1][1]
+
+
+def test_what_the_optimizer_keeps_goes_on_with_its_table(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    rows, kept = numpy.ones((3, 2), "f4"), numpy.float32([1, 2, 3])
+    store.save({"user": rows}, state={"user": kept})
+    store.save({"user": rows * 2})
+    latest = store.latest()
+    assert latest is not None
+    assert latest["user"].state["sum"].numpy().tolist() == [1, 2, 3]
+    assert latest["user"][0].tolist() == [2, 2]
+    with pytest.raises(weighbridge.UsageError) as caught:
+        store.save({"user": numpy.ones((4, 2), "f4")})
+    assert caught.value.code == "state-of-other-rows"
+    store.save({"user": rows}, state={"user": {}})
+    latest = store.latest()
+    assert latest is not None and not latest["user"].state

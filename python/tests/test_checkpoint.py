@@ -154,3 +154,42 @@ class Strange:
 def test_paths(net: Path) -> None:
     given: Any = Strange(net)
     assert weighbridge.open(given).path == str(net)
+
+
+def test_threads_ask_for_paths_at_once(tmp_path):
+    import sys
+    import threading
+
+    weighbridge.save(tmp_path / "many.npz", {("a", f"b{i}"): numpy.ones(1) for i in range(1000)})
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    failed = []
+
+    def ask(checkpoint, start):
+        start.wait()
+        try:
+            checkpoint["a", "b999"]
+        except KeyError as error:
+            failed.append(error)
+
+    try:
+        for _ in range(5):
+            checkpoint, start = weighbridge.open(tmp_path / "many.npz"), threading.Barrier(6)
+            threads = [threading.Thread(target=ask, args=(checkpoint, start)) for _ in range(6)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed
+
+
+def test_what_is_no_name_is_not_in_it(tmp_path):
+    import pickle
+
+    weighbridge.save(tmp_path / "a.npz", {"a": numpy.ones(1)})
+    checkpoint = weighbridge.open(tmp_path / "a.npz")
+    assert "a" in checkpoint and ("a",) in checkpoint
+    assert 5 not in checkpoint and None not in checkpoint and "b" not in checkpoint
+    for opened in (checkpoint, checkpoint["a"]):
+        with pytest.raises(TypeError, match="pickled"):
+            pickle.dumps(opened)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any, Dict
 
@@ -292,3 +293,53 @@ def test_progress(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="enough"):
         weighbridge.save(tmp_path / "z.npz", {"w": TABLE}, progress=fails)
+
+
+def test_what_a_mapping_of_tensors_keeps(tmp_path):
+    import weighbridge.primitiv as primitiv
+
+    primitiv.Model({("a.b",): [1, 2]}).save(tmp_path / "d.model")
+    opened = weighbridge.open(tmp_path / "d.model")
+    weighbridge.save(tmp_path / "e.model", dict(opened), format="primitiv", kind="model")
+    assert list(primitiv.load(tmp_path / "e.model")) == [("a.b",)]
+
+    weighbridge.save(tmp_path / "m.npz", {"w": numpy.ones(2)}, metadata={"by": "hand"})
+    weighbridge.save(tmp_path / "n.npz", weighbridge.open(tmp_path / "m.npz"), roles={"w": "embedding"})
+    again = weighbridge.open(tmp_path / "n.npz")
+    assert again.metadata == {"by": "hand"} and again["w"].role == "embedding"
+
+
+def test_what_would_be_lost_or_meant_otherwise_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "o.npz", "w") as file:
+        for name, array in {"x": numpy.zeros(2, "V3"), "y": numpy.ones(2)}.items():
+            with file.open(f"{name}.npy", "w") as member:
+                numpy.lib.format.write_array(member, array)
+    with pytest.raises(weighbridge.UnsupportedError) as caught:
+        weighbridge.load(tmp_path / "o.npz")
+    assert caught.value.code == "left-out"
+    assert list(weighbridge.load(tmp_path / "o.npz", partial=True)) == ["y"]
+
+    third = weighbridge.save(tmp_path / "t.npz", {"t": numpy.float32([1 / 3])}) and weighbridge.open(tmp_path / "t.npz")["t"]
+    half = third.cast("f16")
+    assert half.cast("f16").numpy() == numpy.float16(1 / 3)
+    with pytest.raises(weighbridge.UnsupportedError, match="already"):
+        half.cast("f32")
+    with pytest.raises(weighbridge.UnsupportedError, match="already"):
+        weighbridge.save(tmp_path / "u.npz", {"t": half}, cast="f32")
+
+    for tensors, more, code in [
+        ({"x": numpy.ma.array([1, 2], mask=[0, 1])}, {}, "masked"),
+        ({"x": numpy.ones((3, 1))}, {"labels": {"x": "abc"}}, "bad-labels"),
+    ]:
+        with pytest.raises(weighbridge.UsageError) as caught:
+            weighbridge.save(tmp_path / "v.npz", tensors, **more)
+        assert caught.value.code == code
+
+
+def test_damage_is_not_copied(tmp_path):
+    weighbridge.save(tmp_path / "w.npz", {"w": numpy.ones(1000)})
+    bytes_ = bytearray((tmp_path / "w.npz").read_bytes())
+    bytes_[4000] ^= 1
+    (tmp_path / "w.npz").write_bytes(bytes_)
+    with pytest.raises(weighbridge.CorruptFileError):
+        weighbridge.load(tmp_path / "w.npz", copy=True)

@@ -225,3 +225,12 @@ def test_bad_values_are_refused_as_the_command_does(net: Path, tmp_path: Path) -
     with pytest.raises(TypeError):
         weighbridge.convert(net, tmp_path / "x.npz", no_such_flag=True)
     assert not (tmp_path / "x.npz").exists()
+
+
+def test_a_report_is_neither_true_nor_false(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    path = tmp_path / "a.npz"
+    weighbridge.save(path, {"a": numpy.ones(3)})
+    for report in (weighbridge.verify(path), weighbridge.scan(path), weighbridge.diff(path, path)):
+        with pytest.raises(TypeError, match="ask for"):
+            bool(report)

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple, TypedDict
 
 from . import _weighbridge
 from ._weighbridge import Labels, Program, __version__
-from .checkpoint import Checkpoint, Note, open  # noqa: A004
+from .opened import Checkpoint, Note, open  # noqa: A004
 from .errors import (
     CancelledError,
     CorruptFileError,

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .checkpoint import Checkpoint
+    from .opened import Checkpoint
 
 MOST = 200
 """Rows that are shown."""

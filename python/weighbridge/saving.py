@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from . import dtypes
 from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
-from .checkpoint import Checkpoint, Name, Path, entry_of, index_of, open
-from .errors import UsageError
+from .opened import Checkpoint, Name, Path, entry_of, index_of, open
+from .errors import UnsupportedError, UsageError
 from .progress import Progress, callback
 from .tensor import Part, Tensor
 
@@ -85,24 +86,57 @@ def save(
     with callback(progress) as tell:
         if isinstance(tensors, Checkpoint) and not roles and not labels:
             return save_tensors(path, index_of(tensors), [], said, options, tell)
+        if isinstance(tensors, Checkpoint):
+            if tensors.program is not None:
+                raise UsageError(
+                    "roles or labels cannot be given to a checkpoint that has a program",
+                    code="program-with-roles",
+                    hint="write it as it is, or its tensors as a dict",
+                )
+            said = tensors.metadata if said is None else said
+        if cast is not None:
+            _refuse_cast_of_cast(tensors, cast)
         given = _Given(tensors, roles or {}, labels or {})
         return save_tensors(path, None, given.all(), said, options, tell)
 
 
-def load(path: Path, *, copy: bool = False, **options: Any) -> Dict[str, numpy.ndarray]:
+def load(
+    path: Path, *, copy: bool = False, partial: bool = False, **options: Any
+) -> Dict[str, numpy.ndarray]:
     """All tensors of the file as arrays of numpy, by name. `options` are those of `open`.
 
     The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are
-    copies that may be written to.
+    copies that may be written to, and the bytes are held against the checksums that the file has for them.
+
+    Where a part of the file is no tensor here, which `open(path).notes` tells, `UnsupportedError` is raised: who loads and saves
+    would lose it. With `partial=True` the rest is given.
 
     >>> import weighbridge
     >>> weighbridge.load("net.safetensors")["fc1.bias"]
     array([0.5, 1.5], dtype=float32)
     """
     with open(path, **options) as checkpoint:
+        left_out = [note for note in checkpoint.notes if note.omission]
+        if left_out and not partial:
+            raise UnsupportedError(
+                f"a part of the file is no tensor here: {left_out[0].text}",
+                code="left-out",
+                file=checkpoint.path,
+                found=f"{len(left_out)} such notes",
+                hint="look at open(path).notes; partial=True loads the rest",
+            )
         if copy:
+            for tensor in checkpoint.values():
+                tensor.check()
             return {name: tensor.__array__(copy=True) for name, tensor in checkpoint.items()}
         return {name: tensor.numpy() for name, tensor in checkpoint.items()}
+
+
+def _refuse_cast_of_cast(tensors: Mapping[Name, Any], cast: str) -> None:
+    """A tensor that is to be cast already is not cast again on its way: `Tensor.cast` says why."""
+    for tensor in tensors.values():
+        if isinstance(tensor, Tensor) and tensor.dtype in ("f16", "bf16", "f32", "f64"):
+            tensor.cast(cast)
 
 
 def _setting(value: Any) -> str:
@@ -141,7 +175,13 @@ class _Given:
         if word is None and isinstance(value, Tensor) and value.slot is not None:
             word, slot = value.role, value.slot
         path = _path(name, slot)
-        return path, word, slot, entry(path, value), self.labels.get(name)
+        if isinstance(value, Tensor) and name == value.name:
+            # Its parts may hold dots, which the name alone does not tell.
+            path = value.path
+        labels = self.labels.get(name)
+        if isinstance(labels, (str, bytes)):
+            raise UsageError("names of rows are a list of them", code="bad-labels", tensor=str(name), found=repr(labels))
+        return path, word, slot, entry(path, value), labels
 
 
 def _path(name: Name, slot: Optional[Part]) -> Name:
@@ -160,10 +200,11 @@ def entry(path: Name, value: Any) -> Entry:
     """
     if isinstance(value, Tensor):
         return entry_of(value)
-    family = type(value).__module__.partition(".")[0]
-    if family == "torch":
+    # Where these are not imported, nothing of them can be given.
+    torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
+    if torch is not None and isinstance(value, torch.Tensor):
         return _from_torch(path, value)
-    if family == "paddle":
+    if paddle is not None and isinstance(value, getattr(paddle, "Tensor", ())):
         return _from_paddle(path, value)
     if isinstance(value, (bytes, bytearray)):
         return entry_of_bytes(path, "u8", [len(value)], bytes(value))
@@ -187,6 +228,13 @@ def _from_numpy(path: Name, value: Any) -> Entry:
     dtypes.need_numpy()
     import numpy
 
+    if isinstance(value, numpy.ma.MaskedArray) and numpy.ma.is_masked(value):
+        raise UsageError(
+            "elements of the array are masked, and no file says so",
+            code="masked",
+            tensor=str(path),
+            hint="give array.filled(value)",
+        )
     array = numpy.asarray(value)
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
 
 from . import dtypes, indexing
 from ._weighbridge import Entry, Labels, Memory
@@ -145,7 +145,8 @@ class Tensor:
         """The same tensor with elements of another floating-point type. Nothing is read before it is asked
         for.
 
-        `rounding` may be `paddle-2.6` or `paddle-3.3`, to get the bits that those versions give.
+        `rounding` may be `paddle-2.6` or `paddle-3.3`, to get the bits that those versions give. A tensor that is to be cast
+        already cannot be cast again: its elements would have to be rounded twice.
 
         >>> import weighbridge
         >>> weighbridge.open("net.safetensors")["fc1.weight"].cast("f16").numpy().dtype
@@ -203,7 +204,8 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> _numpy.ndarray:
         """What `numpy.asarray(tensor)` asks for. With `copy=True` the array may be written to.
 
-        With `copy=False` it is a `ValueError` when elements must be read, turned or cast.
+        With `copy=False` it is a `ValueError` when elements must be read, turned or cast; from Python 3.12 on numpy asks
+        the buffer instead, and takes what was read.
         """
         import numpy
 
@@ -333,6 +335,9 @@ class Tensor:
                 _array(self._memory([0] * self.ndim, list(self.shape), self.order)).copy()
             )
         return paddle.to_tensor(self.numpy().copy())
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tensor of a file cannot be pickled: pickle its array, or open the path again")
 
     def check(self) -> None:
         """Holds the bytes against the checksums that the file has for them; raises `CorruptFileError`.

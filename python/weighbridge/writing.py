@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._weighbridge import Entry, save_tensors
-from .checkpoint import Path
+from .opened import Path
 from .progress import Progress, callback
 from .tensor import Part
 

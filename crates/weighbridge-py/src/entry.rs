@@ -165,6 +165,16 @@ impl Entry {
     fn cast(&self, py: Python<'_>, to: &str, rounding: &str) -> PyResult<Self> {
         let to = dtype_of(to).or_raise(py)?;
         let mut tensor = TensorEntry::clone(&self.tensor);
+        if to == tensor.dtype() {
+            return Ok(self.clone());
+        }
+        if tensor.cast.is_some() {
+            // Rounding twice is another thing than rounding once.
+            let text = format!("the tensor is to be cast to {} already", tensor.dtype());
+            let error = Error::unsupported("cast-of-cast", text).on_tensor(tensor.name());
+            return Err(error.hint("cast the tensor as it stands in the file, or the array that was read"))
+                .or_raise(py);
+        }
         if to == tensor.stored {
             tensor.cast = None;
             return Ok(Self { tensor: Arc::new(tensor), ..self.clone() });

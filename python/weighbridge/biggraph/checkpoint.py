@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 
-from .. import checkpoint as core
-from ..checkpoint import Note, Path
+from .. import opened as core
+from ..opened import Note, Path
 from ..errors import MismatchError, UnknownNameError
 from ..tensor import Tensor
 from . import edges as edge_files

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ..checkpoint import Checkpoint, Path
-from ..checkpoint import open as _open
+from ..opened import Checkpoint, Path
+from ..opened import open as _open
 from ..errors import MismatchError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import os
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
-from .. import checkpoint as core
+from .. import opened as core
 from .._weighbridge import NextVersion, Store
-from ..checkpoint import Path, index_of
+from ..opened import Path, index_of
 from ..errors import MismatchError, UsageError
 from ..progress import Progress, callback
 from ..saving import entry
@@ -75,7 +75,8 @@ class Version:
           out, no such file is written, and the one of the version before must be carried over; `{}` says that
           there are none;
         - `state`: what the optimizer keeps, by type or by name of the parameter: an array is the slot `sum`,
-          a dict has several, such as `step` and `sum`;
+          a dict has several, such as `step` and `sum`, and `{}` none; that of a table for which none is given is
+          carried over from the version before;
         - `names`: the names of the rows by type, written as files of entities beside the versions;
         - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is
           made, with the one relation `relation`;
@@ -95,13 +96,33 @@ class Version:
         )
         metadata = self._metadata(rows, config, iteration, optimizer)
         settings = [("entities", "yes" if names else "no")]
-        given = _given(rows, parameters or {}, state or {}, names or {})
+        given = _given(rows, parameters or {}, {**self._carried(rows, state or {}), **(state or {})}, names or {})
         partitions = self._partitions(rows, config)
         base = None if whole is None else index_of(whole.opened)
         model = whole is not None or parameters is not None
         with callback(progress) as tell:
             report = self._staged.put(base, given, metadata, settings, partitions, model, tell)
         return [loss for loss in report["losses"] if loss["code"] not in ("names-left-out", "config-made")]
+
+    def _carried(self, rows: Mapping[str, Any], state: State) -> Dict[str, Any]:
+        """What the optimizer kept in the version before, for tables that come without any: it goes on with its rows."""
+        alone = [name for name, table in rows.items() if name not in state and not isinstance(table, Table)]
+        before = self._store.latest() if alone else None
+        carried: Dict[str, Any] = {}
+        for name in alone if before is not None else []:
+            slots = dict(before[name].state) if name in before else {}
+            if slots and len(before[name]) != len(rows[name]):
+                raise UsageError(
+                    "the table has not as many rows as before, and what the optimizer keeps for them is not given",
+                    code="state-of-other-rows",
+                    tensor=name,
+                    expected=f"{len(before[name])} rows",
+                    found=f"{len(rows[name])} rows",
+                    hint=f"give state={{{name!r}: ...}}, or {{{name!r}: {{}}}} for none",
+                )
+            if slots:
+                carried[name] = slots
+        return carried
 
     def _metadata(
         self,

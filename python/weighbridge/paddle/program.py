@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _weighbridge as rust
-from ..checkpoint import Path
+from ..opened import Path
 
 
 class Variable(NamedTuple):

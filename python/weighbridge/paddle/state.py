@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import dtypes
 from .._weighbridge import named_variable, state_structure
-from ..checkpoint import Checkpoint, Path, index_of
-from ..checkpoint import open as _open
+from ..opened import Checkpoint, Path, index_of
+from ..opened import open as _open
 from ..errors import MismatchError, UsageError
 from ..progress import Progress
 from ..saving import entry

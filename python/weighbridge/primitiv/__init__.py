@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from typing import List, Union
 
-from ..checkpoint import Path
-from ..checkpoint import open as _open
+from ..opened import Path
+from ..opened import open as _open
 from ..errors import MismatchError
 from .model import Address, LoadReport, Model
 from .optimizer import SGD, AdaDelta, AdaGrad, Adam, MomentumSGD, Optimizer, RMSProp

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from ..checkpoint import Checkpoint, Path
-from ..checkpoint import open as _open
+from ..opened import Checkpoint, Path
+from ..opened import open as _open
 from ..errors import MismatchError, UnknownNameError, UsageError
 from ..tensor import Part
 from ..writing import write

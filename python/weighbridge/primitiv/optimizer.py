@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from typing import Any, Dict, Iterator, Optional, Tuple, Type, Union
 
 from .._weighbridge import optimizer_defaults, read_optimizer, write_optimizer
-from ..checkpoint import Path
+from ..opened import Path
 from ..errors import MismatchError, UsageError
 from ..tensor import Part
 from .model import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from ..checkpoint import Checkpoint, Path
-from ..checkpoint import open as _open
+from ..opened import Checkpoint, Path
+from ..opened import open as _open
 from ..errors import MismatchError
 from ..tensor import Part
 from ..writing import Given, write

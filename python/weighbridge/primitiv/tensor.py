@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional, Sequence, Tuple
 
 from .._weighbridge import batched
-from ..checkpoint import Path
-from ..checkpoint import open as _open
+from ..opened import Path
+from ..opened import open as _open
 from ..errors import MismatchError, UsageError
 from ..saving import entry
 from ..tensor import Part

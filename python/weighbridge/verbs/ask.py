@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Dict, Iterator, List, Literal, Optional, Tuple, Union
 
 from .._weighbridge import call
-from ..checkpoint import Path
+from ..opened import Path
 from ..errors import UsageError
 from ..progress import callback
 

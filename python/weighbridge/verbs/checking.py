@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..checkpoint import Path
+from ..opened import Path
 from ..errors import Error, from_json
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, ask, ask_for
@@ -21,6 +21,10 @@ class Checked(Report):
     def paths(self) -> Tuple[str, ...]:
         """The paths that were looked at."""
         return tuple(own["path"] for own in self._documents)
+
+    def __bool__(self) -> bool:
+        # A verdict has three values, and a report that is there would always be true.
+        raise TypeError("ask for verdict, is_sound or is_clean: a report by itself is neither true nor false")
 
     @property
     def verdict(self) -> str:

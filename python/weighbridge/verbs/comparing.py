@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..checkpoint import Path
+from ..opened import Path
 from .ask import NameStyle, Pairs, Paths, Some, ask
 from .report import Report, count, extents, many, number, picked, table
 
@@ -82,6 +82,9 @@ class Alone(NamedTuple):
 
 class DiffReport(Report):
     """What is different, and by how much."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("ask for same: a report by itself is neither true nor false")
 
     @property
     def same(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, Literal, Optional, Tuple
 
-from ..checkpoint import Note, Path
+from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
 from .report import Cast, Loss, Report, WrittenFile, casts, count, files, many, notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal, NamedTuple, Optional, Tuple
 
-from ..checkpoint import Note, Path
+from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, ask
 from .report import Loss, Report, count, many, notes

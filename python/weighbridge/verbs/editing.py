@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple, Union
 
-from ..checkpoint import Note, Path
+from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, Some, ask
 from .report import Cast, Loss, Report, casts, count, many, notes, picked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from ..checkpoint import Note, Path
+from ..opened import Note, Path
 from ..errors import UnknownNameError
 from ..tensor import Part
 from .ask import NameStyle, Pairs, Some, ask

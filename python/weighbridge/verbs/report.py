@@ -21,7 +21,7 @@ from typing import (
 )
 
 from .._weighbridge import escape_text
-from ..checkpoint import Note
+from ..opened import Note
 from ..tensor import Part
 
 MOST = 200

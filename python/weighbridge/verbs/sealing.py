@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, Optional, Sequence, Tuple, Union
 
-from ..checkpoint import Note, Path
+from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, ask
 from .report import Report, count, notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Dict, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ..checkpoint import Path
+from ..opened import Path
 from .ask import NameStyle, Pairs, ask
 from .report import Report, count, many
 

@@ -30,6 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// long as they are as [`Limits::expansion`] says.
 const FREE: u64 = 64 << 20;
 
+/// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
+const MOST_WIDER: u64 = 8;
+
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("arrow", "table", source.label());
     let file = File::read(source, &options.limits)?;
@@ -133,6 +136,12 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
         let mut starts = vec![0];
         let mut before = 0;
         for head in heads {
+            let len = bytes(head.rows)?;
+            if len > head.unpacked.saturating_mul(MOST_WIDER) {
+                return Err(Error::corrupt("short-column", "a batch has fewer elements than rows")
+                    .expected(format_args!("{len} bytes"))
+                    .found(format_args!("{} in its buffers", head.unpacked)));
+            }
             before += head.rows;
             starts.push(bytes(before)?);
         }
@@ -189,6 +198,8 @@ struct Head {
     rows: u64,
     /// Offset and length of the elements in the file, where they are there as they are.
     elements: Option<(u64, u64)>,
+    /// Bytes of all buffers, unpacked, as far as it says.
+    unpacked: u64,
 }
 
 /// A number that must not be negative.
@@ -275,16 +286,19 @@ impl File {
         let buffers = buffers_of(&head)?;
         let body = RangeOf { start: offset + len, len: all - len };
         if head.compression().is_some() {
-            self.check_claims(body, &buffers)?;
-            return Ok(Head { rows, elements: None });
+            let unpacked = self.check_claims(body, &buffers)?;
+            return Ok(Head { rows, elements: None, unpacked });
         }
-        let Vector::Fixed(place, width) = &layout.vector else { return Ok(Head { rows, elements: None }) };
+        let unpacked = body.len;
+        let Vector::Fixed(place, width) = &layout.vector else {
+            return Ok(Head { rows, elements: None, unpacked });
+        };
         let mut counts =
             head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>()).unwrap_or_default().into_iter();
         let (mut node, mut buffer) = (0, 0);
         for field in self.schema.fields().iter().take(*place) {
             let Some((nodes, more)) = parts(field.data_type(), &mut counts) else {
-                return Ok(Head { rows, elements: None });
+                return Ok(Head { rows, elements: None, unpacked });
             };
             node += nodes;
             buffer += more;
@@ -316,11 +330,11 @@ impl File {
         if at.checked_add(room).is_none_or(|end| end > body.len) {
             return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(offset));
         }
-        Ok(Head { rows, elements: Some((body.start + at, room)) })
+        Ok(Head { rows, elements: Some((body.start + at, room)), unpacked })
     }
 
-    /// Fails where compressed buffers say that they are far longer than they can be.
-    fn check_claims(&self, body: RangeOf, buffers: &[(u64, u64)]) -> Result<()> {
+    /// How long compressed buffers say they are; fails where that is far longer than they can be.
+    fn check_claims(&self, body: RangeOf, buffers: &[(u64, u64)]) -> Result<u64> {
         let mut claimed = 0u64;
         for &(at, len) in buffers {
             if at.checked_add(len).is_none_or(|end| end > body.len) {
@@ -335,7 +349,7 @@ impl File {
         }
         let most = FREE.max(body.len.saturating_mul(self.expansion));
         if claimed <= most {
-            return Ok(());
+            return Ok(claimed);
         }
         Err(Error::limit("inflated", "the buffers of a batch say that they are far longer than they can be")
             .at(body.start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from ._weighbridge import Entry, Index, Program, open_index
 from .errors import UnknownNameError, UsageError
@@ -129,6 +129,15 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     def __getitem__(self, name: Name) -> Tensor:
         return self.tensor(name)
 
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, (str, tuple, list)):
+            return False
+        try:
+            self._place(name, None)  # type: ignore[arg-type]
+        except UnknownNameError:
+            return False
+        return True
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
 
@@ -166,11 +175,14 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             raise UsageError(
                 "a name is a str, or a tuple of its parts", code="bad-name", found=type(name).__name__
             )
-        if self._paths is None:
-            self._paths = {}
+        paths = self._paths
+        if paths is None:
+            # Filled before others see it: they may be asking, too.
+            paths = {}
             for place, pair in enumerate(self._index.paths()):
-                self._paths.setdefault(pair, place)
-        place = self._paths.get((path, slot))
+                paths.setdefault(pair, place)
+            self._paths = paths
+        place = paths.get((path, slot))
         if place is None:
             shown = ".".join(part if isinstance(part, str) else repr(part) for part in path)
             raise UnknownNameError(
@@ -188,6 +200,9 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         except UnknownNameError as error:
             return error.hint
         return f"there is {name}, whose parts are others"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an opened checkpoint cannot be pickled: open its path again in each process")
 
     def close(self) -> None:
         """Forgets the file. What was taken from it before stays valid."""

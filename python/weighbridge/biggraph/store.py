@@ -96,6 +96,7 @@ class Version:
         )
         metadata = self._metadata(rows, config, iteration, optimizer)
         settings = [("entities", "yes" if names else "no")]
+        _check_names(rows, parameters or {}, state or {}, names or {})
         given = _given(rows, parameters or {}, {**self._carried(rows, state or {}), **(state or {})}, names or {})
         partitions = self._partitions(rows, config)
         base = None if whole is None else index_of(whole.opened)
@@ -427,13 +428,9 @@ class CheckpointStore:
         return f"<CheckpointStore {escape_text(self._folder)}: {said}>"
 
 
-def _given(
-    tables: Dict[str, Any],
-    parameters: Mapping[str, Any],
-    state: State,
-    names: Mapping[str, Sequence[str]],
-) -> List[Given]:
-    """Tables, parameters, and their state, as the Rust part takes them."""
+def _check_names(
+    tables: Mapping[str, Any], parameters: Mapping[str, Any], state: State, names: Mapping[str, Sequence[str]]
+) -> None:
     for what, known in ((names, tables), (state, {**tables, **parameters})):
         for name in what:
             if name not in known:
@@ -442,6 +439,15 @@ def _given(
                     code="no-such-tensor",
                     tensor=str(name),
                 )
+
+
+def _given(
+    tables: Dict[str, Any],
+    parameters: Mapping[str, Any],
+    state: State,
+    names: Mapping[str, Sequence[str]],
+) -> List[Given]:
+    """Tables, parameters, and their state, as the Rust part takes them."""
     given: List[Given] = []
     for name, rows in tables.items():
         path: Tuple[Part, ...] = ("embeddings", name)

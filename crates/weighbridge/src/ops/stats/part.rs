@@ -7,6 +7,8 @@ use half::f16;
 
 /// Elements that are decoded at once: 32 KiB as `f64`, which stay in the first cache.
 const CHUNK: usize = 4096;
+/// Elements whose distances are added at once: simple loops, which the compiler makes wide.
+const STEP: usize = 64 * LANES;
 /// Sums that are kept side by side, so that the compiler can use wide registers. Fixed: it decides
 /// in which order values are added.
 const LANES: usize = 8;
@@ -155,7 +157,7 @@ impl Part {
         let smallest_normal = smallest_normal as f32;
         let few = values.get(..LANES.min(values.len())).filter(|few| !few.is_empty())?;
         let near = few.iter().map(|&x| f64::from(x)).sum::<f64>() / as_f64(few.len() as u64);
-        // Two passes over what is in the first cache anyway: each needs as many wide registers as there are.
+        // Several passes over what is in the first cache anyway: each needs as many wide registers as there are.
         let (eights, rest) = values.as_chunks::<LANES>();
         let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
         let (mut zeros, mut small) = ([0u32; LANES], [0u32; LANES]);
@@ -170,15 +172,20 @@ impl Part {
         }
         rest.iter().enumerate().for_each(|(lane, &x)| look(lane, x));
         let (mut sums, mut squares) = ([0f64; LANES], [0f64; LANES]);
-        let mut add = |lane: usize, x: f32| {
-            let distance = f64::from(x) - near;
-            sums[lane] += distance;
-            squares[lane] += distance * distance;
-        };
-        for eight in eights {
-            (0..LANES).for_each(|lane| add(lane, eight[lane]));
+        let mut distances = [0f64; STEP];
+        for part in values.chunks(STEP) {
+            let distances = &mut distances[..part.len()];
+            distances.iter_mut().zip(part).for_each(|(distance, &x)| *distance = f64::from(x) - near);
+            let (eights, rest) = distances.as_chunks::<LANES>();
+            for eight in eights {
+                (0..LANES).for_each(|lane| sums[lane] += eight[lane]);
+            }
+            rest.iter().enumerate().for_each(|(lane, x)| sums[lane] += x);
+            for eight in eights {
+                (0..LANES).for_each(|lane| squares[lane] += eight[lane] * eight[lane]);
+            }
+            rest.iter().enumerate().for_each(|(lane, x)| squares[lane] += x * x);
         }
-        rest.iter().enumerate().for_each(|(lane, &x)| add(lane, x));
         let all = squares.iter().sum::<f64>();
         // The squares of all numbers of `f32` stay far within `f64`.
         if !all.is_finite() {

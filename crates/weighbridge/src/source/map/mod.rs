@@ -51,14 +51,15 @@ impl End {
 
 impl Map {
     /// Maps `len` bytes from `offset` on, which lie within the file, to be looked at now: the system is asked to
-    /// bring all pages at once.
+    /// read them ahead.
     ///
     /// `None` where the file cannot be mapped, or not be guarded: then it is to be read.
     pub(crate) fn of(file: &File, offset: u64, len: u64) -> Option<Self> {
         let map = Self::of_later(file, offset, len)?;
-        // Older kernels do not know it; then pages come one by one.
-        #[cfg(target_os = "linux")]
-        let _ = map.map.advise(memmap2::Advice::PopulateRead);
+        // Read ahead for as much; where it fails, pages come one by one. What is there already is mapped at its first touch, by
+        // whoever touches it: to have it all mapped here costs more than that.
+        #[cfg(unix)]
+        let _ = map.map.advise(memmap2::Advice::WillNeed);
         Some(map)
     }
 

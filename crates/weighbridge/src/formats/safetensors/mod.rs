@@ -36,7 +36,7 @@ mod shards;
 mod tests;
 mod write;
 
-pub use shards::{ListOfShards, list_with, lists_of_shards, parse_size};
+pub use shards::{ListOfShards, ListsOfShards, list_with, lists_of_shards, parse_size};
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;

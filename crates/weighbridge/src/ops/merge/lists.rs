@@ -1,7 +1,7 @@
 //! Shards that are named one by one, as a shell does it for `model/*.safetensors`.
 
 use crate::checkpoint::{Note, escape_text};
-use crate::formats::safetensors::{ListOfShards, lists_of_shards};
+use crate::formats::safetensors::{ListOfShards, ListsOfShards, lists_of_shards};
 use crate::limits::Limits;
 use crate::source::{FolderRef, LocalFolder};
 use std::path::{Path, PathBuf};
@@ -24,11 +24,22 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
             continue;
         }
         let folder: FolderRef = Arc::new(folder);
-        // A folder that may not be listed keeps nobody from reading a file in it.
-        let mut lists = lists_of_shards(&folder, limits).unwrap_or_default();
+        // What cannot be listed or read keeps nobody from reading the files beside it.
+        let mut lists = lists_of_shards(&folder, limits).unwrap_or_else(|error| ListsOfShards {
+            unread: vec![(String::new(), error)],
+            ..ListsOfShards::default()
+        });
+        for (name, error) in lists.unread {
+            let text = format!(
+                "{}: whether it is a list of these shards cannot be told, and nothing of it is taken along: {}",
+                escape_text(&around.join(name).display().to_string()),
+                error.message()
+            );
+            notes.push(Note::new("list-not-read", text));
+        }
         // Of two that name the same files, the one that names more.
-        lists.sort_by_key(|list| std::cmp::Reverse(list.files.len()));
-        for list in lists {
+        lists.read.sort_by_key(|list| std::cmp::Reverse(list.files.len()));
+        for list in lists.read {
             if let Some(places) = shards_of(&around, &list, sources, &mut notes) {
                 take(&around, &list, &places, (&mut gathered, &mut taken), &mut notes);
             }

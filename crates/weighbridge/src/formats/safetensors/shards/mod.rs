@@ -44,14 +44,25 @@ pub struct ListOfShards {
     pub files: Vec<String>,
 }
 
-/// The lists of shards of safetensors in `folder`, in the order of their names. What ends in `.index.json` and is no list
-/// that can be read, or is one of other files, is passed over.
+/// The lists of shards in a folder.
+#[derive(Debug, Default)]
+pub struct ListsOfShards {
+    /// Those of safetensors, in the order of their names.
+    pub read: Vec<ListOfShards>,
+    /// The names of those that cannot be read, and why.
+    pub unread: Vec<(String, Error)>,
+}
+
+/// The lists of shards of safetensors in `folder`. What ends in `.index.json` and is no list, or is one of other files, is
+/// passed over.
 ///
 /// # Errors
-/// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a list cannot be read.
-pub fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<Vec<ListOfShards>> {
+/// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a file cannot be read.
+pub fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<ListsOfShards> {
     let mut lists = named_lists(folder, limits)?;
-    lists.retain(|list| !list.files.is_empty() && list.files.iter().all(|file| names::is_file_name(file)));
+    lists
+        .read
+        .retain(|list| !list.files.is_empty() && list.files.iter().all(|file| names::is_file_name(file)));
     Ok(lists)
 }
 
@@ -61,21 +72,23 @@ pub fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<Vec<ListOf
 /// # Errors
 /// As [`lists_of_shards`].
 pub fn list_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
-    let mut lists = named_lists(folder, limits)?.into_iter();
+    let mut lists = named_lists(folder, limits)?.read.into_iter();
     Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))
 }
 
 /// The lists in a folder, of files of any form.
-fn named_lists(folder: &FolderRef, limits: &Limits) -> Result<Vec<ListOfShards>> {
-    let mut lists = Vec::new();
+fn named_lists(folder: &FolderRef, limits: &Limits) -> Result<ListsOfShards> {
+    let mut lists = ListsOfShards::default();
     for item in folder.list(1)? {
         let Some(name) = item.name.to_str().filter(|name| name.ends_with(INDEX_SUFFIX)) else { continue };
         let Some(source) = folder.open(&item.name)? else { continue };
         if !is_list_file(&source)? {
             continue;
         }
-        if let Ok(list) = read_list(&source, limits) {
-            lists.push(ListOfShards { name: name.to_owned(), files: list.files });
+        let name = name.to_owned();
+        match read_list(&source, limits) {
+            Ok(list) => lists.read.push(ListOfShards { name, files: list.files }),
+            Err(error) => lists.unread.push((name, error)),
         }
     }
     Ok(lists)

@@ -3,10 +3,9 @@
 use super::read::{in_place, read_region};
 use crate::checkpoint::TensorEntry;
 use crate::error::{Error, Result};
-use crate::source::{Map, PrivateMap, SourceRef, check_range, to_usize};
+use crate::source::{Map, MapPart, PrivateMap, SourceRef, check_range};
 use crate::tensor::{Order, Region};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An open file, and its map where it has one.
@@ -32,7 +31,7 @@ pub struct View {
 
 #[derive(Debug, Clone)]
 enum Bytes {
-    Mapped(Arc<Map>, Range<usize>),
+    Mapped(MapPart),
     // As it was read: `Arc<[u8]>` would copy it once more.
     Read(Arc<Vec<u8>>),
 }
@@ -52,10 +51,9 @@ impl Maps {
         if let Some((piece, offset, len)) = in_place(entry, region, order) {
             check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
             if let Some((map, start)) = self.map(&piece.source) {
-                let from = start.checked_add(offset).map(to_usize).transpose()?;
-                let range = from.and_then(|from| Some(from..from.checked_add(to_usize(len).ok()?)?));
-                if let Some(range) = range.filter(|range| range.end <= map.bytes().len()) {
-                    return Ok(View { bytes: Bytes::Mapped(map, range) });
+                let part = start.checked_add(offset).and_then(|from| MapPart::of(map, from, len));
+                if let Some(part) = part {
+                    return Ok(View { bytes: Bytes::Mapped(part) });
                 }
             }
         }
@@ -79,7 +77,7 @@ impl View {
     /// The bytes; zeros where they were lost.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(map, range) => map.bytes().get(range.clone()).unwrap_or_default(),
+            Bytes::Mapped(part) => part.bytes(),
             Bytes::Read(bytes) => bytes,
         }
     }
@@ -95,7 +93,7 @@ impl View {
     /// [`crate::Kind::Io`], `file-shrank`.
     pub fn check(&self) -> Result<()> {
         match &self.bytes {
-            Bytes::Mapped(map, _) => map.intact(),
+            Bytes::Mapped(part) => part.intact(),
             Bytes::Read(_) => Ok(()),
         }
     }

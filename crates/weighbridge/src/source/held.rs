@@ -1,8 +1,7 @@
 //! Bytes to look at once: mapped where that saves a copy, else read.
 
-use super::{Map, Source, check_range, to_usize};
+use super::{Map, MapPart, Source, check_range, to_usize};
 use crate::error::Result;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shorter ranges are read: a map costs some calls of the system.
@@ -21,7 +20,7 @@ pub(crate) enum Held {
     /// They were read.
     Read(Vec<u8>),
     /// They are a file's: a range of what is mapped of it.
-    Mapped(Arc<Map>, Range<usize>),
+    Mapped(MapPart),
 }
 
 impl Default for Held {
@@ -40,8 +39,9 @@ impl Held {
         if let Some(range) = source.file().filter(|_| len >= MAPPED_FROM)
             && let Some(place) = range.offset.checked_add(offset)
             && let Some(map) = Map::of(range.file, place, len)
+            && let Some(part) = MapPart::of(Arc::new(map), 0, len)
         {
-            return Ok(Self::Mapped(Arc::new(map), 0..to_usize(len)?));
+            return Ok(Self::Mapped(part));
         }
         let len = to_usize(len)?;
         if spare.capacity() < len {
@@ -56,7 +56,7 @@ impl Held {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Read(bytes) => bytes,
-            Self::Mapped(map, range) => map.bytes().get(range.clone()).unwrap_or_default(),
+            Self::Mapped(part) => part.bytes(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Held {
     pub(crate) fn intact(&self) -> Result<()> {
         match self {
             Self::Read(_) => Ok(()),
-            Self::Mapped(map, _) => map.intact(),
+            Self::Mapped(part) => part.intact(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Held {
     pub(crate) fn into_spare(self) -> Vec<u8> {
         match self {
             Self::Read(bytes) => bytes,
-            Self::Mapped(..) => Vec::new(),
+            Self::Mapped(_) => Vec::new(),
         }
     }
 }
@@ -94,13 +94,9 @@ impl Windows {
     /// As [`Held::of`].
     pub(crate) fn get(&self, source: &dyn Source, offset: u64, len: u64, spare: Vec<u8>) -> Result<Held> {
         check_range(source, offset, len)?;
-        match self.window(source, offset, len) {
-            Some((start, map)) => {
-                let from = to_usize(offset - start)?;
-                Ok(Held::Mapped(map, from..from + to_usize(len)?))
-            }
-            None => Held::of(source, offset, len, spare),
-        }
+        let part =
+            self.window(source, offset, len).and_then(|(start, map)| MapPart::of(map, offset - start, len));
+        part.map_or_else(|| Held::of(source, offset, len, spare), |part| Ok(Held::Mapped(part)))
     }
 
     /// The window that holds the range, and where it begins.

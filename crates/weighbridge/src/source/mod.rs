@@ -30,7 +30,7 @@ pub(crate) use held::{Held, Windows};
 pub(crate) use kept::KeptBlocks;
 #[cfg(test)]
 pub(crate) use map::TABLE;
-pub(crate) use map::{Map, PrivateMap};
+pub(crate) use map::{Map, MapPart, PrivateMap};
 pub use map::{MapSource, notify as notify_of_lost_pages};
 pub use memory::MemorySource;
 pub use range::RangeSource;

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod guard;
+mod part;
 
 use super::{FileRange, FileSource, Source, check_range, to_usize};
 use crate::error::{Error, Result};
@@ -11,6 +12,7 @@ use std::fs::File;
 use std::path::Path;
 
 pub use guard::notify;
+pub(crate) use part::MapPart;
 
 /// A range of a file, mapped read-only and guarded.
 ///

@@ -43,26 +43,25 @@ pub(super) fn decode(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
     }
 }
 
-/// As [`decode`], as `f32`, for the types whose every value `f32` holds exactly; false for others.
-pub(super) fn decode_single(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) -> bool {
+/// The elements as little-endian `f32`, for the types whose every value `f32` holds exactly: in place, or decoded into
+/// `out`. `None` for other types.
+pub(super) fn singles<'a>(dtype: DType, bytes: &'a [u8], out: &'a mut Vec<[u8; 4]>) -> Option<&'a [[u8; 4]]> {
     out.clear();
     macro_rules! numbers {
-        ($t:ty, $size:literal) => {
-            out.extend(bytes.as_chunks::<$size>().0.iter().map(|c| f32::from(<$t>::from_le_bytes(*c))))
-        };
+        ($t:ty, $size:literal) => {{
+            let values = bytes.as_chunks::<$size>().0.iter();
+            out.extend(values.map(|c| f32::from(<$t>::from_le_bytes(*c)).to_le_bytes()))
+        }};
     }
     match dtype {
-        DType::F32 => numbers!(f32, 4),
-        DType::BF16 => {
-            let wide = |c: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*c)) << 16);
-            out.extend(bytes.as_chunks::<2>().0.iter().map(wide));
-        }
+        DType::F32 => return Some(bytes.as_chunks::<4>().0),
+        DType::BF16 => out.extend(bytes.as_chunks::<2>().0.iter().map(|c| [0, 0, c[0], c[1]])),
         DType::F16 => numbers!(f16, 2),
         DType::U8 => numbers!(u8, 1),
         DType::I8 => numbers!(i8, 1),
         DType::U16 => numbers!(u16, 2),
         DType::I16 => numbers!(i16, 2),
-        _ => return false,
+        _ => return None,
     }
-    true
+    Some(out)
 }

@@ -35,6 +35,7 @@ pub mod show;
 pub mod slice;
 pub mod stats;
 pub mod verify;
+mod wide;
 
 pub use convert::{
     Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing, target_form,

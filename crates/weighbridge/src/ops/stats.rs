@@ -6,6 +6,7 @@
 //! depend on the number of threads.
 
 mod histogram;
+mod loops;
 mod part;
 
 pub use histogram::Histogram;
@@ -80,7 +81,7 @@ pub struct Stats {
     pub min: Option<Number>,
     /// The largest finite value, if there is one.
     pub max: Option<Number>,
-    /// The mean; `None` without finite values, or where their sum passes the range of `f64`.
+    /// The mean; `None` without finite values.
     pub mean: Option<f64>,
     /// The standard deviation of the population (as numpy's); `None` as for `mean`.
     pub std: Option<f64>,

@@ -6,6 +6,7 @@
 //! rows, metadata and programs are. Both sides are read in blocks, in the order of the left one, so memory is
 //! bounded whatever the size of the tensors, and the result does not depend on the number of threads.
 
+mod loops;
 mod markdown;
 mod pairs;
 mod program;

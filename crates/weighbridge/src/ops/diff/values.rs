@@ -1,5 +1,6 @@
 //! Two tensors of one shape, element by element, in bounded memory.
 
+use super::loops;
 use crate::checkpoint::TensorEntry;
 use crate::engine::{Scratch, hold, verify_tensor};
 use crate::error::Result;
@@ -327,8 +328,25 @@ impl Two {
 impl Part {
     /// Adds pairs of values, and gives the place among them of the largest distance so far.
     fn add(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance) -> Option<usize> {
-        let pairs = numbers[0].iter().zip(&numbers[1]).map(|(&a, &b)| Two::reals(a, b));
-        self.gather(pairs, tolerance)
+        let [left, right] = numbers;
+        let pairs = left.iter().zip(right).map(|(&a, &b)| Two::reals(a, b));
+        if !(loops::all_finite(left) && loops::all_finite(right)) {
+            return self.gather(pairs, tolerance);
+        }
+        let apart = loops::apart(left, right, tolerance);
+        self.elements += left.len() as u64;
+        self.finite += left.len() as u64;
+        self.beyond += apart.beyond;
+        self.max_relative = self.max_relative.max(apart.max_relative);
+        self.sum_abs += apart.sum_abs;
+        self.dot += apart.dot;
+        self.squares[0] += apart.squares[0];
+        self.squares[1] += apart.squares[1];
+        if apart.max_abs <= self.max_abs {
+            return None;
+        }
+        self.max_abs = apart.max_abs;
+        pairs.map(|two| two.distance).position(|distance| distance == apart.max_abs)
     }
 
     /// As [`add`](Self::add) for real and imaginary parts in turn.
@@ -439,31 +457,11 @@ fn steps(dtype: DType) -> Option<usize> {
 
 /// The most steps between two finite numbers in one place; 0 for other types.
 fn most_steps(dtype: DType, left: &[u8], right: &[u8]) -> u64 {
-    macro_rules! most {
-        ($bits:ty, $wide:ty, $size:literal, $infinity:expr) => {{
-            const SIGN: $bits = 1 << (<$bits>::BITS - 1);
-            let infinity: $bits = $infinity;
-            // The numbers in their order: zero in the middle, both zeros one.
-            let place = |bits: $bits| match bits & SIGN {
-                0 => <$wide>::from(bits),
-                _ => -<$wide>::from(bits & !SIGN),
-            };
-            let pairs = left.as_chunks::<$size>().0.iter().zip(right.as_chunks::<$size>().0);
-            let apart = pairs.map(|(a, b)| {
-                let (a, b) = (<$bits>::from_le_bytes(*a), <$bits>::from_le_bytes(*b));
-                match a & !SIGN < infinity && b & !SIGN < infinity {
-                    true => u64::try_from(place(a).abs_diff(place(b))).unwrap_or(u64::MAX),
-                    false => 0,
-                }
-            });
-            apart.max().unwrap_or(0)
-        }};
-    }
     match dtype {
-        DType::F16 => most!(u16, i32, 2, 0x7c00),
-        DType::BF16 => most!(u16, i32, 2, 0x7f80),
-        DType::F32 => most!(u32, i64, 4, 0x7f80_0000),
-        DType::F64 => most!(u64, i128, 8, 0x7ff0_0000_0000_0000),
+        DType::F16 => loops::most_steps_of_16(left, right, 0x7c00).into(),
+        DType::BF16 => loops::most_steps_of_16(left, right, 0x7f80).into(),
+        DType::F32 => loops::most_steps_of_32(left, right, 0x7f80_0000).into(),
+        DType::F64 => loops::most_steps_of_64(left, right, 0x7ff0_0000_0000_0000),
         _ => 0,
     }
 }

@@ -1,7 +1,10 @@
 //! How values are spread over their range.
 
-use super::number_json;
+use super::{loops, number_json};
 use serde_json::{Value as Json, json};
+
+/// Values whose bins are looked for at once.
+const STEP: usize = 512;
 
 /// Counts of values in bins of equal width. A bin holds its lower edge and not its upper one,
 /// except the last, which holds both: as in numpy, over the values as `f64`.
@@ -66,22 +69,22 @@ impl Histogram {
     }
 
     /// Counts the finite ones of `values`, which lie between `min` and `max`, into `counts`, bin by bin.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then looked up
     pub(super) fn count(&self, values: &[f64], counts: &mut [u64]) {
         // By how much, in bins, rounding may move a place or an edge: nearer to an edge, the edge itself decides.
         let slack = 1e-9 + self.min.abs().max(self.max.abs()) * self.per_unit * 4.0 * f64::EPSILON;
-        let far = slack..1.0 - slack;
         let direct = self.counts.len() > 1 && self.scale == 1.0 && slack.is_finite();
-        for &x in values {
-            let place = (x - self.min) * self.per_unit;
-            let guess = place as u32;
-            if direct
-                && far.contains(&(place - f64::from(guess)))
-                && let Some(count) = counts.get_mut(guess as usize)
-            {
-                *count += 1;
-            } else if x.is_finite() {
-                counts[self.bin(x)] += 1;
+        let mut bins = [loops::UNSURE; STEP];
+        for values in values.chunks(STEP) {
+            let bins = &mut bins[..values.len()];
+            if direct {
+                loops::bins(values, self.min, self.per_unit, slack, bins);
+            }
+            for (&bin, &x) in bins.iter().zip(values) {
+                if let Some(count) = counts.get_mut(bin as usize) {
+                    *count += 1;
+                } else if x.is_finite() {
+                    counts[self.bin(x)] += 1;
+                }
             }
         }
     }
@@ -102,7 +105,7 @@ impl Histogram {
     /// One line a bin: its lower edge, a bar of eighths of a column, the count. The longest bar
     /// makes a line of `width` columns, or of as many as labels and one column of bar need.
     pub fn lines(&self, width: usize) -> Vec<String> {
-        let labels: Vec<String> = self.edges.iter().take(self.counts.len()).map(|x| short(*x)).collect();
+        let labels = labels(&self.edges[..self.counts.len()]);
         let numbers: Vec<String> = self.counts.iter().map(u64::to_string).collect();
         let widest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
         let (left, right) = (widest(&labels), widest(&numbers));
@@ -141,20 +144,30 @@ fn eighths(count: u64, most: u64, room: usize) -> usize {
     usize::try_from(share).unwrap_or(usize::MAX).max(usize::from(count > 0))
 }
 
-/// A number in few columns: four significant digits.
-fn short(x: f64) -> String {
+/// Numbers in few columns: four significant digits, or as many as tell neighbours apart.
+fn labels(edges: &[f64]) -> Vec<String> {
+    const MOST_DIGITS: usize = 17;
+    let all = |digits: usize| edges.iter().map(|x| short(*x, digits)).collect::<Vec<_>>();
+    let told_apart = |labels: &Vec<String>| {
+        labels.windows(2).zip(edges.windows(2)).all(|(text, x)| text[0] != text[1] || x[0] == x[1])
+    };
+    (4..MOST_DIGITS).map(all).find(told_apart).unwrap_or_else(|| all(MOST_DIGITS))
+}
+
+/// A number in few columns.
+fn short(x: f64, digits: usize) -> String {
     if x == 0.0 {
         return "0".into();
     }
     if (1e-3..1e5).contains(&x.abs()) {
         let whole = format!("{:.0}", x.abs().trunc()).len();
-        let text = format!("{x:.*}", if x.abs() < 1.0 { 4 } else { 4usize.saturating_sub(whole) });
+        let text = format!("{x:.*}", if x.abs() < 1.0 { digits } else { digits.saturating_sub(whole) });
         return match text.contains('.') {
             true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
             false => text,
         };
     }
-    format!("{x:.3e}")
+    format!("{x:.*e}", digits.saturating_sub(1))
 }
 
 #[cfg(test)]
@@ -220,7 +233,7 @@ mod tests {
     fn short_numbers() {
         let all =
             [0.0, -0.0, 1.0, -12.3456, 99999.0, 123456.0, 0.001, 0.00012, 1e-300, -0.03125, 1000.0, 20.0];
-        let texts: Vec<String> = all.iter().map(|x| short(*x)).collect();
+        let texts: Vec<String> = all.iter().map(|x| short(*x, 4)).collect();
         assert_eq!(
             texts,
             [
@@ -238,5 +251,14 @@ mod tests {
                 "20"
             ]
         );
+    }
+
+    #[test]
+    fn labels_tell_neighbours_apart() {
+        assert_eq!(labels(&[1.0, 1.00002, 1.00004]), ["1", "1.00002", "1.00004"]);
+        assert_eq!(labels(&[123456.0, 123456.5]), ["1.234560e5", "1.234565e5"]);
+        assert_eq!(labels(&[0.25, 0.25]), ["0.25", "0.25"]);
+        let close = [1.0, 1.0 + f64::EPSILON];
+        assert_eq!(labels(&close), ["1", "1.0000000000000002"]);
     }
 }

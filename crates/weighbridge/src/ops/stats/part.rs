@@ -1,17 +1,21 @@
 //! The values of a block: decoded to `f64`, counted, and gathered so that parts can be joined.
 
+use super::loops::{self, Distances};
 use super::{Histogram, Number, Stats};
-use crate::ops::decode::{decode, decode_single};
+use crate::ops::decode::{decode, singles};
 use crate::tensor::DType;
 use half::f16;
 
 /// Elements that are decoded at once: 32 KiB as `f64`, which stay in the first cache.
 const CHUNK: usize = 4096;
-/// Elements whose distances are added at once: simple loops, which the compiler makes wide.
-const STEP: usize = 64 * LANES;
-/// Sums that are kept side by side, so that the compiler can use wide registers. Fixed: it decides
-/// in which order values are added.
-const LANES: usize = 8;
+/// Elements that are looked at at once where nothing is decoded.
+const IN_PLACE: usize = 4 * CHUNK;
+/// Values whose mean is near enough to the mean of all to take distances from it.
+const FEW: usize = 8;
+/// 2^600.
+const LARGE: f64 = f64::from_bits((1023 + 600) << 52);
+/// A range above the second or below the first is computed with in another unit.
+const PLAIN_RANGE: (f64, f64) = (1e-140, 1e140);
 
 /// What is known of some elements.
 #[derive(Debug, Clone)]
@@ -22,8 +26,9 @@ pub(super) struct Part {
     max: f64,
     /// The exact range of 64-bit integers.
     wide: Option<(i128, i128)>,
-    mean: f64,
-    /// The sum of the squared distances from the mean.
+    /// The mean, rounded, and by how much it is off.
+    mean: (f64, f64),
+    /// The sum of the squared distances from the mean, in the [`unit`] of this range.
     squares: f64,
     zeros: u64,
     nan: u64,
@@ -42,7 +47,7 @@ impl Default for Part {
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
             wide: None,
-            mean: 0.0,
+            mean: (0.0, 0.0),
             squares: 0.0,
             zeros: 0,
             nan: 0,
@@ -60,7 +65,7 @@ impl Default for Part {
 pub(super) struct Worker {
     pub(super) parts: Vec<(usize, Part)>,
     values: Vec<f64>,
-    singles: Vec<f32>,
+    singles: Vec<[u8; 4]>,
 }
 
 /// What one thread counts for the histogram.
@@ -75,10 +80,10 @@ impl Worker {
     pub(super) fn add(&mut self, dtype: DType, number: usize, bytes: &[u8]) {
         let size = dtype.size().unwrap_or(1);
         let mut whole = Part::default();
-        for chunk in bytes.chunks(CHUNK * size) {
-            let single = decode_single(dtype, chunk, &mut self.singles)
-                .then(|| Part::of_singles(&self.singles, smallest_normal(dtype)))
-                .flatten();
+        let chunk = if dtype == DType::F32 { IN_PLACE } else { CHUNK };
+        for chunk in bytes.chunks(chunk * size) {
+            let single = singles(dtype, chunk, &mut self.singles)
+                .and_then(|singles| Part::of_singles(singles, smallest_normal(dtype)));
             whole = whole.merged(single.unwrap_or_else(|| {
                 decode(dtype, chunk, &mut self.values);
                 Part::of_values(&mut self.values, smallest_normal(dtype))
@@ -121,90 +126,48 @@ impl Part {
             return part;
         }
         part.finite = values.len() as u64;
-        let (mut least, mut most) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
-        let (mut zeros, mut small) = ([0u64; LANES], [0u64; LANES]);
-        let (mut sums, mut squares) = ([0f64; LANES], [0f64; LANES]);
-        let (eights, rest) = values.as_chunks::<LANES>();
-        let mut look = |lane: usize, x: f64| {
-            least[lane] = if x < least[lane] { x } else { least[lane] };
-            most[lane] = if x > most[lane] { x } else { most[lane] };
-            zeros[lane] += u64::from(x == 0.0);
-            small[lane] += u64::from(x.abs() < smallest_normal);
-            sums[lane] += x;
-        };
-        for eight in eights {
-            (0..LANES).for_each(|lane| look(lane, eight[lane]));
-        }
-        rest.iter().enumerate().for_each(|(lane, &x)| look(lane, x));
-        part.min = least.into_iter().fold(f64::INFINITY, f64::min);
-        part.max = most.into_iter().fold(f64::NEG_INFINITY, f64::max);
-        part.zeros = zeros.iter().sum();
-        part.subnormal = small.iter().sum::<u64>().saturating_sub(part.zeros);
-        part.mean = sums.iter().sum::<f64>() / as_f64(part.finite);
-        for eight in eights {
-            (0..LANES).for_each(|lane| squares[lane] += (eight[lane] - part.mean).powi(2));
-        }
-        rest.iter().enumerate().for_each(|(lane, &x)| squares[lane] += (x - part.mean).powi(2));
-        part.squares = squares.iter().sum();
+        let range = loops::range(values, smallest_normal);
+        (part.min, part.max, part.zeros) = (range.least, range.most, range.zeros);
+        part.subnormal = range.small.saturating_sub(range.zeros);
+        let (unit, count) = (unit(part.min, part.max), as_f64(part.finite));
+        let center = loops::distances(values, unit, 0.0).sum / count;
+        part.set_moments(center, unit, loops::distances(values, unit, center));
         part
     }
 
-    /// What is known of `values` of types that `f32` holds exactly, twice as fast as by `f64`; `None` where there is
-    /// none, or one that is not finite. Sums are of `f64`, taken from a value near the mean, so that the mean need not be known
-    /// before.
+    /// What is known of `values` of types that `f32` holds exactly, as little-endian `f32`, in one pass; `None` where there
+    /// is none, or one that is not finite. Sums are of `f64`, taken from a value near the mean, so that the mean need
+    /// not be known before.
     #[allow(clippy::cast_possible_truncation)] // a power of two that `f32` has, too
-    fn of_singles(values: &[f32], smallest_normal: f64) -> Option<Self> {
-        let smallest_normal = smallest_normal as f32;
-        let few = values.get(..LANES.min(values.len())).filter(|few| !few.is_empty())?;
-        let near = few.iter().map(|&x| f64::from(x)).sum::<f64>() / as_f64(few.len() as u64);
-        // Several passes over what is in the first cache anyway: each needs as many wide registers as there are.
-        let (eights, rest) = values.as_chunks::<LANES>();
-        let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        let (mut zeros, mut small) = ([0u32; LANES], [0u32; LANES]);
-        let mut look = |lane: usize, x: f32| {
-            least[lane] = if x < least[lane] { x } else { least[lane] };
-            most[lane] = if x > most[lane] { x } else { most[lane] };
-            zeros[lane] += u32::from(x == 0.0);
-            small[lane] += u32::from(x.abs() < smallest_normal);
-        };
-        for eight in eights {
-            (0..LANES).for_each(|lane| look(lane, eight[lane]));
-        }
-        rest.iter().enumerate().for_each(|(lane, &x)| look(lane, x));
-        let (mut sums, mut squares) = ([0f64; LANES], [0f64; LANES]);
-        let mut distances = [0f64; STEP];
-        for part in values.chunks(STEP) {
-            let distances = &mut distances[..part.len()];
-            distances.iter_mut().zip(part).for_each(|(distance, &x)| *distance = f64::from(x) - near);
-            let (eights, rest) = distances.as_chunks::<LANES>();
-            for eight in eights {
-                (0..LANES).for_each(|lane| sums[lane] += eight[lane]);
-            }
-            rest.iter().enumerate().for_each(|(lane, x)| sums[lane] += x);
-            for eight in eights {
-                (0..LANES).for_each(|lane| squares[lane] += eight[lane] * eight[lane]);
-            }
-            rest.iter().enumerate().for_each(|(lane, x)| squares[lane] += x * x);
-        }
-        let all = squares.iter().sum::<f64>();
+    fn of_singles(values: &[[u8; 4]], smallest_normal: f64) -> Option<Self> {
+        let few = values.get(..FEW.min(values.len())).filter(|few| !few.is_empty())?;
+        let near =
+            few.iter().map(|&x| f64::from(f32::from_le_bytes(x))).sum::<f64>() / as_f64(few.len() as u64);
+        let (range, distances) = loops::of_singles(values, near, smallest_normal as f32);
         // The squares of all numbers of `f32` stay far within `f64`.
-        if !all.is_finite() {
+        if !distances.squares.is_finite() {
             return None;
         }
         let count = values.len() as u64;
-        let total = |counts: [u32; LANES]| counts.into_iter().map(u64::from).sum::<u64>();
-        let (zeros, sum) = (total(zeros), sums.iter().sum::<f64>());
-        Some(Self {
+        let mut part = Self {
             count,
             finite: count,
-            min: f64::from(least.into_iter().fold(f32::INFINITY, f32::min)),
-            max: f64::from(most.into_iter().fold(f32::NEG_INFINITY, f32::max)),
-            mean: near + sum / as_f64(count),
-            squares: (all - sum * sum / as_f64(count)).max(0.0),
-            zeros,
-            subnormal: total(small).saturating_sub(zeros),
+            min: f64::from(range.least),
+            max: f64::from(range.most),
+            zeros: range.zeros,
+            subnormal: range.small.saturating_sub(range.zeros),
             ..Self::default()
-        })
+        };
+        part.set_moments(near, 1.0, distances);
+        Some(part)
+    }
+
+    /// Sets mean and squares from the distances of all finite values from `center`, in this unit.
+    fn set_moments(&mut self, center: f64, unit: f64, distances: Distances) {
+        let count = as_f64(self.finite);
+        let (mean, rest) = exact_sum(center, distances.sum / count);
+        self.mean = (mean / unit, rest / unit);
+        self.squares = (distances.squares - distances.sum * distances.sum / count).max(0.0);
     }
 
     /// This part and the one behind it, by the formula of Chan, Golub and LeVeque.
@@ -215,21 +178,17 @@ impl Part {
         if next.count == 0 {
             return self;
         }
-        let (a, b) = (as_f64(self.finite), as_f64(next.finite));
+        let (min, max) = (self.min.min(next.min), self.max.max(next.max));
         let (mean, squares) = match (self.finite, next.finite) {
             (_, 0) => (self.mean, self.squares),
             (0, _) => (next.mean, next.squares),
-            _ => {
-                let distance = next.mean - self.mean;
-                let share = b / (a + b);
-                (self.mean + distance * share, self.squares + next.squares + distance * distance * a * share)
-            }
+            _ => self.joint_moments(&next, unit(min, max)),
         };
         Self {
             count: self.count + next.count,
             finite: self.finite + next.finite,
-            min: self.min.min(next.min),
-            max: self.max.max(next.max),
+            min,
+            max,
             wide: match (self.wide, next.wide) {
                 (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
                 (a, b) => a.or(b),
@@ -246,6 +205,25 @@ impl Part {
         }
     }
 
+    /// Mean and squares of both parts, which have finite values, in the unit of their joint range.
+    fn joint_moments(&self, next: &Self, unit: f64) -> ((f64, f64), f64) {
+        let (a, b) = (as_f64(self.finite), as_f64(next.finite));
+        let distance = (next.mean.0 * unit - self.mean.0 * unit) + (next.mean.1 * unit - self.mean.1 * unit);
+        // From the part that has more: a step over half of the distance, which itself may be beyond f64, never is.
+        let (from, step) = match a >= b {
+            true => (self.mean, distance * (b / (a + b)) / unit),
+            false => (next.mean, -distance * (a / (a + b)) / unit),
+        };
+        let squares = self.squares_in(unit) + next.squares_in(unit) + distance * distance * a * (b / (a + b));
+        (exact_sum(from.0, from.1 + step), squares)
+    }
+
+    /// The sum of the squared distances in a unit that is not larger than the own one.
+    fn squares_in(&self, unit: f64) -> f64 {
+        let ratio = unit / self::unit(self.min, self.max);
+        self.squares * ratio * ratio
+    }
+
     pub(super) fn into_stats(self, dtype: DType) -> Stats {
         let some = self.finite > 0;
         let range = some.then(|| match (self.wide, dtype) {
@@ -257,7 +235,10 @@ impl Part {
         // The mean of equal values can be a rounding off; what it must be is known.
         let (mean, std) = match self.min == self.max {
             true => (self.min, 0.0),
-            false => (self.mean, (self.squares / as_f64(self.finite)).sqrt()),
+            false => {
+                let spread = (self.squares / as_f64(self.finite)).sqrt();
+                (self.mean.0, spread / unit(self.min, self.max))
+            }
         };
         Stats {
             dtype,
@@ -265,8 +246,8 @@ impl Part {
             finite: self.finite,
             min: range.map(|r| r.0),
             max: range.map(|r| r.1),
-            mean: Some(mean).filter(|x| some && x.is_finite()),
-            std: Some(std).filter(|x| some && x.is_finite()),
+            mean: some.then_some(mean),
+            std: some.then_some(std),
             zeros: self.zeros,
             nan: self.nan,
             pos_inf: self.pos_inf,
@@ -276,6 +257,23 @@ impl Part {
             histogram: None,
         }
     }
+}
+
+/// What distances are multiplied by, so that the squares of very small and very large ones stay within `f64`: a power of
+/// two, which rounds nothing. A wider range has the same one or a smaller.
+fn unit(min: f64, max: f64) -> f64 {
+    match max - min {
+        range if range > PLAIN_RANGE.1 => 1.0 / LARGE,
+        range if range > 0.0 && range < PLAIN_RANGE.0 => LARGE,
+        _ => 1.0,
+    }
+}
+
+/// The sum of two numbers, rounded, and what rounding took (Knuth).
+fn exact_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let from_b = sum - a;
+    (sum, (a - (sum - from_b)) + (b - from_b))
 }
 
 #[allow(clippy::cast_precision_loss)] // a count of elements

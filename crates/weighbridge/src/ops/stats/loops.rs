@@ -1,0 +1,151 @@
+//! The loops over values. Each keeps several sums side by side, in a fixed order: the result is the same bits on every
+//! machine.
+
+use crate::ops::wide::wide;
+
+/// Sums of `f32` that are kept side by side: two of the widest registers.
+const SINGLES: usize = 16;
+/// The same of `f64`.
+const DOUBLES: usize = 8;
+
+/// What one pass over values of type `T` finds.
+pub(super) struct Range<T> {
+    /// The smallest; infinite where there is none.
+    pub(super) least: T,
+    /// The largest; negative infinity where there is none.
+    pub(super) most: T,
+    /// How many are 0 or -0.
+    pub(super) zeros: u64,
+    /// How many have a modulus below the bound, zeros with them.
+    pub(super) small: u64,
+}
+
+/// How far values are from a place.
+#[derive(Clone, Copy)]
+pub(super) struct Distances {
+    /// The sum of the distances, with their signs.
+    pub(super) sum: f64,
+    /// The sum of their squares.
+    pub(super) squares: f64,
+}
+
+macro_rules! fold_lanes {
+    ($lanes:expr, $first:expr, $better:tt) => {{
+        let mut best = $first;
+        for x in $lanes {
+            best = if x $better best { x } else { best };
+        }
+        best
+    }};
+}
+
+wide! {
+    /// Little-endian `f32`s: their range, and their distances from `near`.
+    pub(super) fn of_singles(values: &[[u8; 4]], near: f64, bound: f32) -> (Range<f32>, Distances) {
+        let (mut least, mut most) = ([f32::INFINITY; SINGLES], [f32::NEG_INFINITY; SINGLES]);
+        let (mut zeros, mut small) = ([0u32; SINGLES], [0u32; SINGLES]);
+        let (mut sums, mut squares) = ([0f64; SINGLES], [0f64; SINGLES]);
+        macro_rules! look {
+            ($lane:expr, $bytes:expr) => {{
+                let (lane, x) = ($lane, f32::from_le_bytes($bytes));
+                least[lane] = if x < least[lane] { x } else { least[lane] };
+                most[lane] = if x > most[lane] { x } else { most[lane] };
+                zeros[lane] += u32::from(x == 0.0);
+                small[lane] += u32::from(x.abs() < bound);
+                let distance = f64::from(x) - near;
+                sums[lane] += distance;
+                squares[lane] += distance * distance;
+            }};
+        }
+        let (groups, rest) = values.as_chunks::<SINGLES>();
+        for group in groups {
+            for lane in 0..SINGLES {
+                look!(lane, group[lane]);
+            }
+        }
+        for lane in 0..rest.len() {
+            look!(lane, rest[lane]);
+        }
+        let range = Range {
+            least: fold_lanes!(least, f32::INFINITY, <),
+            most: fold_lanes!(most, f32::NEG_INFINITY, >),
+            zeros: zeros.iter().map(|n| u64::from(*n)).sum(),
+            small: small.iter().map(|n| u64::from(*n)).sum(),
+        };
+        (range, Distances { sum: sums.iter().sum(), squares: squares.iter().sum() })
+    }
+}
+
+wide! {
+    /// The range of `values`, which are finite.
+    pub(super) fn range(values: &[f64], bound: f64) -> Range<f64> {
+        let (mut least, mut most) = ([f64::INFINITY; DOUBLES], [f64::NEG_INFINITY; DOUBLES]);
+        let (mut zeros, mut small) = ([0u64; DOUBLES], [0u64; DOUBLES]);
+        macro_rules! look {
+            ($lane:expr, $x:expr) => {{
+                let (lane, x) = ($lane, $x);
+                least[lane] = if x < least[lane] { x } else { least[lane] };
+                most[lane] = if x > most[lane] { x } else { most[lane] };
+                zeros[lane] += u64::from(x == 0.0);
+                small[lane] += u64::from(x.abs() < bound);
+            }};
+        }
+        let (groups, rest) = values.as_chunks::<DOUBLES>();
+        for group in groups {
+            for lane in 0..DOUBLES {
+                look!(lane, group[lane]);
+            }
+        }
+        for lane in 0..rest.len() {
+            look!(lane, rest[lane]);
+        }
+        Range {
+            least: fold_lanes!(least, f64::INFINITY, <),
+            most: fold_lanes!(most, f64::NEG_INFINITY, >),
+            zeros: zeros.iter().sum(),
+            small: small.iter().sum(),
+        }
+    }
+}
+
+wide! {
+    /// How far `values`, times `unit`, are from `center`.
+    pub(super) fn distances(values: &[f64], unit: f64, center: f64) -> Distances {
+        let (mut sums, mut squares) = ([0f64; DOUBLES], [0f64; DOUBLES]);
+        macro_rules! look {
+            ($lane:expr, $x:expr) => {{
+                let (lane, distance) = ($lane, $x * unit - center);
+                sums[lane] += distance;
+                squares[lane] += distance * distance;
+            }};
+        }
+        let (groups, rest) = values.as_chunks::<DOUBLES>();
+        for group in groups {
+            for lane in 0..DOUBLES {
+                look!(lane, group[lane]);
+            }
+        }
+        for lane in 0..rest.len() {
+            look!(lane, rest[lane]);
+        }
+        Distances { sum: sums.iter().sum(), squares: squares.iter().sum() }
+    }
+}
+
+/// In the place of the number of a bin: it is to be looked up among the edges.
+pub(super) const UNSURE: u32 = u32::MAX;
+
+wide! {
+    /// Writes for each of `values` the whole part of `(x - min) * per_unit` to `bins`, or [`UNSURE`] where it is within `slack` of
+    /// another, or not finite.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and is looked at
+    pub(super) fn bins(values: &[f64], min: f64, per_unit: f64, slack: f64, bins: &mut [u32]) {
+        let far = 1.0 - slack;
+        for (x, bin) in values.iter().zip(bins) {
+            let place = (*x - min) * per_unit;
+            let guess = place as i32;
+            let share = place - f64::from(guess);
+            *bin = if (share >= slack) & (share < far) { guess as u32 } else { UNSURE };
+        }
+    }
+}

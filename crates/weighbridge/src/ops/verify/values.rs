@@ -19,20 +19,26 @@ const SUBNORMAL_SHARE: u64 = 100;
 pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let options = StatsOptions { bins: 0, threads };
     let mut findings = Vec::new();
-    for tensor in tensors {
-        match stats(tensor, &options) {
-            Ok(stats) => {
-                findings.extend(odd(tensor, &stats));
-                if (stats.zeros > 0 || stats.nan > 0) && !stats.all_equal {
-                    findings.extend(rows::rows(tensor)?);
-                }
-            }
+    let mut known = Vec::with_capacity(tensors.len());
+    for &tensor in tensors {
+        let stats = match stats(tensor, &options) {
+            Ok(stats) => Some(stats),
             // The checksum was met before, and is no news.
-            Err(error) if error.code() == "crc-mismatch" => {}
-            Err(error) => findings.push(super::finding(error.on_tensor(tensor.name()))?),
+            Err(error) if error.code() == "crc-mismatch" => None,
+            Err(error) => {
+                findings.push(super::finding(error.on_tensor(tensor.name()))?);
+                None
+            }
+        };
+        if let Some(stats) = &stats {
+            findings.extend(odd(tensor, stats));
+            if !stats.all_equal {
+                findings.extend(rows::rows(tensor, stats)?);
+            }
         }
+        known.push((tensor, stats));
     }
-    findings.extend(twins::twins(tensors)?);
+    findings.extend(twins::twins(&known)?);
     Ok(findings)
 }
 

@@ -4,6 +4,8 @@ use crate::checkpoint::{Role, TensorEntry};
 use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::ops::parallel::row_major;
+use crate::ops::stats::Stats;
+use crate::source::to_usize;
 use crate::tensor::{DType, Element, element_at};
 use crate::text::escape;
 
@@ -29,22 +31,27 @@ impl Rows {
 }
 
 /// `zero-rows` and `nan-rows` of a tensor of two dimensions: warnings for a table, whose rows are things
-/// of their own, remarks for other matrices.
-pub(super) fn rows(tensor: &TensorEntry) -> Result<Vec<Finding>> {
+/// of their own, remarks for other matrices. Nothing is read where its numbers of zeros and NaN leave no room for such rows.
+pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> {
     let (&[count, width], Some(size)) = (tensor.shape.dims(), tensor.dtype().size()) else {
         return Ok(Vec::new());
     };
-    if count < 2 || width == 0 {
+    let any_nan = stats.nan > 0;
+    if count < 2 || width == 0 || !(stats.zeros >= width || any_nan) {
         return Ok(Vec::new());
     }
+    let dtype = tensor.dtype();
     let (mut zero, mut nan) = (Rows::default(), Rows::default());
     let (mut row, mut column, mut is_zero, mut has_nan) = (0u64, 0u64, true, false);
-    let read = row_major(tensor, BLOCK, &mut |bytes| {
-        for element in bytes.chunks_exact(size) {
-            let (none, no_number) = judge(tensor.dtype(), element);
-            is_zero &= none;
-            has_nan |= no_number;
-            column += 1;
+    let read = row_major(tensor, BLOCK, &mut |mut bytes| {
+        while !bytes.is_empty() {
+            // As much of the row as is here.
+            let len = (width - column).saturating_mul(size as u64).min(bytes.len() as u64);
+            let (part, rest) = bytes.split_at(to_usize(len)?);
+            is_zero = is_zero && part.chunks_exact(size).all(|element| judge(dtype, element).0);
+            has_nan |= any_nan && part.chunks_exact(size).any(|element| judge(dtype, element).1);
+            column += len / size as u64;
+            bytes = rest;
             if column == width {
                 if is_zero {
                     zero.add(row);

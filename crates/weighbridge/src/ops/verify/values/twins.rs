@@ -6,6 +6,8 @@ use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::ops::hash::sha256;
+use crate::ops::stats::{Number, Stats};
+use crate::tensor::DType;
 use std::collections::{HashMap, HashSet};
 
 /// Shorter tensors are equal by chance, or because they begin so.
@@ -13,12 +15,37 @@ const LEAST: u64 = 8;
 /// Pairs that are told.
 const TOLD: usize = 5;
 
+/// What equal tensors have in common, whatever their order: enough that few others are hashed.
+#[derive(PartialEq, Eq, Hash)]
+struct Looks<'a> {
+    dtype: DType,
+    dims: &'a [u64],
+    counts: [u64; 4],
+    range: Option<[u64; 2]>,
+}
+
+impl<'a> Looks<'a> {
+    fn of(tensor: &'a TensorEntry, stats: Option<&Stats>) -> Self {
+        // Adding 0 makes one of both zeros, of which either may be found first.
+        let bits = |number: Number| (number.to_f64() + 0.0).to_bits();
+        Self {
+            dtype: tensor.dtype(),
+            dims: tensor.shape.dims(),
+            counts: stats.map_or([0; 4], |s| [s.finite, s.zeros, s.nan, s.subnormal]),
+            range: stats.and_then(|s| Some([bits(s.min?), bits(s.max?)])),
+        }
+    }
+}
+
 /// One remark, `equal-tensors`, on tensors of one type and shape with the same elements, which are not
-/// all the same; those that are two names for the same bytes are none.
-pub(super) fn twins(tensors: &[&TensorEntry]) -> Result<Option<Finding>> {
-    let mut alike: HashMap<(&str, &[u64]), Vec<&TensorEntry>> = HashMap::new();
-    for tensor in tensors.iter().filter(|tensor| tensor.elements() >= LEAST) {
-        alike.entry((tensor.dtype().name(), tensor.shape.dims())).or_default().push(tensor);
+/// all the same; those that are two names for the same bytes are none. Only those are read that have the same numbers
+/// in common, or none: those of packed types.
+pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)]) -> Result<Option<Finding>> {
+    let mut alike: HashMap<Looks, Vec<&TensorEntry>> = HashMap::new();
+    for (tensor, stats) in tensors.iter().filter(|(tensor, _)| tensor.elements() >= LEAST) {
+        if !stats.as_ref().is_some_and(|stats| stats.all_equal) {
+            alike.entry(Looks::of(tensor, stats.as_ref())).or_default().push(tensor);
+        }
     }
     let mut groups: Vec<Vec<&TensorEntry>> = alike.into_values().filter(|group| group.len() > 1).collect();
     groups.sort_by_key(|group| group.first().map(|tensor| tensor.name()));
@@ -40,8 +67,7 @@ pub(super) fn twins(tensors: &[&TensorEntry]) -> Result<Option<Finding>> {
                 }
             };
             match seen.get(&hash) {
-                Some(first) if !is_constant(first)? => pairs.push((first.name(), tensor.name())),
-                Some(_) => {}
+                Some(first) => pairs.push((first.name(), tensor.name())),
                 None => drop(seen.insert(hash, tensor)),
             }
         }
@@ -55,10 +81,4 @@ pub(super) fn twins(tensors: &[&TensorEntry]) -> Result<Option<Finding>> {
     let text =
         format!("{} tensors have the elements of another one: {}{more}", pairs.len(), shown.join(", "));
     Ok(Some(Finding::note("equal-tensors", text)))
-}
-
-/// True where all elements are the same, as in a bias that begins with zeros.
-fn is_constant(tensor: &TensorEntry) -> Result<bool> {
-    let options = crate::ops::stats::StatsOptions { bins: 0, threads: 1 };
-    Ok(crate::ops::stats::stats(tensor, &options)?.all_equal)
 }

@@ -152,3 +152,27 @@ fn a_user_block_is_found() {
     let wrong = [vec![b'u'; 600], bytes].concat();
     assert!(!Hdf5.recognises(&wrong[..100], &memory(wrong.clone())));
 }
+
+/// A message of no kind, and one of a kind that there is not: readers pass over both.
+#[test]
+fn messages_that_nobody_reads_are_hidden_bytes() {
+    let mut source = checkpoint(vec![tensor(&["a"], DType::F32, None)]);
+    source.metadata = [("secret".to_owned(), Value::Text("here it is".into()))].into_iter().collect();
+    let bytes = written(&source);
+    let codes = |bytes: Vec<u8>| {
+        let options = crate::ops::verify::VerifyOptions::default();
+        let report = crate::ops::verify::verify_checkpoint(&opened(bytes), &options).unwrap();
+        report.findings.into_iter().map(|f| (f.code, f.offset)).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(bytes.clone()), []);
+    let name = bytes.windows(7).position(|window| window == b"secret\0").unwrap();
+    // The envelope of a message has 8 bytes and begins with its kind; that of an attribute has 8 more before its name.
+    for kind in [[0, 0], [0x19, 0]] {
+        let mut hiding = bytes.clone();
+        assert_eq!(hiding[name - 16..][..2], [0x0c, 0]);
+        hiding[name - 16..][..2].copy_from_slice(&kind);
+        assert_eq!(opened(hiding.clone()).metadata.get("secret"), None);
+        // The heap with the text is nobody's then, too.
+        assert_eq!(codes(hiding).last(), Some(&("hidden-bytes", Some(name as u64 - 8))));
+    }
+}

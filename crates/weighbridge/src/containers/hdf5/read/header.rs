@@ -12,6 +12,9 @@ use std::ops::Range;
 /// What its bytes are called.
 const WHAT: &str = "hdf5 object header";
 
+/// The first number that HDF5 gives to no kind of message: readers pass over these, as over those that are empty.
+const FIRST_UNKNOWN: u16 = 0x19;
+
 /// The messages of an object, not yet understood: one that is bad spoils no other.
 pub(super) struct Header {
     /// Each with the address of its first byte.
@@ -156,6 +159,12 @@ impl Header {
             }
             let at = reader.at();
             let payload = reader.take(usize::from(len))?;
+            if (kind == messages::MSG_NIL || kind >= FIRST_UNKNOWN)
+                && payload.iter().any(|&byte| byte != 0)
+                && let Some(record) = file.record()
+            {
+                record.hide(address.saturating_add(at as u64), u64::from(len));
+            }
             match kind {
                 messages::MSG_NIL => {}
                 messages::MSG_CONTINUATION => {

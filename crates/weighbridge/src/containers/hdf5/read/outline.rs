@@ -66,9 +66,20 @@ fn outline_of(place: &Arc<Place>) -> Result<Outline> {
     }
     let mut ranges = record.ranges();
     extend(&file, &mut ranges)?;
+    let hidden = record.hidden();
     for range in ranges {
-        let offset = range.address.saturating_add(place.base);
-        outline.header(offset, range.end.saturating_sub(range.address), range.what);
+        let within = hidden.partition_point(|(address, _)| *address < range.address);
+        let mut from = range.address;
+        for &(address, len) in hidden[within..].iter().take_while(|(address, _)| *address < range.end) {
+            outline.header(from.saturating_add(place.base), address.saturating_sub(from), range.what);
+            outline.hidden(
+                address.saturating_add(place.base),
+                len,
+                "a message that no reader of HDF5 looks at",
+            );
+            from = address.saturating_add(len);
+        }
+        outline.header(from.saturating_add(place.base), range.end.saturating_sub(from), range.what);
     }
     Ok(outline)
 }

@@ -1,5 +1,6 @@
 //! Which ranges of a file were read as structures, and what they are.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// Ranges that are kept before they are joined.
@@ -44,6 +45,8 @@ pub(super) struct Range {
 #[derive(Debug)]
 pub(super) struct Record {
     all: Mutex<Vec<Range>>,
+    /// The addresses and lengths of what stands within structures and says nothing.
+    hidden: Mutex<BTreeMap<u64, u64>>,
     /// Bytes of an address and of a length in the file.
     widths: (u64, u64),
 }
@@ -51,7 +54,11 @@ pub(super) struct Record {
 impl Record {
     /// For a file with addresses and lengths of that many bytes.
     pub(super) fn new(offset_size: u8, length_size: u8) -> Self {
-        Self { all: Mutex::default(), widths: (offset_size.into(), length_size.into()) }
+        Self {
+            all: Mutex::default(),
+            hidden: Mutex::default(),
+            widths: (offset_size.into(), length_size.into()),
+        }
     }
 
     /// Remembers that `bytes` were read at `address`; `what` they are where they have no mark.
@@ -69,6 +76,20 @@ impl Record {
     /// Remembers a range that was not read.
     pub(super) fn claim(&self, address: u64, len: u64, what: &'static str) {
         self.push(Range { address, end: address.saturating_add(len), what, marked: false });
+    }
+
+    /// Remembers bytes within a structure that no reader looks at, though they are not zero.
+    pub(super) fn hide(&self, address: u64, len: u64) {
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        if hidden.len() < MOST {
+            hidden.insert(address, len);
+        }
+    }
+
+    /// All that was hidden, in order: addresses and lengths.
+    pub(super) fn hidden(&self) -> Vec<(u64, u64)> {
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *hidden).into_iter().collect()
     }
 
     /// The length of the header of a fractal heap that begins with `bytes`.

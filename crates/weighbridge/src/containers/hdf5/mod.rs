@@ -54,7 +54,7 @@ pub struct Problem {
     pub error: Error,
 }
 
-/// A group or a dataset.
+/// A group that has attributes, or a dataset.
 #[derive(Debug)]
 pub struct Item {
     /// Where it stands, from the root.

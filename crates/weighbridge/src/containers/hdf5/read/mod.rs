@@ -85,7 +85,9 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             end: block.eof_address,
             ..Contents::default()
         },
+        path: Trail::default(),
         groups: HashSet::from([root]),
+        met: 0,
         room: room.saturating_add(LEAST),
     };
     if walk.contents.end > len {
@@ -100,37 +102,64 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
     walk.contents.attributes =
         attributes::attributes(&walk.file, &header, &mut walk.heaps, &mut walk.room, &mut problems);
     problems.into_iter().for_each(|error| walk.problem(&[], error));
-    let mut open = Vec::new();
-    open.extend(walk.enter(Vec::new(), &header)?);
+    let mut open = vec![walk.members(&header)?];
     // The group that was entered last is walked first: so items come group by group.
-    while let Some(group) = open.last_mut() {
-        let Some(link) = group.links.next() else {
+    while let Some(links) = open.last_mut() {
+        let Some(link) = links.next() else {
             open.pop();
+            walk.path.pop();
             continue;
         };
-        let mut path = group.path.clone();
-        path.push(link.name);
-        walk.charge(&path)?;
-        match link.target.and_then(|target| walk.follow(&path, target)) {
-            Ok(entered) => open.extend(entered),
-            Err(error) => walk.problem(&path, error),
+        walk.charge(&link.name)?;
+        walk.path.push(link.name);
+        match link.target.and_then(|target| walk.follow(target)) {
+            // Its name stays in the path until its members are walked through.
+            Ok(Some(members)) => {
+                open.push(members);
+                continue;
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let path = walk.listed_path()?;
+                walk.problem(&path, error);
+            }
         }
+        walk.path.pop();
     }
     Ok(walk.contents)
 }
 
-/// A group whose members are being listed.
-struct Group {
-    path: Vec<String>,
-    links: std::vec::IntoIter<links::Link>,
+/// The members of a group that are still to be listed.
+type Members = std::vec::IntoIter<links::Link>;
+
+/// The names from the root to where the walk is.
+#[derive(Default)]
+struct Trail {
+    parts: Vec<String>,
+    /// Of all parts together.
+    bytes: u64,
+}
+
+impl Trail {
+    fn push(&mut self, part: String) {
+        self.bytes += part.len() as u64;
+        self.parts.push(part);
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.parts.pop().map_or(0, |part| part.len() as u64);
+    }
 }
 
 struct Walk {
     file: File,
     heaps: Heaps,
     contents: Contents,
+    path: Trail,
     /// Addresses of the groups that were entered.
     groups: HashSet<u64>,
+    /// Objects that were met.
+    met: u64,
     /// Memory that the listing may still take.
     room: u64,
 }
@@ -141,27 +170,40 @@ impl Walk {
         self.contents.problems.push(Problem { path: path.to_vec(), error });
     }
 
-    fn link(&mut self, path: &[String], target: String) {
-        self.contents.links.push(Link { path: path.to_vec(), target });
+    fn link(&mut self, target: String) -> Result<()> {
+        let path = self.listed_path()?;
+        self.contents.links.push(Link { path, target });
+        Ok(())
     }
 
-    /// Holds one more name against the limits of the whole.
-    fn charge(&mut self, path: &[String]) -> Result<()> {
-        let Contents { items, links, problems, .. } = &self.contents;
-        let listed = (items.len() + links.len() + problems.len()) as u64;
-        crate::Limits::check("objects", "tensors", listed, self.file.place.limits.tensors)?;
-        spend(&mut self.room, byte_len(path) + 32 * path.len() as u64 + size_of::<Item>() as u64)
+    /// Holds one more object of this name against the limits of the whole.
+    fn charge(&mut self, name: &str) -> Result<()> {
+        crate::Limits::check("objects", "tensors", self.met, self.file.place.limits.tensors)?;
+        self.met += 1;
+        spend(&mut self.room, name.len() as u64 + size_of::<links::Link>() as u64)
     }
 
-    /// Lists what a link leads to; the group, if it is one to walk through.
-    fn follow(&mut self, path: &[String], target: Target) -> Result<Option<Group>> {
+    /// The path, to be kept: of groups within groups it may be far longer than the last name.
+    fn listed_path(&mut self) -> Result<Vec<String>> {
+        let Trail { parts, bytes } = &self.path;
+        spend(&mut self.room, bytes + 32 * parts.len() as u64 + size_of::<Item>() as u64)?;
+        Ok(parts.clone())
+    }
+
+    /// Lists what a link leads to, by the path to it; the members of a group that is to be walked through.
+    fn follow(&mut self, target: Target) -> Result<Option<Members>> {
         let limits = &self.file.place.limits;
-        crate::Limits::check("parts in a name", "path_parts", path.len() as u64, limits.path_parts)?;
-        crate::Limits::check("bytes in a name", "name_bytes", byte_len(path), limits.name_bytes)?;
+        crate::Limits::check(
+            "parts in a name",
+            "path_parts",
+            self.path.parts.len() as u64,
+            limits.path_parts,
+        )?;
+        crate::Limits::check("bytes in a name", "name_bytes", self.path.bytes, limits.name_bytes)?;
         let address = match target {
             Target::Hard(address) => address,
             Target::Soft(target) => {
-                self.link(path, target);
+                self.link(target)?;
                 return Ok(None);
             }
             Target::External(file, inner) => {
@@ -178,7 +220,7 @@ impl Walk {
             .into_iter()
             .any(|kind| header.has(kind));
         if is_group && !self.groups.insert(address) {
-            self.link(path, format!("the group at address {address}, listed before"));
+            self.link(format!("the group at address {address}, listed before"))?;
             return Ok(None);
         }
         if !is_group && !header.has(messages::MSG_DATASPACE) {
@@ -191,23 +233,24 @@ impl Walk {
         let mut problems = Vec::new();
         let attributes =
             attributes::attributes(&self.file, &header, &mut self.heaps, &mut self.room, &mut problems);
-        problems.into_iter().for_each(|error| self.problem(path, error));
+        if !problems.is_empty() {
+            let path = self.listed_path()?;
+            problems.into_iter().for_each(|error| self.problem(&path, error));
+        }
         let dataset = match is_group {
             true => None,
             false => Some(Dataset::read(&self.file, &header)?),
         };
-        self.contents.items.push(Item { path: path.to_vec(), attributes, dataset });
-        if is_group { self.enter(path.to_vec(), &header) } else { Ok(None) }
+        // A group without attributes says nothing by itself.
+        if dataset.is_some() || !attributes.is_empty() {
+            let path = self.listed_path()?;
+            self.contents.items.push(Item { path, attributes, dataset });
+        }
+        if is_group { self.members(&header).map(Some) } else { Ok(None) }
     }
 
     /// The members of a group, to be walked through.
-    fn enter(&mut self, path: Vec<String>, header: &Header) -> Result<Option<Group>> {
-        let links = links::links(&self.file, header, self.room)?;
-        Ok(Some(Group { path, links: links.into_iter() }))
+    fn members(&mut self, header: &Header) -> Result<Members> {
+        Ok(links::links(&self.file, header, self.room)?.into_iter())
     }
-}
-
-/// Bytes of all parts of a path.
-fn byte_len(path: &[String]) -> u64 {
-    path.iter().map(|part| part.len() as u64).sum()
 }

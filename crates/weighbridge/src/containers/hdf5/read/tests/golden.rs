@@ -76,16 +76,27 @@ fn same_item(place: &str, item: &Item, expected: &Json) {
     }
 }
 
+/// What is listed of a file: groups that have no attributes are not.
+fn listed_items(expected: &Json) -> Vec<&Json> {
+    let says_nothing = |item: &Json| {
+        item.as_object()
+            .unwrap()
+            .iter()
+            .all(|(key, value)| key == "attributes" && value == &serde_json::json!({}))
+    };
+    expected["items"].as_array().unwrap().iter().filter(|item| !says_nothing(&item[1])).collect()
+}
+
 fn same_file(file: &str, source: &SourceRef, expected: &Json) {
     let contents = read(source, &Limits::default()).unwrap();
     same_attributes(file, &contents.attributes, &expected["attributes"]);
     assert_eq!(contents.user_block, expected["user_block"].as_u64().unwrap(), "{file}");
     assert_eq!(contents.end, source.len(), "{file}");
-    let items = expected["items"].as_array().unwrap();
+    let items = listed_items(expected);
     let names: Vec<String> = contents.items.iter().map(|item| name(&item.path)).collect();
     let wanted: Vec<&str> = items.iter().map(|item| item[0].as_str().unwrap()).collect();
     assert_eq!(names, wanted, "{file}");
-    for (item, wanted) in contents.items.iter().zip(items) {
+    for (item, wanted) in contents.items.iter().zip(&items) {
         same_item(&format!("{file} {}", name(&item.path)), item, &wanted[1]);
     }
     let sorted = |mut list: Vec<String>| {
@@ -126,7 +137,7 @@ fn a_long_file_is_listed_without_its_data() {
     let counted = Arc::new(CountingSource::new(opened));
     let source: SourceRef = counted.clone();
     let contents = read(&source, &Limits::default()).unwrap();
-    assert_eq!(contents.items.len(), expected()["types_default.h5"]["items"].as_array().unwrap().len());
+    assert_eq!(contents.items.len(), listed_items(&expected()["types_default.h5"]).len());
     assert!(counted.bytes_read() < 1 << 20, "{}", counted.bytes_read());
 }
 

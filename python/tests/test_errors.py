@@ -184,6 +184,8 @@ def test_wrong_types(net: Path, tmp_path: Path) -> None:
         (lambda: weighbridge.save(path, zeros, labels={"w": 3}), "labels"),
         (lambda: weighbridge.save(3, zeros), "path"),
         (lambda: weighbridge.open(None), "path"),
+        (lambda: weighbridge.biggraph.CheckpointStore(3), "folder"),
+        (lambda: weighbridge.save(path, zeros, progress=3), "progress"),
         (lambda: weighbridge.open(net, limits=3), "limits"),
         (lambda: weighbridge.open(net, at="x"), "at"),
         (lambda: weighbridge.open(net, names=3), "names"),

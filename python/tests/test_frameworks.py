@@ -62,6 +62,12 @@ def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
             assert not copy or own.is_contiguous()
         assert torch.from_dlpack(checkpoint[name]).tolist() == [[0, 1, 2], [3, 4, 5]]
     assert path.read_bytes() == before
+    # What has no place in the file is read.
+    numpy.savez_compressed(tmp_path / "packed.npz", w=numpy.arange(6.0))
+    packed = weighbridge.open(tmp_path / "packed.npz")["w"]
+    assert packed.torch(copy=False).tolist() == packed.cast("f32").torch(copy=False).tolist() == [*range(6)]
+    with pytest.raises(BufferError):
+        packed.__dlpack__(copy=False)
 
 
 def test_odd_tensors_of_torch(torch: Any, tmp_path: Path) -> None:

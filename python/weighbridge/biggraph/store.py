@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .. import opened as core
 from .._weighbridge import NextVersion, Store
-from ..checks import mapping
+from ..checks import mapping, path_text
 from ..opened import Note, Path, index_of
 from ..errors import MismatchError, UsageError, visible
 from ..progress import Progress, callback
@@ -259,9 +259,9 @@ class CheckpointStore:
             raise UsageError(
                 "the current version always stays", code="keep-none", expected="1 or more", found=str(keep)
             )
+        self._folder = path_text(folder, "folder")
         if create:
-            os.makedirs(folder, exist_ok=True)
-        self._folder = os.fsdecode(folder)
+            os.makedirs(self._folder, exist_ok=True)
         self._keep = keep
         self._store = Store(self._folder, None if expected is None else dict(expected), sync, threads, memory)
         self._inside = 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -220,21 +222,98 @@ def test_the_lock(tmp_path: Path) -> None:
     assert store.version == 3
 
 
-def test_another_run_that_slips_in(tmp_path: Path) -> None:
-    class Late(CheckpointStore):
-        """Between the end of a version and the beginning of the next another run writes one."""
-
-        def _hold(self, wanted: bool) -> None:
-            if wanted and self.version == 2:
-                save(other, 1)
-            super()._hold(wanted)
-
+def test_the_lock_is_held_from_the_beginning_to_the_end(tmp_path: Path) -> None:
+    held = CheckpointStore(tmp_path)
     other = CheckpointStore(tmp_path)
-    with Late(tmp_path) as store:
+    stopped = threading.Event()
+    slipped: List[int] = []
+
+    def knock() -> None:
+        # Tries all the time, also in the moment in which one version ends and the next begins.
+        while not stopped.is_set():
+            try:
+                other.begin().abort()
+                slipped.append(held.version)
+            except weighbridge.UsageError as error:
+                assert error.code == "locked"
+
+    with held:
+        thread = threading.Thread(target=knock)
+        thread.start()
+        try:
+            for _ in range(8):
+                held.save({"user": ROWS})
+            held.rollback(held.version)
+            # Within one `with`, another one of the same store changes nothing.
+            with held:
+                held.save({"user": ROWS})
+            held.save({"user": ROWS})
+        finally:
+            stopped.set()
+            thread.join()
+    assert not slipped and held.version == 10
+    # Free again, also where a version is kept that ended.
+    with held:
+        version = held.begin()
+        # Two versions at once are not written, by the same store either.
+        with pytest.raises(weighbridge.UsageError, match="writing"):
+            held.begin()
+        with pytest.raises(weighbridge.UsageError, match="writing"):
+            held.prune(1)
+    with pytest.raises(weighbridge.UsageError, match="writing"):
+        other.begin()
+    version.abort()
+    other.begin().abort()
+    assert not version.is_open
+
+
+def test_a_run_without_the_lock(tmp_path: Path) -> None:
+    with CheckpointStore(tmp_path) as store:
         save(store, 1)
+        # As BigGraph does, which knows of no lock.
+        for name in ("embeddings_user_0", "model"):
+            shutil.copy(tmp_path / f"{name}.v1.h5", tmp_path / f"{name}.v2.h5")
+        (tmp_path / "checkpoint_version.txt").write_text("2")
         with pytest.raises(weighbridge.MismatchError) as caught:
             save(store, 1)
-        assert caught.value.code == "version-moved" and other.version == 3
+        assert caught.value.code == "version-moved" and store.version == 2
+        # Whoever looks, and says which one counts, goes on.
+        store.rollback(2)
+        save(store, 1)
+    assert store.version == 3
+
+
+def test_what_is_made_up_is_told(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    report = store.save({"user": ROWS})
+    assert [note["code"] for note in report["notes"]] == ["config-made"] and not report["losses"]
+    assert "config" in report["notes"][0]["text"]
+    # It is there now, and nothing more is made up.
+    assert store.save({"user": ROWS})["notes"] == []
+    config = json.loads(store.config_text() or "")
+    own = CheckpointStore(tmp_path / "own").save({"user": ROWS}, config=config)
+    assert own["notes"] == []
+
+
+def test_two_rows_of_one_name(tmp_path: Path) -> None:
+    names = ["a", "b", "c", "b", "d", "e"]
+    path = ("embeddings", "user")
+    for action in (
+        lambda: CheckpointStore(tmp_path / "run").save({"user": ROWS}, names={"user": names}),
+        lambda: weighbridge.save(tmp_path / "one", {path: ROWS}, format="biggraph", labels={path: names}),
+    ):
+        with pytest.raises(weighbridge.MismatchError) as caught:
+            action()
+        assert (caught.value.code, caught.value.found) == ("name-twice", "b")
+        assert caught.value.tensor == "embeddings.user"
+    assert CheckpointStore(tmp_path / "run").version == 0 and not (tmp_path / "one").exists()
+    # A table that a file has is converted as it is, and `verify` says so.
+    (tmp_path / "twice.tsv").write_text("a\t1\t2\na\t3\t4\n")
+    weighbridge.convert(
+        tmp_path / "twice.tsv", tmp_path / "two", to="biggraph", set={"type": "user", "entities": "yes"}
+    )
+    found = {finding.code for finding in weighbridge.verify(tmp_path / "two").findings}
+    assert "duplicate-name" in found
 
 
 def test_nothing_stays_of_what_failed(tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
             assert not copy or own.is_contiguous()
         assert torch.from_dlpack(checkpoint[name]).tolist() == [[0, 1, 2], [3, 4, 5]]
     assert path.read_bytes() == before
+    # What has no place in the file is read.
+    numpy.savez_compressed(tmp_path / "packed.npz", w=numpy.arange(6.0))
+    packed = weighbridge.open(tmp_path / "packed.npz")["w"]
+    assert packed.torch(copy=False).tolist() == packed.cast("f32").torch(copy=False).tolist() == [*range(6)]
+    with pytest.raises(BufferError):
+        packed.__dlpack__(copy=False)
 
 
 def test_odd_tensors_of_torch(torch: Any, tmp_path: Path) -> None:
@@ -97,8 +103,37 @@ def test_types_that_torch_lacks(torch: Any, tmp_path: Path) -> None:
 def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     weighbridge.save(tmp_path / "x.npz", {"w": numpy.arange(3.0)})
-    with pytest.raises(ImportError):
+    with pytest.raises(weighbridge.MissingPackageError, match="pip install torch") as caught:
         weighbridge.open(tmp_path / "x.npz")["w"].torch()
+    assert isinstance(caught.value, ImportError) and caught.value.name == "torch"
+    monkeypatch.setitem(__import__("sys").modules, "paddle", None)
+    with pytest.raises(weighbridge.MissingPackageError, match="pip install paddlepaddle"):
+        weighbridge.open(tmp_path / "x.npz")["w"].paddle()
+
+
+def kinds(loaded: Any) -> Any:
+    """The types of what stands in it."""
+    if isinstance(loaded, dict):
+        return {key: kinds(own) for key, own in loaded.items()}
+    return [kinds(own) for own in loaded] if isinstance(loaded, list) else type(loaded).__name__
+
+
+def test_odd_values_are_named(torch: Any, tmp_path: Path) -> None:
+    odd = {
+        "device": torch.device("cpu"),
+        "dtype": torch.float16,
+        "meta": torch.zeros(2, device="meta"),
+    }
+    for name, value in odd.items():
+        with pytest.raises(weighbridge.ArgumentTypeError) as caught:
+            weighbridge.save(tmp_path / "x.npz", {"a." + name: value})
+        assert caught.value.tensor == "a." + name and caught.value.code == "not-an-array"
+    for dtype in (torch.float16, torch.device("cpu")):
+        weighbridge.save(tmp_path / "w.npz", {"w": numpy.zeros(1, "f4")}, force=True)
+        with pytest.raises(TypeError, match="type of elements"):
+            weighbridge.open(tmp_path / "w.npz")["w"].cast(dtype)
+        with pytest.raises(TypeError, match="cast"):
+            weighbridge.save(tmp_path / "x.npz", {"w": numpy.zeros(1)}, cast=dtype)
 
 
 def test_paddle(tmp_path: Path) -> None:
@@ -116,6 +151,17 @@ def test_paddle(tmp_path: Path) -> None:
         own = back[name].paddle()
         assert own.dtype == tensor.dtype, name
         assert numpy.array_equal(own.astype("float32").numpy(), tensor.astype("float32").numpy())
+    mixed = {"w": given["f32"], "a": numpy.ones(2, "f4"), "deep": [given["i64"], {"b": numpy.zeros(3)}]}
+    alone = {"a": numpy.ones(2, "f4"), "deep": [numpy.zeros(3)]}
+    for obj, alike in ((mixed, True), ({"w": given["f32"]}, True), (alone, False)):
+        # What Paddle makes of arrays beside its own tensors, and of arrays alone.
+        paddle.save(obj, str(tmp_path / "theirs.pdparams"))
+        theirs = tmp_path / "theirs.pdparams"
+        newer = b"numpy._core" in theirs.read_bytes()
+        weighbridge.paddle.save(obj, tmp_path / "ours.pdparams", force=True, numpy_version=2 if newer else 1)
+        ours = tmp_path / "ours.pdparams"
+        assert kinds(paddle.load(str(ours))) == kinds(paddle.load(str(theirs)))
+        assert not alike or ours.read_bytes() == theirs.read_bytes()
     weighbridge.save(tmp_path / "x.pdparams", given)
     loaded = paddle.load(str(tmp_path / "x.pdparams"))
     assert numpy.array_equal(numpy.asarray(loaded["f32"]), given["f32"].numpy())

@@ -159,6 +159,9 @@ def test_diff_of_what_is_not_finite(tmp_path: Path) -> None:
 def test_verify(net: Path, tmp_path: Path) -> None:
     report = weighbridge.verify(net, account=True, values=True)
     assert report.verdict == "sound" and report.is_sound and report.exit_code == 0
+    assert not report.is_unsound and not report.could_not_tell
+    with pytest.raises(TypeError, match="is_sound or could_not_tell"):
+        bool(report)
     assert report.format == "safetensors" and "values" in report.checked
     (file,) = report.files
     assert sum(range.bytes for range in file.ranges) == file.bytes == net.stat().st_size
@@ -166,6 +169,7 @@ def test_verify(net: Path, tmp_path: Path) -> None:
     bad.write_bytes(net.read_bytes() + b"more")
     found = weighbridge.verify(bad)
     assert found.verdict == "unsound" and not found.is_sound and found.exit_code == 1
+    assert found.is_unsound and not found.could_not_tell
     assert any(finding.severity == "error" and finding.code for finding in found.findings)
     assert found.findings[0].code in found._repr_html_()
     assert found.files[0].ranges is None
@@ -175,6 +179,7 @@ def test_verify_of_several(net: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("no model")
     both = weighbridge.verify([net, text])
+    assert both.could_not_tell and not both.is_sound and not both.is_unsound
     assert both.verdict == "could-not-tell" and both.exit_code == 3 and both.paths == (str(net), str(text))
     assert [own.verdict for own in both.reports] == ["sound", "could-not-tell"]
     assert [own.exit_code for own in both.reports] == [0, 3] and both.format is None

@@ -319,7 +319,10 @@ def test_what_would_be_lost_or_meant_otherwise_is_refused(tmp_path):
     assert caught.value.code == "left-out"
     assert list(weighbridge.load(tmp_path / "o.npz", partial=True)) == ["y"]
 
-    third = weighbridge.save(tmp_path / "t.npz", {"t": numpy.float32([1 / 3])}) and weighbridge.open(tmp_path / "t.npz")["t"]
+    third = (
+        weighbridge.save(tmp_path / "t.npz", {"t": numpy.float32([1 / 3])})
+        and weighbridge.open(tmp_path / "t.npz")["t"]
+    )
     half = third.cast("f16")
     assert half.cast("f16").numpy() == numpy.float16(1 / 3)
     with pytest.raises(weighbridge.UnsupportedError, match="already"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import itertools
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import weighbridge
 from weighbridge import dtypes
 
+NUMPY = tuple(int(n) for n in numpy.__version__.split(".")[:2])
 SHAPES: List[tuple] = [(), (0,), (1,), (7,), (3, 4), (4, 0, 2), (2, 3, 5), (1, 3, 1, 2)]
 
 
@@ -216,11 +218,63 @@ def test_memoryviews(archive: Path) -> None:
         else:
             assert view.format == "B" and view.ndim == 1
         if sys.version_info >= (3, 12):
+            assert hashlib.sha256(
+                tensor if tensor.dtype in dtypes.BUFFER and tensor.nbytes else view
+            ).digest() == (hashlib.sha256(own[name].tobytes()).digest())
             if tensor.dtype in dtypes.BUFFER and tensor.nbytes:
                 assert memoryview(tensor).tobytes() == own[name].tobytes()
             else:
                 with pytest.raises(BufferError):
                     memoryview(tensor)
+
+
+def elsewhere(archive: Path, tmp_path: Path) -> List[weighbridge.Tensor]:
+    """Tensors whose elements do not stand in a file as they are wanted: packed, cast, big-endian, cut."""
+    numpy.savez_compressed(tmp_path / "packed.npz", w=numpy.arange(12.0).reshape(3, 4))
+    numpy.save(tmp_path / "big.npy", numpy.arange(12, dtype=">i4"))
+    graph = {"user": numpy.arange(8, dtype="f4").reshape(4, 2)}
+    relation = {"name": "follows", "lhs": "user", "rhs": "user", "operator": "none"}
+    config = {"entities": {"user": {"num_partitions": 2}}, "relations": [relation], "dimension": 2}
+    paths = {"entity_path": ".", "edge_paths": ["."], "checkpoint_path": "."}
+    weighbridge.biggraph.CheckpointStore(tmp_path / "graph").save(graph, config={**config, **paths})
+    return [
+        weighbridge.open(tmp_path / "packed.npz")["w"],
+        weighbridge.open(tmp_path / "big.npy")["value"],
+        weighbridge.open(archive)["f32_3x4_C"].cast("f64"),
+        weighbridge.biggraph.open(tmp_path / "graph")["user"].tensor,
+    ]
+
+
+def test_without_a_copy_means_without(archive: Path, tmp_path: Path) -> None:
+    in_place = weighbridge.open(archive)["f32_3x4_C"]
+    if NUMPY >= (2, 0):
+        assert (
+            numpy.asarray(in_place, copy=False).__array_interface__["data"]
+            == (in_place.numpy().__array_interface__["data"])
+        )
+        assert numpy.asarray(weighbridge.open(archive)["f32_3x4_F"], copy=False).flags.f_contiguous
+    for tensor in elsewhere(archive, tmp_path):
+        wanted = tensor.numpy()
+        with pytest.raises(BufferError, match="without a copy"):
+            tensor.__dlpack__(copy=False)
+        with pytest.raises(ValueError, match="without a copy"):
+            tensor.__array__(copy=False)
+        for given in (None, True):
+            assert tensor.__dlpack__(copy=given) is not None
+        if NUMPY >= (2, 0):
+            with pytest.raises(ValueError):
+                numpy.asarray(tensor, copy=False)
+            same(numpy.asarray(tensor, copy=True), wanted)
+        same(numpy.asarray(tensor), wanted)
+        same(numpy.array(tensor), wanted)
+        assert tensor.memoryview().tobytes() == wanted.tobytes()
+        if sys.version_info >= (3, 12):
+            with pytest.raises(BufferError, match="memoryview"):
+                memoryview(tensor)
+            # Who only wants the bytes gets them.
+            assert hashlib.sha256(tensor).digest() == hashlib.sha256(wanted.tobytes()).digest()
+    empty = weighbridge.open(archive)["f32_0_C"]
+    assert empty.__dlpack__(copy=False) is not None and empty.__array__(copy=False).size == 0
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="classes of Python give buffers from 3.12 on")
@@ -246,7 +300,7 @@ def test_dlpack_with_numpy(archive: Path) -> None:
 
 
 @pytest.mark.skipif(
-    tuple(int(n) for n in numpy.__version__.split(".")[:2]) < (2, 1),
+    NUMPY < (2, 1),
     reason="numpy knows versions of DLPack from 2.1 on",
 )
 @pytest.mark.parametrize("order", "CF")

@@ -25,6 +25,7 @@ from . import _weighbridge
 from ._weighbridge import Labels, Program, __version__
 from .opened import Checkpoint, Note, open  # noqa: A004
 from .errors import (
+    ArgumentTypeError,
     CancelledError,
     CorruptFileError,
     Error,
@@ -129,8 +130,14 @@ def formats() -> Dict[str, Format]:
     """
     known = {}
     for name, title, extensions, settings in _weighbridge.formats():
-        known[name] = Format(name, title, tuple(extensions), tuple(Setting(*setting) for setting in settings))
+        known[name] = Format(name, title, tuple(extensions), tuple(_setting(*own) for own in settings))
     return known
+
+
+def _setting(name: str, values: str, what: str) -> Setting:
+    from .wording import in_python
+
+    return Setting(name, values, in_python(what, save))
 
 
 _FACES = ("biggraph", "paddle", "primitiv")
@@ -150,6 +157,7 @@ def __dir__() -> List[str]:
 
 
 __all__: List[str] = [
+    "ArgumentTypeError",
     "CancelledError",
     "Checkpoint",
     "Conversion",

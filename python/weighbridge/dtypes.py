@@ -82,23 +82,44 @@ BUFFER: Dict[str, str] = {
 }
 """Those that a `memoryview` of every version of Python can show as numbers."""
 
-_NAMES: Dict[str, str] = {
+NAMES: Dict[str, str] = {
     **{name: own for own, name in NUMPY.items()},
     **{name: own for own, name in ML_DTYPES.items()},
 }
+"""The names here, by those of numpy and `ml_dtypes`."""
+
+
+def need(package: str, what: str, install: Optional[str] = None, otherwise: str = "") -> Any:
+    """The module of that name; `MissingPackageError` where it cannot be imported.
+
+    >>> need("no_such_one", "this")
+    Traceback (most recent call last):
+    weighbridge.errors.MissingPackageError: the package no_such_one is needed for this, and cannot be imported
+      found:    No module named 'no_such_one'
+      hint:     pip install no_such_one
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError as error:
+        missing = MissingPackageError(
+            f"the package {package} is needed for {what}, and cannot be imported",
+            code=f"no-{package}",
+            found=str(error),
+            hint=f"pip install {install or package}{otherwise}",
+        )
+        missing.name = package
+        raise missing from error
 
 
 def need_numpy() -> None:
     """Raises `MissingPackageError` where numpy cannot be imported."""
-    try:
-        import numpy  # noqa: F401
-    except ImportError as error:
-        raise MissingPackageError(
-            "arrays need the package numpy, which cannot be imported",
-            code="no-numpy",
-            found=str(error),
-            hint="pip install numpy; without it there are tensor.bytes(), tensor.memoryview() and all verbs",
-        ) from error
+    need(
+        "numpy",
+        "arrays",
+        otherwise="; without it there are tensor.bytes(), tensor.memoryview() and all verbs",
+    )
 
 
 def to_numpy(dtype: str, tensor: Optional[str] = None) -> numpy.dtype:
@@ -150,4 +171,4 @@ def from_numpy(dtype: numpy.dtype) -> Optional[str]:
     >>> from_numpy(numpy.dtype(">i4")), from_numpy(numpy.dtype("datetime64[s]"))
     ('i32', None)
     """
-    return _NAMES.get(dtype.name)
+    return NAMES.get(dtype.name)

@@ -1,7 +1,8 @@
 """Exceptions: what went wrong, where, and what to do about it.
 
-Every exception of this package is an `Error`, and also the exception of Python that fits: a file that is not
-there is a `FileNotFoundError`, an unknown name a `KeyError`, damaged content a `ValueError`.
+What fails raises an `Error`, which is also the exception of Python that fits: a file that is not there is a
+`FileNotFoundError`, an unknown name a `KeyError`, damaged content a `ValueError`. Only what Python itself
+finds wrong with a call, such as a keyword that is not, or an index out of bounds, is what it is anywhere.
 
 >>> import weighbridge
 >>> try:
@@ -13,11 +14,16 @@ not-found no-such-file.npz
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Type
+import errno
+import os
+from typing import Any, Dict, NoReturn, Optional, Tuple, Type
 
 from ._weighbridge import escape_text
 
 _PLACES = ("file", "offset", "tensor", "expected", "found", "hint")
+
+_OF_THE_SYSTEM = ("errno", "strerror", "filename", "filename2", "msg", "name", "path")
+"""What exceptions of Python keep beside their attributes."""
 
 
 class Error(Exception):
@@ -36,6 +42,9 @@ class Error(Exception):
 
     kind: str = "error"
     """The situation, as in JSON."""
+
+    _number: Optional[int] = None
+    """The number that the operating system has for it, where it is its own."""
 
     def __init__(
         self,
@@ -61,22 +70,26 @@ class Error(Exception):
         self.expected = expected
         self.found = found
         self.hint = hint
+        if isinstance(self, OSError):
+            _numbered(self, self._number, file)
 
     def __str__(self) -> str:
-        lines = [escape_text(self.message)]
+        lines = [visible(self.message)]
         for name in _PLACES:
             value = getattr(self, name)
             if value is None:
                 continue
-            text = f"{value} (0x{value:x})" if name == "offset" else escape_text(str(value))
+            text = f"{value} (0x{value:x})" if name == "offset" else visible(str(value))
             lines.append(f"  {name + ':':<9} {text}")
         return "\n".join(lines)
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _again, (type(self), self.to_dict())
+        kept = {name: getattr(self, name) for name in _OF_THE_SYSTEM if getattr(self, name, None) is not None}
+        kept.update({name: value for name, value in self.__dict__.items() if name != "_said"}, args=self.args)
+        return _again, (type(self), self.to_dict()), kept
 
     def to_dict(self) -> Dict[str, Any]:
-        """The error as the value of `"error"` in the JSON of the command."""
+        """The error as the value of `"error"` in the JSON of the command, in the words of Python."""
         places = {name: getattr(self, name) for name in _PLACES}
         return {"kind": self.kind, "code": self.code, "message": self.message, **places}
 
@@ -95,6 +108,10 @@ class UnsupportedError(Error, NotImplementedError):
 
 class MissingPackageError(UnsupportedError, ImportError):
     """What was asked for needs another package, which is not installed; `hint` has the command that installs it."""
+
+    def __init__(self, message: str, **places: Any) -> None:
+        super().__init__(message, **places)
+        self.msg = message
 
 
 class LimitError(Error, ValueError):
@@ -119,8 +136,14 @@ class UsageError(Error, ValueError):
     kind = "usage"
 
 
+class ArgumentTypeError(UsageError, TypeError):
+    """What was given is of a type that cannot be used here: no array, no text, no number."""
+
+
 class TargetExistsError(UsageError, FileExistsError):
     """There is a file in the place of the target: `force=True` replaces it."""
+
+    _number = errno.EEXIST
 
 
 class FileError(Error, OSError):
@@ -132,13 +155,19 @@ class FileError(Error, OSError):
 class FileMissingError(FileError, FileNotFoundError):
     """There is no such file."""
 
+    _number = errno.ENOENT
+
 
 class FileDeniedError(FileError, PermissionError):
     """The file may not be read or written."""
 
+    _number = errno.EACCES
+
 
 class FileChangedError(FileError):
     """A file was cut short while it was read or looked into: bytes that are lost read as zeros."""
+
+    _number = errno.EIO
 
 
 class CancelledError(Error, KeyboardInterrupt):
@@ -159,6 +188,7 @@ _BY_KIND: Dict[str, Type[Error]] = {
 _BY_CODE: Dict[str, Type[Error]] = {
     "no-such-tensor": UnknownNameError,
     "exists": TargetExistsError,
+    "wrong-type": ArgumentTypeError,
     "not-found": FileMissingError,
     "permission-denied": FileDeniedError,
     "file-shrank": FileChangedError,
@@ -177,14 +207,55 @@ def class_of(kind: str, code: str) -> Type[Error]:
     return _BY_KIND.get(kind, Error)
 
 
-def from_json(fields: Dict[str, Any], number: Optional[int] = None) -> Error:
-    """The exception for an error as JSON has it; `number` is the one of the operating system."""
+def from_json(fields: Dict[str, Any], number: Optional[int] = None, asked: Optional[str] = None) -> Error:
+    """The exception for an error as JSON has it; `number` is the one of the operating system, `asked` the
+    function of this package that was called.
+    """
+    from .wording import function, reworded
+
     fields = dict(fields)
     error = _again(class_of(fields["kind"], fields["code"]), fields)
-    if isinstance(error, OSError):
-        error.errno = number
-        error.filename = error.file
+    if isinstance(error, OSError) and number is not None:
+        _numbered(error, number, error.file)
+    # Who was asked says it later in the words of his own keywords, where that is not known here.
+    error.__dict__["_said"] = (error.message, error.hint)
+    reworded(error, None if asked is None else function(asked), final=asked is not None)
     return error
+
+
+def wrong_type(
+    what: str,
+    wanted: str,
+    value: object,
+    *,
+    tensor: Optional[str] = None,
+    hint: Optional[str] = None,
+    code: str = "wrong-type",
+) -> NoReturn:
+    """Raises `ArgumentTypeError`: `what` is to be `wanted`, and `value` is not.
+
+    >>> wrong_type("a name", "a str", 3)
+    Traceback (most recent call last):
+    weighbridge.errors.ArgumentTypeError: a name is to be a str
+      found:    int
+    """
+    found = type(value).__name__
+    raise ArgumentTypeError(f"{what} is to be {wanted}", code=code, tensor=tensor, found=found, hint=hint)
+
+
+def visible(text: str) -> str:
+    """The text with what could harm a terminal, or hide, escaped; also what no UTF-8 can hold.
+
+    >>> visible("a\\x1b[2J"), visible("\\udcff.npz")
+    ('a\\\\u{1b}[2J', '\\\\udcff.npz')
+    """
+    return escape_text(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def _numbered(error: OSError, number: Optional[int], file: Optional[str]) -> None:
+    error.errno = number
+    error.strerror = None if number is None else os.strerror(number)
+    error.filename = file
 
 
 def _again(own: Type[Error], fields: Dict[str, Any]) -> Error:

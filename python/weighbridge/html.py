@@ -15,11 +15,11 @@ MOST = 200
 
 def table(checkpoint: Checkpoint) -> str:
     """The tensors of a checkpoint as a table of HTML, the first 200 of them."""
-    from ._weighbridge import escape_text
+    from .errors import visible
 
     def cell(text: object) -> str:
         # Names come from files: neither markup nor what hides itself goes into a page.
-        return f"<td>{escape(escape_text(str(text)))}</td>"
+        return f"<td>{escape(visible(str(text)))}</td>"
 
     rows = []
     for name, tensor in islice(checkpoint.items(), MOST):

@@ -7,11 +7,22 @@ from collections.abc import Mapping
 from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from ._weighbridge import Entry, Index, Program, open_index
-from .errors import UnknownNameError, UsageError
+from .checks import mapping, optional_text, path_text, whole
+from .errors import (
+    ArgumentTypeError,
+    CorruptFileError,
+    Error,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+    visible,
+    wrong_type,
+)
 from .tensor import Part, Tensor
 from .tree import Tree, build
+from .wording import spoken_to
 
-Path = Union[str, "os.PathLike[str]"]
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 """Where a file or folder is."""
 
 Name = Union[str, Tuple[Part, ...]]
@@ -45,8 +56,9 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     Closing it, or leaving the `with`, forgets the file. Tensors and arrays that were taken before stay valid.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, path: Optional[str] = None) -> None:
         self._opened: Optional[Index] = index
+        self._path = path
         self._keys: Optional[List[str]] = None
         self._places: Dict[str, int] = {}
         self._paths: Optional[Dict[Tuple[Tuple[Part, ...], Optional[Part]], int]] = None
@@ -60,7 +72,8 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     @property
     def path(self) -> str:
         """The path under which it was opened."""
-        return self._index.label
+        label = self._index.label
+        return label if self._path is None else self._path
 
     @property
     def format(self) -> str:
@@ -134,7 +147,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
             return False
         try:
             self._place(name, None)  # type: ignore[arg-type]
-        except UnknownNameError:
+        except (UnknownNameError, ArgumentTypeError):
             return False
         return True
 
@@ -166,15 +179,18 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         if isinstance(name, str) and slot is None:
             self._names()
             place = self._places.get(name)
-            return self._index.find(name) if place is None else place
+            return self._index.find(_utf8(name)) if place is None else place
         if isinstance(name, str):
             path = self.tensor(name).path
         elif isinstance(name, (tuple, list)):
             path = tuple(name)
+            for part in path:
+                if not isinstance(part, (str, bytes)):
+                    wrong_type(
+                        "a part of a name", "a str, or bytes where it is no UTF-8", part, code="bad-name"
+                    )
         else:
-            raise UsageError(
-                "a name is a str, or a tuple of its parts", code="bad-name", found=type(name).__name__
-            )
+            wrong_type("a name", "a str, or a tuple of its parts", name, code="bad-name")
         paths = self._paths
         if paths is None:
             # Filled before others see it: they may be asking, too.
@@ -196,7 +212,7 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
 
     def _near(self, name: str) -> Optional[str]:
         try:
-            self._index.find(name)
+            self._index.find(_utf8(name))
         except UnknownNameError as error:
             return error.hint
         return f"there is {name}, whose parts are others"
@@ -218,14 +234,12 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         self.close()
 
     def __repr__(self) -> str:
-        from ._weighbridge import escape_text
-
         if self._opened is None:
             return "<Checkpoint: closed>"
         count = len(self)
         tensors = "1 tensor" if count == 1 else f"{count:,} tensors"
         what = f"{self.format} {self.kind}, {tensors}, {self.nbytes:,} bytes"
-        return f"<Checkpoint {escape_text(self.path)}: {what}>"
+        return f"<Checkpoint {visible(self.path)}: {what}>"
 
     def _repr_html_(self) -> str:
         from .html import table
@@ -274,7 +288,26 @@ def open(  # noqa: A001
         at=at,
         limits=limits,
     )
-    return Checkpoint(open_index(path, options))
+    path = path_text(path, "path")
+    with spoken_to(open, path):
+        try:
+            return Checkpoint(open_index(path, options), path)
+        except (CorruptFileError, UnsupportedError) as error:
+            if format is not None:
+                _what_it_is(error, path, options)
+            raise
+
+
+def _what_it_is(error: Error, path: str, options: Dict[str, Any]) -> None:
+    """Says in the error of a file that was to be of one format that it is of another, where it is."""
+    try:
+        found = open_index(path, {**options, "format": None})
+    except Error:
+        return
+    if found.format != options["format"]:
+        what = f"this is a file of {found.format}, {found.kind}"
+        hint = f"{what}: weighbridge.open(path) tells the format by the content"
+        error.__dict__["_said"] = (error.message, hint)
 
 
 def opening(**options: Any) -> Dict[str, Any]:
@@ -301,8 +334,28 @@ def opening(**options: Any) -> Dict[str, Any]:
             raise TypeError(f"open() has no option {name!r}; it has {', '.join(known)}")
     known.update(options)
     if known["limits"] is not None:
-        known["limits"] = dict(known["limits"])
+        known["limits"] = mapping(known["limits"], "limits")
+        for name, value in known["limits"].items():
+            whole(value, f"the limit {name}")
+    for name in ("format", "names"):
+        optional_text(known[name], name)
+    if known["at"] is not None:
+        whole(known["at"], "at")
     return known
+
+
+def _utf8(name: str) -> str:
+    """The name, where a file can have it: no text of UTF-8 holds halves of characters."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UnknownNameError(
+            "there is no tensor of this name, which is no UTF-8",
+            code="no-such-tensor",
+            tensor=name,
+            hint="a part that is no UTF-8 is given as bytes, in a tuple of the parts",
+        ) from None
+    return name
 
 
 def entry_of(tensor: Tensor) -> Entry:

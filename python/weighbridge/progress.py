@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional, Union
 
-from .errors import UsageError
+from .errors import wrong_type
 
 Progress = Union[None, bool, Callable[[int, int], Any]]
 """Nothing, `True` for a bar, or a function that is called with the bytes that are done and those that there
@@ -40,4 +40,4 @@ def callback(progress: Progress) -> Iterator[Optional[Callable[[int, int], Any]]
     elif callable(progress):
         yield progress
     else:
-        raise UsageError("progress is True, or a function of two numbers", code="bad-progress")
+        wrong_type("progress", "True, or a function of two numbers", progress, code="bad-progress")

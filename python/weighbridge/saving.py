@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from . import dtypes
 from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
 from .opened import Checkpoint, Name, Path, entry_of, index_of, open
-from .errors import UnsupportedError, UsageError
+from .checks import dtype_name, mapping, optional_text, path_text, whole
+from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, wrong_type
 from .progress import Progress, callback
 from .tensor import Part, Tensor
+from .wording import spoken_to
 
 if TYPE_CHECKING:
     import numpy
@@ -69,10 +71,16 @@ def save(
     >>> weighbridge.load("net.npz")["id"]
     array([97, 98, 99], dtype=uint8)
     """
+    _check(format=format, kind=kind, rounding=rounding)
+    for number, what in ((seed, "seed"), (threads, "threads"), (memory, "memory")):
+        whole(number, what)
+    if cast is not None:
+        dtype_name(cast, "cast")
+    chosen = {} if settings is None else mapping(settings, "settings")
     options = {
         "format": format,
         "kind": kind,
-        "settings": {name: _setting(value) for name, value in (settings or {}).items()},
+        "settings": {name: _setting(value) for name, value in chosen.items()},
         "cast": cast,
         "rounding": rounding,
         "seed": seed,
@@ -82,8 +90,9 @@ def save(
         "memory": memory,
         "sync": sync,
     }
-    said = None if metadata is None else dict(metadata)
-    with callback(progress) as tell:
+    said = None if metadata is None else mapping(metadata, "metadata")
+    path = path_text(path, "path")
+    with spoken_to(save, path), callback(progress) as tell:
         if isinstance(tensors, Checkpoint) and not roles and not labels:
             return save_tensors(path, index_of(tensors), [], said, options, tell)
         if isinstance(tensors, Checkpoint):
@@ -139,6 +148,11 @@ def _refuse_cast_of_cast(tensors: Mapping[Name, Any], cast: str) -> None:
             tensor.cast(cast)
 
 
+def _check(**texts: object) -> None:
+    for what, value in texts.items():
+        optional_text(value, what)
+
+
 def _setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -150,16 +164,12 @@ class _Given:
         self, tensors: Mapping[Name, Any], roles: Mapping[Name, Role], labels: Mapping[Name, Sequence[str]]
     ) -> None:
         if not isinstance(tensors, Mapping):
-            raise UsageError(
-                "tensors are given as a mapping of names to arrays",
-                code="not-a-mapping",
-                found=type(tensors).__name__,
-            )
+            wrong_type("what is saved", "a mapping of names to arrays", tensors, code="not-a-mapping")
         for kind, named in (("role", roles), ("labels", labels)):
             for name in named:
                 if name not in tensors:
                     raise UsageError(
-                        f"a {kind} is given for a tensor that is not", code="no-such-name", tensor=str(name)
+                        f"a {kind} is given for a tensor that is not", code="no-such-name", tensor=shown(name)
                     )
         self.tensors = tensors
         self.roles = roles
@@ -171,7 +181,7 @@ class _Given:
 
     def _one(self, name: Name, value: Any) -> Tuple[Any, Optional[str], Optional[Part], Entry, Any]:
         role = self.roles.get(name)
-        word, slot = (role, None) if role is None or isinstance(role, str) else role
+        word, slot = (role, None) if role is None or isinstance(role, str) else _pair(role, name)
         if word is None and isinstance(value, Tensor) and value.slot is not None:
             word, slot = value.role, value.slot
         path = _path(name, slot)
@@ -179,9 +189,21 @@ class _Given:
             # Its parts may hold dots, which the name alone does not tell.
             path = value.path
         labels = self.labels.get(name)
-        if isinstance(labels, (str, bytes)):
-            raise UsageError("names of rows are a list of them", code="bad-labels", tensor=str(name), found=repr(labels))
+        if labels is not None and (isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)):
+            wrong_type("labels", "a list of names", labels, tensor=shown(name), code="bad-labels")
         return path, word, slot, entry(path, value), labels
+
+
+def _pair(role: Any, name: Name) -> Tuple[str, Part]:
+    """The word and the slot of a role that is no word alone."""
+    if not isinstance(role, (tuple, list)) or len(role) != 2 or not isinstance(role[1], (str, bytes)):
+        wrong_type("a role", 'a str, or ("optimizer", SLOT)', role, tensor=shown(name))
+    return role[0], role[1]
+
+
+def shown(name: Any) -> str:
+    """A name, whatever it is, in an error."""
+    return name if isinstance(name, str) else repr(name)
 
 
 def _path(name: Name, slot: Optional[Part]) -> Name:
@@ -196,10 +218,26 @@ def _path(name: Name, slot: Optional[Part]) -> Name:
 def entry(path: Name, value: Any) -> Entry:
     """The tensor that `value` is, for the Rust part. Arrays are not copied where their elements are dense.
 
-    Raises `UsageError` for what is no array.
+    Raises `ArgumentTypeError` for what is no array, and `UsageError` for one whose elements cannot be
+    written.
     """
     if isinstance(value, Tensor):
         return entry_of(value)
+    try:
+        return _entry(path, value)
+    except (Error, MemoryError):
+        raise
+    except Exception as error:
+        # Of the library whose array it is, which does not know the name.
+        raise ArgumentTypeError(
+            "what was given cannot be read as an array",
+            code="not-an-array",
+            tensor=shown(path),
+            found=f"{type(value).__name__}: {type(error).__name__}: {error}",
+        ) from error
+
+
+def _entry(path: Name, value: Any) -> Entry:
     # Where these are not imported, nothing of them can be given.
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -215,11 +253,14 @@ def entry(path: Name, value: Any) -> Entry:
     try:
         view = memoryview(value)
     except TypeError:
-        raise UsageError(
+        raise ArgumentTypeError(
             "this is no array: it has neither the protocol of arrays nor of buffers nor of DLPack",
             code="not-an-array",
-            tensor=str(path),
+            tensor=shown(path),
             found=type(value).__name__,
+            hint="give numpy.asarray(value)"
+            if isinstance(value, (bool, int, float, complex, list, tuple))
+            else None,
         ) from None
     return _from_buffer(path, view)
 
@@ -228,11 +269,12 @@ def _from_numpy(path: Name, value: Any) -> Entry:
     dtypes.need_numpy()
     import numpy
 
-    if isinstance(value, numpy.ma.MaskedArray) and numpy.ma.is_masked(value):
+    is_masked: Any = numpy.ma.is_masked
+    if isinstance(value, numpy.ma.MaskedArray) and is_masked(value):
         raise UsageError(
             "elements of the array are masked, and no file says so",
             code="masked",
-            tensor=str(path),
+            tensor=shown(path),
             hint="give array.filled(value)",
         )
     array = numpy.asarray(value)
@@ -241,7 +283,7 @@ def _from_numpy(path: Name, value: Any) -> Entry:
         raise UsageError(
             "there is no such type of elements here",
             code="unknown-dtype",
-            tensor=str(path),
+            tensor=shown(path),
             found=str(array.dtype),
         )
     if array.dtype.newbyteorder("<") != array.dtype:
@@ -258,7 +300,7 @@ def _from_torch(path: Name, value: Any) -> Entry:
         raise UsageError(
             "only dense tensors of torch can be written",
             code="not-dense",
-            tensor=str(path),
+            tensor=shown(path),
             found=str(value.layout),
         )
     # Conjugation and negation that are only noted are carried out, and elements put one after another.
@@ -269,7 +311,7 @@ def _from_torch(path: Name, value: Any) -> Entry:
         raise UsageError(
             "there is no such type of elements here",
             code="unknown-dtype",
-            tensor=str(path),
+            tensor=shown(path),
             found=str(value.dtype),
         )
     if value.numel() == 0:
@@ -308,7 +350,7 @@ def _from_buffer(path: Name, view: memoryview) -> Entry:
         raise UsageError(
             "there is no such type of elements here",
             code="unknown-dtype",
-            tensor=str(path),
+            tensor=shown(path),
             found=view.format,
         )
     return entry_of_bytes(path, dtype, list(view.shape or ()), view.tobytes())

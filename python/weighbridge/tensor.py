@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NoReturn, Optional,
 
 from . import dtypes, indexing
 from ._weighbridge import Entry, Labels, Memory
+from .checks import dtype_name
 from .errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ _CPU = (1, 0)
 
 _WRITABLE, _STRIDES = 0x1, 0x18
 """What may be asked of a buffer: `PyBUF_WRITABLE`, `PyBUF_STRIDES`."""
+
+
+_OF_ARRAYS = frozenset(
+    "T all any argmax argmin astype clip copy cumsum dot fill flat flatten flags item itemsize max mean min "
+    "nonzero prod ravel reshape round sort squeeze std strides sum swapaxes take tolist trace transpose var "
+    "view".split()
+)
+"""What arrays of numpy have, and people ask tensors for."""
 
 
 class Tensor:
@@ -152,6 +161,7 @@ class Tensor:
         >>> weighbridge.open("net.safetensors")["fc1.weight"].cast("f16").numpy().dtype
         dtype('float16')
         """
+        dtype_name(dtype, "a type of elements")
         return Tensor(self._entry.cast(dtype, rounding))
 
     def numpy(self) -> _numpy.ndarray:
@@ -188,6 +198,12 @@ class Tensor:
         (start, extent), rest = indexing.plan(index, self.shape)
         return self._box(start, extent)[rest]
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            way = f": take tensor.numpy().{name}" if name in _OF_ARRAYS else ""
+            raise AttributeError(f"a tensor of a file has no attribute {name!r}{way}")
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a tensor without dimensions")
@@ -204,16 +220,15 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> _numpy.ndarray:
         """What `numpy.asarray(tensor)` asks for. With `copy=True` the array may be written to.
 
-        With `copy=False` it is a `ValueError` when elements must be read, turned or cast; from Python 3.12 on numpy asks
-        the buffer instead, and takes what was read.
+        With `copy=False` it is a `ValueError` when elements must be read, turned or cast.
         """
         import numpy
 
         own = self.numpy_dtype
-        memory = self._memory([0] * self.ndim, list(self.shape), self.order)
         wanted = own if dtype is None else numpy.dtype(dtype)
-        if copy is False and (wanted != own or not (memory.is_mapped or memory.nbytes == 0)):
+        if copy is False and self.nbytes and (wanted != own or self._entry.mapped(self.order) is None):
             raise ValueError(f"{self.name}: the elements cannot be had without a copy")
+        memory = self._memory([0] * self.ndim, list(self.shape), self.order)
         array = _typed(own, memory)
         if wanted != own:
             return array.astype(wanted)
@@ -237,7 +252,7 @@ class Tensor:
 
         It has the shape and the numbers of the tensor where a `memoryview` can show them; else (types such
         as `f16`, and empty tensors) it shows bytes. From Python 3.12 on, `memoryview(tensor)` does the same
-        for the former, and refuses the latter.
+        where nothing need be read, turned or cast, and refuses the rest.
 
         >>> import weighbridge
         >>> view = weighbridge.open("net.safetensors")["fc1.weight"].memoryview()
@@ -264,10 +279,18 @@ class Tensor:
             raise BufferError(
                 f"{self.name}: a buffer cannot show elements of type {self.dtype}: take memoryview()"
             )
-        if self.order == "F" and flags & _STRIDES == _STRIDES and "numpy" in sys.modules:
-            # Who understands strides, as numpy does, need not have them turned.
-            return memoryview(self.numpy())
-        return self.memoryview()
+        if flags & _STRIDES != _STRIDES:
+            # Who asks for bytes one after another, as a hash or a file, takes them as from what reads.
+            return self.memoryview()
+        # Who asks for their places, as numpy and `memoryview`, means to look at the elements where they are;
+        # numpy copies by another way where it may.
+        if self._entry.mapped(self.order) is None:
+            raise BufferError(f"{self.name}: the elements must be read, turned or cast: take memoryview()")
+        if self.order == "C" or self._entry.mapped("C") is not None:
+            return self.memoryview()
+        if "numpy" not in sys.modules:
+            raise BufferError(f"{self.name}: the elements stand column by column: take memoryview()")
+        return self.numpy().data
 
     def __dlpack__(
         self,
@@ -281,7 +304,8 @@ class Tensor:
         stays as it is.
 
         The elements are copied, or, with `copy=False`, looked at in the file, where each page is copied when
-        it is written to.
+        it is written to; where they do not stand there so (packed, cast, big-endian), that is a
+        `BufferError`.
         """
         if dl_device is not None and tuple(dl_device) != _CPU:
             raise BufferError("the elements are in the memory of the processor, and nowhere else")
@@ -297,10 +321,9 @@ class Tensor:
         """The elements as a tensor of torch, which must be installed; every type that torch has.
 
         With `copy=False` they are looked at in the file, where each page is copied when it is written to;
-        what stands at an odd place or in the wrong byte order is read.
+        what stands at an odd place, packed or in the wrong byte order is read.
         """
-        import torch
-
+        torch: Any = dtypes.need("torch", "a tensor of torch")
         dtype = getattr(torch, dtypes.TORCH.get(self.dtype, ""), None)
         if dtype is None:
             raise UnsupportedError(
@@ -327,8 +350,7 @@ class Tensor:
 
     def paddle(self) -> _paddle.Tensor:
         """The elements as a tensor of PaddlePaddle, which must be installed."""
-        import paddle
-
+        paddle: Any = dtypes.need("paddle", "a tensor of PaddlePaddle", "paddlepaddle")
         if self.dtype == "bf16":
             # Paddle's arrays of numpy hold bf16 as uint16.
             return paddle.to_tensor(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._weighbridge import Entry, save_tensors
+from .checks import path_text
 from .opened import Path
 from .progress import Progress, callback
+from .saving import save
 from .tensor import Part
+from .wording import spoken_to
 
 Given = Tuple[Tuple[Part, ...], Optional[str], Optional[Part], Entry, Optional[Sequence[str]]]
 """Path, role, slot of an optimizer, elements, and names of rows of a tensor to write."""
@@ -42,5 +45,6 @@ def write(
         "memory": 256 << 20,
         "sync": sync,
     }
-    with callback(progress) as tell:
+    path = path_text(path, "path")
+    with spoken_to(save, path), callback(progress) as tell:
         return save_tensors(path, None, tensors, dict(metadata or {}), options, tell)

@@ -215,7 +215,16 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
 fn bad_arguments(error: &clap::Error) -> Error {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-    let message = lines.next().unwrap_or("bad arguments").trim_start_matches("error: ").to_owned();
+    let mut message = lines.next().unwrap_or("bad arguments").trim_start_matches("error: ").to_owned();
+    let mut lines = lines.peekable();
+    // What is missing stands on the lines below.
+    while message.ends_with([':', ',']) {
+        let Some(line) = lines.next_if(|line| !line.starts_with("Usage:")) else { break };
+        message = format!("{message} {line}");
+        if lines.peek().is_some_and(|next| next.starts_with(['-', '<'])) {
+            message.push(',');
+        }
+    }
     let hint = lines.collect::<Vec<_>>().join(" ");
     Error::usage("bad-arguments", message).hint(hint)
 }

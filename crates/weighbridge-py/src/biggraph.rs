@@ -2,7 +2,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::index::Index;
-use crate::save::{Given, assembled};
+use crate::save::{Given, assembled, no_row_twice};
 use crate::values;
 use crate::work::{Interrupted, Watcher, wait};
 use pyo3::prelude::*;
@@ -131,6 +131,17 @@ impl Store {
         self.with(py, move |store| store.checkpoint(version, &OpenOptions::default())).map(Index::new)
     }
 
+    /// The same store, which holds the lock of the folder until `release`.
+    fn hold(&self, py: Python<'_>) -> PyResult<Self> {
+        let store = self.with(py, CheckpointStore::hold)?;
+        Ok(Self { store, run: self.run.clone(), relay: self.relay.clone() })
+    }
+
+    /// Frees the lock, at once or when the version that is being written ends.
+    fn release(&self) {
+        self.store.release();
+    }
+
     /// Begins the version after the current one. The folder is locked until that is committed or given up.
     fn begin(&self, py: Python<'_>) -> PyResult<NextVersion> {
         let staging = self.with(py, CheckpointStore::begin)?;
@@ -244,6 +255,7 @@ impl NextVersion {
         model: bool,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let is_made = base.is_none();
         let mut checkpoint =
             assembled(py, base, &tensors, metadata, self.store.folder().display().to_string())?;
         if !partitions.is_empty() {
@@ -255,6 +267,9 @@ impl NextVersion {
         let report = wait(py, progress, Interrupted::Stops, move |watch| {
             let staging = locked(&staging);
             let staging = staging.as_ref().ok_or_else(ended)?;
+            if is_made {
+                no_row_twice(&checkpoint)?;
+            }
             let plan = laid_out(&checkpoint, settings, version)?;
             relay.told(watch, plan.bytes(), || put(staging, plan, &store, model, &run))
         })?;

@@ -162,6 +162,14 @@ pub(crate) fn describe(tensor: &TensorEntry, order: Order, flat: bool) -> PyResu
     })
 }
 
+/// The error where elements were asked for as they stand in the file, and do not stand there so.
+pub(crate) fn needs_a_copy(tensor: &TensorEntry) -> PyErr {
+    PyBufferError::new_err(format!(
+        "{}: the elements are packed, turned or of another type in the file, so that they cannot be given away without a copy",
+        tensor.name()
+    ))
+}
+
 /// A capsule that gives `memory` away.
 ///
 /// # Errors

@@ -203,6 +203,14 @@ impl Entry {
         Ok(Memory::new(view, dtype, shape, order))
     }
 
+    /// All elements, dense in `order`, where they stand so in the file; `None` where they would have to be read.
+    fn mapped(&self, py: Python<'_>, order: &str) -> PyResult<Option<Memory>> {
+        let order = order_of(order).or_raise(py)?;
+        let whole = Region::whole(&self.tensor.shape);
+        let view = py.detach(|| self.maps.mapped(&self.tensor, &whole, order)).or_raise(py)?;
+        Ok(view.map(|view| Memory::new(view, self.tensor.dtype(), self.tensor.shape.clone(), order)))
+    }
+
     /// All bytes, in `order`.
     fn bytes<'py>(&self, py: Python<'py>, order: &str) -> PyResult<Bound<'py, PyBytes>> {
         let order = order_of(order).or_raise(py)?;
@@ -214,7 +222,7 @@ impl Entry {
     }
 
     /// A capsule of DLPack over memory of its own that may be written to: a copy, or with `copy` false the file's own
-    /// pages, each copied when it is written to. With `flat` it holds the bytes; else the elements, in `order`.
+    /// pages, each copied when it is written to, and `BufferError` where the elements do not stand there so. With `flat` it holds the bytes; else the elements, in `order`.
     #[pyo3(signature = (order, *, copy, versioned, flat=false))]
     fn dlpack<'py>(
         &self,
@@ -227,12 +235,12 @@ impl Entry {
         let order = order_of(order).or_raise(py)?;
         let described = dlpack::describe(&self.tensor, order, flat)?;
         let memory = self.read(py, self.tensor.bytes(), move |own| {
-            if copy {
-                read_tensor(&own.tensor, order).map(dlpack::Owned::Copied)
-            } else {
-                Private::of(&own.tensor, order).map(dlpack::Owned::Private)
+            if copy || own.tensor.bytes() == 0 {
+                return read_tensor(&own.tensor, order).map(dlpack::Owned::Copied).map(Some);
             }
+            Ok(Private::mapped(&own.tensor, order)?.map(dlpack::Owned::Private))
         })?;
+        let memory = memory.ok_or_else(|| dlpack::needs_a_copy(&self.tensor))?;
         dlpack::capsule(py, memory, described, versioned)
     }
 

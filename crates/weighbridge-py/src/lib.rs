@@ -30,7 +30,8 @@ mod verbs;
 mod work;
 
 /// The part of `weighbridge` that is written in Rust. Use it through the package `weighbridge`.
-#[pyo3::pymodule]
+// Nobody has tried it without the interpreter's lock: an interpreter that can do without takes it when this is imported.
+#[pyo3::pymodule(gil_used = true)]
 mod _weighbridge {
     use pyo3::prelude::*;
 

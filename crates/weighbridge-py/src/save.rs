@@ -79,6 +79,7 @@ pub(crate) fn save_tensors<'py>(
     options: Writing,
     progress: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let is_made = base.is_none();
     let checkpoint = assembled(py, base, &tensors, metadata, target.display().to_string())?;
     let mut options = options.options().or_raise(py)?;
     let written = wait(py, progress, Interrupted::Stops, move |watch| {
@@ -86,6 +87,9 @@ pub(crate) fn save_tensors<'py>(
         let notes = checkpoint.notes.clone();
         LocalSink::check(&target, options.force)?;
         let (format, kind) = target_form(&target, &options)?;
+        if is_made && format.facts().id == "biggraph" {
+            no_row_twice(&checkpoint)?;
+        }
         let plan = plan_checkpoint(checkpoint, format, kind, &options)?;
         LocalSink::check_plan(&plan, &target, options.force)?;
         let report = ops::save(&plan, &target, options.force, &options.run)?;
@@ -139,7 +143,7 @@ fn named(py: Python<'_>, (path, role, slot, entry, labels): &Given<'_>) -> PyRes
             Err(_) => {
                 let mut list = LabelList::new();
                 for name in labels.try_iter()? {
-                    list.push(&name?.extract::<String>()?);
+                    list.push(&values::text(&name?, "the name of a row")?);
                 }
                 list
             }
@@ -164,6 +168,25 @@ fn no_two_alike(checkpoint: &Checkpoint) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Fails where two rows of a table have one name: in BigGraph an entity has one row. What a file has is written as it is by
+/// conversions; a table that is made here is asked for.
+pub(crate) fn no_row_twice(checkpoint: &Checkpoint) -> Result<()> {
+    for tensor in &checkpoint.tensors {
+        let Some(labels) = &tensor.labels else { continue };
+        let list = labels.read()?;
+        if list.index().len() == list.len() {
+            continue;
+        }
+        let mut seen = HashSet::new();
+        let twice = list.iter().find(|name| !seen.insert(*name)).unwrap_or_default();
+        return Err(Error::mismatch("name-twice", "two rows have one name: which one is meant?")
+            .on_tensor(tensor.name())
+            .found(weighbridge::text::escape(twice))
+            .hint("give each entity one row"));
+    }
+    Ok(())
 }
 
 /// What was written, as the command's `convert --json` says it.

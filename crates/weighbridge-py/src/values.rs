@@ -108,8 +108,8 @@ fn to_value_within(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Value> {
     if let Ok(number) = object.cast::<PyFloat>() {
         return Ok(Value::F64(number.extract::<f64>()?.to_bits()));
     }
-    if let Ok(text) = object.cast::<PyString>() {
-        return Ok(Value::Text(text.extract()?));
+    if object.is_instance_of::<PyString>() {
+        return Ok(Value::Text(text(object, "a text of metadata")?));
     }
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
@@ -127,7 +127,7 @@ fn to_value_within(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Value> {
 
 /// Metadata from a dict of text and values.
 pub(crate) fn metadata(dict: &Bound<'_, PyDict>) -> PyResult<Metadata> {
-    dict.iter().map(|(key, one)| Ok((key.extract::<String>()?, to_value(&one)?))).collect()
+    dict.iter().map(|(key, one)| Ok((text(&key, "a key of metadata")?, to_value(&one)?))).collect()
 }
 
 /// One part of a path: text, or bytes where it is no UTF-8.
@@ -143,18 +143,40 @@ pub(crate) fn path<'py>(py: Python<'py>, path: &TensorPath) -> PyResult<Bound<'p
     PyTuple::new(py, path.parts().iter().map(|name| part(py, name)))
 }
 
+/// Text that UTF-8 can hold; `what` says what it is for.
+pub(crate) fn text(object: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
+    if !object.is_instance_of::<PyString>() {
+        return Err(wrong_type(object, &format!("{what} is to be a str")));
+    }
+    object.extract::<String>().map_err(|_| {
+        let error = Error::usage("not-utf8", format!("{what} cannot be written as UTF-8"));
+        let found = object.repr().map_or_else(|_| "?".to_owned(), |repr| repr.to_string());
+        let hint = "a part of a name that is no UTF-8 is given as bytes, in a tuple of the parts";
+        raise(object.py(), error.found(found).hint(hint))
+    })
+}
+
+/// The error of an object of a type that cannot be used.
+fn wrong_type(object: &Bound<'_, PyAny>, text: &str) -> PyErr {
+    let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    raise(object.py(), Error::usage("wrong-type", text).found(kind))
+}
+
 /// A name from text or bytes.
 pub(crate) fn name(object: &Bound<'_, PyAny>) -> PyResult<Name> {
     match object.cast::<PyBytes>() {
         Ok(bytes) => Ok(Name::new(bytes.as_bytes())),
-        Err(_) => Ok(Name::from(object.extract::<String>()?.as_str())),
+        Err(_) => Ok(Name::from(text(object, "a part of a name")?.as_str())),
     }
 }
 
 /// A path from a tuple or list of parts, or from text as people write it.
 pub(crate) fn to_path(object: &Bound<'_, PyAny>) -> PyResult<TensorPath> {
     if object.is_instance_of::<PyString>() {
-        return Ok(TensorPath::parse(&object.extract::<String>()?));
+        return Ok(TensorPath::parse(&text(object, "a name")?));
+    }
+    if !(object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()) {
+        return Err(wrong_type(object, "a name is to be a str, or a tuple of its parts"));
     }
     let parts = object.try_iter()?.map(|one| name(&one?)).collect::<PyResult<Vec<_>>>()?;
     Ok(TensorPath::new(parts))

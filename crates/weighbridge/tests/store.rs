@@ -158,6 +158,40 @@ fn a_second_writer_is_refused_and_readers_are_not() {
     other.begin().unwrap();
 }
 
+#[test]
+fn a_lock_is_held_from_one_version_to_the_next() {
+    let dir = folder(&CRASHED, "2\n");
+    let other = store(dir.path());
+    let held = other.hold().unwrap();
+    let refused = || {
+        assert_eq!(other.begin().unwrap_err().code(), "locked");
+        assert_eq!(other.hold().unwrap_err().code(), "locked");
+    };
+    refused();
+    // Whoever holds it writes, one thing at a time.
+    let staging = held.begin().unwrap();
+    assert_eq!(held.begin().unwrap_err().code(), "locked");
+    assert_eq!(held.clone().prune(1).unwrap_err().code(), "locked");
+    drop(staging);
+    refused();
+    held.prune(1).unwrap();
+    refused();
+    // Released, it is free when what is being written ends, and taken for each work from then on.
+    let staging = held.begin().unwrap();
+    held.release();
+    refused();
+    assert_eq!(held.begin().unwrap_err().code(), "locked");
+    drop(staging);
+    other.begin().unwrap();
+    held.begin().unwrap();
+    drop(held);
+    // Dropped, it is free, too.
+    let held = other.hold().unwrap();
+    refused();
+    drop(held);
+    other.begin().unwrap();
+}
+
 #[cfg(unix)]
 #[test]
 fn snapshots_keep_their_versions() {

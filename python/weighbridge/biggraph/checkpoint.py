@@ -234,10 +234,10 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         self.close()
 
     def __repr__(self) -> str:
-        from .._weighbridge import escape_text
+        from ..errors import visible
 
-        tables = escape_text(", ".join(self._tables)) or "none"
-        return f"<Checkpoint {escape_text(self.path)}: version {self.version}, tables {tables}>"
+        tables = visible(", ".join(self._tables)) or "none"
+        return f"<Checkpoint {visible(self.path)}: version {self.version}, tables {tables}>"
 
 
 def _whole(bucket: edge_files.Bucket, own: Edges, starts: List[Dict[str, Any]], one: bool) -> Edges:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Dict
 
+from ..errors import UsageError
+
 
 class Config(Dict[str, Any]):
     """A configuration as a dict whose keys are attributes, too, at every level.
@@ -29,7 +31,10 @@ class Config(Dict[str, Any]):
     @classmethod
     def parse(cls, text: str) -> Config:
         """The configuration that is the JSON `text`."""
-        config: Config = json.loads(text, object_hook=cls)
+        try:
+            config: Config = json.loads(text, object_hook=cls)
+        except ValueError as error:
+            raise UsageError("the configuration is no JSON", code="bad-config", found=str(error)) from error
         return config
 
     def text(self) -> str:

@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .. import opened as core
 from .._weighbridge import NextVersion, Store
-from ..opened import Path, index_of
-from ..errors import MismatchError, UsageError
+from ..checks import mapping, path_text
+from ..opened import Note, Path, index_of
+from ..errors import MismatchError, UsageError, visible
 from ..progress import Progress, callback
 from ..saving import entry
 from ..tensor import Part
@@ -44,6 +45,8 @@ class Version:
         self._staged = staged
         self.report: Optional[Dict[str, Any]] = None
         """What the commit did, once it is done."""
+        self.notes: List[Note] = []
+        """What `write` had to make up: a configuration, where there is none."""
 
     @property
     def number(self) -> int:
@@ -79,7 +82,8 @@ class Version:
           carried over from the version before;
         - `names`: the names of the rows by type, written as files of entities beside the versions;
         - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is
-          made, with the one relation `relation`;
+          made, with the one relation `relation`, which `notes` tells: BigGraph needs the real one to go on
+          training;
         - `iteration`: where in the run this is (`epoch_idx`, ...); else what the last iteration of a run
           says;
         - `optimizer`: the options of the optimizers, as `Checkpoint.optimizer` gives them.
@@ -91,18 +95,25 @@ class Version:
                 code="whole-checkpoint",
                 hint="give its tables",
             )
-        rows: Dict[str, Any] = (
-            {} if whole is not None else {name: _array(table) for name, table in tables.items()}
-        )
+        own = {} if whole is not None else mapping(tables, "tables")
+        rows: Dict[str, Any] = {name: _array(table) for name, table in own.items()}
+        mapping({} if parameters is None else parameters, "parameters")
+        mapping({} if state is None else state, "state")
+        mapping({} if names is None else names, "names")
         metadata = self._metadata(rows, config, iteration, optimizer)
         settings = [("entities", "yes" if names else "no")]
         _check_names(rows, parameters or {}, state or {}, names or {})
-        given = _given(rows, parameters or {}, {**self._carried(rows, state or {}), **(state or {})}, names or {})
+        tensors = _given(
+            rows, parameters or {}, {**self._carried(rows, state or {}), **(state or {})}, names or {}
+        )
         partitions = self._partitions(rows, config)
         base = None if whole is None else index_of(whole.opened)
         model = whole is not None or parameters is not None
         with callback(progress) as tell:
-            report = self._staged.put(base, given, metadata, settings, partitions, model, tell)
+            report = self._staged.put(base, tensors, metadata, settings, partitions, model, tell)
+        made = [loss for loss in report["losses"] if loss["code"] == "config-made"]
+        if made and not self.notes:
+            self.notes = [Note("config-made", made[0]["detail"], False)]
         return [loss for loss in report["losses"] if loss["code"] not in ("names-left-out", "config-made")]
 
     def _carried(self, rows: Mapping[str, Any], state: State) -> Dict[str, Any]:
@@ -110,7 +121,9 @@ class Version:
         alone = [name for name, table in rows.items() if name not in state and not isinstance(table, Table)]
         before = self._store.latest() if alone else None
         carried: Dict[str, Any] = {}
-        for name in alone if before is not None else []:
+        if before is None:
+            return carried
+        for name in alone:
             slots = dict(before[name].state) if name in before else {}
             if slots and len(before[name]) != len(rows[name]):
                 raise UsageError(
@@ -178,6 +191,7 @@ class Version:
         - `preserve`: make it the snapshot `epoch_N`, too.
         """
         self.report = self._staged.commit(carry, keep_previous, preserve)
+        self._store._committed(self.number)
         return self.report
 
     def abort(self) -> None:
@@ -207,8 +221,8 @@ class CheckpointStore:
 
     BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
     is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder. Inside
-    `with` it is held between versions, too; should another run slip in at the moment in which one version
-    ends and the next begins, that is an error.
+    `with` it is held from the beginning to the end, also between versions. Should somebody who does not know
+    of the lock, such as BigGraph, write a version meanwhile, that is an error.
 
     >>> import numpy
     >>> from weighbridge.biggraph import CheckpointStore
@@ -245,12 +259,14 @@ class CheckpointStore:
             raise UsageError(
                 "the current version always stays", code="keep-none", expected="1 or more", found=str(keep)
             )
+        self._folder = path_text(folder, "folder")
         if create:
-            os.makedirs(folder, exist_ok=True)
-        self._folder = os.fspath(folder)
+            os.makedirs(self._folder, exist_ok=True)
         self._keep = keep
-        self._store = Store(folder, None if expected is None else dict(expected), sync, threads, memory)
-        self._held: Optional[NextVersion] = None
+        self._store = Store(self._folder, None if expected is None else dict(expected), sync, threads, memory)
+        self._inside = 0
+        self._last: Optional[int] = None
+        """Inside `with`: the version that counts, as far as this run knows."""
 
     @property
     def folder(self) -> str:
@@ -290,7 +306,7 @@ class CheckpointStore:
     def open(self, version: Optional[int] = None) -> Checkpoint:
         """A complete version, the current one if none is named."""
         number = self.version if version is None else version
-        return Checkpoint(core.Checkpoint(self._store.open(number)))
+        return Checkpoint(core.Checkpoint(self._store.open(number), self._folder))
 
     def latest(self) -> Optional[Checkpoint]:
         """The version that counts; `None` where there is none yet, and training begins."""
@@ -299,11 +315,17 @@ class CheckpointStore:
 
     def begin(self) -> Version:
         """Begins the version after the current one, to be written piece by piece."""
-        if self._held is not None:
-            staged, self._held = self._held, None
-            if staged.is_open:
-                return Version(self, staged)
-        return Version(self, self._store.begin())
+        staged = self._store.begin()
+        if self._last is not None and staged.version != self._last + 1:
+            staged.abort()
+            raise MismatchError(
+                "another run has written to the folder, without the lock",
+                code="version-moved",
+                file=self._folder,
+                expected=f"version {self._last}",
+                found=f"version {staged.version - 1}",
+            )
+        return Version(self, staged)
 
     def save(
         self,
@@ -324,16 +346,15 @@ class CheckpointStore:
         `Version.commit`.
 
         Tables and parameters of the version before that are not given are carried over. `stats` are entries
-        for the training statistics of the folder.
+        for the training statistics of the folder. `losses` of what is returned says what is lost, `notes`
+        what was made up: a folder without a configuration gets a minimal one, and BigGraph needs the real
+        one to go on training.
         """
         version = self.begin()
         try:
             # With no version before there is nothing to carry over.
-            first = (
-                parameters
-                if parameters is not None or version.number > 1 or isinstance(tables, Checkpoint)
-                else {}
-            )
+            nothing = parameters is None and version.number == 1 and not isinstance(tables, Checkpoint)
+            first = {} if nothing else parameters
             losses = version.write(
                 tables,
                 parameters=first,
@@ -351,16 +372,7 @@ class CheckpointStore:
                 report["deleted"] = self._store.prune(self._keep)["deleted"]
         finally:
             version.abort()
-            self._hold(self._inside)
-        if self._held is not None and self._held.version != version.number + 1:
-            raise MismatchError(
-                "another run has written to the folder",
-                code="version-moved",
-                file=self._folder,
-                expected=f"version {version.number}",
-                found=f"version {self._held.version - 1}",
-            )
-        return {**report, "losses": losses}
+        return {**report, "losses": losses, "notes": [note._asdict() for note in version.notes]}
 
     def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:
         """Makes another complete version count: an older one, or a newer one of a run that died just before
@@ -392,40 +404,34 @@ class CheckpointStore:
         """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`."""
         return self._alone(lambda: self._store.preserve(epoch, form))
 
-    _inside = False
-
     def _alone(self, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
-        """Does what takes the lock itself."""
-        if self._held is not None:
-            self._held.abort()
-            self._held = None
+        """Does what may let another version count."""
         try:
             return work()
         finally:
-            self._hold(self._inside)
+            self._last = None
 
-    def _hold(self, wanted: bool) -> None:
-        if wanted and self._held is None:
-            self._held = self._store.begin()
+    def _committed(self, version: int) -> None:
+        """Notes which version counts now; for `Version`."""
+        self._last = version if self._inside else None
 
     def __enter__(self) -> CheckpointStore:
-        self._hold(True)
-        self._inside = True
+        if self._inside == 0:
+            self._store = self._store.hold()
+        self._inside += 1
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._inside = False
-        if self._held is not None:
-            self._held.abort()
-            self._held = None
+        self._inside -= 1
+        if self._inside == 0:
+            self._last = None
+            self._store.release()
 
     def __repr__(self) -> str:
-        from .._weighbridge import escape_text
-
         state = self.state()
         current = state["current"]
         said = "without a version that counts" if current is None else f"version {current}"
-        return f"<CheckpointStore {escape_text(self._folder)}: {said}>"
+        return f"<CheckpointStore {visible(self._folder)}: {said}>"
 
 
 def _check_names(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .._weighbridge import Labels
-from ..errors import MismatchError, UnknownNameError, UnsupportedError
+from ..dtypes import need
+from ..errors import MismatchError, UnknownNameError
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as _pyarrow
     from numpy import ndarray
 
 Rows = Union[int, slice, str, Sequence[str], Sequence[int], "ndarray"]
@@ -88,7 +89,7 @@ class Table:
         names = self._known_names()
         try:
             return names.row_of(name)
-        except KeyError:
+        except (KeyError, UnicodeEncodeError):
             raise UnknownNameError(
                 "no entity has this name", code="no-such-entity", tensor=self._name, found=name
             ) from None
@@ -143,21 +144,13 @@ class Table:
         """The rows by name, as views of one array."""
         return dict(zip(self._known_names(), self.numpy()))
 
-    def to_arrow(self) -> pyarrow.Table:
+    def to_arrow(self) -> _pyarrow.Table:
         """A table of Arrow with the columns `name`, where the names are known, and `embedding`, a list of
         fixed size.
 
         The package `pyarrow` must be installed.
         """
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise UnsupportedError(
-                "tables of Arrow need the package pyarrow",
-                code="no-pyarrow",
-                found=str(error),
-                hint="pip install pyarrow",
-            ) from None
+        pyarrow: Any = need("pyarrow", "a table of Arrow")
         values = self.numpy()
         flat = pyarrow.array(values.reshape(-1))
         columns = {}
@@ -167,9 +160,7 @@ class Table:
         return pyarrow.table(columns)
 
     def __repr__(self) -> str:
-        from .._weighbridge import escape_text
+        from ..errors import visible
 
         known = ", with names" if self.names is not None else ""
-        return (
-            f"<Table {escape_text(self._name)}: {len(self):,} rows of {self.dimension} {self.dtype}{known}>"
-        )
+        return f"<Table {visible(self._name)}: {len(self):,} rows of {self.dimension} {self.dtype}{known}>"

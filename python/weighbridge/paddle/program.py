@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _weighbridge as rust
+from ..checks import path_text
 from ..opened import Path
+from ..wording import spoken_to
 
 
 class Variable(NamedTuple):
@@ -180,7 +182,9 @@ class Program:
 
     def save(self, path: Path, *, force: bool = False) -> None:
         """Writes it to a file of its own, all or nothing. What was not changed is written as it was read."""
-        rust.write_program(self._program, path, force)
+        path = path_text(path, "path")
+        with spoken_to(Program.save, path):
+            rust.write_program(self._program, path, force)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and bytes(self) == bytes(other)
@@ -194,7 +198,9 @@ class Program:
 
 def load_program(path: Path) -> Program:
     """The program in a file: `x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR."""
-    return Program(rust.read_program(path))
+    path = path_text(path, "path")
+    with spoken_to(load_program, path):
+        return Program(rust.read_program(path))
 
 
 def _block(said: Dict[str, Any]) -> Block:

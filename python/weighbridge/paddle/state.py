@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .. import dtypes
 from .._weighbridge import named_variable, state_structure
@@ -106,7 +106,8 @@ def save(
 
     `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
     Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
-    tensors of all of them. One that stands at several places is written several times.
+    tensors of all of them. Only where tensors of Paddle and arrays of numpy are given together, arrays stay
+    arrays, as with `paddle.save` itself. One that stands at several places is written several times.
 
     - `protocol`: 2, 3 or 4;
     - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;
@@ -237,14 +238,17 @@ class _Writer:
         self.tensors: List[Given] = []
         self.seen: Dict[str, int] = {}
         self.form = "@tensor"
+        self.mixed = False
         self.table: Mapping[Any, Any] = {}
 
     def root(self, obj: Any) -> Any:
         plain = isinstance(obj, Mapping) and all(
-            isinstance(key, str) and (_is_tensor(value) or not _holds_tensor(value, 0))
+            isinstance(key, str) and (_is_tensor(value) or not _holds(value, _is_tensor))
             for key, value in obj.items()
         )
-        if not plain:
+        # From a dict with both, Paddle makes no state dict, and its `load` leaves the arrays what they are.
+        self.mixed = _holds(obj, _is_of_paddle) and _holds(obj, _is_of_numpy)
+        if not plain or self.mixed:
             return self.value(obj, ())
         # A state dict: arrays, and a table that says which of them are tensors.
         self.form = "@array"
@@ -257,7 +261,7 @@ class _Writer:
     def variable(self, value: Any, path: Tuple[str, ...]) -> Optional[str]:
         """What the tensor is called as a variable, where that is known."""
         known = self.table.get(path[0]) if len(path) == 1 else None
-        if known is None and type(value).__module__.partition(".")[0] == "paddle":
+        if known is None and _is_of_paddle(value):
             known = value.name
         if known is None and isinstance(value, Tensor):
             known = value.attributes.get("variable_name")
@@ -273,7 +277,8 @@ class _Writer:
         if len(path) > _DEEPEST:
             raise UsageError("the object is nested too deep", code="too-deep", found=str(len(path)))
         if _is_tensor(value):
-            return {self.form: self.tensor(value, path)}
+            form = "@array" if self.mixed and _is_of_numpy(value) else self.form
+            return {form: self.tensor(value, path)}
         if isinstance(value, Mapping):
             return self.mapping(value, path)
         if isinstance(value, tuple):
@@ -328,21 +333,34 @@ class _Writer:
 
 
 def _is_tensor(value: Any) -> bool:
-    if isinstance(value, Tensor) or type(value).__module__.partition(".")[0] in ("torch", "paddle"):
+    if isinstance(value, Tensor) or _is_of(value, "torch") or _is_of_paddle(value):
         return True
     # Numbers of numpy have the protocol of arrays, too, and stay numbers.
     scalar = type(value).__module__ == "numpy" and type(value).__name__ != "ndarray"
     return (hasattr(value, "__array_interface__") or hasattr(value, "__array__")) and not scalar
 
 
-def _holds_tensor(value: Any, depth: int) -> bool:
+def _is_of(value: Any, package: str) -> bool:
+    return type(value).__module__.partition(".")[0] == package
+
+
+def _is_of_paddle(value: Any) -> bool:
+    return _is_of(value, "paddle")
+
+
+def _is_of_numpy(value: Any) -> bool:
+    return _is_of(value, "numpy") and type(value).__name__ == "ndarray"
+
+
+def _holds(value: Any, wanted: Callable[[Any], bool], depth: int = 0) -> bool:
+    """True where something within is of that kind."""
     if depth > _DEEPEST:
         raise UsageError("the object is nested too deep", code="too-deep", found=str(depth))
     if isinstance(value, Mapping):
-        return any(_holds_tensor(one, depth + 1) for one in value.values())
+        return any(_holds(one, wanted, depth + 1) for one in value.values())
     if isinstance(value, (list, tuple)):
-        return any(_holds_tensor(one, depth + 1) for one in value)
-    return _is_tensor(value)
+        return any(_holds(one, wanted, depth + 1) for one in value)
+    return wanted(value)
 
 
 def _dtype(dtype: Any, path: Tuple[str, ...]) -> str:

@@ -7,9 +7,11 @@ from collections.abc import MutableMapping
 from typing import Any, Dict, Iterator, Optional, Tuple, Type, Union
 
 from .._weighbridge import optimizer_defaults, read_optimizer, write_optimizer
+from ..checks import path_text
 from ..opened import Path
 from ..errors import MismatchError, UsageError
 from ..tensor import Part
+from ..wording import spoken_to
 from .model import Model
 from .parameter import Parameter, plain
 
@@ -73,13 +75,15 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
     @classmethod
     def open(cls, path: Path, *, lenient: bool = False) -> Optimizer:
         """Reads an optimizer file."""
-        name, uints, floats = read_optimizer(path, lenient)
+        path = path_text(path, "path")
+        with spoken_to(Optimizer.open, path):
+            name, uints, floats = read_optimizer(path, lenient)
         own = _CLASSES.get(name, Optimizer)
         if not issubclass(own, cls):
             raise MismatchError(
                 "this is the file of another optimizer",
                 code="wrong-class",
-                file=str(path),
+                file=path,
                 expected=cls._NAME,
                 found=str(name),
             )
@@ -193,7 +197,9 @@ class Optimizer(MutableMapping):  # type: ignore[type-arg]
 
     def save(self, path: Path, *, force: bool = False) -> None:
         """Writes an optimizer file, all or nothing."""
-        write_optimizer(path, list(self._uints.items()), list(self._floats.items()), force)
+        path = path_text(path, "path")
+        with spoken_to(Optimizer.save, path):
+            write_optimizer(path, list(self._uints.items()), list(self._floats.items()), force)
 
     def __repr__(self) -> str:
         name = self._class if isinstance(self._class, str) else "Optimizer"

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Dict, Iterator, List, Literal, Optional, Tuple, Union
 
 from .._weighbridge import call
+from ..checks import path_text
 from ..opened import Path
-from ..errors import UsageError
+from ..errors import UsageError, wrong_type
 from ..progress import callback
+from ..wording import spoken_to
 
 Paths = Union[Path, Sequence[Path]]
 """One path, or several."""
@@ -44,8 +46,10 @@ def ask(verb: Callable[..., Any], given: Mapping[str, Any]) -> Tuple[Dict[str, A
 
     Positional parameters are what the command takes without a flag; each other one is the flag of its name.
     """
-    with callback(given.get("progress")) as tell:
-        return ask_for(*arguments(verb, given), tell=tell)
+    said = arguments(verb, given)
+    plain = said[said.index("--") + 1 :]
+    with spoken_to(verb, *plain), callback(given.get("progress")) as tell:
+        return ask_for(*said, tell=tell)
 
 
 def ask_for(*given: str, tell: Optional[Callable[[int, int], Any]] = None) -> Tuple[Dict[str, Any], int]:
@@ -68,10 +72,16 @@ def arguments(verb: Callable[..., Any], given: Mapping[str, Any]) -> List[str]:
     plain: List[str] = []
     for name, parameter in inspect.signature(verb).parameters.items():
         value = given.get(name)
-        if name == "progress" or value is None:
+        by_name = parameter.kind is parameter.KEYWORD_ONLY
+        if name == "progress" or (value is None and (by_name or parameter.default is None)):
             continue
-        if parameter.kind is not parameter.KEYWORD_ONLY:
-            plain.extend(_texts(name, value) if name in _SEVERAL else [_text(value)])
+        if not by_name:
+            several: Any = (
+                value if name in _SEVERAL and not isinstance(value, (str, bytes, os.PathLike)) else [value]
+            )
+            if not isinstance(several, Iterable):
+                wrong_type(name, "a path, or a list of paths", value)
+            plain.extend(path_text(own, name) for own in several)
         elif not _is_default(value, parameter.default):
             flags.extend(_flag(name, value))
     # What begins with a dash is no flag here.

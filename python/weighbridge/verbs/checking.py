@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Literal, NamedTuple, Optional, Tuple
 
 from ..opened import Path
 from ..errors import Error, from_json
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, ask, ask_for
-from .report import Finding, Report, count, many, picked, table
+from .report import Finding, Report, count, findings, many, picked, table
+
+
+Soundness = Literal["sound", "unsound", "could-not-tell"]
+"""The verdicts of `verify`."""
+
+Cleanness = Literal["clean", "found", "could-not-tell"]
+"""The verdicts of `scan`."""
 
 
 class Checked(Report):
     """What came of one path, or of several: then the worst of them."""
 
     _ORDER: Tuple[str, ...] = ()
+    _verb = ""
+    _GOOD = ""
 
     @cached_property
     def paths(self) -> Tuple[str, ...]:
@@ -24,11 +33,18 @@ class Checked(Report):
 
     def __bool__(self) -> bool:
         # A verdict has three values, and a report that is there would always be true.
-        raise TypeError("ask for verdict, is_sound or is_clean: a report by itself is neither true nor false")
+        raise TypeError(
+            f"ask for verdict, {self._GOOD} or could_not_tell: a report by itself is neither true nor false"
+        )
 
     @property
-    def verdict(self) -> str:
-        """The verdict; of several paths the worst one."""
+    def could_not_tell(self) -> bool:
+        """True where the verdict is `could-not-tell`: something could not be looked at, and nothing worse was
+        found.
+        """
+        return self._worst() == "could-not-tell"
+
+    def _worst(self) -> str:
         found = {own.get("verdict", "could-not-tell") for own in self._documents}
         return next(word for word in self._ORDER if word in found)
 
@@ -40,19 +56,19 @@ class Checked(Report):
     @cached_property
     def errors(self) -> Tuple[Error, ...]:
         """Of several paths, why some could not be read at all. Of a single one, that is raised."""
-        return tuple(from_json(own["error"]) for own in self._documents if "error" in own)
+        return tuple(from_json(own["error"], asked=self._verb) for own in self._documents if "error" in own)
 
     @property
     def _documents(self) -> List[Dict[str, Any]]:
         return self._document.get("paths", [self._document])
 
     def _findings(self, document: Dict[str, Any]) -> Iterator[Finding]:
-        yield from many(Finding, document.get("findings"))
+        yield from findings(document.get("findings"), self._verb)
 
     def _summary(self) -> str:
         what = self.paths[0] if len(self.paths) == 1 else count(len(self.paths), "path")
         found = f", {count(len(self.findings), 'finding')}" if self.findings else ""
-        return f"{what}: {self.verdict.replace('-', ' ')}{found}"
+        return f"{what}: {self._worst().replace('-', ' ')}{found}"
 
     def _repr_html_(self) -> str:
         heads = ("", "code", "what", "file", "member", "offset", "tensor", "hint")
@@ -89,11 +105,23 @@ class VerifyReport(Checked):
     """Is it whole and consistent? `verdict` is `sound`, `unsound` or `could-not-tell`."""
 
     _ORDER = ("unsound", "could-not-tell", "sound")
+    _verb = "verify"
+    _GOOD = "is_sound"
+
+    @property
+    def verdict(self) -> Soundness:
+        """The verdict; of several paths the worst one."""
+        return self._worst()  # type: ignore[return-value]
 
     @property
     def is_sound(self) -> bool:
         """True for `sound` alone: what could not be looked at is not sound."""
         return self.verdict == "sound"
+
+    @property
+    def is_unsound(self) -> bool:
+        """True for `unsound` alone: what could not be looked at need not be unsound."""
+        return self.verdict == "unsound"
 
     @cached_property
     def reports(self) -> Tuple[VerifyReport, ...]:
@@ -220,6 +248,13 @@ class ScanReport(Checked):
     """Could opening it elsewhere run code? `verdict` is `clean`, `found` or `could-not-tell`."""
 
     _ORDER = ("found", "could-not-tell", "clean")
+    _verb = "scan"
+    _GOOD = "is_clean"
+
+    @property
+    def verdict(self) -> Cleanness:
+        """The verdict; of several paths the worst one."""
+        return self._worst()  # type: ignore[return-value]
 
     @property
     def is_clean(self) -> bool:
@@ -243,12 +278,12 @@ class ScanReport(Checked):
 
     def _findings(self, document: Dict[str, Any]) -> Iterator[Finding]:
         for file in document.get("files", ()):
-            yield from many(Finding, file["findings"])
+            yield from findings(file["findings"], self._verb)
 
 
 def _scanned(file: Dict[str, Any]) -> ScannedFile:
     return picked(ScannedFile, file)._replace(
-        findings=many(Finding, file["findings"]),
+        findings=findings(file["findings"], "scan"),
         imports=many(Import, file["imports"]),
         calls=many(Call, file["calls"]),
     )

@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ..opened import Note, Path
-from ..errors import UnknownNameError
 from ..tensor import Part
 from .ask import NameStyle, Pairs, Some, ask
-from .report import Report, count, extents, notes, number, parts_of, picked, table
+from .report import Report, count, extents, named, notes, number, parts_of, picked, table
 
 
 class Tally(NamedTuple):
@@ -158,6 +157,9 @@ class Listing(Report):
 
     def __bool__(self) -> bool:
         return True
+
+    def __getitem__(self, name: str) -> Listed:
+        return named(self.tensors, name)
 
     def __iter__(self) -> Iterator[Listed]:
         return iter(self.tensors)
@@ -317,12 +319,7 @@ class StatsReport(Report):
         return tuple(_stats(tensor) for tensor in self._document["tensors"])
 
     def __getitem__(self, name: str) -> TensorStats:
-        for tensor in self.tensors:
-            if tensor.name == name:
-                return tensor
-        raise UnknownNameError(
-            "there is no tensor of this name in the report", code="no-such-tensor", tensor=name
-        )
+        return named(self.tensors, name)
 
     def __len__(self) -> int:
         return len(self._document["tensors"])

@@ -6,6 +6,7 @@ import copy
 from html import escape
 from itertools import islice
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
     Iterable,
@@ -13,6 +14,7 @@ from typing import (
     NamedTuple,
     NoReturn,
     Optional,
+    Protocol,
     Sequence,
     Tuple,
     Type,
@@ -21,8 +23,10 @@ from typing import (
 )
 
 from .._weighbridge import escape_text
+from ..errors import UnknownNameError
 from ..opened import Note
 from ..tensor import Part
+from ..wording import function, in_python
 
 MOST = 200
 """Rows of a table that are shown in a notebook."""
@@ -58,6 +62,15 @@ class Report:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a report cannot be changed: {name}")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            near = (
+                [] if name.startswith("_") else _near(name, [own for own in dir(type(self)) if own[0] != "_"])
+            )
+            told = f"; there is {', '.join(near)}" if near else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{told}")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Report):
             return NotImplemented
@@ -70,6 +83,38 @@ class Report:
 
     def _summary(self) -> str:
         return str(self._document.get("path", ""))
+
+
+def _near(name: str, known: Sequence[str]) -> List[str]:
+    """What may be meant, the likeliest first: `sound` is near `is_sound`."""
+    from difflib import get_close_matches
+
+    within = [own for own in known if name.lower() in own.split("_")]
+    return [*within, *(own for own in get_close_matches(name, known) if own not in within)][:3]
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def named(rows: Sequence[N], name: str) -> N:
+    """The one of that name; `UnknownNameError`, a `KeyError`, where there is none, with the nearest ones as
+    hint.
+    """
+    for row in rows:
+        if row.name == name:
+            return row
+    near = _near(name, [row.name for row in rows]) if isinstance(name, str) else []
+    raise UnknownNameError(
+        "there is no tensor of this name in the report",
+        code="no-such-tensor",
+        tensor=str(name),
+        hint=f"there is {', '.join(near)}" if near else None,
+    )
 
 
 class Loss(NamedTuple):
@@ -101,7 +146,7 @@ class Finding(NamedTuple):
     tensor: Optional[str]
     """The tensor that it is about."""
     hint: Optional[str]
-    """What helps."""
+    """What helps, in the words of Python."""
 
 
 class WrittenFile(NamedTuple):
@@ -144,6 +189,15 @@ def _fixed(value: Any) -> Any:
 def many(own: Type[T], values: Optional[Iterable[Dict[str, Any]]]) -> Tuple[T, ...]:
     """One for each object of a list."""
     return tuple(picked(own, value) for value in values or ())
+
+
+def findings(values: Optional[Iterable[Dict[str, Any]]], verb: str) -> Tuple[Finding, ...]:
+    """What a verb found; what helps is said in its keywords."""
+
+    def said(found: Finding) -> Finding:
+        return found if found.hint is None else found._replace(hint=in_python(found.hint, function(verb)))
+
+    return tuple(said(found) for found in many(Finding, values))
 
 
 def notes(document: Dict[str, Any]) -> Tuple[Note, ...]:

@@ -48,16 +48,27 @@ impl Maps {
     /// # Errors
     /// As [`read_region`].
     pub fn view(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<View> {
+        match self.mapped(entry, region, order)? {
+            Some(view) => Ok(view),
+            None => Ok(View { bytes: Bytes::Read(Arc::new(read_region(entry, region, order)?)) }),
+        }
+    }
+
+    /// The same where nothing need be read for it; `None` where the box does not stand so in a file that can be mapped.
+    ///
+    /// # Errors
+    /// Where the file ends before the box does.
+    pub fn mapped(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<Option<View>> {
         if let Some((piece, offset, len)) = in_place(entry, region, order) {
             check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
             if let Some((map, start)) = self.map(&piece.source) {
                 let part = start.checked_add(offset).and_then(|from| MapPart::of(map, from, len));
-                if let Some(part) = part {
-                    return Ok(View { bytes: Bytes::Mapped(part) });
+                if part.is_some() {
+                    return Ok(part.map(|part| View { bytes: Bytes::Mapped(part) }));
                 }
             }
         }
-        Ok(View { bytes: Bytes::Read(Arc::new(read_region(entry, region, order)?)) })
+        Ok(None)
     }
 
     /// The map of the file behind `source`, and where in the file the source begins.
@@ -120,6 +131,18 @@ impl Private {
     /// # Errors
     /// As [`read_region`].
     pub fn of(entry: &TensorEntry, order: Order) -> Result<Self> {
+        if let Some(mapped) = Self::mapped(entry, order)? {
+            return Ok(mapped);
+        }
+        let whole = Region::whole(&entry.shape);
+        Ok(Self { bytes: PrivateBytes::Read(read_region(entry, &whole, order)?) })
+    }
+
+    /// The same where nothing need be read for it; `None` where the elements do not stand so in a file that can be mapped.
+    ///
+    /// # Errors
+    /// Where the file ends before the elements do.
+    pub fn mapped(entry: &TensorEntry, order: Order) -> Result<Option<Self>> {
         let whole = Region::whole(&entry.shape);
         if let Some((piece, offset, len)) = in_place(entry, &whole, order) {
             check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
@@ -127,10 +150,10 @@ impl Private {
                 && let Some(place) = range.offset.checked_add(offset)
                 && let Some(map) = PrivateMap::of(range.file, place, len)
             {
-                return Ok(Self { bytes: PrivateBytes::Mapped(map) });
+                return Ok(Some(Self { bytes: PrivateBytes::Mapped(map) }));
             }
         }
-        Ok(Self { bytes: PrivateBytes::Read(read_region(entry, &whole, order)?) })
+        Ok(None)
     }
 
     /// The bytes.
@@ -195,6 +218,8 @@ mod tests {
         let turned = maps.view(&entry, &whole, Order::Row).unwrap();
         assert!(!turned.is_mapped());
         assert_eq!(turned.bytes(), read_region(&entry, &whole, Order::Row).unwrap());
+        assert!(maps.mapped(&entry, &whole, Order::Row).unwrap().is_none());
+        assert_eq!(maps.mapped(&entry, &whole, Order::Column).unwrap().unwrap().bytes(), bytes);
         drop((maps, entry));
         assert_eq!(view.bytes(), bytes);
         assert_eq!(part.bytes(), &bytes[3 * 4096..4 * 4096]);
@@ -217,6 +242,8 @@ mod tests {
         mine.bytes_mut().fill(1);
         assert_eq!(other.bytes(), bytes);
         assert_eq!(std::fs::read(file.path()).unwrap()[3..], bytes);
+        assert!(Private::mapped(&entry, Order::Row).unwrap().is_none());
+        assert_eq!(Private::mapped(&entry, Order::Column).unwrap().unwrap().bytes(), bytes);
         let mut turned = Private::of(&entry, Order::Row).unwrap();
         turned.bytes_mut().fill(2);
         assert_eq!(other.bytes(), bytes);

@@ -39,6 +39,7 @@
 mod commit;
 mod companions;
 mod expected;
+mod hold;
 mod marker;
 mod recover;
 mod report;
@@ -59,7 +60,7 @@ pub use state::{Orphan, OrphanKind, SnapshotState, StoreState, StoredFile, Versi
 pub use tidy::{PruneReport, RollbackOptions, RollbackReport, SweepOptions, SweepReport};
 
 use crate::checkpoint::Checkpoint;
-use crate::engine::{Disk, DiskLock, LOCK_NAME, LocalDisk, RunOptions};
+use crate::engine::{Disk, LocalDisk, RunOptions};
 use crate::error::{Error, Kind, Result};
 use crate::formats::{OpenOptions, open_with};
 use crate::source::SourceRef;
@@ -98,12 +99,14 @@ pub enum VersionWrite {
     InPlace,
 }
 
-/// A folder of versions of a checkpoint. Cheap to clone; holds nothing open.
+/// A folder of versions of a checkpoint. Cheap to clone; holds nothing open, but for the lock where
+/// [`hold`](Self::hold) took it.
 #[derive(Debug, Clone)]
 pub struct CheckpointStore {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     options: Arc<StoreOptions>,
+    held: Option<Arc<hold::Held>>,
 }
 
 impl CheckpointStore {
@@ -120,7 +123,7 @@ impl CheckpointStore {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn on(disk: Arc<dyn Disk>, path: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
-        let store = Self { disk, folder: path.as_ref().to_owned(), options: Arc::new(options) };
+        let store = Self { disk, folder: path.as_ref().to_owned(), options: Arc::new(options), held: None };
         store.disk.list(&store.folder)?;
         Ok(store)
     }
@@ -191,10 +194,6 @@ impl CheckpointStore {
 
     fn here(&self, error: Error) -> Error {
         error.in_file(self.folder.display())
-    }
-
-    fn lock(&self) -> Result<DiskLock> {
-        self.disk.lock(&self.folder.join(LOCK_NAME))
     }
 
     fn sync(&self) -> bool {

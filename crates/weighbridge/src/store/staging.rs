@@ -1,8 +1,9 @@
 //! The version that is being written.
 
+use super::hold::Lock;
 use super::state::OrphanKind;
 use super::{CheckpointStore, Marker};
-use crate::engine::{DiskLock, Gathering, RunReport};
+use crate::engine::{Gathering, RunReport};
 use crate::error::{Error, Result};
 use crate::formats::biggraph::layout::FileName;
 use crate::plan::PlannedFile;
@@ -16,7 +17,7 @@ pub struct Staging {
     pub(super) version: u64,
     pub(super) files: Gathering,
     // Dropped after the files, so that nobody else writes while they are removed.
-    pub(super) _lock: DiskLock,
+    pub(super) _lock: Lock,
 }
 
 impl Staging {

@@ -1,0 +1,198 @@
+"""What the core says in the words of the command is said in those of Python, every hint of it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any, Iterator, List, Optional
+
+import numpy
+import pytest
+import weighbridge
+from weighbridge.wording import _VERBS, function, in_python
+
+TREE = Path(__file__).resolve().parents[2]
+CONTEXTS = (None, weighbridge.open, weighbridge.save, *(function(name) for name in _VERBS))
+CALL = re.compile(r"weighbridge\.(\w+)\(((?:[^()\"]|\"[^\"]*\")*)\)")
+KEYWORD = re.compile(r"\b([a-z_]+)=")
+
+
+def texts() -> Iterator[str]:
+    """Every text of the core's sources that names a flag, a verb or a limit, but for tests and comments."""
+    for path in sorted((TREE / "crates/weighbridge/src").rglob("*.rs")):
+        if path.name.startswith("test"):
+            continue
+        text = path.read_text("utf-8").partition("#[cfg(test)]")[0].replace("'\"'", "")
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("//")]
+        for found in re.finditer(r'"((?:\\.|[^"\\])*)"', "\n".join(lines)):
+            said = re.sub(r"\\\n\s*", "", found[1])
+            if re.search(r"--[a-z]|\bweighbridge (?!undo|staged)[a-z]|raise the limit", said):
+                # What is put in for a name at run time.
+                yield re.sub(r"\{(\w*)\}", lambda own: (own[1] or "some_name").lower(), said)
+
+
+def keywords(own: Any) -> List[str]:
+    return list(inspect.signature(own).parameters)
+
+
+@pytest.mark.parametrize("asked", CONTEXTS, ids=lambda asked: "nobody" if asked is None else asked.__name__)
+def test_every_text_of_the_core(asked: Any) -> None:
+    seen = 0
+    for said in texts():
+        turned = in_python(said, asked)
+        assert "--" not in turned.replace("----", "") and "weighbridge " not in turned, (said, turned)
+        for call in CALL.finditer(turned):
+            own = function(call[1])
+            for keyword in KEYWORD.findall(re.sub(r'"[^"]*"', "", call[2])):
+                assert keyword in keywords(own), (said, turned)
+            if not call[2].isupper():
+                # It could be typed so.
+                ast.parse(call[0])
+        rest = re.sub(r'"[^"]*"', "", CALL.sub("", turned))
+        for keyword in KEYWORD.findall(rest):
+            assert (asked is not None and keyword in keywords(asked)) or keyword in ("force", "lenient"), (
+                said,
+                turned,
+            )
+        seen += turned != said
+    assert seen > 50
+
+
+@pytest.mark.parametrize(
+    "said, asked, turned",
+    [
+        ("add --cast f16 or --cast bf16", weighbridge.convert, 'add cast="f16" or cast="bf16"'),
+        ("--set type=NAME names it", weighbridge.save, 'settings={"type": NAME} names it'),
+        ("--set type=NAME names it", weighbridge.convert, 'set={"type": NAME} names it'),
+        ("--set partitions=TYPE:N,… names", weighbridge.convert, 'set={"partitions": "TYPE:N,…"} names'),
+        ("--drop leaves one of them out", weighbridge.convert, "drop=... leaves one of them out"),
+        ("leave --to and --kind out", weighbridge.shard, "leave to=... and kind=... out"),
+        ("use --no-sync", weighbridge.save, "use sync=False"),
+        ("use --no-sync", weighbridge.convert, "use no_sync=True"),
+        ("--program FILE names it", weighbridge.save, "weighbridge.open(..., program=FILE) names it"),
+        (
+            "--in-place=rewrite, or edit FOLDER DST",
+            weighbridge.edit,
+            'in_place="rewrite", or weighbridge.edit(FOLDER, DST)',
+        ),
+        ("`weighbridge seal` writes", None, "`weighbridge.seal` writes"),
+        (
+            "raise the limit `tensors`",
+            weighbridge.open,
+            'raise the limit `tensors`: limits={"tensors": NUMBER}',
+        ),
+        (
+            "raise the limit `tensors`",
+            weighbridge.info,
+            'raise the limit `tensors`: limit={"tensors": NUMBER}',
+        ),
+        ("--no-such-flag stays", weighbridge.open, "--no-such-flag stays"),
+        ("a -- b, show x, save it, --", weighbridge.open, "a -- b, show x, save it, --"),
+    ],
+)
+def test_examples(said: str, asked: Any, turned: str) -> None:
+    assert in_python(said, asked) == turned
+
+
+def hint(action: Any, *given: Any, **named: Any) -> Optional[str]:
+    with pytest.raises(weighbridge.Error) as caught:
+        action(*given, **named)
+    assert "--" not in str(caught.value)
+    return caught.value.hint
+
+
+def test_whoever_asks_is_answered(net: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "odd.bin"
+    odd.write_bytes(b"what is this")
+    assert "format=FORMAT" in hint(weighbridge.open, odd) and "from_=FORMAT" in hint(weighbridge.info, odd)
+    assert hint(weighbridge.save, net, {"w": b"x"}) == "use force=True to replace it"
+    assert hint(weighbridge.convert, net, net) == "use force=True to replace it"
+    two = {"a": numpy.zeros(2), "b": numpy.zeros(2)}
+    assert 'kind="folder"' in hint(weighbridge.save, tmp_path / "x.npy", two)
+    assert "to=FORMAT" in hint(weighbridge.convert, net, tmp_path / "x.zzz")
+    assert "format=FORMAT" in hint(weighbridge.save, tmp_path / "x.zzz", two)
+    model = weighbridge.primitiv.Model({"w": [1, 2]})
+    model.save(tmp_path / "x.model")
+    assert hint(model.save, tmp_path / "x.model") == "use force=True to replace it"
+    weighbridge.primitiv.Adam().save(tmp_path / "x.optimizer")
+    assert hint(weighbridge.primitiv.Adam().save, tmp_path / "x.optimizer") == "use force=True to replace it"
+    report = weighbridge.verify([net, net], limit={"tensors": 1})
+    told = report.errors[0].hint if report.errors else report.findings[0].hint
+    assert 'limit={"tensors": NUMBER}' in told
+
+
+def test_slips_in_arguments(net: Path) -> None:
+    for action, named, message in [
+        (
+            weighbridge.convert,
+            {"target": "x.npz", "cast": "f99"},
+            "invalid value 'f99' for cast: casts go to",
+        ),
+        (weighbridge.checkpoint, {"delete_newer": True}, "arguments were not provided: rollback"),
+        (weighbridge.edit, {}, "arguments were not provided: target"),
+        (lambda _: weighbridge.verify([]), {}, "arguments were not provided: path"),
+        (weighbridge.edit, {"in_place": "yes"}, "invalid value 'yes' for in_place"),
+        (weighbridge.edit, {"target": "x", "undo": True}, "the argument undo cannot be used with target"),
+        (weighbridge.diff, {"right": net, "atol": -1}, "atol is a number that is not below 0"),
+    ]:
+        with pytest.raises(weighbridge.UsageError) as caught:
+            action(net, **named)
+        error = caught.value
+        assert message in error.message and error.args == (error.message,), error
+        assert "--" not in str(error) and "Usage" not in str(error)
+        if error.code == "bad-arguments" and action.__name__ != "<lambda>":
+            assert error.hint.endswith(f"see help(weighbridge.{action.__name__})")
+
+
+def test_what_people_try_first(net: Path, tmp_path: Path) -> None:
+    tensor = weighbridge.open(net)["fc1.weight"]
+    with pytest.raises(AttributeError, match=r"take tensor.numpy\(\).astype"):
+        tensor.astype("float16")
+    with pytest.raises(AttributeError, match="has no attribute 'colour'$"):
+        tensor.colour
+    assert hint(tensor.cast, "float16") == 'it is called "f16" here'
+    assert (
+        hint(weighbridge.save, tmp_path / "x.npz", {"w": numpy.zeros(1)}, cast="float64")
+        == 'it is called "f64" here'
+    )
+    with pytest.raises(AttributeError, match="there is is_sound"):
+        weighbridge.verify(net).sound
+    with pytest.raises(AttributeError, match="has no attribute 'colour'$"):
+        weighbridge.info(net).colour
+    with pytest.raises(TypeError, match="ask for same"):
+        bool(weighbridge.diff(net, net))
+    assert weighbridge.ls(net)["fc1.bias"].shape == (2,)
+    for report in (weighbridge.ls(net), weighbridge.stats(net)):
+        assert hint(report.__getitem__, "fc1.wieght").startswith("there is fc1.weight")
+        with pytest.raises(KeyError):
+            report["something else"]
+    assert "before it" in hint(weighbridge.save, {"w": numpy.zeros(1)}, "x.npz")
+    assert "before it" in hint(weighbridge.paddle.save, "x.pdparams", {"w": numpy.zeros(1)})
+    assert "this is a file of safetensors" in hint(weighbridge.load, net, format="npz")
+    assert "this is a file of safetensors" in hint(weighbridge.primitiv.load, net)
+    assert "this is a file of safetensors" in hint(weighbridge.paddle.load, net)
+    (tmp_path / "odd").write_bytes(b"no format at all")
+    assert "this is a file" not in (hint(weighbridge.open, tmp_path / "odd", format="npz") or "")
+    assert not any("--" in setting.what for own in weighbridge.formats().values() for setting in own.settings)
+    store = weighbridge.biggraph.CheckpointStore(tmp_path / "run")
+    rows = numpy.zeros((1, 2), "f4")
+    with pytest.raises(weighbridge.ArgumentTypeError, match="tables is to be a mapping"):
+        store.save(rows)
+    with pytest.raises(weighbridge.ArgumentTypeError, match="names is to be a mapping"):
+        store.save({"user": rows}, names=["a"])
+    with pytest.raises(weighbridge.UsageError, match="no JSON"):
+        store.save({"user": rows}, config="{")
+
+
+def test_findings(tmp_path: Path) -> None:
+    folder = TREE / "testdata/paddle/good"
+    hints = [
+        finding.hint
+        for path in sorted(folder.rglob("*.pdmodel"))
+        for finding in weighbridge.scan(path).findings
+        if finding.hint
+    ]
+    assert any('weighbridge.program(..., strip="source")' in one for one in hints)
+    assert not any("--" in one for one in hints)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any, Dict
 
@@ -10,6 +11,11 @@ import pytest
 import weighbridge
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
+
+# Whoever runs in the background of a script was told to leave Ctrl-C alone, and what it starts with it. The tests start
+# programs that are to be interrupted.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def small() -> Dict[str, Any]:

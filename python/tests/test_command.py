@@ -131,7 +131,8 @@ def test_ctrl_c_tidies_up(tmp_path: Path) -> None:
 @UNIX
 def test_ctrl_c_ends_what_only_reads(tmp_path: Path) -> None:
     source = tmp_path / "x.npy"
-    holes(source, 16 << 30)
+    # Nobody waits for the end of it.
+    holes(source, 1 << 40)
     process = started("verify", source, "--values")
     maps = Path(f"/proc/{process.pid}/maps")
     if maps.exists():
@@ -139,12 +140,10 @@ def test_ctrl_c_ends_what_only_reads(tmp_path: Path) -> None:
     else:
         time.sleep(2)
     assert process.poll() is None, "it was over too soon"
-    begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     # As a program that does not handle the signal.
     assert process.returncode == -signal.SIGINT and b"Traceback" not in err, err
-    assert time.monotonic() - begun < 10
 
 
 @UNIX

@@ -313,16 +313,15 @@ def test_names_from_files_are_escaped(tmp_path: Path) -> None:
 
 
 LEFT = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 
 import weighbridge
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-begun = time.monotonic()
 try:
     weighbridge.verify(sys.argv[1], values=True)
     print("nothing stopped it")
 except KeyboardInterrupt:
-    print("left", time.monotonic() - begun < 2)
+    print("left")
     sys.stdout.flush()
 os._exit(0)
 """
@@ -330,9 +329,9 @@ os._exit(0)
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as Unix has them")
 def test_ctrl_c_leaves_what_only_reads(tmp_path: Path) -> None:
-    # A hole of many bytes, which takes long to look at and no room.
+    # A hole of so many bytes that nobody waits for the end of it.
     path = tmp_path / "x.npy"
-    count = 8 << 30
+    count = 1 << 40
     header = numpy.lib.format.header_data_from_array_1_0(numpy.zeros(0, "f4"))
     with path.open("wb") as file:
         numpy.lib.format.write_array_header_1_0(file, {**header, "shape": (count // 4,)})
@@ -347,7 +346,7 @@ def test_ctrl_c_leaves_what_only_reads(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert done.stdout.split("\n")[0] == "left True", done.stdout + done.stderr
+    assert done.stdout.split("\n")[0] == "left", done.stdout + done.stderr
 
 
 def test_what_progress_raises_stops_the_work(tmp_path: Path) -> None:

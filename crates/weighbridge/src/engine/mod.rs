@@ -26,7 +26,7 @@ pub use load::load;
 pub use local::{
     Disk, DiskItem, DiskLock, Gathering, ItemKind, LOCK_NAME, LocalDisk, LocalSink, replace_small,
 };
-pub(crate) use read::{Scratch, hold, read_into};
+pub(crate) use read::{Scratch, feed, hold, read_into};
 pub use read::{read_region, read_tensor};
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};

@@ -6,7 +6,7 @@
 
 use crate::checkpoint::{Piece, TensorEntry};
 use crate::error::{Error, Result};
-use crate::source::{Held, to_usize};
+use crate::source::{Held, check_range, to_usize};
 use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided, swap_bytes};
 
 /// Gaps up to this are read along with the runs on both sides: about the bytes that can be copied
@@ -14,6 +14,8 @@ use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided
 const GAP: u64 = 8 << 10;
 /// The most that is read at once to gather short runs.
 const SIEVE: u64 = 256 << 10;
+/// Bytes that are read at once to be looked at once.
+const STEP: u64 = 256 << 10;
 
 /// Buffers that are kept between reads, so that a worker allocates once.
 #[derive(Debug, Default)]
@@ -87,6 +89,40 @@ pub(crate) fn hold(
     spare.clear();
     read_into(entry, region, order, scratch, &mut spare)?;
     Ok(Held::Read(spare))
+}
+
+/// Gives the box `region` of `entry` to `take`, dense in `order`, in the entry's type: in steps of 256 KiB where it stands so in
+/// its source, which the second cache holds, so that to look at them costs no more than to read them; else at once.
+/// `spare` lends its memory.
+///
+/// # Errors
+/// As [`read_region`].
+pub(crate) fn feed(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    spare: &mut Vec<u8>,
+    mut take: impl FnMut(&[u8]),
+) -> Result<()> {
+    spare.clear();
+    let Some((piece, offset, len)) = in_place(entry, region, order) else {
+        read_into(entry, region, order, scratch, spare)?;
+        take(spare);
+        return Ok(());
+    };
+    let on_tensor = |e: Error| e.on_tensor(entry.name());
+    check_range(&*piece.source, offset, len).map_err(on_tensor)?;
+    spare.resize(to_usize(len.min(STEP))?, 0);
+    let mut done = 0;
+    while done < len {
+        let step = to_usize((len - done).min(STEP))?;
+        let bytes = &mut spare[..step];
+        piece.source.read_at(offset + done, bytes).map_err(on_tensor)?;
+        take(bytes);
+        done += step as u64;
+    }
+    Ok(())
 }
 
 /// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.

@@ -1,7 +1,7 @@
 //! Work on the blocks of a tensor, or on many tensors, by several threads.
 
 use crate::checkpoint::TensorEntry;
-use crate::engine::{Scratch, hold};
+use crate::engine::{Scratch, feed, hold};
 use crate::error::{Error, Result};
 use crate::tensor::{Order, Region};
 use std::sync::Mutex;
@@ -71,8 +71,8 @@ struct Reader<A> {
 }
 
 /// Reads `entry` once, in blocks of about `block_bytes` in the order in which it is stored, and
-/// gives each block's number and bytes to `work`. The blocks do not depend on `threads`; the order
-/// in which they come does.
+/// gives each block's number and bytes to `work`: the bytes at once or in parts, one after the other, of whole elements. The
+/// blocks do not depend on `threads`; the order in which they come does.
 pub(super) fn over_blocks<A: Default + Send>(
     entry: &TensorEntry,
     block_bytes: u64,
@@ -86,12 +86,8 @@ pub(super) fn over_blocks<A: Default + Send>(
     let workers = if sequential { 1 } else { workers(threads, entry.elements().div_ceil(most)) };
     let blocks = Region::blocks(&entry.shape, order, most);
     let readers = each(blocks, workers, |reader: &mut Reader<A>, number, block| {
-        let spare = std::mem::take(&mut reader.spare);
-        let held = hold(entry, &block, order, &mut reader.scratch, spare)?;
-        work(&mut reader.gathered, number, held.bytes());
-        held.intact().map_err(|e| e.on_tensor(entry.name()))?;
-        reader.spare = held.into_spare();
-        Ok(())
+        let Reader { gathered, scratch, spare } = reader;
+        feed(entry, &block, order, scratch, spare, |bytes| work(gathered, number, bytes))
     })?;
     Ok(readers.into_iter().map(|reader| reader.gathered).collect())
 }

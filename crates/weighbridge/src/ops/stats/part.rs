@@ -76,25 +76,29 @@ pub(super) struct Counted {
 }
 
 impl Worker {
-    /// Takes a block of little-endian elements.
+    /// Takes a block of little-endian elements, or the next part of it, which ends where a chunk does or the block.
     pub(super) fn add(&mut self, dtype: DType, number: usize, bytes: &[u8]) {
         let size = dtype.size().unwrap_or(1);
-        let mut whole = Part::default();
+        let mut whole = match self.parts.pop_if(|(last, _)| *last == number) {
+            Some((_, part)) => part,
+            None => Part::default(),
+        };
         let chunk = if dtype == DType::F32 { IN_PLACE } else { CHUNK };
         for chunk in bytes.chunks(chunk * size) {
             let single = singles(dtype, chunk, &mut self.singles)
                 .and_then(|singles| Part::of_singles(singles, smallest_normal(dtype)));
-            whole = whole.merged(single.unwrap_or_else(|| {
+            let mut part = single.unwrap_or_else(|| {
                 decode(dtype, chunk, &mut self.values);
                 Part::of_values(&mut self.values, smallest_normal(dtype))
-            }));
+            });
+            part.wide = wide_range(dtype, chunk);
+            if let Some(first) = chunk.get(..size) {
+                part.first[..size].copy_from_slice(first);
+            }
+            // All are equal where each equals the one before.
+            part.all_equal = chunk.get(size..) == chunk.get(..chunk.len().saturating_sub(size));
+            whole = whole.merged(part);
         }
-        whole.wide = wide_range(dtype, bytes);
-        if let Some(first) = bytes.get(..size) {
-            whole.first[..size].copy_from_slice(first);
-        }
-        // All are equal where each equals the one before.
-        whole.all_equal = bytes.get(size..) == bytes.get(..bytes.len().saturating_sub(size));
         self.parts.push((number, whole));
     }
 }

@@ -215,13 +215,17 @@ fn a_glob_of_shards_is_their_model() {
     fs::remove_file(stale).unwrap();
     // One that is damaged may have been theirs.
     let text = fs::read_to_string(&list).unwrap();
-    fs::write(&list, &text[..text.len() - 3]).unwrap();
-    let (target, report) = merged(&shards, &[]);
-    assert!(json(&["ls", &target])["metadata"]["version"].is_null());
-    let note = &report["notes"][0];
-    assert_eq!(note["code"], "list-not-read", "{report}");
-    assert!(note["text"].as_str().unwrap().starts_with(&list), "{note}");
+    for len in [0, 5, 40, text.len() - 3] {
+        fs::write(&list, &text[..len]).unwrap();
+        let (target, report) = merged(&shards, &[]);
+        assert!(json(&["ls", &target])["metadata"]["version"].is_null());
+        let note = &report["notes"][0];
+        assert_eq!(note["code"], "list-not-read", "{len}: {report}");
+        assert!(note["text"].as_str().unwrap().starts_with(&list), "{note}");
+    }
     fs::write(&list, text).unwrap();
+    fs::write(folder.path("sharded/other.index.json"), "{\"a\": 1}").unwrap();
+    assert_eq!(merged(&shards, &[]).1["notes"], serde_json::json!([]));
     // Each below its own name is what it says; and one that is named twice is itself twice.
     let (target, _) = merged(&shards, &["--prefix-each"]);
     assert!(names(&target).iter().all(|name| name.starts_with("model-0000")), "{:?}", names(&target));

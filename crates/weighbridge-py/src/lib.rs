@@ -17,6 +17,7 @@ mod borrowed;
 mod dlpack;
 mod entry;
 mod errors;
+mod floats;
 mod index;
 mod labels;
 mod lost;

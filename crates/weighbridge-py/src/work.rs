@@ -58,6 +58,7 @@ pub(crate) fn wait<T: Send + 'static>(
     let (sender, mut receiver) = channel();
     let own = watcher.clone();
     let thread = std::thread::Builder::new().name("weighbridge".to_owned()).spawn(move || {
+        crate::floats::as_expected();
         // Nobody may listen any more.
         let _ = sender.send(work(&own));
     })?;

@@ -7,7 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A lock that is held from one version to the next.
 #[derive(Debug)]
-pub(super) struct Held(Mutex<State>);
+pub(super) struct Held {
+    state: Mutex<State>,
+    /// Who holds it: a process that was forked meanwhile has a copy of all this, and not the right to write.
+    process: u32,
+}
 
 #[derive(Debug)]
 struct State {
@@ -21,7 +25,7 @@ struct State {
 
 impl Held {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -49,15 +53,16 @@ impl Drop for Lock {
 
 impl CheckpointStore {
     /// The same store, which holds the lock of the folder from now on: also between the end of one version and the
-    /// beginning of the next nobody else writes. The lock is free when this and all clones of it are dropped, or
-    /// after [`release`](Self::release).
+    /// beginning of the next nobody else writes, also no process that is forked from this one. The lock is free when this
+    /// and all clones of it are dropped, or after [`release`](Self::release).
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `locked`, where somebody writes to the folder; [`crate::Kind::Io`].
     pub fn hold(&self) -> Result<Self> {
         let lock = self.disk.lock(&self.folder.join(LOCK_NAME))?;
         let state = State { lock: Some(lock), lent: false, wanted: true };
-        Ok(Self { held: Some(Arc::new(Held(Mutex::new(state)))), ..self.clone() })
+        let held = Held { state: Mutex::new(state), process: std::process::id() };
+        Ok(Self { held: Some(Arc::new(held)), ..self.clone() })
     }
 
     /// Frees the lock that [`hold`](Self::hold) took: at once, or when the version that is being written ends. From then on
@@ -78,7 +83,7 @@ impl CheckpointStore {
         if let Some(held) = &self.held {
             let mut state = held.state();
             if state.wanted {
-                if std::mem::replace(&mut state.lent, true) {
+                if held.process != std::process::id() || std::mem::replace(&mut state.lent, true) {
                     return Err(DiskLock::taken(&path));
                 }
                 return Ok(Lock::Lent(held.clone()));

@@ -17,13 +17,15 @@ pub enum Element {
 }
 
 impl Element {
-    /// The value as a real number; the modulus for complex ones. Integers above 2^53 are rounded.
+    /// The value as a real number; the modulus for complex ones, NaN where a part is. Integers above 2^53 are rounded.
     #[allow(clippy::cast_precision_loss)]
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Bool(b) => f64::from(u8::from(b)),
             Self::Int(i) => i as f64,
             Self::Float(x) => x,
+            // `hypot` takes an infinite part for an answer whatever the other is.
+            Self::Complex(re, im) if re.is_nan() || im.is_nan() => f64::NAN,
             Self::Complex(re, im) => re.hypot(im),
         }
     }

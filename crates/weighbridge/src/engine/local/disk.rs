@@ -283,9 +283,26 @@ impl Disk for LocalDisk {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(fail("cannot make the file that is locked", path))?;
         match file.try_lock() {
-            Ok(()) => Ok(DiskLock::new(file)),
+            Ok(()) => Ok(DiskLock::new(Locked { file, process: std::process::id() })),
             Err(TryLockError::WouldBlock) => Err(DiskLock::taken(path)),
             Err(TryLockError::Error(e)) => Err(fail("cannot lock", path)(e)),
+        }
+    }
+}
+
+/// A file that is locked by this process.
+struct Locked {
+    file: File,
+    process: u32,
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // A process that was forked meanwhile has the file open, too: to close it here would not free the lock, and what the
+        // other drops is not its own.
+        if self.process == std::process::id() {
+            // Closing frees it as well.
+            let _ = self.file.unlock();
         }
     }
 }

@@ -23,12 +23,14 @@ pub struct Gathering {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     staged: Mutex<BTreeMap<String, PathBuf>>,
+    /// Whose files these are: a process that was forked meanwhile removes none of them.
+    process: u32,
 }
 
 impl Gathering {
     /// Nothing yet, for `folder`, which is there.
     pub fn new(disk: Arc<dyn Disk>, folder: impl Into<PathBuf>) -> Self {
-        Self { disk, folder: folder.into(), staged: Mutex::default() }
+        Self { disk, folder: folder.into(), staged: Mutex::default(), process: std::process::id() }
     }
 
     fn staged(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
@@ -142,7 +144,9 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        self.discard();
+        if self.process == std::process::id() {
+            self.discard();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod place;
 mod reach;
 
 use super::{OBJECT, STATE_DICT, VERSIONS};
-use crate::checkpoint::{Checkpoint, Damage, Name, Note, Role, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Damage, Name, Note, Origin, Role, TensorPath, Value};
 use crate::containers::torch::{Budget, Saved};
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
@@ -73,6 +73,9 @@ impl<'a> Walk<'a> {
         };
         if graph.pairs(root).is_some_and(tensors) {
             self.checkpoint.kind = STATE_DICT;
+        } else {
+            // Carried by bridges, so that what they cannot give back is told.
+            self.checkpoint.origin = Some(Origin { format: "torch".to_owned(), kind: OBJECT.to_owned() });
         }
         self.node(root, 0)?;
         self.places.finish(&mut self.checkpoint);

@@ -22,7 +22,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let names = bridge_names(checkpoint, |name| name);
     let mut losses = left_behind(checkpoint);
-    if checkpoint.format == "torch" && checkpoint.kind == OBJECT {
+    // Also when it was another form in between.
+    let carried = checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()));
+    if (checkpoint.format, checkpoint.kind) == ("torch", OBJECT) || carried == Some(("torch", OBJECT)) {
         let detail = "the structure becomes a flat state dict; this library knows it again, torch does not";
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }

@@ -4,7 +4,7 @@
 use crate::ops::wide::wide;
 
 /// Sums of `f32` that are kept side by side: two of the widest registers.
-const SINGLES: usize = 16;
+const SINGLES: usize = 32;
 /// The same of `f64`.
 const DOUBLES: usize = 8;
 
@@ -52,19 +52,28 @@ wide! {
                 most[lane] = if x > most[lane] { x } else { most[lane] };
                 zeros[lane] += u32::from(x == 0.0);
                 small[lane] += u32::from(x.abs() < bound);
-                let distance = f64::from(x) - near;
+            }};
+        }
+        macro_rules! measure {
+            ($lane:expr, $bytes:expr) => {{
+                let (lane, distance) = ($lane, f64::from(f32::from_le_bytes($bytes)) - near);
                 sums[lane] += distance;
                 squares[lane] += distance * distance;
             }};
         }
         let (groups, rest) = values.as_chunks::<SINGLES>();
         for group in groups {
+            // Apart, so that each has registers enough.
             for lane in 0..SINGLES {
                 look!(lane, group[lane]);
+            }
+            for lane in 0..SINGLES {
+                measure!(lane, group[lane]);
             }
         }
         for lane in 0..rest.len() {
             look!(lane, rest[lane]);
+            measure!(lane, rest[lane]);
         }
         let range = Range {
             least: fold_lanes!(least, f32::INFINITY, <),

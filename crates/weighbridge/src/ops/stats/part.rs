@@ -133,6 +133,11 @@ impl Part {
         let range = loops::range(values, smallest_normal);
         (part.min, part.max, part.zeros) = (range.least, range.most, range.zeros);
         part.subnormal = range.small.saturating_sub(range.zeros);
+        if part.min == part.max {
+            // Their sum need not be one that `f64` has.
+            part.mean = (part.min, 0.0);
+            return part;
+        }
         let (unit, count) = (unit(part.min, part.max), as_f64(part.finite));
         let center = loops::distances(values, unit, 0.0).sum / count;
         part.set_moments(center, unit, loops::distances(values, unit, center));

@@ -235,7 +235,11 @@ fn the_spread_of_very_small_very_large_and_very_near_values() {
     growing.extend(alternating(-1.0, 1.0));
     let mut exploding = alternating(-1.0, 1.0);
     exploding.extend(alternating(-f64::MAX, f64::MAX));
+    // A chunk of one value, whose sum is beyond `f64`, beside another.
+    let masked = [vec![f64::MAX; 5000], vec![-f64::MAX; 5000]].concat();
     let cases = [
+        (masked, 0.0, f64::MAX),
+        (vec![f64::MAX; 3], f64::MAX, 0.0),
         (alternating(1e-170, 3e-170), 2e-170, 1e-170),
         (alternating(0.0, f64::from_bits(2)), f64::from_bits(1), f64::from_bits(1)),
         (alternating(-f64::MAX, f64::MAX), 0.0, f64::MAX),

@@ -12,8 +12,30 @@ use std::ops::Range;
 /// What its bytes are called.
 const WHAT: &str = "hdf5 object header";
 
-/// The first number that HDF5 gives to no kind of message: readers pass over these, as over those that are empty.
-const FIRST_UNKNOWN: u16 = 0x19;
+/// Kinds of messages that any object may have and that readers look at, or show: attributes, comment, times, references.
+const OF_ALL: [u16; 7] = [
+    messages::MSG_ATTRIBUTE,
+    messages::MSG_ATTRIBUTE_INFO,
+    messages::MSG_COMMENT,
+    messages::MSG_MODIFICATION_TIME,
+    messages::MSG_MODIFICATION_TIME_OLD,
+    messages::MSG_REFERENCE_COUNT,
+    messages::MSG_DATATYPE,
+];
+/// Kinds that a dataset has besides.
+const OF_DATASETS: [u16; 6] = [
+    messages::MSG_DATASPACE,
+    messages::MSG_FILL_VALUE,
+    messages::MSG_FILL_VALUE_OLD,
+    messages::MSG_EXTERNAL_FILES,
+    messages::MSG_DATA_LAYOUT,
+    messages::MSG_FILTER_PIPELINE,
+];
+/// Kinds that a group has besides.
+const OF_GROUPS: [u16; 4] =
+    [messages::MSG_LINK_INFO, messages::MSG_LINK, messages::MSG_GROUP_INFO, messages::MSG_SYMBOL_TABLE];
+/// Kinds of which an object may have several.
+const SEVERAL: [u16; 2] = [messages::MSG_LINK, messages::MSG_ATTRIBUTE];
 
 /// The messages of an object, not yet understood: one that is bad spoils no other.
 pub(super) struct Header {
@@ -48,8 +70,36 @@ impl std::ops::Deref for Payload {
 }
 
 impl Header {
-    /// Reads the header at `address` and all its continuations.
+    /// Reads the header of an object at `address` and all its continuations.
     pub(super) fn read(file: &File, address: u64) -> Result<Self> {
+        let header = Self::of_anything(file, address)?;
+        header.hide_unread(file);
+        Ok(header)
+    }
+
+    /// Where bytes are accounted for: messages that are of no kind that such an object has, or that repeat what is there
+    /// once, are read by nobody.
+    fn hide_unread(&self, file: &File) {
+        if file.record().is_none() {
+            return;
+        }
+        let own: &[u16] = if self.has(messages::MSG_DATASPACE) { &OF_DATASETS } else { &OF_GROUPS };
+        let mut seen = HashSet::new();
+        for Message { kind, chunk, range, .. } in &self.messages {
+            let repeated = !SEVERAL.contains(kind) && !seen.insert(*kind);
+            if !repeated && (OF_ALL.contains(kind) || own.contains(kind)) {
+                continue;
+            }
+            if let Some((address, bytes)) = self.chunks.get(*chunk)
+                && let Some(payload) = bytes.get(range.clone())
+            {
+                hide(file, address.saturating_add(range.start as u64), payload);
+            }
+        }
+    }
+
+    /// As [`read`](Self::read), also for what is no object: the extension of the superblock.
+    pub(super) fn of_anything(file: &File, address: u64) -> Result<Self> {
         let mut header = Self { chunks: Vec::new(), messages: Vec::new() };
         let start = file.peek(address, 16)?;
         let (mut total, mut seen) = (0u64, HashSet::from([address]));
@@ -159,14 +209,8 @@ impl Header {
             }
             let at = reader.at();
             let payload = reader.take(usize::from(len))?;
-            if (kind == messages::MSG_NIL || kind >= FIRST_UNKNOWN)
-                && payload.iter().any(|&byte| byte != 0)
-                && let Some(record) = file.record()
-            {
-                record.hide(address.saturating_add(at as u64), u64::from(len));
-            }
             match kind {
-                messages::MSG_NIL => {}
+                messages::MSG_NIL => hide(file, address.saturating_add(at as u64), payload),
                 messages::MSG_CONTINUATION => {
                     let mut payload = file.place.reader(payload);
                     more.push((payload.offset()?, payload.length()?, style));
@@ -254,6 +298,13 @@ pub(super) fn follow(file: &File, kind: u16, reference: &[u8]) -> Result<Payload
             "hdf5-shared-messages",
             "HDF5: messages in a table that objects share are not read",
         )),
+    }
+}
+
+/// Remembers a message that nobody reads, where it says anything and bytes are accounted for.
+fn hide(file: &File, address: u64, payload: &[u8]) {
+    if let Some(record) = file.record().filter(|_| payload.iter().any(|&byte| byte != 0)) {
+        record.hide(address, payload.len() as u64);
     }
 }
 

@@ -135,7 +135,7 @@ fn around(place: &Arc<Place>, file: &File, record: &Record) -> Result<()> {
     let defined = |address: u64| !Cursor::is_undefined_offset(address, block.offset_size);
     if let Some(address) = block.extension_address.filter(|&address| defined(address)) {
         // One that cannot be read is passed over by readers, too.
-        let _ = Header::read(file, address);
+        let _ = Header::of_anything(file, address);
     }
     if block.version < 2 && defined(block.driver_info_address) {
         let head = file.bytes(block.driver_info_address, 16)?;

@@ -70,6 +70,17 @@ fn mentions_files(source: &SourceRef) -> Result<bool> {
     Ok(false)
 }
 
+/// Fails where a source is no JSON from its first byte to its last, whatever it says.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], `bad-json`; [`crate::Kind::Limit`].
+pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
+    Limits::check("bytes of a list of shards", "header_bytes", source.len(), limits.header_bytes)?;
+    let bytes = read_vec(&**source, 0, source.len())?;
+    let parsed = serde_json::from_slice::<de::IgnoredAny>(&bytes);
+    parsed.map(drop).map_err(|error| Error::corrupt("bad-json", format!("this is no JSON: {error}")))
+}
+
 /// Reads a list.
 ///
 /// # Errors

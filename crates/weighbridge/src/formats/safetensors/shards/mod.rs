@@ -7,8 +7,8 @@ mod read;
 mod tests;
 mod write;
 
-use list::read_list;
 pub(super) use list::{is_list, is_list_file};
+use list::{read_list, whole_json};
 pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
 pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
@@ -82,13 +82,14 @@ fn named_lists(folder: &FolderRef, limits: &Limits) -> Result<ListsOfShards> {
     for item in folder.list(1)? {
         let Some(name) = item.name.to_str().filter(|name| name.ends_with(INDEX_SUFFIX)) else { continue };
         let Some(source) = folder.open(&item.name)? else { continue };
-        if !is_list_file(&source)? {
-            continue;
-        }
         let name = name.to_owned();
-        match read_list(&source, limits) {
-            Ok(list) => lists.read.push(ListOfShards { name, files: list.files }),
-            Err(error) => lists.unread.push((name, error)),
+        match is_list_file(&source)? {
+            true => match read_list(&source, limits) {
+                Ok(list) => lists.read.push(ListOfShards { name, files: list.files }),
+                Err(error) => lists.unread.push((name, error)),
+            },
+            // What is whole and no list is something else; what is damaged may have been one.
+            false => lists.unread.extend(whole_json(&source, limits).err().map(|error| (name, error))),
         }
     }
     Ok(lists)

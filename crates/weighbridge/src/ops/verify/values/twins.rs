@@ -5,7 +5,7 @@ use crate::check::shared_places;
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::ops::hash::sha256;
+use crate::ops::hash::{feed, sha256};
 use crate::ops::stats::{Number, Stats};
 use crate::tensor::DType;
 use std::collections::{HashMap, HashSet};
@@ -67,7 +67,8 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)]) -> Result<Option<
                 }
             };
             match seen.get(&hash) {
-                Some(first) => pairs.push((first.name(), tensor.name())),
+                Some(first) if !repeats_a_byte(first)? => pairs.push((first.name(), tensor.name())),
+                Some(_) => {}
                 None => drop(seen.insert(hash, tensor)),
             }
         }
@@ -81,4 +82,15 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)]) -> Result<Option<
     let text =
         format!("{} tensors have the elements of another one: {}{more}", pairs.len(), shown.join(", "));
     Ok(Some(Finding::note("equal-tensors", text)))
+}
+
+/// True where all bytes of the elements are the same, as in packed elements that begin with zeros.
+fn repeats_a_byte(tensor: &TensorEntry) -> Result<bool> {
+    let (mut first, mut all) = (None, true);
+    feed(tensor, &mut |bytes| {
+        let wanted = *first.get_or_insert(bytes.first().copied());
+        all = all && bytes.iter().all(|byte| Some(*byte) == wanted);
+        Ok(())
+    })?;
+    Ok(all)
 }

@@ -1,0 +1,17 @@
+//! How a thread computes with floating-point numbers.
+
+/// Has this thread keep subnormal numbers and round to the nearest, as everything here expects. Other libraries may have had the
+/// thread that asks for work flush them to zero (`torch.set_flush_denormal`), and threads take that over from the one that
+/// starts them.
+pub(crate) fn as_expected() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // All exceptions masked, nothing flushed, to the nearest: as a process begins.
+        static DEFAULT: u32 = 0x1F80;
+        // SAFETY: the state that Rust expects of a thread is put back, from a word that is valid for the read.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const DEFAULT, options(nostack, readonly, preserves_flags));
+        }
+    }
+}

@@ -29,6 +29,8 @@ def holds(tensor: weighbridge.Tensor, dtype: str, shape: List[int], data: bytes)
     assert tensor.nbytes == len(data)
     assert tensor.bytes() == data
     assert bytes(tensor.memoryview()) == data
+    if sys.version_info >= (3, 12):
+        assert hashlib.sha256(tensor).digest() == hashlib.sha256(data).digest()
     if dtype not in dtypes.NUMPY and dtype not in dtypes.ML_DTYPES:
         with pytest.raises(weighbridge.UnsupportedError):
             tensor.numpy()

@@ -171,6 +171,49 @@ def test_anything_nested(tmp_path: Path) -> None:
         assert same(paddle.load(tmp_path / "y.pd"), alone)
 
 
+def test_dicts_of_dicts_of_arrays(tmp_path: Path) -> None:
+    """Paddle takes such a dict for a state of no tensor: its table says that the arrays stay arrays."""
+    path = tmp_path / "any"
+    array = numpy.ones(2, "float32")
+    for obj in ({"m": {"a": array}}, OrderedDict(m={"d": [array]}, n={}), {0: {"a": array}}):
+        paddle.save(obj, path, force=True)
+        raw = pickle.loads(path.read_bytes())
+        assert raw.pop("StructuredToParameterName@@") == {} and list(raw) == list(obj)
+        back = paddle.load(path)
+        assert list(back) == list(obj) and str(back) == str({**obj})
+    # Beside anything else they become tensors, as do those of our own, which are tensors already.
+    own = weighbridge.open(path)["0.a"]
+    for other in ({"m": {"a": array}, "k": 3}, {"m": {"a": array}, "n": {"own": own}}, [{"a": array}]):
+        target = tmp_path / "other"
+        paddle.save(other, target, force=True)
+        assert "StructuredToParameterName@@" not in pickle.loads(target.read_bytes())
+
+
+def test_arrays_of_classes_below(tmp_path: Path) -> None:
+    path = tmp_path / "any"
+    numpy.save(tmp_path / "x.npy", numpy.arange(6.0).reshape(2, 3))
+    mapped = numpy.load(tmp_path / "x.npy", mmap_mode="r")
+    assert type(mapped) is numpy.memmap
+    paddle.save({"a": mapped, "n": numpy.float32(2), "b": [mapped[1]]}, path)
+    back = paddle.load(path)
+    assert back["a"].tolist() == mapped.tolist() and back["b"][0].tolist() == [3, 4, 5]
+    assert type(back["n"]) is numpy.float32
+    # What stands beside a tensor of Paddle stays an array, whatever its class.
+    beside = {"w": paddle_tensor(), "a": mapped, "masked": numpy.ma.array([1.0, 2.0])}
+    paddle.save(beside, path, force=True)
+    raw = pickle.loads(path.read_bytes())
+    assert raw["w"][0] == "w_0" and all(type(raw[name]) is numpy.ndarray for name in ("a", "masked"))
+
+
+def paddle_tensor() -> Any:
+    """What stands for a tensor of Paddle, where that is not installed."""
+
+    def elements(self: Any, dtype: Any = None, copy: Any = None) -> Any:
+        return numpy.zeros(2, "float32")
+
+    return type("Tensor", (), {"__module__": "paddle", "name": "w_0", "__array__": elements})()
+
+
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
     loop: List[Any] = []
     loop.append(loop)

@@ -275,13 +275,14 @@ class Tensor:
     def __buffer__(self, flags: int) -> builtins.memoryview:
         if flags & _WRITABLE:
             raise BufferError(f"{self.name}: the elements may not be written to")
+        if flags & _STRIDES != _STRIDES:
+            # Who asks for bytes one after another, as a hash or a file, takes them of any type, and also where
+            # they must be read.
+            return self.memoryview()
         if self.dtype not in dtypes.BUFFER or self.nbytes == 0:
             raise BufferError(
                 f"{self.name}: a buffer cannot show elements of type {self.dtype}: take memoryview()"
             )
-        if flags & _STRIDES != _STRIDES:
-            # Who asks for bytes one after another, as a hash or a file, takes them as from what reads.
-            return self.memoryview()
         # Who asks for their places, as numpy and `memoryview`, means to look at the elements where they are;
         # numpy copies by another way where it may.
         if self._entry.mapped(self.order) is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from .. import opened as core
 from .._weighbridge import NextVersion, Store
 from ..checks import mapping, path_text
 from ..opened import Note, Path, index_of
-from ..errors import MismatchError, UsageError, visible
+from ..errors import Error, MismatchError, UsageError, visible
 from ..progress import Progress, callback
 from ..saving import entry
 from ..tensor import Part
@@ -378,7 +378,12 @@ class CheckpointStore:
         """Makes another complete version count: an older one, or a newer one of a run that died just before
         it counted.
         """
-        return self._alone(lambda: self._store.rollback(version, delete_newer))
+        try:
+            return self._store.rollback(version, delete_newer)
+        finally:
+            # Also where only the removal of newer ones failed; where it did not get so far, nothing changes.
+            if self._inside and self._counting() == version:
+                self._last = version
 
     def recover(self, *, verify: bool = True, start_over: bool = False) -> Dict[str, Any]:
         """Where the version file does not say which version counts, makes the highest complete one count.
@@ -386,7 +391,10 @@ class CheckpointStore:
         With `verify` its files are opened first. `start_over` begins from nothing where no version is
         complete.
         """
-        return self._alone(lambda: self._store.recover(verify, start_over))
+        report = self._store.recover(verify, start_over)
+        if self._inside:
+            self._last = report["version"]
+        return report
 
     def sweep(
         self, *, newer: bool = False, older: bool = False, remnants: bool = False, temporary: bool = False
@@ -394,22 +402,22 @@ class CheckpointStore:
         """Removes what writers that died left, and files of versions that do not count where that is asked
         for.
         """
-        return self._alone(lambda: self._store.sweep(newer, older, remnants, temporary))
+        return self._store.sweep(newer, older, remnants, temporary)
 
     def prune(self, keep: int) -> Dict[str, Any]:
         """Deletes versions except the `keep` newest complete ones, those of snapshots, and version 0."""
-        return self._alone(lambda: self._store.prune(keep))
+        return self._store.prune(keep)
 
     def preserve(self, epoch: int, *, form: str = "relative") -> Dict[str, Any]:
         """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`."""
-        return self._alone(lambda: self._store.preserve(epoch, form))
+        return self._store.preserve(epoch, form)
 
-    def _alone(self, work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
-        """Does what may let another version count."""
+    def _counting(self) -> Optional[int]:
+        """The version that counts; `None` where the folder does not say."""
         try:
-            return work()
-        finally:
-            self._last = None
+            return self._store.current()
+        except Error:
+            return None
 
     def _committed(self, version: int) -> None:
         """Notes which version counts now; for `Version`."""
@@ -418,6 +426,9 @@ class CheckpointStore:
     def __enter__(self) -> CheckpointStore:
         if self._inside == 0:
             self._store = self._store.hold()
+            # What somebody without the lock writes from here on is noticed. Where the folder does not say
+            # which version counts, nothing is begun before `recover` does.
+            self._last = self._counting()
         self._inside += 1
         return self
 

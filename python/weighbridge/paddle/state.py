@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
@@ -106,8 +107,9 @@ def save(
 
     `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
     Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
-    tensors of all of them. Only where tensors of Paddle and arrays of numpy are given together, arrays stay
-    arrays, as with `paddle.save` itself. One that stands at several places is written several times.
+    tensors of all of them. As with `paddle.save` itself, arrays of numpy stay arrays in two cases: where tensors
+    of Paddle are given with them, and in a dict that holds nothing but dicts. One that stands at several places
+    is written several times.
 
     - `protocol`: 2, 3 or 4;
     - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;
@@ -248,6 +250,10 @@ class _Writer:
         )
         # From a dict with both, Paddle makes no state dict, and its `load` leaves the arrays what they are.
         self.mixed = _holds(obj, _is_of_paddle) and _holds(obj, _is_of_numpy)
+        if _of_dicts_of_arrays(obj):
+            # To Paddle a state dict, too, of no tensor: its table is empty, and no array becomes one.
+            self.form = "@array"
+            return self.value({**{key: obj[key] for key in obj if key != _TABLE}, _TABLE: {}}, ())
         if not plain or self.mixed:
             return self.value(obj, ())
         # A state dict: arrays, and a table that says which of them are tensors.
@@ -285,7 +291,7 @@ class _Writer:
             return {"@tuple": [self.value(one, (*path, str(place))) for place, one in enumerate(value)]}
         if isinstance(value, list):
             return [self.value(one, (*path, str(place))) for place, one in enumerate(value)]
-        if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+        if _is_number(value):
             return {
                 "@scalar": _dtype(value.dtype, path),
                 "bytes": value.astype(value.dtype.newbyteorder("<")).tobytes(),
@@ -336,8 +342,7 @@ def _is_tensor(value: Any) -> bool:
     if isinstance(value, Tensor) or _is_of(value, "torch") or _is_of_paddle(value):
         return True
     # Numbers of numpy have the protocol of arrays, too, and stay numbers.
-    scalar = type(value).__module__ == "numpy" and type(value).__name__ != "ndarray"
-    return (hasattr(value, "__array_interface__") or hasattr(value, "__array__")) and not scalar
+    return (hasattr(value, "__array_interface__") or hasattr(value, "__array__")) and not _is_number(value)
 
 
 def _is_of(value: Any, package: str) -> bool:
@@ -349,7 +354,24 @@ def _is_of_paddle(value: Any) -> bool:
 
 
 def _is_of_numpy(value: Any) -> bool:
-    return _is_of(value, "numpy") and type(value).__name__ == "ndarray"
+    """True for an array of numpy, also one of a class below, such as `numpy.memmap`."""
+    numpy = sys.modules.get("numpy")
+    # Where it is not imported, nothing of it can be given.
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _is_number(value: Any) -> bool:
+    """True for a number of numpy itself. Those of `ml_dtypes` are arrays without dimensions."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and _is_of(value, "numpy")
+
+
+def _of_dicts_of_arrays(obj: Any) -> bool:
+    """True for a dict of nothing but dicts in which there are arrays of numpy, and no other tensors."""
+    if not isinstance(obj, Mapping) or not all(isinstance(value, Mapping) for value in obj.values()):
+        return False
+    others = _holds(obj, lambda value: _is_tensor(value) and not _is_of_numpy(value))
+    return not others and _holds(obj, _is_of_numpy)
 
 
 def _holds(value: Any, wanted: Callable[[Any], bool], depth: int = 0) -> bool:

@@ -267,3 +267,14 @@ def test_errors_survive_pickling() -> None:
     with pytest.raises(weighbridge.Error) as caught:
         primitiv.Model()["x"]
     assert pickle.loads(pickle.dumps(caught.value)).to_dict() == caught.value.to_dict()
+
+
+def test_stats_keep_the_shape_of_their_value() -> None:
+    parameter = primitiv.Parameter(numpy.ones((3, 2), "f4"), {"MomentumSGD.m": numpy.zeros((3, 2), "f4")})
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        parameter.value = numpy.ones((5, 5), "f4")
+    assert caught.value.code == "shape-differs" and parameter.shape == primitiv.Shape([3, 2])
+    parameter.value = numpy.zeros((3, 2), "f4")
+    parameter.stats.clear()
+    parameter.value = numpy.ones((5, 5), "f4")
+    assert parameter.shape == primitiv.Shape([5, 5])

@@ -79,7 +79,7 @@ class Version:
           there are none;
         - `state`: what the optimizer keeps, by type or by name of the parameter: an array is the slot `sum`,
           a dict has several, such as `step` and `sum`, and `{}` none; that of a table for which none is given is
-          carried over from the version before;
+          carried over from the version before; what BigGraph's optimizer does not keep is an error;
         - `names`: the names of the rows by type, written as files of entities beside the versions;
         - `config`: the configuration; else that of the folder stays, and where there is none a minimal one is
           made, with the one relation `relation`, which `notes` tells: BigGraph needs the real one to go on
@@ -111,6 +111,17 @@ class Version:
         model = whole is not None or parameters is not None
         with callback(progress) as tell:
             report = self._staged.put(base, tensors, metadata, settings, partitions, model, tell)
+        # A count of steps for a table is the optimizer's own, which makes it anew.
+        lost = [loss["subject"] for loss in report["losses"] if loss["code"] == "state-slot"]
+        unfit = [subject for subject in lost if not subject.endswith("/step")]
+        if unfit and whole is None:
+            raise MismatchError(
+                "the optimizer of BigGraph keeps nothing of this name or shape",
+                code="state-slot",
+                tensor=unfit[0],
+                expected="`sum` with a number for each row or, of a parameter, each value; `step`",
+                hint="what was given would be lost with this version",
+            )
         made = [loss for loss in report["losses"] if loss["code"] == "config-made"]
         if made and not self.notes:
             self.notes = [Note("config-made", made[0]["detail"], False)]
@@ -221,7 +232,8 @@ class CheckpointStore:
 
     BigGraph goes on from what is written here, and the other way round. A version counts only when all of it
     is on the disk, and the one before is deleted only then. Whoever writes holds a lock on the folder. Inside
-    `with` it is held from the beginning to the end, also between versions. Should somebody who does not know
+    `with` it is held from the beginning to the end, also between versions; a version that was not committed by
+    then is given up, and a process that is forked meanwhile may not write. Should somebody who does not know
     of the lock, such as BigGraph, write a version meanwhile, that is an error.
 
     >>> import numpy
@@ -237,7 +249,7 @@ class CheckpointStore:
     >>> latest.version, latest["user"]["b"].tolist(), latest["user"].state["sum"].numpy().tolist()
     (3, [3.0, 3.0], [3.0, 3.0, 3.0])
 
-    - `keep`: how many versions stay when one is saved, besides those of snapshots;
+    - `keep`: how many versions stay when one is saved, besides those of snapshots: 1, as in BigGraph;
     - `expected`: the number of partitions of each type, where that is known better than the folder tells;
     - `create`: make the folder where it is missing;
     - `sync`: wait for the disk, so that versions survive a loss of power;
@@ -265,6 +277,8 @@ class CheckpointStore:
         self._keep = keep
         self._store = Store(self._folder, None if expected is None else dict(expected), sync, threads, memory)
         self._inside = 0
+        self._begun: Optional[Version] = None
+        """The version that was begun last."""
         self._last: Optional[int] = None
         """Inside `with`: the version that counts, as far as this run knows."""
 
@@ -325,7 +339,8 @@ class CheckpointStore:
                 expected=f"version {self._last}",
                 found=f"version {staged.version - 1}",
             )
-        return Version(self, staged)
+        self._begun = Version(self, staged)
+        return self._begun
 
     def save(
         self,
@@ -436,6 +451,10 @@ class CheckpointStore:
         self._inside -= 1
         if self._inside == 0:
             self._last = None
+            # One that is still open would keep the lock, and nobody would know who has it.
+            if self._begun is not None and self._begun.is_open:
+                self._begun.abort()
+            self._begun = None
             self._store.release()
 
     def __repr__(self) -> str:

@@ -118,12 +118,23 @@ class Parameter:
 
     @property
     def value(self) -> numpy.ndarray:
-        """The values: an array that may be changed in place. What is assigned may have another shape."""
+        """The values: an array that may be changed in place. What is assigned may have another shape where there
+        are no stats, which belong to the old one.
+        """
         return self._value
 
     @value.setter
     def value(self, value: Any) -> None:
-        self._value = self._checked(value)
+        checked = self._checked(value)
+        if len(self._stats) and checked.shape != self._value.shape:
+            raise MismatchError(
+                "the stats of the parameter belong to a value of another shape",
+                code="shape-differs",
+                expected=str(list(self._value.shape)),
+                found=str(list(checked.shape)),
+                hint="clear them first: parameter.stats.clear()",
+            )
+        self._value = checked
 
     @property
     def shape(self) -> Shape:

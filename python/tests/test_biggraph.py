@@ -305,7 +305,7 @@ def test_a_run_without_the_lock(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
 def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, work: Any, later: bool) -> None:
-    """Also before the first version of this `with`, and whether the work comes before or after the other run."""
+    """Also before the first version of this `with`, and whichever comes first, the work or the other run."""
     save(CheckpointStore(tmp_path), 1)
     store = CheckpointStore(tmp_path)
     with store:

@@ -11,7 +11,7 @@ from typing import Any, Iterator, List, Optional
 import numpy
 import pytest
 import weighbridge
-from weighbridge.wording import _VERBS, function, in_python
+from weighbridge.wording import _OF_THE_COMMAND, _VERBS, function, in_python
 
 TREE = Path(__file__).resolve().parents[2]
 CONTEXTS = (None, weighbridge.open, weighbridge.save, *(function(name) for name in _VERBS))
@@ -184,6 +184,79 @@ def test_what_people_try_first(net: Path, tmp_path: Path) -> None:
         store.save({"user": rows}, names=["a"])
     with pytest.raises(weighbridge.UsageError, match="no JSON"):
         store.save({"user": rows}, config="{")
+
+
+ODD = ["a --force", "w --drop x", "b '<PAD>'", "show ME, `x`", "'--cast <DTYPE>'"]
+"""Names of tensors that look like what hints say."""
+
+
+def test_names_stay_what_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "odd --force.npz"
+    weighbridge.save(path, {name: numpy.zeros(2) for name in ODD})
+    opened = weighbridge.open(path)
+    for name in ODD:
+        for action, given in (
+            (opened.__getitem__, [name[:-1]]),
+            (weighbridge.show, [path, name[:-1]]),
+            (weighbridge.stats, [path, name[:-1]]),
+        ):
+            with pytest.raises(KeyError) as caught:
+                action(*given)
+            assert caught.value.hint == f"there is {name}" and caught.value.tensor == name[:-1]
+    with pytest.raises(KeyError) as caught:
+        opened["nothing like it"]
+    assert caught.value.hint == "no name is like it; the first are " + ", ".join(sorted(ODD)[:3])
+    with pytest.raises(weighbridge.UsageError, match="^`{2}--drop`{2} is no index"):
+        weighbridge.show(path, "a --force[`--drop`]")
+    # What the hint says besides is turned as ever.
+    with pytest.raises(weighbridge.Error) as caught:
+        weighbridge.convert(path, path)
+    assert caught.value.file == str(path) and "force=True" in caught.value.hint
+
+
+def test_names_of_rows_stay_what_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "run --force"
+    store = weighbridge.biggraph.CheckpointStore(folder)
+    store.save({"user": numpy.ones((5, 2), "f4")}, names={"user": ODD})
+    for name in ODD:
+        with pytest.raises(weighbridge.MismatchError) as caught:
+            weighbridge.show(folder, f"embeddings.user['{name[:-1]}']")
+        assert (caught.value.code, caught.value.hint) == ("no-such-row", f"there is {name}")
+    # A note of the file says why there are no names, and in which folder.
+    (folder / "entity_names_user_0.json").unlink()
+    rows = folder / "embeddings_user_0.v1.h5"
+    with pytest.raises(weighbridge.UsageError) as caught:
+        weighbridge.show(rows, "embeddings.user['x']", entities=folder)
+    assert caught.value.code == "no-row-names" and "run --force" in caught.value.hint
+    (folder / "entity_count_user_0.txt").unlink()
+    assert "entities=FOLDER" in hint(weighbridge.show, folder, "embeddings.user['x']")
+
+
+@pytest.mark.parametrize("value", ["--force", "f32:'<PAD>'", "a=... --drop x", "x' for '--cast <DTYPE>': y"])
+def test_values_stay_what_they_are(net: Path, value: str) -> None:
+    with pytest.raises(weighbridge.UsageError) as caught:
+        weighbridge.convert(net, "x.npz", cast=value)
+    assert caught.value.message.startswith(f"invalid value '{value}' for cast: casts go to")
+    with pytest.raises(weighbridge.MismatchError) as caught:
+        weighbridge.convert(net, "x.npz", select=value.replace("'", ""))
+    assert caught.value.found == value.replace("'", "")
+
+
+def test_only_the_command_speaks_of_flags_in_messages() -> None:
+    """Messages of all others are left as they are, for they may hold what the file or the caller wrote."""
+    made = re.compile(
+        r'Error::\w+\(\s*"(?P<code>[a-z0-9-]+)",\s*(?:format!\(\s*)?"(?P<said>(?:\\.|[^"\\])*)"'
+    )
+    seen = 0
+    for crate in ("weighbridge", "weighbridge-cli", "weighbridge-py"):
+        for path in sorted((TREE / "crates" / crate / "src").rglob("*.rs")):
+            if path.name == "tests.rs" or "tests" in path.parts:
+                continue
+            for found in made.finditer(path.read_text("utf-8").partition("#[cfg(test)]")[0]):
+                said = found["said"].replace("{", "").replace("}", "")
+                seen += 1
+                assert found["code"] in _OF_THE_COMMAND or in_python(said) == said, (path, said)
+    assert seen > 500
 
 
 def test_findings(tmp_path: Path) -> None:

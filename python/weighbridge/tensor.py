@@ -276,8 +276,8 @@ class Tensor:
         if flags & _WRITABLE:
             raise BufferError(f"{self.name}: the elements may not be written to")
         if flags & _STRIDES != _STRIDES:
-            # Who asks for bytes one after another, as a hash or a file, takes them of any type, and also where
-            # they must be read.
+            # Who asks for bytes one after another, as a hash or a file, takes them of any type, and also
+            # where they must be read.
             return self.memoryview()
         if self.dtype not in dtypes.BUFFER or self.nbytes == 0:
             raise BufferError(

@@ -30,6 +30,17 @@ _EVERYWHERE = ("force", "lenient")
 _TAKES_A_WORD = ("cast", "kind", "names", "prefer", "strip", "sweep", "to")
 """Flags after which a word in small letters is a value, and not how the sentence goes on."""
 
+_OF_THE_COMMAND = ("bad-arguments", "bad-tolerance", "two-outputs")
+"""Codes of errors whose message may speak of flags: those of the command itself. Messages of the library
+name none, but they may hold what the file or the caller wrote.
+"""
+
+_OF_NAMES = ("no-such-tensor", "no-such-row", "no-such-entity", "ambiguous-name", "unknown-feed")
+"""Codes of errors whose hint lists names of the file. These are nobody's flags, however they look."""
+
+_FIXED = {"no-row-names": "use a number"}
+"""Codes of errors whose hint is the one that begins so, or else a note, which names files and types."""
+
 _FLAG = re.compile(r"(?<![\w-])--(?P<flag>[a-z]+(?:-[a-z]+)*)")
 _VALUE = re.compile(r"[ =](?P<value>[\w.{}]+=[^\s;)]+|[A-Z_]+(?::[A-Z]+)?\b|\d+\b|[a-z][\w-]*)")
 _NAMED = re.compile(
@@ -37,6 +48,7 @@ _NAMED = re.compile(
 )
 _REQUIRED = re.compile(r"(?<=not provided: )(?P<list>.+)$")
 _USAGE = re.compile(r"\s*(?:Usage: .*?)?\s*For more information, try '--help'\.")
+_GIVEN = re.compile(r"(?:invalid|unexpected) value '.*' for (?='[-<\[])", re.DOTALL)
 _LIMIT = re.compile(r"raise the limit `(?P<name>\w+)`")
 
 
@@ -64,6 +76,38 @@ def in_python(text: str, asked: Optional[Asked] = None) -> str:
         lambda found: re.sub(r"(?:--)?<?([\w-]+)>?(?:\.\.\.)?(?: <[^>]*>)?", _plain, found["list"]), text
     )
     return _flags(_commands(text), asked)
+
+
+def message_in_python(code: str, message: str, asked: Optional[Asked] = None) -> str:
+    """The message of an error of this code. What the caller or the file wrote stands in it as it is.
+
+    >>> import weighbridge
+    >>> message_in_python("bad-arguments", "invalid value '--to' for '--cast <T>': no", weighbridge.convert)
+    "invalid value '--to' for cast: no"
+    >>> message_in_python("bad-slice", "`--to` is no index", weighbridge.show)
+    '`--to` is no index'
+    """
+    if code not in _OF_THE_COMMAND:
+        return message
+    given = _GIVEN.match(message)
+    start = 0 if given is None else given.end()
+    # A message speaks of a keyword, and does not say what to give it.
+    return message[:start] + in_python(message[start:], asked).replace("=...", "")
+
+
+def hint_in_python(code: str, hint: Optional[str], asked: Optional[Asked] = None) -> Optional[str]:
+    """The hint of an error or a finding of this code.
+
+    >>> hint_in_python("exists", "use --force to replace it")
+    'use force=True to replace it'
+    >>> hint_in_python("no-such-tensor", "there is a --force")
+    'there is a --force'
+    """
+    # What "it is" is a path.
+    other = hint is not None and (hint.startswith("it is ") or not hint.startswith(_FIXED.get(code, "")))
+    if hint is None or other or code in _OF_NAMES:
+        return hint
+    return in_python(hint, asked) or None
 
 
 def _keyword(found: re.Match[str]) -> str:
@@ -216,10 +260,9 @@ def reworded(error: Error, asked: Optional[Asked], final: bool = True) -> None:
     if final:
         del error.__dict__["_said"]
     message, hint = said
-    # A message speaks of a keyword, and does not say what to give it.
-    error.message = in_python(message, asked).replace("=...", "")
+    error.message = message_in_python(error.code, message, asked)
     error.args = (error.message,)
-    error.hint = None if hint is None else in_python(hint, asked) or None
+    error.hint = hint_in_python(error.code, hint, asked)
 
 
 @contextmanager

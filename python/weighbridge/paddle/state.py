@@ -107,9 +107,9 @@ def save(
 
     `obj` may be a dict of arrays by name, or anything of dicts, lists, tuples, plain values and arrays.
     Arrays are those of numpy, torch or Paddle, or tensors of an opened checkpoint; `paddle.load` makes
-    tensors of all of them. As with `paddle.save` itself, arrays of numpy stay arrays in two cases: where tensors
-    of Paddle are given with them, and in a dict that holds nothing but dicts. One that stands at several places
-    is written several times.
+    tensors of all of them. As with `paddle.save` itself, arrays of numpy stay arrays in two cases: where
+    tensors of Paddle are given with them, and in a dict that holds nothing but dicts. One that stands at
+    several places is written several times.
 
     - `protocol`: 2, 3 or 4;
     - `bfloat16`: arrays of `uint16` are bf16, as Paddle takes them in any case; without it they are refused;

@@ -26,7 +26,7 @@ from .._weighbridge import escape_text
 from ..errors import UnknownNameError
 from ..opened import Note
 from ..tensor import Part
-from ..wording import function, in_python
+from ..wording import function, hint_in_python
 
 MOST = 200
 """Rows of a table that are shown in a notebook."""
@@ -195,7 +195,7 @@ def findings(values: Optional[Iterable[Dict[str, Any]]], verb: str) -> Tuple[Fin
     """What a verb found; what helps is said in its keywords."""
 
     def said(found: Finding) -> Finding:
-        return found if found.hint is None else found._replace(hint=in_python(found.hint, function(verb)))
+        return found._replace(hint=hint_in_python(found.code, found.hint, function(verb)))
 
     return tuple(said(found) for found in many(Finding, values))
 

@@ -278,3 +278,14 @@ def test_stats_keep_the_shape_of_their_value() -> None:
     parameter.stats.clear()
     parameter.value = numpy.ones((5, 5), "f4")
     assert parameter.shape == primitiv.Shape([5, 5])
+
+
+def test_a_parameter_is_an_array_for_numpy_and_a_model_no_path() -> None:
+    parameter = primitiv.Parameter([[1, 2], [3, 4]])
+    assert numpy.asarray(parameter).tolist() == [[1, 2], [3, 4]]
+    assert (numpy.ones((1, 2), "f4") @ numpy.asarray(parameter)).tolist() == [[4, 6]]
+    copied = numpy.array(parameter, dtype="f8")
+    copied[0, 0] = 9
+    assert copied.dtype == "f8" and parameter.value[0, 0] == 1
+    with pytest.raises(weighbridge.ArgumentTypeError, match="content is to be a mapping"):
+        primitiv.Model("f.model")  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import pickle
 import shutil
 import subprocess
@@ -361,3 +362,19 @@ def test_what_progress_raises_stops_the_work(tmp_path: Path) -> None:
     with pytest.raises(weighbridge.UsageError):
         weighbridge.convert(tmp_path / "x.npz", tmp_path / "out" / "y.npz", progress="yes")
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_opened_checkpoint_is_no_path(net: Path) -> None:
+    with weighbridge.open(net) as checkpoint:
+        for verb in (weighbridge.verify, weighbridge.scan, weighbridge.info, weighbridge.ls):
+            with pytest.raises(weighbridge.ArgumentTypeError) as caught:
+                verb(checkpoint)  # type: ignore[operator]
+            assert "checkpoint.path" in str(caught.value)
+
+
+def test_losses_stand_in_the_summary_of_whatever_writes(tmp_path: Path) -> None:
+    source = tmp_path / "a.npz"
+    weighbridge.save(source, {"w": numpy.array([0.1, 1e-9], "f4")})
+    assert "1 loss" in repr(weighbridge.convert(source, tmp_path / "b.npz", cast="f16"))
+    assert "1 loss" in repr(weighbridge.edit(source, tmp_path / "c.npz", cast="f16"))
+    assert not re.search(r"\d loss", repr(weighbridge.edit(source, tmp_path / "d.npz", prefix="x.")))

@@ -35,11 +35,12 @@ def path_text(value: object, what: str) -> str:
       found:    int
     """
     if not isinstance(value, (str, bytes, os.PathLike)):
-        hint = (
-            "it is given after what is saved, or before it: see the help"
-            if isinstance(value, Mapping)
-            else None
-        )
+        hint = None
+        if isinstance(value, Mapping):
+            opened = getattr(value, "path", None)
+            hint = "it is given after what is saved, or before it: see the help"
+            if isinstance(opened, str):
+                hint = "give the path of the checkpoint: checkpoint.path"
         wrong_type(what, "a path" if what != "name" else "a str", value, hint=hint)
     return os.fsdecode(value)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
+from ..checks import mapping
 from ..opened import Checkpoint, Path
 from ..opened import open as _open
 from ..errors import MismatchError, UnknownNameError, UsageError
@@ -50,7 +51,7 @@ class Model(MutableMapping):  # type: ignore[type-arg]
 
     def __init__(self, content: Optional[Mapping[Any, Any]] = None) -> None:
         self._items: Dict[Part, Union[Parameter, Model]] = {}
-        for address, value in (content or {}).items():
+        for address, value in mapping({} if content is None else content, "content").items():
             self[address] = value
 
     @classmethod

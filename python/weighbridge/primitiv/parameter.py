@@ -146,6 +146,13 @@ class Parameter:
         """What an optimizer keeps for it: arrays by name."""
         return self._stats
 
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> numpy.ndarray:
+        # For numpy: the value, of which `copy=False` and older versions of numpy want no copy.
+        value = self._value if dtype is None else self._value.astype(dtype, copy=False)
+        if copy is False and value is not self._value:
+            raise ValueError("another type needs a copy")
+        return value.copy() if copy else value
+
     def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> None:
         """Writes a parameter file, all or nothing."""
         write(path, self.given(("value",), with_stats), "primitiv", "parameter", force=force)

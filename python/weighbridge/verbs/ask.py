@@ -79,6 +79,9 @@ def arguments(verb: Callable[..., Any], given: Mapping[str, Any]) -> List[str]:
             several: Any = (
                 value if name in _SEVERAL and not isinstance(value, (str, bytes, os.PathLike)) else [value]
             )
+            if isinstance(several, Mapping):
+                # Its names are no files.
+                path_text(several, name)
             if not isinstance(several, Iterable):
                 wrong_type(name, "a path, or a list of paths", value)
             plain.extend(path_text(own, name) for own in several)

@@ -8,7 +8,7 @@ from typing import Dict, Literal, Optional, Tuple
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
-from .report import Cast, Loss, Report, WrittenFile, casts, count, files, many, notes
+from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes
 
 CastTo = Literal["f16", "bf16", "f32", "f64"]
 """Types that floating-point tensors can be cast to."""
@@ -63,9 +63,8 @@ class Conversion(Report):
         return notes(self._document)
 
     def _summary(self) -> str:
-        lost = f", {count(len(self.losses), 'loss', 'losses')}" if self.losses else ""
         planned = "" if self.done else "planned, "
-        return f"{self.path}: {planned}{self.format} {self.kind}, {self.bytes:,} bytes{lost}"
+        return f"{self.path}: {planned}{self.format} {self.kind}, {self.bytes:,} bytes{lost(self.losses)}"
 
 
 def convert(

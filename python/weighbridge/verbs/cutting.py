@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Optional, Tuple
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, ask
-from .report import Loss, Report, count, many, notes
+from .report import Loss, Report, count, lost, many, notes
 
 
 class Written(Report):
@@ -61,7 +61,7 @@ class ShardReport(Written):
 
     def _summary(self) -> str:
         planned = "" if self.done else "planned, "
-        return f"{self.path}: {planned}{count(len(self.shards), 'file')}, {self.bytes:,} bytes"
+        return f"{self.path}: {planned}{count(len(self.shards), 'file')}, {self.bytes:,} bytes{lost(self.losses)}"
 
 
 def shard(
@@ -135,7 +135,7 @@ class MergeReport(Written):
     def _summary(self) -> str:
         planned = "" if self.done else "planned, "
         tensors, sources = count(len(self.tensors), "tensor"), count(len(self.sources), "source")
-        return f"{self.path}: {planned}{self.format} {self.kind}, {tensors} of {sources}"
+        return f"{self.path}: {planned}{self.format} {self.kind}, {tensors} of {sources}{lost(self.losses)}"
 
 
 def merge(

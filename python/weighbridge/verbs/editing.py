@@ -8,7 +8,7 @@ from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple, Union
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, Some, ask
-from .report import Cast, Loss, Report, casts, count, many, notes, picked
+from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked
 
 
 class Told(NamedTuple):
@@ -104,7 +104,7 @@ class EditReport(Report):
     def _summary(self) -> str:
         planned = "" if self.done else "planned, "
         changes = count(len(self._document.get("changes", ())), "change") + " of tensors"
-        return f"{self.target}: {planned}{self.how}, {changes}, {self.bytes:,} bytes"
+        return f"{self.target}: {planned}{self.how}, {changes}, {self.bytes:,} bytes{lost(self.losses)}"
 
 
 def _change(change: Dict[str, Any]) -> TensorChange:

@@ -230,6 +230,11 @@ def parts_of(parts: Sequence[Any]) -> Tuple[Part, ...]:
     return tuple(part if isinstance(part, str) else bytes.fromhex(part["hex"]) for part in parts)
 
 
+def lost(losses: Sequence[Loss]) -> str:
+    """`, 2 losses` for the end of a summary; nothing where there are none."""
+    return f", {count(len(losses), 'loss', 'losses')}" if losses else ""
+
+
 def count(number: int, one: str, more: Optional[str] = None) -> str:
     """How many there are of something, in words.
 

@@ -54,7 +54,7 @@ pub struct Problem {
     pub error: Error,
 }
 
-/// A group that has attributes, or a dataset.
+/// A dataset, or a group that has attributes or stands in the root.
 #[derive(Debug)]
 pub struct Item {
     /// Where it stands, from the root.

@@ -241,8 +241,8 @@ impl Walk {
             true => None,
             false => Some(Dataset::read(&self.file, &header)?),
         };
-        // A group without attributes says nothing by itself.
-        if dataset.is_some() || !attributes.is_empty() {
+        // Further down a group without attributes says nothing by itself, and its path may be long.
+        if dataset.is_some() || !attributes.is_empty() || self.path.parts.len() == 1 {
             let path = self.listed_path()?;
             self.contents.items.push(Item { path, attributes, dataset });
         }

@@ -52,6 +52,7 @@ pub(in crate::formats) use detect::looks_like_biggraph;
 pub use draw::{Draw, draw};
 pub use grow::grow;
 pub use partitions::Partitions;
+pub(in crate::formats) use read::STATE;
 pub use scan::is_text;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};

@@ -93,7 +93,8 @@ impl Format for Hdf5 {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let mut scan = Scan::default();
-        crate::scan::hdf5(source, &[], &options.limits, &mut scan)?;
+        // BigGraph unpickles it whatever else the file has or has not.
+        crate::scan::hdf5(source, &[&super::biggraph::STATE], &options.limits, &mut scan)?;
         Ok(scan)
     }
 

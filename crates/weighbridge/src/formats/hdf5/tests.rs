@@ -177,3 +177,17 @@ fn messages_that_nobody_reads_are_hidden_bytes() {
         assert_eq!(codes(hiding).last(), Some(&("hidden-bytes", Some(name as u64 - 8))));
     }
 }
+
+/// BigGraph unpickles the state of the optimizer also where it finds no parameters, and where we see no file of its own.
+#[test]
+fn what_biggraph_unpickles_is_looked_into_in_any_file() {
+    let folder: std::path::PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../testdata/scan/bad"].iter().collect();
+    let mut bytes = std::fs::read(folder.join("optimizer_state.h5")).unwrap();
+    let name = bytes.windows(6).position(|window| window == b"model\0").unwrap();
+    bytes[name..name + 5].copy_from_slice(b"mudel");
+    let source = memory(bytes);
+    assert!(Hdf5.recognises(b"\x89HDF\r\n\x1a\n", &source));
+    let scan = Hdf5.scan(&source, &OpenOptions::default()).unwrap();
+    let inner = scan.inner.iter().find(|inner| inner.name.ends_with("optimizer/state_dict")).unwrap();
+    assert_eq!(inner.taken_for, crate::scan::TakenFor::File);
+}

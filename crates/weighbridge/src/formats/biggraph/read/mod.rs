@@ -28,7 +28,7 @@ mod version;
 pub(super) use config::{lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
 pub(super) use names::list_of;
-pub(super) use optimizer::STATE;
+pub(in crate::formats) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};
 
 use super::detect::{FileKind, detect};

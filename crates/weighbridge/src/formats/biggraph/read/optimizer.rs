@@ -9,7 +9,7 @@ use crate::formats::OpenOptions;
 use crate::tensor::DType;
 
 /// Where the blob stands.
-pub(in super::super) const STATE: [&str; 2] = ["optimizer", "state_dict"];
+pub(in crate::formats) const STATE: [&str; 2] = ["optimizer", "state_dict"];
 
 /// A blob that cannot be read: the checkpoint is one without it.
 pub(super) struct Broken(pub(super) Note);

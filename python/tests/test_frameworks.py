@@ -165,3 +165,18 @@ def test_paddle(tmp_path: Path) -> None:
     weighbridge.save(tmp_path / "x.pdparams", given)
     loaded = paddle.load(str(tmp_path / "x.pdparams"))
     assert numpy.array_equal(numpy.asarray(loaded["f32"]), given["f32"].numpy())
+
+
+def test_a_thread_that_flushes_subnormal_numbers_changes_no_answer(torch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    numpy.save(path, numpy.full((4, 4), 1e-40, "f4") * numpy.arange(1, 17, dtype="f4").reshape(4, 4))
+    plain = weighbridge.stats(path).to_dict()
+    assert plain["tensors"][0]["subnormal"] == 16
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot")
+    try:
+        assert weighbridge.stats(path).to_dict() == plain
+        codes = [finding.code for finding in weighbridge.verify(path, values=True).findings]
+        assert codes == ["subnormal-values"]
+    finally:
+        torch.set_flush_denormal(False)

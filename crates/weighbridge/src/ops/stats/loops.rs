@@ -158,3 +158,34 @@ wide! {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the definition of the lanes, one value after the other, without wide registers.
+    #[test]
+    fn sums_have_the_bits_that_the_lanes_give() {
+        let values: Vec<f32> = (0..1000u16).map(|i| f32::from(i).sin() * 1e3 + 0.1).collect();
+        let bytes: Vec<[u8; 4]> = values.iter().map(|x| x.to_le_bytes()).collect();
+        let doubles: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+        for len in [0, 1, 7, 8, 31, 32, 33, 100, 1000] {
+            let by_lanes = |lanes: usize, center: f64| {
+                let mut sums = vec![(0f64, 0f64); lanes];
+                for (at, x) in doubles[..len].iter().enumerate() {
+                    let distance = x - center;
+                    sums[at % lanes].0 += distance;
+                    sums[at % lanes].1 += distance * distance;
+                }
+                (sums.iter().map(|s| s.0).sum::<f64>(), sums.iter().map(|s| s.1).sum::<f64>())
+            };
+            let (range_of_singles, singles) = of_singles(&bytes[..len], 0.3, f32::MIN_POSITIVE);
+            assert_eq!((singles.sum, singles.squares), by_lanes(SINGLES, 0.3), "{len}");
+            let found = distances(&doubles[..len], 1.0, 0.3);
+            assert_eq!((found.sum, found.squares), by_lanes(DOUBLES, 0.3), "{len}");
+            let range = range(&doubles[..len], f64::MIN_POSITIVE);
+            assert_eq!(f64::from(range_of_singles.least), range.least, "{len}");
+            assert_eq!(range.most, doubles[..len].iter().copied().fold(f64::NEG_INFINITY, f64::max), "{len}");
+        }
+    }
+}

@@ -180,6 +180,7 @@ fn messages_that_nobody_reads_are_hidden_bytes() {
 
 /// BigGraph unpickles the state of the optimizer also where it finds no parameters, and where we see no file of its own.
 #[test]
+#[allow(clippy::disallowed_methods)]
 fn what_biggraph_unpickles_is_looked_into_in_any_file() {
     let folder: std::path::PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../testdata/scan/bad"].iter().collect();
     let mut bytes = std::fs::read(folder.join("optimizer_state.h5")).unwrap();

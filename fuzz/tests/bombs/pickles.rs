@@ -57,6 +57,7 @@ fn torch_bombs() {
     };
     view("stride 0 over 4 bytes", 1, &[4], &[0], Opens(1));
     view("stride 0 over 4 bytes, 1 GiB", 1, &[1 << 14, 1 << 14], &[0, 0], Opens(1));
+    view("stride 0 over 4 bytes, 1 GiB in one dimension", 1, &[1 << 28], &[0], Opens(1));
     view("stride 0 over 4 bytes, 2^40 elements", 1, &[1 << 20, 1 << 20], &[0, 0], Refused("torch-repeated"));
     view("stride 0 over 4 bytes, 2^80 elements", 1, &[1 << 40, 1 << 40], &[0, 0], Refused("torch-tensor"));
     view("strides of 2^62", 1, &[4, 4], &[1 << 62, 1 << 62], Refused("torch-outside-storage"));

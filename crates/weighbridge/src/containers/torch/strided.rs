@@ -4,8 +4,11 @@ use crate::error::{Error, Result};
 use crate::source::{Source, SourceRef, Within, check_range, to_usize};
 use crate::tensor::copy_strided;
 
-/// Inner dimensions whose elements lie within so many bytes are read at once.
+/// What is read at once spans at most so many bytes.
 const MOST_SPAN: u64 = 1 << 20;
+
+/// Bytes between two elements that are rather read with them than passed over by another call.
+const GAP: u64 = 2048;
 
 /// The elements of a strided view, dense and row-major. A stride may be 0 or make elements overlap:
 /// these are read again.
@@ -16,16 +19,24 @@ pub struct StridedSource {
     start: u64,
     /// Bytes of an element: 1, 2, 4, 8 or 16.
     size: u64,
-    /// Extent and stride in elements of each dimension, slowest first.
-    dims: Vec<(u64, u64)>,
-    /// Where the dimensions begin that are read at once, the elements of such a block, and the
-    /// bytes that they lie in.
-    inner: usize,
-    block: u64,
-    span: u64,
+    /// The dimensions, slowest first.
+    dims: Vec<Dim>,
+    /// Bytes of all elements.
     len: u64,
     /// Bytes from the first element to the end of the last one.
     reach: u64,
+}
+
+/// A dimension. All but the extent in elements.
+#[derive(Debug, Clone, Copy)]
+struct Dim {
+    extent: u64,
+    /// From one index to the next where the elements lie.
+    from: u64,
+    /// From one index to the next where they become dense.
+    to: u64,
+    /// Indices that are read at once.
+    step: u64,
 }
 
 impl StridedSource {
@@ -43,46 +54,96 @@ impl StridedSource {
         if extents.len() != strides.len() || !matches!(size, 1 | 2 | 4 | 8 | 16) {
             return Err(bad());
         }
-        let dims: Vec<(u64, u64)> = extents.iter().copied().zip(strides.iter().copied()).collect();
-        let (mut inner, mut block, mut reach, mut span) = (dims.len(), 1u64, size, size);
+        let (mut dims, mut reach, mut to) = (Vec::with_capacity(extents.len()), size, 1);
         if len > 0 {
-            let mut whole = true;
-            for (place, &(extent, stride)) in dims.iter().enumerate().rev() {
-                let bytes = (extent - 1).checked_mul(stride).and_then(|n| n.checked_mul(size));
+            for (&extent, &from) in extents.iter().zip(strides).rev() {
+                let bytes = (extent - 1).checked_mul(from).and_then(|n| n.checked_mul(size));
                 reach = bytes.and_then(|bytes| reach.checked_add(bytes)).ok_or_else(bad)?;
-                // No block is larger than what it takes to hold it once more, repeated or not.
-                whole &= reach <= MOST_SPAN && block.saturating_mul(extent).saturating_mul(size) <= MOST_SPAN;
-                if whole {
-                    (inner, block, span) = (place, block * extent, reach);
-                }
+                dims.push(Dim { extent, from, to, step: 1 });
+                to *= extent;
             }
+            dims.reverse();
             check_range(&*outer, start, reach)?;
         }
-        Ok(Self { outer, start, size, dims, inner, block, span, len, reach })
+        Ok(Self { outer, start, size, dims, len, reach })
     }
 
-    /// Offset in `outer` of the first element of a block.
-    fn place(&self, block: u64) -> u64 {
-        let (mut rest, mut at) = (block, 0);
-        for &(extent, stride) in self.dims[..self.inner].iter().rev() {
-            at += rest % extent * stride;
-            rest /= extent;
+    /// Fills `dense` with whole elements, from the one with the number `first` on. They are taken
+    /// as the largest boxes that follow each other.
+    fn elements(&self, first: u64, dense: &mut [u8]) -> Result<()> {
+        let (mut at, mut rest) = (first, dense);
+        let mut raw = Vec::new();
+        while !rest.is_empty() {
+            let room = rest.len() as u64 / self.size;
+            let slowest = self.dims.iter().position(|dim| at % dim.to == 0 && dim.to <= room);
+            let mut dims = self.dims[slowest.unwrap_or(self.dims.len())..].to_vec();
+            if let Some(dim) = dims.first_mut() {
+                dim.extent = (dim.extent - at / dim.to % dim.extent).min(room / dim.to);
+            }
+            let count = dims.iter().map(|dim| dim.extent).product::<u64>();
+            let (now, later) = rest.split_at_mut(to_usize(count * self.size)?);
+            let place = self.dims.iter().map(|dim| at / dim.to % dim.extent * dim.from).sum::<u64>();
+            self.gather(place, dims, &mut raw, now)?;
+            at += count;
+            rest = later;
         }
-        self.start + at * self.size
-    }
-
-    /// Fills `dense` with the elements of a block.
-    fn gather(&self, block: u64, raw: &mut [u8], dense: &mut [u8]) -> Result<()> {
-        self.outer.read_at(self.place(block), raw)?;
-        let inner = &self.dims[self.inner..];
-        let extents = inner.iter().map(|d| to_usize(d.0)).collect::<Result<Vec<_>>>()?;
-        let from = inner.iter().map(|d| to_usize(d.1)).collect::<Result<Vec<_>>>()?;
-        let mut to = vec![1; extents.len()];
-        for axis in (1..extents.len()).rev() {
-            to[axis - 1] = to[axis] * extents[axis];
-        }
-        copy_strided(raw, &from, dense, &to, &extents, to_usize(self.size)?);
         Ok(())
+    }
+
+    /// Fills `dense` with a box of `dims` whose first element is the one at `place`.
+    fn gather(&self, place: u64, mut dims: Vec<Dim>, raw: &mut Vec<u8>, dense: &mut [u8]) -> Result<()> {
+        dims.sort_by_key(|dim| dim.from);
+        self.take_near(&mut dims);
+        // The first element of each part: what lies far apart is walked slowest.
+        let mut index = vec![0; dims.len()];
+        loop {
+            let (mut from, mut to, mut reach) = (place, 0, 1);
+            let (mut near, mut strides, mut extents) = (Vec::new(), Vec::new(), Vec::new());
+            for (dim, &i) in dims.iter().zip(&index) {
+                from += i * dim.from;
+                to += i * dim.to;
+                let extent = dim.step.min(dim.extent - i);
+                if extent > 1 {
+                    reach += (extent - 1) * dim.from;
+                    near.push(to_usize(dim.from)?);
+                    strides.push(to_usize(dim.to)?);
+                    extents.push(to_usize(extent)?);
+                }
+            }
+            raw.resize(to_usize(reach * self.size)?, 0);
+            self.outer.read_at(self.start + from * self.size, raw)?;
+            let dense = &mut dense[to_usize(to * self.size)?..];
+            copy_strided(raw, &near, dense, &strides, &extents, to_usize(self.size)?);
+            let following = dims.iter().zip(&mut index).any(|(dim, i)| {
+                *i += dim.step;
+                let more = *i < dim.extent;
+                if !more {
+                    *i = 0;
+                }
+                more
+            });
+            if !following {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Decides what of a box is read at once: `dims`, from near to far, as long as little is read
+    /// that is not asked for.
+    fn take_near(&self, dims: &mut [Dim]) {
+        let most = MOST_SPAN / self.size;
+        let mut reach = 1u64;
+        for dim in dims {
+            if dim.from.saturating_sub(reach).saturating_mul(self.size) > GAP {
+                return;
+            }
+            // How many more indices the span has room for.
+            dim.step = dim.extent.min(1 + (most - reach).checked_div(dim.from).unwrap_or(u64::MAX - 1));
+            reach += (dim.step - 1) * dim.from;
+            if dim.step < dim.extent {
+                return;
+            }
+        }
     }
 }
 
@@ -93,22 +154,22 @@ impl Source for StridedSource {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        if buffer.is_empty() {
-            return Ok(());
+        // Elements that the range cuts are read whole.
+        let (mut first, mut buffer) = (offset / self.size, buffer);
+        let before = to_usize(offset % self.size)?;
+        let mut element = [0; 16];
+        let element = &mut element[..to_usize(self.size)?];
+        if before > 0 && !buffer.is_empty() {
+            self.elements(first, element)?;
+            let (head, tail) = buffer.split_at_mut(buffer.len().min(element.len() - before));
+            head.copy_from_slice(&element[before..before + head.len()]);
+            (first, buffer) = (first + 1, tail);
         }
-        let bytes = self.block * self.size;
-        // At most MOST_SPAN each.
-        let mut raw = vec![0; to_usize(self.span)?];
-        let mut dense = vec![0; to_usize(bytes)?];
-        let (mut at, mut rest) = (offset, buffer);
-        while !rest.is_empty() {
-            let within = to_usize(at % bytes)?;
-            let take = rest.len().min(dense.len() - within);
-            let (now, later) = rest.split_at_mut(take);
-            self.gather(at / bytes, &mut raw, &mut dense)?;
-            now.copy_from_slice(&dense[within..within + take]);
-            at += take as u64;
-            rest = later;
+        let (whole, tail) = buffer.split_at_mut(buffer.len() - buffer.len() % element.len());
+        self.elements(first, whole)?;
+        if !tail.is_empty() {
+            self.elements(first + whole.len() as u64 / self.size, element)?;
+            tail.copy_from_slice(&element[..tail.len()]);
         }
         Ok(())
     }

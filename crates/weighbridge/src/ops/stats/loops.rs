@@ -29,6 +29,27 @@ pub(super) struct Distances {
     pub(super) squares: f64,
 }
 
+/// Looks at one value: in the brackets are the arrays of the least, the largest, and of the counts
+/// of zeros and small ones, behind them the type of these.
+macro_rules! look {
+    ($lane:expr, $x:expr, $bound:expr, [$least:ident, $most:ident, $zeros:ident, $small:ident]: $count:ident) => {{
+        let (lane, x) = ($lane, $x);
+        $least[lane] = if x < $least[lane] { x } else { $least[lane] };
+        $most[lane] = if x > $most[lane] { x } else { $most[lane] };
+        $zeros[lane] += $count::from(x == 0.0);
+        $small[lane] += $count::from(x.abs() < $bound);
+    }};
+}
+
+/// Adds one distance to the sums and to the sums of squares.
+macro_rules! measure {
+    ($lane:expr, $distance:expr, [$sums:ident, $squares:ident]) => {{
+        let (lane, distance) = ($lane, $distance);
+        $sums[lane] += distance;
+        $squares[lane] += distance * distance;
+    }};
+}
+
 macro_rules! fold_lanes {
     ($lanes:expr, $first:expr, $better:tt) => {{
         let mut best = $first;
@@ -45,35 +66,19 @@ wide! {
         let (mut least, mut most) = ([f32::INFINITY; SINGLES], [f32::NEG_INFINITY; SINGLES]);
         let (mut zeros, mut small) = ([0u32; SINGLES], [0u32; SINGLES]);
         let (mut sums, mut squares) = ([0f64; SINGLES], [0f64; SINGLES]);
-        macro_rules! look {
-            ($lane:expr, $bytes:expr) => {{
-                let (lane, x) = ($lane, f32::from_le_bytes($bytes));
-                least[lane] = if x < least[lane] { x } else { least[lane] };
-                most[lane] = if x > most[lane] { x } else { most[lane] };
-                zeros[lane] += u32::from(x == 0.0);
-                small[lane] += u32::from(x.abs() < bound);
-            }};
-        }
-        macro_rules! measure {
-            ($lane:expr, $bytes:expr) => {{
-                let (lane, distance) = ($lane, f64::from(f32::from_le_bytes($bytes)) - near);
-                sums[lane] += distance;
-                squares[lane] += distance * distance;
-            }};
-        }
         let (groups, rest) = values.as_chunks::<SINGLES>();
         for group in groups {
             // Apart, so that each has registers enough.
             for lane in 0..SINGLES {
-                look!(lane, group[lane]);
+                look!(lane, f32::from_le_bytes(group[lane]), bound, [least, most, zeros, small]: u32);
             }
             for lane in 0..SINGLES {
-                measure!(lane, group[lane]);
+                measure!(lane, f64::from(f32::from_le_bytes(group[lane])) - near, [sums, squares]);
             }
         }
         for lane in 0..rest.len() {
-            look!(lane, rest[lane]);
-            measure!(lane, rest[lane]);
+            look!(lane, f32::from_le_bytes(rest[lane]), bound, [least, most, zeros, small]: u32);
+            measure!(lane, f64::from(f32::from_le_bytes(rest[lane])) - near, [sums, squares]);
         }
         let range = Range {
             least: fold_lanes!(least, f32::INFINITY, <),
@@ -90,23 +95,14 @@ wide! {
     pub(super) fn range(values: &[f64], bound: f64) -> Range<f64> {
         let (mut least, mut most) = ([f64::INFINITY; DOUBLES], [f64::NEG_INFINITY; DOUBLES]);
         let (mut zeros, mut small) = ([0u64; DOUBLES], [0u64; DOUBLES]);
-        macro_rules! look {
-            ($lane:expr, $x:expr) => {{
-                let (lane, x) = ($lane, $x);
-                least[lane] = if x < least[lane] { x } else { least[lane] };
-                most[lane] = if x > most[lane] { x } else { most[lane] };
-                zeros[lane] += u64::from(x == 0.0);
-                small[lane] += u64::from(x.abs() < bound);
-            }};
-        }
         let (groups, rest) = values.as_chunks::<DOUBLES>();
         for group in groups {
             for lane in 0..DOUBLES {
-                look!(lane, group[lane]);
+                look!(lane, group[lane], bound, [least, most, zeros, small]: u64);
             }
         }
         for lane in 0..rest.len() {
-            look!(lane, rest[lane]);
+            look!(lane, rest[lane], bound, [least, most, zeros, small]: u64);
         }
         Range {
             least: fold_lanes!(least, f64::INFINITY, <),
@@ -121,21 +117,14 @@ wide! {
     /// How far `values`, times `unit`, are from `center`.
     pub(super) fn distances(values: &[f64], unit: f64, center: f64) -> Distances {
         let (mut sums, mut squares) = ([0f64; DOUBLES], [0f64; DOUBLES]);
-        macro_rules! look {
-            ($lane:expr, $x:expr) => {{
-                let (lane, distance) = ($lane, $x * unit - center);
-                sums[lane] += distance;
-                squares[lane] += distance * distance;
-            }};
-        }
         let (groups, rest) = values.as_chunks::<DOUBLES>();
         for group in groups {
             for lane in 0..DOUBLES {
-                look!(lane, group[lane]);
+                measure!(lane, group[lane] * unit - center, [sums, squares]);
             }
         }
         for lane in 0..rest.len() {
-            look!(lane, rest[lane]);
+            measure!(lane, rest[lane] * unit - center, [sums, squares]);
         }
         Distances { sum: sums.iter().sum(), squares: squares.iter().sum() }
     }

@@ -57,19 +57,35 @@ pub(super) fn feed(entry: &TensorEntry, take: &mut dyn FnMut(&[u8]) -> Result<()
 /// # Errors
 /// As [`sha256`], for the first tensor that fails.
 pub fn sha256_all(checkpoint: &Checkpoint, threads: usize) -> Result<Vec<String>> {
-    let jobs = jobs(checkpoint.tensors.iter());
+    let tensors: Vec<&TensorEntry> = checkpoint.tensors.iter().collect();
+    Ok(sha256_each(&tensors, threads, &Err)?.into_iter().flatten().collect())
+}
+
+/// [`sha256`] of each of `tensors`, as [`sha256_all`]; none where that failed and `failed` goes on.
+pub(super) fn sha256_each(
+    tensors: &[&TensorEntry],
+    threads: usize,
+    failed: &(dyn Fn(Error) -> Result<()> + Sync),
+) -> Result<Vec<Option<String>>> {
+    let jobs = jobs(tensors.iter().copied());
     let workers = parallel::workers(threads, jobs.len() as u64);
-    let hashed = parallel::each(jobs.into_iter(), workers, |hashes: &mut Vec<(usize, String)>, _, job| {
+    let found = parallel::each(jobs.into_iter(), workers, |found: &mut Vec<(usize, String)>, _, job| {
         for number in job {
-            if let Some(entry) = checkpoint.tensors.get(number) {
-                hashes.push((number, sha256(entry)?));
+            let Some(entry) = tensors.get(number) else { continue };
+            match sha256(entry) {
+                Ok(hash) => found.push((number, hash)),
+                Err(error) => failed(error)?,
             }
         }
         Ok(())
     })?;
-    let mut hashes: Vec<(usize, String)> = hashed.into_iter().flatten().collect();
-    hashes.sort();
-    Ok(hashes.into_iter().map(|(_, hash)| hash).collect())
+    let mut hashes = vec![None; tensors.len()];
+    for (number, hash) in found.into_iter().flatten() {
+        if let Some(place) = hashes.get_mut(number) {
+            *place = Some(hash);
+        }
+    }
+    Ok(hashes)
 }
 
 /// The places of tensors that one worker reads, one after the other: those in one source that can only

@@ -38,7 +38,7 @@ pub(super) fn values(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Fin
         }
         known.push((tensor, stats));
     }
-    findings.extend(twins::twins(&known)?);
+    findings.extend(twins::twins(&known, threads)?);
     Ok(findings)
 }
 

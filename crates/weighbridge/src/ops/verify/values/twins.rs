@@ -5,7 +5,7 @@ use crate::check::shared_places;
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::ops::hash::{feed, sha256};
+use crate::ops::hash::{feed, sha256_each};
 use crate::ops::stats::{Number, Stats};
 use crate::tensor::DType;
 use std::collections::{HashMap, HashSet};
@@ -40,7 +40,7 @@ impl<'a> Looks<'a> {
 /// One remark, `equal-tensors`, on tensors of one type and shape with the same elements, which are not
 /// all the same; those that are two names for the same bytes are none. Only those are read that have the same numbers
 /// in common, or none: those of packed types.
-pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)]) -> Result<Option<Finding>> {
+pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)], threads: usize) -> Result<Option<Finding>> {
     let mut alike: HashMap<Looks, Vec<&TensorEntry>> = HashMap::new();
     for (tensor, stats) in tensors.iter().filter(|(tensor, _)| tensor.elements() >= LEAST) {
         if !stats.as_ref().is_some_and(|stats| stats.all_equal) {
@@ -49,23 +49,20 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)]) -> Result<Option<
     }
     let mut groups: Vec<Vec<&TensorEntry>> = alike.into_values().filter(|group| group.len() > 1).collect();
     groups.sort_by_key(|group| group.first().map(|tensor| tensor.name()));
+    for group in &mut groups {
+        // The same bytes under two names.
+        let mut places = HashSet::new();
+        group.retain(|tensor| places.insert(shared_places(tensor)));
+    }
+    groups.retain(|group| group.len() > 1);
+    // What cannot be read was met before, with the checksums or the values.
+    let unread = |error| finding(error).map(drop);
+    let mut hashes = sha256_each(&groups.concat(), threads, &unread)?.into_iter();
     let mut pairs = Vec::new();
     for group in groups {
         let mut seen: HashMap<String, &TensorEntry> = HashMap::new();
-        let mut places = HashSet::new();
-        for tensor in group {
-            // The same bytes under two names.
-            if !places.insert(shared_places(tensor)) {
-                continue;
-            }
-            let hash = match sha256(tensor) {
-                Ok(hash) => hash,
-                // Met before, with the checksums or the values.
-                Err(error) => {
-                    finding(error)?;
-                    continue;
-                }
-            };
+        for (tensor, hash) in group.into_iter().zip(hashes.by_ref()) {
+            let Some(hash) = hash else { continue };
             match seen.get(&hash) {
                 Some(first) if !repeats_a_byte(first)? => pairs.push((first.name(), tensor.name())),
                 Some(_) => {}

@@ -150,6 +150,20 @@ def test_diff(net: Path, tmp_path: Path) -> None:
     assert alone.left_alone == (("steps", "i64", ()),) and alone.right_alone[0].name == "new<b>"
 
 
+def test_diff_of_a_damaged_file(tmp_path: Path) -> None:
+    numpy.savez(tmp_path / "whole.npz", a=numpy.arange(100.0), b=numpy.arange(50.0))
+    data = bytearray((tmp_path / "whole.npz").read_bytes())
+    data[600] ^= 1
+    (tmp_path / "damaged.npz").write_bytes(data)
+    report = weighbridge.diff(tmp_path / "whole.npz", tmp_path / "damaged.npz", all=True)
+    assert report.could_not_tell and not report.same and report.exit_code == 3
+    assert repr(report).startswith("<DiffReport could not tell")
+    assert [(pair.left, pair.status) for pair in report.pairs] == [("a", "unread"), ("b", "same")]
+    unread = report.pairs[0].unread
+    assert unread.code == "crc-mismatch" and unread.file.endswith("damaged.npz") and unread.tensor == "a"
+    assert report.pairs[1].unread is None and "the checksum differs" in report._repr_html_()
+
+
 def test_diff_of_what_is_not_finite(tmp_path: Path) -> None:
     weighbridge.save(tmp_path / "a.npy", {"value": numpy.array([1.0, 1e308])})
     weighbridge.save(tmp_path / "b.npy", {"value": numpy.array([1.0, -1e308])})

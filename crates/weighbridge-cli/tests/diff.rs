@@ -65,6 +65,38 @@ fn tolerances_and_exit_codes() {
 }
 
 #[test]
+fn a_damaged_tensor_leaves_the_others_to_be_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (whole, damaged) = (path("whole.npz"), path("damaged.npz"));
+    ok(&["convert", &golden("safetensors/good/mlp.safetensors"), &whole, "-q"]);
+    let mut bytes = fs::read(&whole).unwrap();
+    let report = json(&["ls", &whole, "--json"]);
+    let names: Vec<&str> =
+        report["tensors"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    // The last byte of the first member is one of its elements.
+    let next = bytes.windows(4).enumerate().filter(|(_, w)| w == b"PK\x03\x04").nth(1).unwrap().0;
+    bytes[next - 1] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    for (left, right) in [(&whole, &damaged), (&damaged, &whole)] {
+        assert_eq!(code(&["diff", left, right]), 3);
+        let report = json(&["diff", left, right, "--json", "--all"]);
+        assert_eq!(
+            (&report["same"], &report["different"], &report["unread"]),
+            (&false.into(), &false.into(), &1.into())
+        );
+        let pairs = report["pairs"].as_array().unwrap();
+        assert_eq!((pairs.len(), pairs[0]["status"].as_str()), (names.len(), Some("unread")));
+        assert_eq!(pairs[0]["unread"]["code"], "crc-mismatch");
+        assert!(pairs[0]["unread"]["file"].as_str().unwrap().ends_with("damaged.npz"), "{report}");
+        assert!(pairs[1..].iter().all(|pair| pair["status"] == "same"), "{report}");
+        let text = String::from_utf8(weighbridge(&["diff", left, right]).stdout).unwrap();
+        assert!(text.contains("could not tell") && text.contains("1 that cannot be read"), "{text}");
+        assert!(text.contains("crc-mismatch: ") && text.contains("damaged.npz at "), "{text}");
+    }
+}
+
+#[test]
 fn versions_of_one_folder() {
     let model = &golden("biggraph/set1/ckpt_std_zip");
     assert_eq!(code(&["diff", model, model, "--at", "4", "--right-at", "4"]), 0);

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..opened import Path
 from .ask import NameStyle, Pairs, Paths, Some, ask
-from .report import Report, count, extents, many, number, picked, table
+from .report import Finding, Report, count, extents, findings, many, number, picked, table
 
 
 class Side(NamedTuple):
@@ -65,11 +65,13 @@ class Pair(NamedTuple):
     found: str
     """How they were paired: by `name` or `content`."""
     status: str
-    """`shape`, `values`, `form`, `renamed`, `close` or `same`."""
+    """`unread`, `shape`, `values`, `form`, `renamed`, `close` or `same`."""
     changes: Tuple[Change, ...]
     """Types, shapes, roles and so on that differ."""
     values: Optional[Values]
     """`None` where they were not compared."""
+    unread: Optional[Finding]
+    """Why they could not be compared, where a side is damaged or beyond a limit."""
 
 
 class Alone(NamedTuple):
@@ -88,8 +90,13 @@ class DiffReport(Report):
 
     @property
     def same(self) -> bool:
-        """True where nothing is different, or all is near enough."""
+        """True where nothing is different, or all is near enough, and everything could be read."""
         return self._document["same"]
+
+    @property
+    def could_not_tell(self) -> bool:
+        """True where no difference was found, but a tensor could not be read."""
+        return not (self.same or self._document["different"])
 
     @cached_property
     def left(self) -> Side:
@@ -147,7 +154,8 @@ class DiffReport(Report):
         return self._document.get("markdown")
 
     def _summary(self) -> str:
-        parts = ["same" if self.same else "different", f"{count(self.equal, 'pair')} equal"]
+        verdict = "could not tell" if self.could_not_tell else "same" if self.same else "different"
+        parts = [verdict, f"{count(self.equal, 'pair')} equal"]
         other = len([pair for pair in self._document["pairs"] if pair["status"] != "same"])
         alone = (len(self.left_alone), "left alone"), (len(self.right_alone), "right alone")
         parts.extend(f"{own:,} {what}" for own, what in ((other, "not"), *alone) if own)
@@ -164,8 +172,10 @@ class DiffReport(Report):
             told: List[object] = [None] * 4
             if own is not None and not own.same_bits:
                 told = [f"{own.beyond:,} of {own.elements:,}", own.max_abs, own.max_relative, own.cosine]
-            changes = "; ".join(f"{change.what} {change.left} -> {change.right}" for change in pair.changes)
-            yield [pair.status, pair.left, pair.right, *told, changes]
+            changes = [f"{change.what} {change.left} -> {change.right}" for change in pair.changes]
+            if pair.unread is not None:
+                changes.append(pair.unread.text)
+            yield [pair.status, pair.left, pair.right, *told, "; ".join(changes)]
         for alone in self.left_alone:
             yield ["only left", alone.name, None, *[None] * 4, f"{alone.dtype} {extents(alone.shape)}"]
         for alone in self.right_alone:
@@ -183,7 +193,8 @@ def _pair(pair: Dict[str, Any]) -> Pair:
             mean_abs=number(values.mean_abs),
             cosine=number(values.cosine),
         )
-    return picked(Pair, pair)._replace(changes=many(Change, pair["changes"]), values=values)
+    unread = findings([pair["unread"]], "diff")[0] if pair["unread"] is not None else None
+    return picked(Pair, pair)._replace(changes=many(Change, pair["changes"]), values=values, unread=unread)
 
 
 def diff(
@@ -220,7 +231,7 @@ def diff(
     right_at: Optional[int] = None,
 ) -> DiffReport:
     """What is different between two files or folders of any formats, and by how much. A difference is no
-    exception.
+    exception, nor is a tensor that is damaged: it is `unread`, and the others are compared.
 
     - `atol`, `rtol`: how far a value may be off, as a distance and as a share of the value on the right;
       without them every bit counts;

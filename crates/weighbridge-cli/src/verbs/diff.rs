@@ -7,6 +7,7 @@ use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
 use weighbridge::Error;
+use weighbridge::finding::Finding;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
 use weighbridge::ops::edit::read_rules;
 use weighbridge::text::escape;
@@ -29,7 +30,11 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.threads = args.threads;
     options.tolerance = tolerance(args)?;
     let report = diff(&args.left, &args.right, &options)?;
-    output.outcome = if report.is_same() { Outcome::Done } else { Outcome::Finding };
+    output.outcome = match (report.is_different(), report.is_same()) {
+        (true, _) => Outcome::Finding,
+        (_, false) => Outcome::CouldNotTell,
+        _ => Outcome::Done,
+    };
     if output.json {
         let mut document = report.to_json(args.all);
         // Only a caller in this process can ask for both.
@@ -108,6 +113,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
         };
         let mut row = vec![pair.status.as_str().to_owned(), name];
         let mut rest: Vec<String> = pair.changes.iter().map(change_text).collect();
+        rest.extend(pair.unread.iter().map(unread));
         match &pair.values {
             Some(values) if !values.same_bits => {
                 row.push(share(values.beyond, values.elements));
@@ -146,6 +152,12 @@ fn change_text(change: &Change) -> String {
     format!("{} {}", escape(&change.what), sides(change.left.as_deref(), change.right.as_deref()))
 }
 
+fn unread(finding: &Finding) -> String {
+    let file = finding.file.as_deref().map_or_else(String::new, |file| format!(" in {}", escape(file)));
+    let at = finding.offset.map_or_else(String::new, |offset| format!(" at {offset}"));
+    format!("{}: {}{file}{at}", finding.code, escape(&finding.text))
+}
+
 fn sides(left: Option<&str>, right: Option<&str>) -> String {
     let side = |text: Option<&str>| text.map_or_else(|| "nothing".to_owned(), escape);
     format!("{} -> {}", side(left), side(right))
@@ -162,6 +174,7 @@ fn short(x: f64) -> String {
 fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
     let mut parts = vec![format!("{} the same", human_count(report.count(Status::Same) as u64))];
     let counts = [
+        (report.count(Status::Unread), "that cannot be read"),
         (report.count(Status::Values), "with other values"),
         (report.count(Status::Shape), "of another shape"),
         (report.count(Status::Form), "of another form"),

@@ -20,7 +20,8 @@ pub use values::{Tolerance, Values};
 use super::Changes;
 use super::edit::{Rule, apply};
 use crate::checkpoint::{Checkpoint, Selection, TensorEntry};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::finding::Finding;
 use crate::formats::{OpenOptions, open_with};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -80,6 +81,8 @@ impl Change {
 /// How much a difference weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
+    /// Shapes are the same, but one of the two cannot be read, because of damage or a limit: nobody knows the values.
+    Unread,
     /// Shapes are different, so that values cannot be compared.
     Shape,
     /// Values are different, further than the tolerance.
@@ -98,6 +101,7 @@ impl Status {
     /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Unread => "unread",
             Self::Shape => "shape",
             Self::Values => "values",
             Self::Form => "form",
@@ -123,6 +127,8 @@ pub struct Pair {
     pub changes: Vec<Change>,
     /// How far the values are apart; `None` where shapes differ or values were not looked at.
     pub values: Option<Values>,
+    /// Why they could not be compared, with the side's file and the place; `None` where they were.
+    pub unread: Option<Finding>,
 }
 
 impl Pair {
@@ -131,6 +137,7 @@ impl Pair {
             "left": self.left, "right": self.right, "found": self.found.as_str(), "status": self.status.as_str(),
             "changes": self.changes.iter().map(Change::to_json).collect::<Json>(),
             "values": self.values.as_ref().map(Values::to_json),
+            "unread": self.unread.as_ref().map(Finding::to_json),
         })
     }
 }
@@ -180,22 +187,32 @@ pub struct DiffReport {
 }
 
 impl DiffReport {
-    /// True where nothing is different, or near enough.
+    /// True where nothing is different, or near enough, and everything could be read.
     pub fn is_same(&self) -> bool {
-        let same = |pair: &Pair| matches!(pair.status, Status::Same | Status::Close);
-        self.left_alone.is_empty()
+        !self.is_different() && self.count(Status::Unread) == 0
+    }
+
+    /// True where something is different, whatever could not be read.
+    pub fn is_different(&self) -> bool {
+        let same = |pair: &Pair| match pair.status {
+            Status::Same | Status::Close => true,
+            Status::Unread => pair.changes.is_empty(),
+            Status::Shape | Status::Values | Status::Form | Status::Renamed => false,
+        };
+        !(self.left_alone.is_empty()
             && self.right_alone.is_empty()
             && self.metadata.is_empty()
             && self.program.is_empty()
-            && self.pairs.iter().all(same)
+            && self.pairs.iter().all(same))
     }
 
     /// The verdict in words: `the same` is said of values only where they were compared.
     pub fn verdict(&self) -> &'static str {
-        match (self.is_same(), self.values_compared) {
-            (true, true) => "the same",
-            (true, false) => "the same names, types and shapes; values were not compared",
-            (false, _) => "different",
+        match (self.is_different(), self.is_same(), self.values_compared) {
+            (true, ..) => "different",
+            (_, false, _) => "could not tell",
+            (_, _, true) => "the same",
+            (_, _, false) => "the same names, types and shapes; values were not compared",
         }
     }
 
@@ -211,6 +228,7 @@ impl DiffReport {
         let pairs = self.pairs.iter().filter(|pair| all || pair.status != Status::Same);
         json!({
             "left": side(&self.left), "right": side(&self.right), "same": self.is_same(),
+            "different": self.is_different(), "unread": self.count(Status::Unread),
             "values_compared": self.values_compared,
             "equal": self.count(Status::Same),
             "pairs": pairs.map(Pair::to_json).collect::<Json>(),
@@ -231,7 +249,8 @@ impl DiffReport {
 /// Opens both sides and compares them.
 ///
 /// # Errors
-/// What opening and reading say; [`crate::Kind::Mismatch`] for patterns and rules that fit nothing.
+/// What opening says, and reading where it is not about the files: tensors that are damaged or beyond a limit are
+/// [`Status::Unread`]. [`crate::Kind::Mismatch`] for patterns and rules that fit nothing.
 pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptions) -> Result<DiffReport> {
     let left = open_with(left, &options.left)?;
     let right = open_with(right, &options.right)?;
@@ -274,7 +293,7 @@ pub fn diff_checkpoints(
             (Some(_), None) => unnamed[1].push(b.name()),
             _ => {}
         }
-        found.push(one(a, b, how, with_attributes, options).map_err(|e| e.in_file(&left.label))?);
+        found.push(one([(a, &left.label), (b, &right.label)], how, with_attributes, options)?);
     }
     // What became no number, or infinite, has no distance and weighs more than any.
     let weight = |pair: &Pair| {
@@ -327,13 +346,8 @@ pub fn diff_checkpoints(
 }
 
 /// Compares a pair; `attributes` where both have one format: others need not know them.
-fn one(
-    left: &TensorEntry,
-    right: &TensorEntry,
-    found: Found,
-    attributes: bool,
-    options: &DiffOptions,
-) -> Result<Pair> {
+fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptions) -> Result<Pair> {
+    let [left, right] = sides.map(|(entry, _)| entry);
     let mut changes = Vec::new();
     let mut change = |what: &str, a: String, b: String| {
         if a != b {
@@ -345,24 +359,23 @@ fn one(
     }
     change("shape", left.shape.to_string(), right.shape.to_string());
     change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
-    if let (Some(a), Some(b)) = (&left.labels, &right.labels)
-        && !options.names_only
-    {
-        let (a, b) = (a.read()?, b.read()?);
-        if let Some(row) = (0..a.len().max(b.len())).find(|&row| a.get(row) != b.get(row)) {
-            let name = |name: Option<&str>| name.map(|name| format!("row {row}: {name}"));
-            changes.push(told::change("row-names".to_owned(), name(a.get(row)), name(b.get(row))));
-        }
-    }
     if attributes {
         told::attributes(&left.attributes, &right.attributes, &mut changes);
     }
     let same_shape = left.shape == right.shape;
-    let values = match (same_shape, options.names_only) {
-        (true, false) => {
-            values::compare(left, right, options.tolerance.unwrap_or_default(), options.threads)?
-        }
-        _ => None,
+    let read = match options.names_only {
+        true => Ok(None),
+        false => row_names(sides).and_then(|change| {
+            changes.extend(change);
+            match same_shape {
+                true => values::compare(sides, options.tolerance.unwrap_or_default(), options.threads),
+                false => Ok(None),
+            }
+        }),
+    };
+    let (values, unread) = match read {
+        Ok(values) => (values, None),
+        Err(error) => (None, Some(Finding::from_error(&error).ok_or(error)?)),
     };
     let apart = match &values {
         // Elements that share bytes, and differ.
@@ -372,13 +385,35 @@ fn one(
     };
     let status = match (same_shape, apart, changes.is_empty(), found, &values) {
         (false, ..) => Status::Shape,
+        _ if unread.is_some() => Status::Unread,
         (_, true, ..) => Status::Values,
         (_, _, false, ..) => Status::Form,
         (_, _, _, Found::Content, _) => Status::Renamed,
         (_, _, _, _, Some(values)) if !values.same_bits => Status::Close,
         _ => Status::Same,
     };
-    Ok(Pair { left: left.text(), right: right.text(), found, status, changes, values })
+    Ok(Pair { left: left.text(), right: right.text(), found, status, changes, values, unread })
+}
+
+/// A tensor, and the path of its file, for errors.
+type Side<'a> = (&'a TensorEntry, &'a str);
+
+/// What an error on a side is about.
+fn blame((entry, file): Side<'_>) -> impl FnOnce(Error) -> Error {
+    move |error| error.on_tensor(entry.name()).in_file(file)
+}
+
+/// The first row whose name is another one, where both have names.
+fn row_names(sides: [Side<'_>; 2]) -> Result<Option<Change>> {
+    let [(Some(a), l), (Some(b), r)] = sides.map(|side| (side.0.labels.as_ref(), side)) else {
+        return Ok(None);
+    };
+    let (a, b) = (a.read().map_err(blame(l))?, b.read().map_err(blame(r))?);
+    let other = (0..a.len().max(b.len())).find(|&row| a.get(row) != b.get(row));
+    Ok(other.map(|row| {
+        let name = |name: Option<&str>| name.map(|name| format!("row {row}: {name}"));
+        told::change("row-names".to_owned(), name(a.get(row)), name(b.get(row)))
+    }))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
 use crate::error::Result;
+use crate::finding::Finding;
 use crate::ops::hash;
 use crate::tensor::{DType, Shape};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -41,7 +42,7 @@ pub(super) struct Pairs {
 /// either name, others by their own.
 ///
 /// # Errors
-/// As [`hash::sha256`].
+/// As [`hash::sha256`], where it is not about the file.
 pub(super) fn pair(
     left: &Checkpoint,
     right: &Checkpoint,
@@ -111,7 +112,9 @@ fn by_content(
         let form = form(entry);
         if wanted.contains(&form) {
             forms.insert(form);
-            by_hash.entry((form, hash::sha256(entry)?)).or_default().push_back(place);
+            if let Some(hash) = hash(entry)? {
+                by_hash.entry((form, hash)).or_default().push_back(place);
+            }
         }
     }
     for l in free {
@@ -120,7 +123,8 @@ fn by_content(
         if !forms.contains(&form) {
             continue;
         }
-        let Some(places) = by_hash.get_mut(&(form, hash::sha256(entry)?)) else { continue };
+        let Some(hash) = hash(entry)? else { continue };
+        let Some(places) = by_hash.get_mut(&(form, hash)) else { continue };
         // Of several that are alike, the one whose name has most in common at its end.
         let best = (0..places.len()).max_by_key(|&at| {
             let other = places.get(at).and_then(|&place| right.tensors.get(place));
@@ -132,6 +136,15 @@ fn by_content(
         }
     }
     Ok(())
+}
+
+/// The hash of a tensor; `None` of one that is damaged or beyond a limit, and so has a place by its name alone.
+fn hash(entry: &TensorEntry) -> Result<Option<String>> {
+    match hash::sha256(entry) {
+        Ok(hash) => Ok(Some(hash)),
+        Err(error) if Finding::from_error(&error).is_some() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Parts that both names have at their ends.

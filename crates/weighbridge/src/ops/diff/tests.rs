@@ -351,3 +351,74 @@ fn programs_are_compared_operator_by_operator() {
         found.iter().any(|c| c.part.is_none() && c.left.as_ref() == Some(&removed.kind) && c.right.is_none())
     );
 }
+
+/// A source of so many bytes that cannot be read.
+#[derive(Debug)]
+struct Broken(u64, fn() -> Error);
+
+impl crate::source::Source for Broken {
+    fn len(&self) -> u64 {
+        self.0
+    }
+    fn read_at(&self, offset: u64, _: &mut [u8]) -> Result<()> {
+        Err((self.1)().at(offset))
+    }
+    fn label(&self) -> &'static str {
+        "broken"
+    }
+}
+
+fn broken(path: &str, dtype: DType, error: fn() -> Error) -> TensorEntry {
+    let source: SourceRef = Arc::new(Broken(16, error));
+    let shape = Shape::from([16 / dtype.size().unwrap() as u64]);
+    TensorEntry::dense(TensorPath::from_dotted(path), dtype, shape, &source, 0, Encoding::ROW).unwrap()
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_compared() {
+    let damaged = || Error::corrupt("test-damage", "this is broken");
+    let good = |path| f32s(path, &[1.0, 2.0, 3.0, 4.0]);
+    for on_the_left in [true, false] {
+        let bad = vec![broken("a", DType::F32, damaged), good("b")];
+        let whole = vec![good("a"), good("b")];
+        let report = if on_the_left { compared(bad, whole) } else { compared(whole, bad) };
+        assert_eq!((report.is_same(), report.is_different()), (false, false));
+        assert_eq!(report.verdict(), "could not tell");
+        // It stands before what is the same.
+        assert_eq!(report.pairs.iter().map(|p| p.status).collect::<Vec<_>>(), [Status::Unread, Status::Same]);
+        let finding = report.pairs[0].unread.as_ref().unwrap();
+        assert_eq!(
+            (finding.code, finding.offset, finding.tensor.as_deref()),
+            ("test-damage", Some(0), Some("a"))
+        );
+        assert_eq!(finding.file.as_deref(), Some("label"));
+        let json = report.to_json(false);
+        assert_eq!((&json["unread"], &json["different"]), (&json!(1), &json!(false)));
+        assert_eq!(json["pairs"][0]["unread"]["code"], "test-damage");
+        assert!(
+            report.to_markdown().contains("| `a` | unread, `this is broken` |"),
+            "{}",
+            report.to_markdown()
+        );
+    }
+    // What is seen without reading is different all the same.
+    let report = compared(vec![broken("a", DType::I32, damaged)], vec![good("a")]);
+    assert_eq!((report.pairs[0].status, report.is_different()), (Status::Unread, true));
+    let report = compared(vec![broken("a", DType::F64, damaged)], vec![good("a")]);
+    assert_eq!((report.pairs[0].status, report.is_different()), (Status::Shape, true));
+    // It finds no partner by its content, and keeps no other from finding one.
+    let left = vec![broken("a", DType::F32, damaged), good("b")];
+    let report = compared(left, vec![good("c")]);
+    assert_eq!((report.left_alone[0].name.as_str(), report.pairs[0].status), ("a", Status::Renamed));
+}
+
+#[test]
+fn what_is_not_about_the_files_ends_the_comparison() {
+    let device = || Error::io("reading", std::io::Error::other("the device is gone"));
+    let failed = diff_checkpoints(
+        of(vec![broken("a", DType::F32, device)]),
+        of(vec![f32s("a", &[0.0; 4])]),
+        &DiffOptions::default(),
+    );
+    assert_eq!(failed.unwrap_err().kind(), crate::Kind::Io);
+}

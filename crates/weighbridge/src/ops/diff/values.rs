@@ -1,7 +1,6 @@
 //! Two tensors of one shape, element by element, in bounded memory.
 
-use super::loops;
-use crate::checkpoint::TensorEntry;
+use super::{Side, blame, loops};
 use crate::engine::{Scratch, hold, verify_tensor};
 use crate::error::Result;
 use crate::ops::decode::decode;
@@ -101,23 +100,21 @@ impl Values {
 ///
 /// # Errors
 /// What the sources say, and [`crate::Kind::Corrupt`] where bytes do not fit their checksum.
-pub(super) fn compare(
-    left: &TensorEntry,
-    right: &TensorEntry,
-    tolerance: Tolerance,
-    threads: usize,
-) -> Result<Option<Values>> {
-    verify_tensor(left)?;
-    verify_tensor(right)?;
+pub(super) fn compare(sides: [Side<'_>; 2], tolerance: Tolerance, threads: usize) -> Result<Option<Values>> {
+    for side in sides {
+        verify_tensor(side.0).map_err(blame(side))?;
+    }
+    let [left, right] = sides.map(|(entry, _)| entry);
     let (Some(size), Some(other)) = (left.dtype().size(), right.dtype().size()) else {
-        let same = left.dtype() == right.dtype() && hash::sha256(left)? == hash::sha256(right)?;
+        let hash = |side: Side<'_>| hash::sha256(side.0).map_err(blame(side));
+        let same = left.dtype() == right.dtype() && hash(sides[0])? == hash(sides[1])?;
         return Ok(same.then(|| Values::same(left.elements())));
     };
     let same_type = left.dtype() == right.dtype();
     let order = left.order();
     let reordered = order != right.order() && !left.shape.is_order_free();
     let most = if reordered { REORDERED_BLOCK } else { BLOCK } / size.max(other) as u64;
-    let work = Work { left, right, order, most: most.max(1), threads, tolerance };
+    let work = Work { sides, order, most: most.max(1), threads, tolerance };
 
     let mut first = work.run(|_| true, same_type)?;
     let skipped = std::mem::take(&mut first.equal);
@@ -135,8 +132,7 @@ pub(super) fn compare(
 
 /// Two tensors and how to go through them.
 struct Work<'a> {
-    left: &'a TensorEntry,
-    right: &'a TensorEntry,
+    sides: [Side<'a>; 2],
     order: Order,
     /// Elements of a block.
     most: u64,
@@ -158,17 +154,19 @@ impl Work<'_> {
     /// Goes through the blocks that are `wanted`. With `skip`, those that are equal to the bit are only
     /// listed.
     fn run(&self, wanted: impl Fn(usize) -> bool + Sync, skip: bool) -> Result<Gathered> {
-        let mut pieces = self.left.pieces.iter().chain(&self.right.pieces);
+        let [left, right] = self.sides.map(|(entry, _)| entry);
+        let mut pieces = left.pieces.iter().chain(&right.pieces);
         let workers = match pieces.any(|piece| piece.source.is_sequential()) {
             true => 1,
-            false => parallel::workers(self.threads, self.left.elements().div_ceil(self.most)),
+            false => parallel::workers(self.threads, left.elements().div_ceil(self.most)),
         };
-        let blocks = Region::blocks(&self.left.shape, self.order, self.most).enumerate();
+        let blocks = Region::blocks(&left.shape, self.order, self.most).enumerate();
         let blocks = blocks.filter(|(number, _)| wanted(*number)).collect::<Vec<_>>();
         let all = parallel::each(blocks.into_iter(), workers, |own: &mut Gathered, _, (number, block)| {
-            for (entry, bytes) in [self.left, self.right].into_iter().zip(&mut own.bytes) {
+            for (side, bytes) in self.sides.into_iter().zip(&mut own.bytes) {
                 let spare = std::mem::take(bytes).into_spare();
-                *bytes = hold(entry, &block, self.order, &mut own.scratch, spare)?;
+                let held = hold(side.0, &block, self.order, &mut own.scratch, spare);
+                *bytes = held.map_err(blame(side))?;
             }
             if skip && own.bytes[0].bytes() == own.bytes[1].bytes() {
                 own.equal.push(number);
@@ -176,8 +174,8 @@ impl Work<'_> {
                 let part = self.part(own, &block);
                 own.parts.push((number, part));
             }
-            for (entry, bytes) in [self.left, self.right].into_iter().zip(&own.bytes) {
-                bytes.intact().map_err(|e| e.on_tensor(entry.name()))?;
+            for (side, bytes) in self.sides.into_iter().zip(&own.bytes) {
+                bytes.intact().map_err(blame(side))?;
             }
             Ok(())
         })?;
@@ -191,7 +189,7 @@ impl Work<'_> {
     }
 
     fn part(&self, own: &mut Gathered, block: &Region) -> Part {
-        let types = [self.left.dtype(), self.right.dtype()];
+        let types = self.sides.map(|(entry, _)| entry.dtype());
         let sizes = types.map(|t| t.size().unwrap_or(1));
         let mut part = Part::default();
         let chunks =

@@ -10,8 +10,8 @@ from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
 from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes
 
-CastTo = Literal["f16", "bf16", "f32", "f64"]
-"""Types that floating-point tensors can be cast to."""
+CastTo = Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"]
+"""Types that floating-point tensors can be cast to: the names here, and those of numpy and torch."""
 
 
 class Conversion(Report):
@@ -110,7 +110,7 @@ def convert(
     - `no_state`: leave out the state of optimizers;
     - `rules`: files of rules; they come before renames and casts;
     - `rename`: leading parts of names and what takes their place, as a dict or as texts `OLD=NEW`;
-    - `cast`, `rounding`: give floating-point tensors this type;
+    - `cast`, `rounding`: give floating-point tensors this type, `"f16"` or `"float16"`;
     - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
       file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
       embeddings;

@@ -162,7 +162,7 @@ def edit(
     - `rules`: files of rules;
     - `keep`, `drop`, `no_state`: which tensors;
     - `strip_prefix`, `rename`, `rename_glob`, `rename_regex`, `prefix`: names, as dicts or as texts
-      `OLD=NEW`;
+      `OLD=NEW`; a prefix may be written with its dot, `"model."`, or without;
     - `transpose`: patterns of matrices, or a dict of patterns and orders of dimensions such as `(1, 0)`;
     - `cast`: a type, or a dict of patterns and types;
     - `tie`, `untie`: names that share their bytes;

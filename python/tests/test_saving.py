@@ -268,6 +268,17 @@ def test_load(net: Path) -> None:
     assert arrays["fc1.weight"].sum() == 66
 
 
+def test_what_load_does_not_take(net: Path) -> None:
+    with pytest.raises(TypeError, match=r"load\(\) has no option 'cast'; it has copy, .*, limits$"):
+        weighbridge.load(net, cast="f16")
+    for load in (weighbridge.paddle.load, weighbridge.biggraph.buckets, weighbridge.biggraph.edges):
+        with pytest.raises(TypeError, match=rf"^{load.__name__}\(\) has no option 'cast'"):
+            load(net, cast="f16")
+    for odd in ({"framework": "jax"}, {"device": "cpu"}, {"framework": "numpy", "device": "cpu"}):
+        with pytest.raises(weighbridge.UsageError):
+            weighbridge.load(net, **odd)
+
+
 def test_a_file_may_be_written_over_itself(net: Path) -> None:
     checkpoint = weighbridge.open(net)
     arrays = weighbridge.load(net)

@@ -32,6 +32,20 @@ Name = Union[str, Tuple[Part, ...]]
 """What names a tensor: `"fc1.w"`, a path as JSON `'["fc1","w"]'`, or the parts as a tuple `("fc1", "w")`."""
 
 
+_OPTIONS: Dict[str, Any] = {
+    "format": None,
+    "lenient": False,
+    "salvage": False,
+    "program": None,
+    "names": "as-stored",
+    "entities": None,
+    "config": None,
+    "at": None,
+    "limits": None,
+}
+"""What `open` takes besides a path, and what it is if left out."""
+
+
 class Note(NamedTuple):
     """Something worth knowing about an opened file."""
 
@@ -322,20 +336,8 @@ def opening(**options: Any) -> Dict[str, Any]:
     >>> opening(lenient=True)["lenient"], opening()["names"]
     (True, 'as-stored')
     """
-    known: Dict[str, Any] = {
-        "format": None,
-        "lenient": False,
-        "salvage": False,
-        "program": None,
-        "names": "as-stored",
-        "entities": None,
-        "config": None,
-        "at": None,
-        "limits": None,
-    }
-    for name in options:
-        if name not in known:
-            raise TypeError(f"open() has no option {name!r}; it has {', '.join(known)}")
+    known_options(options, "open")
+    known = dict(_OPTIONS)
     known.update(options)
     if known["limits"] is not None:
         known["limits"] = mapping(known["limits"], "limits")
@@ -351,6 +353,19 @@ def opening(**options: Any) -> Dict[str, Any]:
     if known["at"] is not None:
         whole(known["at"], "at")
     return known
+
+
+def known_options(options: Mapping[str, Any], asked: str, *own: str) -> None:
+    """Raises `TypeError` for what is no option of `open`, nor one of the function `asked` itself.
+
+    >>> known_options({"cast": "f16"}, "buckets")
+    Traceback (most recent call last):
+    TypeError: buckets() has no option 'cast'; it has format, lenient, salvage, program, names, entities,
+    config, at, limits
+    """
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(f"{asked}() has no option {name!r}; it has {', '.join((*own, *_OPTIONS))}")
 
 
 def _program(value: Any) -> Union[Program, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, Union, overload
 
 from . import dtypes
 from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
-from .opened import Checkpoint, Name, Path, entry_of, index_of, open
+from .opened import Checkpoint, Name, Path, entry_of, index_of, known_options, open
 from .checks import dtype_name, mapping, optional_text, path_text, whole
 from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, wrong_type
 from .progress import Progress, callback
@@ -17,6 +17,7 @@ from .wording import spoken_to
 
 if TYPE_CHECKING:
     import numpy
+    import torch
 
 Role = Union[str, Tuple[str, Part]]
 """`parameter`, `buffer`, `embedding`, `edges`, `names`, `other`, or `("optimizer", SLOT)`."""
@@ -109,9 +110,38 @@ def save(
         return save_tensors(path, None, given.all(), said, options, tell)
 
 
+@overload
 def load(
-    path: Path, *, copy: bool = False, partial: bool = False, **options: Any
-) -> Dict[str, numpy.ndarray]:
+    path: Path,
+    *,
+    copy: bool = False,
+    partial: bool = False,
+    framework: Literal["numpy"] = "numpy",
+    **options: Any,
+) -> Dict[str, numpy.ndarray]: ...
+
+
+@overload
+def load(
+    path: Path,
+    *,
+    copy: bool = False,
+    partial: bool = False,
+    framework: Literal["torch"],
+    device: Union[torch.device, str, int, None] = None,
+    **options: Any,
+) -> Dict[str, torch.Tensor]: ...
+
+
+def load(
+    path: Path,
+    *,
+    copy: bool = False,
+    partial: bool = False,
+    framework: str = "numpy",
+    device: Any = None,
+    **options: Any,
+) -> Dict[str, Any]:
     """All tensors of the file as arrays of numpy, by name. `options` are those of `open`.
 
     The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are
@@ -120,10 +150,23 @@ def load(
     Where a part of the file is no tensor here, which `open(path).notes` tells, `UnsupportedError` is raised: who loads and saves
     would lose it. With `partial=True` the rest is given.
 
+    With `framework="torch"` they are tensors of torch, on the `device` that is named: `model.load_state_dict(
+    weighbridge.load(path, framework="torch"))`. These may be written to without `copy=True`, too, as
+    `Tensor.torch` says: the file stays as it is.
+
     >>> import weighbridge
     >>> weighbridge.load("net.safetensors")["fc1.bias"]
     array([0.5, 1.5], dtype=float32)
     """
+    if framework not in ("numpy", "torch"):
+        raise UsageError(
+            "there is no such framework", code="bad-arguments", expected="numpy or torch", found=str(framework)
+        )
+    if device is not None and framework != "torch":
+        raise UsageError(
+            "arrays of numpy have no device", code="bad-arguments", hint='give framework="torch", too'
+        )
+    known_options(options, "load", "copy", "partial", "framework", "device")
     with open(path, **options) as checkpoint:
         left_out = [note for note in checkpoint.notes if note.omission]
         if left_out and not partial:
@@ -137,6 +180,9 @@ def load(
         if copy:
             for tensor in checkpoint.values():
                 tensor.check()
+        if framework == "torch":
+            return {name: tensor.torch(copy, device) for name, tensor in checkpoint.items()}
+        if copy:
             return {name: tensor.__array__(copy=True) for name, tensor in checkpoint.items()}
         return {name: tensor.numpy() for name, tensor in checkpoint.items()}
 

@@ -343,11 +343,15 @@ class Tensor:
     def __dlpack_device__(self) -> Tuple[int, int]:
         return _CPU
 
-    def torch(self, copy: bool = True) -> _torch.Tensor:
+    def torch(
+        self, copy: bool = True, device: Union[_torch.device, str, int, None] = None
+    ) -> _torch.Tensor:
         """The elements as a tensor of torch, which must be installed; every type that torch has.
 
         With `copy=False` they are looked at in the file, where each page is copied when it is written to;
-        what stands at an odd place, packed or in the wrong byte order is read.
+        what stands at an odd place, packed or in the wrong byte order is read. With another `device` than the
+        processor they go there from the file, without a copy in between; there it is a copy in any case, and
+        with `copy=False` a column-major tensor may stay one.
         """
         torch: Any = dtypes.need("torch", "a tensor of torch")
         dtype = getattr(torch, dtypes.TORCH.get(self.dtype, ""), None)
@@ -360,8 +364,15 @@ class Tensor:
                 if self.dtype in dtypes.ML_DTYPES
                 else None,
             )
+        if device is not None and torch.device(device).type != "cpu":
+            there = self._of_torch(torch, dtype, copy=False).to(device)
+            return there.contiguous() if copy else there
+        return self._of_torch(torch, dtype, copy)
+
+    def _of_torch(self, torch: Any, dtype: Any, copy: bool) -> _torch.Tensor:
+        """The elements as a tensor of torch in the memory of the processor."""
         if self.nbytes == 0:
-            return torch.empty(self.shape, dtype=dtype)
+            return torch.empty(self.shape, dtype=dtype, device="cpu")
         order = "C" if copy else self.order
         try:
             capsule = self._entry.dlpack(order, copy=copy, versioned=False, flat=True)

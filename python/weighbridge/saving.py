@@ -13,6 +13,8 @@ from .checks import dtype_name, mapping, optional_text, path_text, whole
 from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, wrong_type
 from .progress import Progress, callback
 from .tensor import Part, Tensor
+from .verbs.converting import SaveReport
+from .verbs.report import told
 from .wording import spoken_to
 
 if TYPE_CHECKING:
@@ -42,9 +44,9 @@ def save(
     memory: int = 256 << 20,
     sync: bool = True,
     progress: Progress = None,
-) -> Dict[str, Any]:
+) -> SaveReport:
     """Writes `tensors` to the file or folder `path`, all or nothing; returns what was written, and what was
-    lost.
+    lost, as `convert` does. Where something had to be left out, there is a `LossWarning`.
 
     A name is text, of which each dot begins a new part, or a tuple of the parts. A value is a `Tensor` of an
     opened checkpoint, whose bytes are copied from file to file, or anything with the protocol of arrays,
@@ -67,8 +69,8 @@ def save(
     >>> import weighbridge
     >>> tensors = weighbridge.open("net.safetensors")
     >>> report = weighbridge.save("net.npz", {"w": tensors["fc1.weight"], "id": b"abc"})
-    >>> report["format"], report["losses"]
-    ('npz', [])
+    >>> report.format, report.losses
+    ('npz', ())
     >>> weighbridge.load("net.npz")["id"]
     array([97, 98, 99], dtype=uint8)
     """
@@ -95,19 +97,21 @@ def save(
     path = path_text(path, "path")
     with spoken_to(save, path), callback(progress) as tell:
         if isinstance(tensors, Checkpoint) and not roles and not labels:
-            return save_tensors(path, index_of(tensors), [], said, options, tell)
-        if isinstance(tensors, Checkpoint):
-            if tensors.program is not None:
-                raise UsageError(
-                    "roles or labels cannot be given to a checkpoint that has a program",
-                    code="program-with-roles",
-                    hint="write it as it is, or its tensors as a dict",
-                )
-            said = tensors.metadata if said is None else said
-        if cast is not None:
-            _refuse_cast_of_cast(tensors, cast)
-        given = _Given(tensors, roles or {}, labels or {})
-        return save_tensors(path, None, given.all(), said, options, tell)
+            written = save_tensors(path, index_of(tensors), [], said, options, tell)
+        else:
+            if isinstance(tensors, Checkpoint):
+                if tensors.program is not None:
+                    raise UsageError(
+                        "roles or labels cannot be given to a checkpoint that has a program",
+                        code="program-with-roles",
+                        hint="write it as it is, or its tensors as a dict",
+                    )
+                said = tensors.metadata if said is None else said
+            if cast is not None:
+                _refuse_cast_of_cast(tensors, cast)
+            given = _Given(tensors, roles or {}, labels or {})
+            written = save_tensors(path, None, given.all(), said, options, tell)
+    return told(SaveReport(written), save)
 
 
 @overload

@@ -13,6 +13,7 @@ from ..opened import Checkpoint, Path
 from ..opened import open as _open
 from ..errors import MismatchError, UnknownNameError, UsageError, wrong_type
 from ..tensor import Part
+from ..verbs.converting import SaveReport
 from ..writing import write
 from .parameter import Parameter, gather, plain
 from .tensor import expect_kind
@@ -285,7 +286,7 @@ class Model(MutableMapping):  # type: ignore[type-arg]
                 own[address].stats[name] = parameter.stats.tensor(name)
         return LoadReport(list(stored), [address for address in own if address not in stored])
 
-    def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> Dict[str, Any]:
+    def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> SaveReport:
         """Writes a model file, all or nothing. A parameter at two addresses is written at both, as primitiv
         does.
 

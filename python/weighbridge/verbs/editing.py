@@ -8,7 +8,7 @@ from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple, Union
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, Some, ask
-from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked
+from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked, told
 
 
 class Told(NamedTuple):
@@ -193,4 +193,4 @@ def edit(
     >>> list(weighbridge.open("new.safetensors"))
     ['head.bias', 'head.weight']
     """
-    return EditReport(*ask(edit, locals()))
+    return told(EditReport(*ask(edit, locals())), edit)

@@ -330,7 +330,9 @@ def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, wor
     ],
     ids="prune preserve newer older remnants".split(),
 )
-def test_what_depends_on_the_version_is_not_done_where_another_run_moved_it(tmp_path: Path, work: Any) -> None:
+def test_what_depends_on_the_version_is_not_done_where_another_run_moved_it(
+    tmp_path: Path, work: Any
+) -> None:
     save(CheckpointStore(tmp_path), 1)
     with CheckpointStore(tmp_path) as store:
         work(store)
@@ -565,7 +567,11 @@ def test_state_that_does_not_fit_is_an_error_and_loses_no_version(tmp_path: Path
         store.save({"user": rows * 2}, state={"user": state})
     assert caught.value.code == "state-slot" and caught.value.tensor is not None
     latest = store.latest()
-    assert latest is not None and store.versions == [1] and latest["user"].state["sum"].numpy().tolist() == [1] * 3
+    assert (
+        latest is not None
+        and store.versions == [1]
+        and latest["user"].state["sum"].numpy().tolist() == [1] * 3
+    )
 
 
 def test_a_version_that_was_not_committed_does_not_keep_the_lock(tmp_path: Path) -> None:

@@ -73,7 +73,11 @@ def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
 def test_torch_on_another_device(torch: Any, tmp_path: Path) -> None:
     """`meta` is there on every machine."""
     path = tmp_path / "x.npz"
-    given = {"c": numpy.ones((2, 3)), "f": numpy.asfortranarray(numpy.ones((2, 3))), "none": numpy.zeros((0, 3))}
+    given = {
+        "c": numpy.ones((2, 3)),
+        "f": numpy.asfortranarray(numpy.ones((2, 3))),
+        "none": numpy.zeros((0, 3)),
+    }
     numpy.savez(path, **given)
     for name, tensor in weighbridge.open(path).items():
         for copy in (True, False):

@@ -247,7 +247,12 @@ def test_what_save_says_is_what_convert_says(tmp_path: Path) -> None:
     assert repr(saved) == repr(converted).replace("Conversion", "SaveReport")
     # What is given away is a copy.
     saved["files"].clear()
-    assert saved["files"] and "format" in saved and saved.get("nothing") is None and set(saved) == set(saved.keys())
+    assert (
+        saved["files"]
+        and "format" in saved
+        and saved.get("nothing") is None
+        and set(saved) == set(saved.keys())
+    )
     with pytest.raises(TypeError):
         saved["format"] = "npy"  # type: ignore[index]
     with pytest.raises(KeyError):

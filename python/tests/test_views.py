@@ -441,7 +441,11 @@ def test_names_of_rows_are_a_sequence(table: weighbridge.Tensor) -> None:
 
 
 def test_rows_are_had_by_name(table: weighbridge.Tensor) -> None:
-    assert table["cy"].tolist() == [4.0, 5.0] and table["bob", 1] == 3.0 and table["été", ::-1].tolist() == [9, 8]
+    assert (
+        table["cy"].tolist() == [4.0, 5.0]
+        and table["bob", 1] == 3.0
+        and table["été", ::-1].tolist() == [9, 8]
+    )
     with pytest.raises(weighbridge.UnknownNameError) as caught:
         table["eve"]
     assert (caught.value.code, caught.value.found, caught.value.tensor) == ("no-such-row", "eve", "t")

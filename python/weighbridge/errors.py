@@ -177,10 +177,11 @@ class CancelledError(Error, KeyboardInterrupt):
 
 
 class LossWarning(UserWarning):
-    """Something was left out of what was written, because the target cannot hold it: a tensor, rows, metadata, a program.
+    """Something was left out of what was written, because the target cannot hold it: a tensor, rows, metadata, a
+    program.
 
-    `losses` has each of them. `deny_loss=True` refuses instead, before anything is written; whoever knows of it and goes
-    on says so as to any warning: `warnings.simplefilter("ignore", weighbridge.LossWarning)`.
+    `losses` has each of them. `deny_loss=True` refuses instead, before anything is written; whoever knows of it
+    and goes on says so as to any warning: `warnings.simplefilter("ignore", weighbridge.LossWarning)`.
     """
 
     def __init__(self, message: str, losses: Tuple[Any, ...] = ()) -> None:

@@ -282,8 +282,8 @@ def open(  # noqa: A001
     - `format`: the id of the format, where the content does not tell;
     - `lenient`: read what can be read without a guess though the file breaks a rule, and note it;
     - `salvage`: of a damaged file give the tensors that are intact, and say in `damage` which are lost;
-    - `program`: the program that Paddle's parameters belong to, where it does not stand beside them: its path,
-      or one that was read (`weighbridge.paddle.load_program`);
+    - `program`: the program that Paddle's parameters belong to, where it does not stand beside them: its
+      path, or one that was read (`weighbridge.paddle.load_program`);
     - `names`: `as-stored`, `structured` or `variable`: which names tensors go by, where several are known;
     - `entities`, `config`: the folder of entities and the configuration of PyTorch-BigGraph, where they are
       not found;

@@ -164,7 +164,10 @@ def load(
     """
     if framework not in ("numpy", "torch"):
         raise UsageError(
-            "there is no such framework", code="bad-arguments", expected="numpy or torch", found=str(framework)
+            "there is no such framework",
+            code="bad-arguments",
+            expected="numpy or torch",
+            found=str(framework),
         )
     if device is not None and framework != "torch":
         raise UsageError(

@@ -192,8 +192,8 @@ class Tensor:
     def __getitem__(self, index: Any) -> Any:
         """The elements that `index` means, as numpy has it: integers, slices with steps, `...` and `None`.
 
-        Only the box around them is read. The result is a read-only array, or a number of numpy. Where the rows
-        have names (`labels`), the first index may be the name of one.
+        Only the box around them is read. The result is a read-only array, or a number of numpy. Where the
+        rows have names (`labels`), the first index may be the name of one.
 
         >>> import weighbridge
         >>> tensor = weighbridge.open("net.safetensors")["fc1.weight"]
@@ -210,7 +210,8 @@ class Tensor:
     def _row_of(self, name: str) -> int:
         if self.labels is None:
             raise TypeError(
-                f"the rows of {self.name} have no names: a tensor is indexed by integers, slices, '...' and None"
+                f"the rows of {self.name} have no names: "
+                "a tensor is indexed by integers, slices, '...' and None"
             )
         try:
             return self.labels.row_of(name)
@@ -343,9 +344,7 @@ class Tensor:
     def __dlpack_device__(self) -> Tuple[int, int]:
         return _CPU
 
-    def torch(
-        self, copy: bool = True, device: Union[_torch.device, str, int, None] = None
-    ) -> _torch.Tensor:
+    def torch(self, copy: bool = True, device: Union[_torch.device, str, int, None] = None) -> _torch.Tensor:
         """The elements as a tensor of torch, which must be installed; every type that torch has.
 
         With `copy=False` they are looked at in the file, where each page is copied when it is written to;

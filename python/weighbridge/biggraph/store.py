@@ -411,7 +411,9 @@ class CheckpointStore:
         self, *, newer: bool = False, older: bool = False, remnants: bool = False, temporary: bool = False
     ) -> Dict[str, Any]:
         """Removes what writers that died left, and files of versions that do not count where that is asked
-        for. These are not removed inside `with` where another run wrote a version meanwhile (`version-moved`).
+        for.
+
+        These are not removed inside `with` where another run wrote a version meanwhile (`version-moved`).
         """
         if newer or older or remnants:
             self._expect(self._counting())

@@ -141,9 +141,7 @@ class Table:
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> ndarray:
         return self._tensor.__array__(dtype, copy)
 
-    def torch(
-        self, copy: bool = True, device: Union[_torch.device, str, int, None] = None
-    ) -> _torch.Tensor:
+    def torch(self, copy: bool = True, device: Union[_torch.device, str, int, None] = None) -> _torch.Tensor:
         """All rows as a tensor of torch, which must be installed: see `Tensor.torch`."""
         return self._tensor.torch(copy, device)
 

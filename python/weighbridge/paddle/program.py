@@ -197,8 +197,8 @@ class Program:
 
 
 def load_program(path: Path) -> Program:
-    """The program in a file: `x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR; or the one of the
-    model in a folder.
+    """The program in a file (`x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR), or the one of
+    the model in a folder.
 
     Raises `UsageError` where several models stand in the folder, whose names it has in `found`.
     """

@@ -50,8 +50,8 @@ class Conversion(Report):
 
     @cached_property
     def losses(self) -> Tuple[Loss, ...]:
-        """What the target cannot hold; `deny_loss=True` refuses instead. Of what is left out altogether there is
-        a `LossWarning`, too.
+        """What the target cannot hold; `deny_loss=True` refuses instead. Of what is left out altogether there
+        is a `LossWarning`, too.
         """
         return many(Loss, self._document["losses"])
 

@@ -122,8 +122,8 @@ def named(rows: Sequence[N], name: str) -> N:
 
 
 _LEFT_OUT = frozenset(
-    "companion metadata-dropped missing-damaged names-left-out no-place not-a-table not-in-program omitted program "
-    "reserved-key rows-left-out state-dropped state-slot tensors value-dropped".split()
+    "companion metadata-dropped missing-damaged names-left-out no-place not-a-table not-in-program omitted "
+    "program reserved-key rows-left-out state-dropped state-slot tensors value-dropped".split()
 )
 """Codes of losses of which nothing is in the target. Those of all others are there, but not as they were."""
 
@@ -140,8 +140,8 @@ class Loss(NamedTuple):
 
     @property
     def left_out(self) -> bool:
-        """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as it
-        was: rounded, under another name, without its role.
+        """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as
+        it was: rounded, under another name, without its role.
         """
         return self.code in _LEFT_OUT
 
@@ -262,9 +262,9 @@ W = TypeVar("W", bound=_Written)
 
 
 def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0) -> W:
-    """The report, after a `LossWarning` where something was left out of what was written. It speaks to whoever
-    called the function `asked`, of the line that called the one which asks for it, or of one as many calls
-    further out.
+    """The report, after a `LossWarning` where something was left out of what was written. It speaks to
+    whoever called the function `asked`, of the line that called the one which asks for it, or of one as many
+    calls further out.
     """
     left = tuple(loss for loss in report.losses if loss.left_out)
     if left and getattr(report, "done", True):

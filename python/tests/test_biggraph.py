@@ -296,12 +296,10 @@ def test_a_run_without_the_lock(tmp_path: Path) -> None:
     "work",
     [
         lambda store: store.latest(),
-        lambda store: store.prune(5),
-        lambda store: store.preserve(1),
         lambda store: store.sweep(temporary=True),
         lambda store: pytest.raises(weighbridge.Error, store.rollback, 9),
     ],
-    ids="latest prune preserve sweep failed-rollback".split(),
+    ids="latest sweep failed-rollback".split(),
 )
 @pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
 def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, work: Any, later: bool) -> None:
@@ -319,6 +317,39 @@ def test_a_run_without_the_lock_is_noticed_whatever_was_done(tmp_path: Path, wor
         assert caught.value.code == "version-moved" and store.versions == [1, 2]
         # What it wrote is still there.
         assert (tmp_path / "embeddings_user_0.v2.h5").exists()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.prune(1),
+        lambda store: store.preserve(1),
+        lambda store: store.sweep(newer=True),
+        lambda store: store.sweep(older=True),
+        lambda store: store.sweep(remnants=True),
+    ],
+    ids="prune preserve newer older remnants".split(),
+)
+def test_what_depends_on_the_version_is_not_done_where_another_run_moved_it(
+    tmp_path: Path, work: Any
+) -> None:
+    save(CheckpointStore(tmp_path), 1)
+    with CheckpointStore(tmp_path) as store:
+        work(store)
+        store.sweep(temporary=True)
+        shutil.rmtree(tmp_path / "epoch_1", ignore_errors=True)
+        another_run(tmp_path, 2)
+        before = sorted(path.name for path in tmp_path.iterdir())
+        with pytest.raises(weighbridge.MismatchError) as caught:
+            work(store)
+        assert (caught.value.code, caught.value.found) == ("version-moved", "version 2")
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        # Whoever says which one counts goes on.
+        store.rollback(2)
+        work(store)
+    # Without the lock there is nothing that this run knows of.
+    another_run(tmp_path, 3)
+    CheckpointStore(tmp_path).prune(5)
 
 
 def test_whoever_says_which_version_counts_goes_on(tmp_path: Path) -> None:
@@ -536,7 +567,11 @@ def test_state_that_does_not_fit_is_an_error_and_loses_no_version(tmp_path: Path
         store.save({"user": rows * 2}, state={"user": state})
     assert caught.value.code == "state-slot" and caught.value.tensor is not None
     latest = store.latest()
-    assert latest is not None and store.versions == [1] and latest["user"].state["sum"].numpy().tolist() == [1] * 3
+    assert (
+        latest is not None
+        and store.versions == [1]
+        and latest["user"].state["sum"].numpy().tolist() == [1] * 3
+    )
 
 
 def test_a_version_that_was_not_committed_does_not_keep_the_lock(tmp_path: Path) -> None:

@@ -70,6 +70,55 @@ def test_torch_gets_memory_of_its_own(torch: Any, tmp_path: Path) -> None:
         packed.__dlpack__(copy=False)
 
 
+def test_torch_on_another_device(torch: Any, tmp_path: Path) -> None:
+    """`meta` is there on every machine."""
+    path = tmp_path / "x.npz"
+    given = {
+        "c": numpy.ones((2, 3)),
+        "f": numpy.asfortranarray(numpy.ones((2, 3))),
+        "none": numpy.zeros((0, 3)),
+    }
+    numpy.savez(path, **given)
+    for name, tensor in weighbridge.open(path).items():
+        for copy in (True, False):
+            there = tensor.torch(copy, "meta")
+            assert there.device.type == "meta" and there.shape == given[name].shape
+            assert there.dtype == torch.float64 and (not copy or there.is_contiguous())
+            for here in ("cpu", torch.device("cpu"), None):
+                own = tensor.torch(copy=copy, device=here)
+                assert own.device.type == "cpu" and own.tolist() == given[name].tolist()
+    with pytest.raises(RuntimeError):
+        tensor.torch(device="no such device")
+    loaded = weighbridge.load(path, framework="torch", device="meta")
+    assert {name: (own.device.type, own.shape) for name, own in loaded.items()} == {
+        name: ("meta", own.shape) for name, own in given.items()
+    }
+
+
+def test_a_whole_file_for_torch(torch: Any, tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 2)
+    weighbridge.save(tmp_path / "x.safetensors", model.state_dict())
+    before = (tmp_path / "x.safetensors").read_bytes()
+    for copy in (False, True):
+        loaded = weighbridge.load(tmp_path / "x.safetensors", framework="torch", copy=copy)
+        other = torch.nn.Linear(3, 2)
+        other.load_state_dict(loaded)
+        assert torch.equal(other.weight, model.weight) and torch.equal(other.bias, model.bias)
+        loaded["weight"] += 1
+    assert (tmp_path / "x.safetensors").read_bytes() == before
+
+
+def test_tables_for_torch(torch: Any, tmp_path: Path) -> None:
+    from weighbridge import biggraph
+
+    rows = numpy.arange(6, dtype="float32").reshape(3, 2)
+    with biggraph.CheckpointStore(tmp_path) as store:
+        store.save({"user": rows})
+    table = biggraph.open(tmp_path)["user"]
+    assert table.torch().tolist() == table.torch(copy=False).tolist() == rows.tolist()
+    assert table.torch(device="meta").device.type == "meta"
+
+
 def test_odd_tensors_of_torch(torch: Any, tmp_path: Path) -> None:
     base = torch.arange(12.0).reshape(3, 4)
     given = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import shutil
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
@@ -321,6 +322,70 @@ def test_stripping(tmp_path: Path) -> None:
     assert pir.form == "pir" and pir.ops and pir.strip().removed["operators"] == 0
     with pytest.raises(weighbridge.UnsupportedError):
         pir.prototxt()
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_states_with_arrays_that_were_mapped(tmp_path: Path, protocol: int) -> None:
+    """`numpy.memmap` is pickled as the class of an array with all its elements."""
+    numpy.save(tmp_path / "x.npy", numpy.arange(6, dtype="f4").reshape(2, 3))
+    mapped = numpy.load(tmp_path / "x.npy", mmap_mode="r")
+    path = tmp_path / "mapped.pdparams"
+    columns = numpy.memmap(tmp_path / "raw", "i8", "w+", shape=(2, 2), order="F")
+    columns[:] = [[1, 2], [3, 4]]
+    path.write_bytes(pickle.dumps({"w": mapped, "opt": {"m": columns}, "epoch": 3}, protocol))
+    assert b"memmap" in path.read_bytes()
+    loaded = paddle.load(path)
+    assert loaded["w"].tolist() == mapped.tolist() and loaded["w"].dtype == numpy.float32
+    assert loaded["opt"]["m"].tolist() == [[1, 2], [3, 4]] and loaded["epoch"] == 3
+    opened = weighbridge.open(path)
+    assert [note.code for note in opened.notes] == ["array-class"] and len(opened) == 2
+    assert weighbridge.scan(path).is_clean
+    # To call the class makes a file, or empties one.
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"12345678")
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return numpy.memmap, (str(victim), "u1", "w+", 0, (1,))
+
+    path.write_bytes(pickle.dumps({"w": mapped, "x": Evil()}, protocol))
+    found = weighbridge.scan(path)
+    assert found.verdict == "found" and "unusual-call" in {finding.code for finding in found.findings}
+    assert isinstance(paddle.load(path)["x"], paddle.Inert) and victim.read_bytes() == b"12345678"
+
+
+def test_the_program_of_a_folder(tmp_path: Path) -> None:
+    for folder, name in (("p262/cnn_static_infer", "model.pdmodel"), ("p331/cnn_pir", "model.json")):
+        assert paddle.load_program(GOOD / folder) == paddle.load_program(GOOD / folder / name)
+    old = GOOD / "p262" / "cnn_static_infer" / "model.pdmodel"
+    shutil.copy(old, tmp_path / "__model__")
+    assert paddle.load_program(tmp_path) == paddle.load_program(old)
+    shutil.copy(old, tmp_path / "other.pdmodel")
+    with pytest.raises(weighbridge.UsageError) as caught:
+        paddle.load_program(tmp_path)
+    assert caught.value.code == "several-models" and caught.value.file == str(tmp_path)
+    assert sorted(caught.value.found.split(", ")) == ["__model__", "other.pdmodel"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(weighbridge.UsageError) as caught:
+        paddle.load_program(tmp_path / "empty")
+    assert caught.value.code == "no-program"
+
+
+def test_a_program_that_was_read_is_given_to_open(tmp_path: Path) -> None:
+    folder = GOOD / "p262" / "cnn_static_infer"
+    alone = shutil.copy(folder / "model.pdiparams", tmp_path / "alone.bin")
+    program = paddle.load_program(folder)
+    expected = {name: tensor.bytes() for name, tensor in weighbridge.open(folder).items()}
+    for given in (program, weighbridge.open(folder).program, folder / "model.pdmodel"):
+        with weighbridge.open(alone, program=given) as opened:
+            assert {name: tensor.bytes() for name, tensor in opened.items()} == expected
+            assert paddle.Program(opened.program) == program
+    for wrong in (3, {"a": 1}, [program]):
+        with pytest.raises(weighbridge.ArgumentTypeError, match="program is to be a path"):
+            weighbridge.open(alone, program=wrong)
+    # A verb is the command, which takes files.
+    with pytest.raises(weighbridge.ArgumentTypeError, match="save it, and give the path"):
+        weighbridge.info(alone, program=program)
 
 
 def test_other_kinds_of_files() -> None:

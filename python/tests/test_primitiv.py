@@ -289,3 +289,23 @@ def test_a_parameter_is_an_array_for_numpy_and_a_model_no_path() -> None:
     assert copied.dtype == "f8" and parameter.value[0, 0] == 1
     with pytest.raises(weighbridge.ArgumentTypeError, match="content is to be a mapping"):
         primitiv.Model("f.model")  # type: ignore[arg-type]
+
+
+def test_addresses_that_are_not() -> None:
+    model = primitiv.Model({"fc1.w": [1], "fc1.b": [2], "other.x": [3]})
+    with pytest.raises(weighbridge.UnknownNameError) as caught:
+        model["fc1.ww"]
+    assert caught.value.hint is not None and caught.value.hint.startswith("there is fc1.w")
+    for address, hint in ((("fc1", "bb"), "there is fc1.b"), ("fc2", "there is fc1"), ("quite.else", None)):
+        with pytest.raises(KeyError) as missing:
+            model[address]
+        found = missing.value.hint  # type: ignore[attr-defined]
+        assert found is None if hint is None else hint in found, (address, found)
+    with pytest.raises(weighbridge.UnknownNameError):
+        del model["fc1.ww"]
+    for odd in (0, slice(1), None, 1.5):
+        for work in (lambda: model[odd], lambda: model.__setitem__(odd, [1]), lambda: model.__delitem__(odd)):
+            with pytest.raises(TypeError, match="list\\(model\\)") as wrong:
+                work()
+            assert isinstance(wrong.value, weighbridge.ArgumentTypeError)
+        assert odd not in model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, Dict
@@ -219,13 +220,70 @@ def test_losses_are_told_and_denied(tmp_path: Path) -> None:
         tmp_path / "x.npz", {"w": TABLE}, roles=names, labels={"w": NAMES}, metadata={"n": "x"}
     )
     assert isinstance(report["losses"], list)
-    report = weighbridge.save(tmp_path / "x.npy", {"w": TABLE}, metadata={"n": "x"})
-    assert report["losses"]
+    with pytest.warns(weighbridge.LossWarning, match=r"n: an npy file has no place for metadata") as warned:
+        report = weighbridge.save(tmp_path / "x.npy", {"w": TABLE}, metadata={"n": "x"})
+    assert [own["code"] for own in report["losses"]] == [own.code for own in report.losses]
+    left_out = tuple(own for own in report.losses if own.left_out)
+    assert [(own.code, own.subject) for own in left_out] == [("metadata-dropped", "n")]
+    (warning,) = warned
+    assert warning.filename == __file__ and "deny_loss=True" in str(warning.message)
+    assert isinstance(warning.message, weighbridge.LossWarning) and warning.message.losses == left_out
     with pytest.raises(weighbridge.MismatchError) as caught:
         weighbridge.save(tmp_path / "y.npy", {"w": TABLE}, metadata={"n": "x"}, deny_loss=True)
     assert caught.value.code == "loss-denied"
     assert not (tmp_path / "y.npy").exists()
     assert len(source) > 4
+
+
+def test_what_save_says_is_what_convert_says(tmp_path: Path) -> None:
+    weighbridge.save(tmp_path / "a.safetensors", {"w": TABLE})
+    with weighbridge.open(tmp_path / "a.safetensors") as source:
+        saved = weighbridge.save(tmp_path / "x.npz", source, cast="f16")
+    converted = weighbridge.convert(tmp_path / "a.safetensors", tmp_path / "x.npz", cast="f16", force=True)
+    assert isinstance(saved, weighbridge.SaveReport) and isinstance(saved, weighbridge.Conversion)
+    assert saved.to_dict() == converted.to_dict() == dict(saved)
+    assert (saved.losses, saved.casts, saved.files) == (converted.losses, converted.casts, converted.files)
+    assert saved.done and saved.losses[0].code == "rounding" and not saved.losses[0].left_out
+    assert repr(saved) == repr(converted).replace("Conversion", "SaveReport")
+    # What is given away is a copy.
+    saved["files"].clear()
+    assert (
+        saved["files"]
+        and "format" in saved
+        and saved.get("nothing") is None
+        and set(saved) == set(saved.keys())
+    )
+    with pytest.raises(TypeError):
+        saved["format"] = "npy"  # type: ignore[index]
+    with pytest.raises(KeyError):
+        saved["nothing"]
+
+
+def test_what_is_left_out_is_warned_of_and_what_is_changed_is_not(tmp_path: Path) -> None:
+    source, table = tmp_path / "a.npz", tmp_path / "t.tsv"
+    weighbridge.save(source, {"w": TABLE, "b": TABLE.reshape(2, 2, 3)}, labels={"w": NAMES})
+    works: Dict[str, Any] = {
+        "save": lambda **given: weighbridge.save(table, weighbridge.open(source), force=True, **given),
+        "convert": lambda **given: weighbridge.convert(source, table, force=True, **given),
+        "edit": lambda **given: weighbridge.edit(source, table, prefix="x", force=True, **given),
+    }
+    for name, work in works.items():
+        with pytest.warns(weighbridge.LossWarning, match="b: a tensor of shape .* is no table") as warned:
+            report = work()
+        assert [own.code for own in report.losses if own.left_out] == ["not-a-table"], name
+        assert [own.filename for own in warned] == [__file__], name
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(weighbridge.MismatchError, match="losses are denied"):
+                work(deny_loss=True)
+            # Nothing is written, and so nothing is left out.
+            if name != "save":
+                work(plan=True)
+            # A value that is rounded is there.
+            weighbridge.convert(source, tmp_path / "half.npz", cast="f16", force=True)
+            # Whoever knows of it says so.
+            warnings.simplefilter("ignore", weighbridge.LossWarning)
+            work()
 
 
 def test_casts_and_settings(tmp_path: Path) -> None:
@@ -266,6 +324,17 @@ def test_load(net: Path) -> None:
     assert all(array.flags.writeable for array in copies.values())
     copies["fc1.weight"][...] = 0
     assert arrays["fc1.weight"].sum() == 66
+
+
+def test_what_load_does_not_take(net: Path) -> None:
+    with pytest.raises(TypeError, match=r"load\(\) has no option 'cast'; it has copy, .*, limits$"):
+        weighbridge.load(net, cast="f16")
+    for load in (weighbridge.paddle.load, weighbridge.biggraph.buckets, weighbridge.biggraph.edges):
+        with pytest.raises(TypeError, match=rf"^{load.__name__}\(\) has no option 'cast'"):
+            load(net, cast="f16")
+    for odd in ({"framework": "jax"}, {"device": "cpu"}, {"framework": "numpy", "device": "cpu"}):
+        with pytest.raises(weighbridge.UsageError):
+            weighbridge.load(net, **odd)
 
 
 def test_a_file_may_be_written_over_itself(net: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -395,4 +396,59 @@ def test_casts_are_those_of_numpy(archive: Path) -> None:
     with pytest.raises(weighbridge.UnsupportedError):
         tensor.cast("i8")
     with pytest.raises(weighbridge.UsageError):
-        tensor.cast("float32")
+        tensor.cast("float")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> weighbridge.Tensor:
+    path = tmp_path / "table.npz"
+    names = ["ann", "bob", "cy", "bob", "été"]
+    weighbridge.save(path, {"t": numpy.arange(10.0).reshape(5, 2), "u": numpy.zeros(2)}, labels={"t": names})
+    return weighbridge.open(path)["t"]
+
+
+def test_names_of_rows_are_a_sequence(table: weighbridge.Tensor) -> None:
+    names = ["ann", "bob", "cy", "bob", "été"]
+    labels = table.labels
+    assert labels is not None and isinstance(labels, Sequence) and not isinstance(labels, list)
+    steps = (None, 1, 2, -1, -3)
+    bounds = (None, 0, 1, 4, 5, 9, -1, -5, -9)
+    for part in (slice(a, b, c) for a in bounds for b in bounds for c in steps):
+        assert labels[part] == names[part], part
+    assert [labels[row] for row in range(-5, 5)] == [names[row] for row in range(-5, 5)]
+    assert list(labels) == names and list(reversed(labels)) == names[::-1] and len(labels) == 5
+    assert "été" in labels and "eve" not in labels and 3 not in labels
+    for name in ("bob", "été", "eve"):
+        assert labels.count(name) == names.count(name)
+        for start, stop in ((0, 5), (2, 5), (2, 3), (-2, 9), (-9, -4), (4, 1)):
+            try:
+                expected: Any = names.index(name, start, stop)
+            except ValueError as error:
+                expected = type(error)
+            try:
+                found: Any = labels.index(name, start, stop)
+            except ValueError as error:
+                found = type(error)
+            assert found == expected, (name, start, stop)
+    assert labels.index("cy") == 2
+    for row in (5, -6):
+        with pytest.raises(IndexError):
+            labels[row]
+    with pytest.raises(TypeError, match=r"row_of\(name\)"):
+        labels["bob"]  # type: ignore[call-overload]
+    with pytest.raises(ValueError):
+        labels[::0]
+
+
+def test_rows_are_had_by_name(table: weighbridge.Tensor) -> None:
+    assert (
+        table["cy"].tolist() == [4.0, 5.0]
+        and table["bob", 1] == 3.0
+        and table["été", ::-1].tolist() == [9, 8]
+    )
+    with pytest.raises(weighbridge.UnknownNameError) as caught:
+        table["eve"]
+    assert (caught.value.code, caught.value.found, caught.value.tensor) == ("no-such-row", "eve", "t")
+    other = weighbridge.open(str(Path(table.pieces[0]["file"].partition("!")[0])))["u"]
+    with pytest.raises(TypeError, match="rows of u have no names"):
+        other["bob"]

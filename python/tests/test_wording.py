@@ -152,11 +152,13 @@ def test_what_people_try_first(net: Path, tmp_path: Path) -> None:
         tensor.astype("float16")
     with pytest.raises(AttributeError, match="has no attribute 'colour'$"):
         tensor.colour
-    assert hint(tensor.cast, "float16") == 'it is called "f16" here'
-    assert (
-        hint(weighbridge.save, tmp_path / "x.npz", {"w": numpy.zeros(1)}, cast="float64")
-        == 'it is called "f64" here'
-    )
+    assert tensor.cast("float16").dtype == "f16"
+    assert "bf16" in hint(tensor.cast, "half")
+    weighbridge.save(tmp_path / "x.npz", {"w": numpy.zeros(1)}, cast="float32")
+    assert weighbridge.open(tmp_path / "x.npz")["w"].dtype == "f32"
+    for verb, cast in ((weighbridge.convert, "bfloat16"), (weighbridge.edit, {"*.bias": "bfloat16"})):
+        verb(net, tmp_path / "y.safetensors", cast=cast, force=True)
+        assert weighbridge.open(tmp_path / "y.safetensors")["fc1.bias"].dtype == "bf16"
     with pytest.raises(AttributeError, match="there is is_sound"):
         weighbridge.verify(net).sound
     with pytest.raises(AttributeError, match="has no attribute 'colour'$"):

@@ -176,6 +176,22 @@ class CancelledError(Error, KeyboardInterrupt):
     kind = "cancelled"
 
 
+class LossWarning(UserWarning):
+    """Something was left out of what was written, because the target cannot hold it: a tensor, rows, metadata, a
+    program.
+
+    `losses` has each of them. `deny_loss=True` refuses instead, before anything is written; whoever knows of it
+    and goes on says so as to any warning: `warnings.simplefilter("ignore", weighbridge.LossWarning)`.
+    """
+
+    def __init__(self, message: str, losses: Tuple[Any, ...] = ()) -> None:
+        super().__init__(message, losses)
+        self.losses = losses
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 _BY_KIND: Dict[str, Type[Error]] = {
     "corrupt": CorruptFileError,
     "unsupported": UnsupportedError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from ._weighbridge import Entry, Index, Program, open_index
 from .checks import mapping, optional_text, path_text, whole
@@ -22,11 +22,28 @@ from .tensor import Part, Tensor
 from .tree import Tree, build
 from .wording import spoken_to
 
+if TYPE_CHECKING:
+    from .paddle.program import Program as ProgramFace
+
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 """Where a file or folder is."""
 
 Name = Union[str, Tuple[Part, ...]]
 """What names a tensor: `"fc1.w"`, a path as JSON `'["fc1","w"]'`, or the parts as a tuple `("fc1", "w")`."""
+
+
+_OPTIONS: Dict[str, Any] = {
+    "format": None,
+    "lenient": False,
+    "salvage": False,
+    "program": None,
+    "names": "as-stored",
+    "entities": None,
+    "config": None,
+    "at": None,
+    "limits": None,
+}
+"""What `open` takes besides a path, and what it is if left out."""
 
 
 class Note(NamedTuple):
@@ -253,7 +270,7 @@ def open(  # noqa: A001
     format: Optional[str] = None,  # noqa: A002
     lenient: bool = False,
     salvage: bool = False,
-    program: Optional[Path] = None,
+    program: Union[Path, Program, ProgramFace, None] = None,
     names: str = "as-stored",
     entities: Optional[Path] = None,
     config: Optional[Path] = None,
@@ -265,7 +282,8 @@ def open(  # noqa: A001
     - `format`: the id of the format, where the content does not tell;
     - `lenient`: read what can be read without a guess though the file breaks a rule, and note it;
     - `salvage`: of a damaged file give the tensors that are intact, and say in `damage` which are lost;
-    - `program`: the program that Paddle's parameters belong to, where it does not stand beside them;
+    - `program`: the program that Paddle's parameters belong to, where it does not stand beside them: its
+      path, or one that was read (`weighbridge.paddle.load_program`);
     - `names`: `as-stored`, `structured` or `variable`: which names tensors go by, where several are known;
     - `entities`, `config`: the folder of entities and the configuration of PyTorch-BigGraph, where they are
       not found;
@@ -318,20 +336,8 @@ def opening(**options: Any) -> Dict[str, Any]:
     >>> opening(lenient=True)["lenient"], opening()["names"]
     (True, 'as-stored')
     """
-    known: Dict[str, Any] = {
-        "format": None,
-        "lenient": False,
-        "salvage": False,
-        "program": None,
-        "names": "as-stored",
-        "entities": None,
-        "config": None,
-        "at": None,
-        "limits": None,
-    }
-    for name in options:
-        if name not in known:
-            raise TypeError(f"open() has no option {name!r}; it has {', '.join(known)}")
+    known_options(options, "open")
+    known = dict(_OPTIONS)
     known.update(options)
     if known["limits"] is not None:
         known["limits"] = mapping(known["limits"], "limits")
@@ -339,9 +345,33 @@ def opening(**options: Any) -> Dict[str, Any]:
             whole(value, f"the limit {name}")
     for name in ("format", "names"):
         optional_text(known[name], name)
+    for name in ("entities", "config"):
+        if known[name] is not None:
+            known[name] = path_text(known[name], name)
+    if known["program"] is not None:
+        known["program"] = _program(known["program"])
     if known["at"] is not None:
         whole(known["at"], "at")
     return known
+
+
+def known_options(options: Mapping[str, Any], asked: str, *own: str) -> None:
+    """Raises `TypeError` for what is no option of `open`, nor one of the function `asked` itself.
+
+    >>> known_options({"cast": "f16"}, "buckets")
+    Traceback (most recent call last):
+    TypeError: buckets() has no option 'cast'; it has format, lenient, salvage, program, names, entities,
+    config, at, limits
+    """
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(f"{asked}() has no option {name!r}; it has {', '.join((*own, *_OPTIONS))}")
+
+
+def _program(value: Any) -> Union[Program, str]:
+    """A program that was read, as the Rust part has it, or the path of one."""
+    read = getattr(value, "_program", value)
+    return read if isinstance(read, Program) else path_text(value, "program")
 
 
 def _utf8(name: str) -> str:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, Union, overload
 
 from . import dtypes
 from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
-from .opened import Checkpoint, Name, Path, entry_of, index_of, open
+from .opened import Checkpoint, Name, Path, entry_of, index_of, known_options, open
 from .checks import dtype_name, mapping, optional_text, path_text, whole
 from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, wrong_type
 from .progress import Progress, callback
 from .tensor import Part, Tensor
+from .verbs.converting import SaveReport
+from .verbs.report import told
 from .wording import spoken_to
 
 if TYPE_CHECKING:
     import numpy
+    import torch
 
 Role = Union[str, Tuple[str, Part]]
 """`parameter`, `buffer`, `embedding`, `edges`, `names`, `other`, or `("optimizer", SLOT)`."""
@@ -41,9 +44,9 @@ def save(
     memory: int = 256 << 20,
     sync: bool = True,
     progress: Progress = None,
-) -> Dict[str, Any]:
+) -> SaveReport:
     """Writes `tensors` to the file or folder `path`, all or nothing; returns what was written, and what was
-    lost.
+    lost, as `convert` does. Where something had to be left out, there is a `LossWarning`.
 
     A name is text, of which each dot begins a new part, or a tuple of the parts. A value is a `Tensor` of an
     opened checkpoint, whose bytes are copied from file to file, or anything with the protocol of arrays,
@@ -66,8 +69,8 @@ def save(
     >>> import weighbridge
     >>> tensors = weighbridge.open("net.safetensors")
     >>> report = weighbridge.save("net.npz", {"w": tensors["fc1.weight"], "id": b"abc"})
-    >>> report["format"], report["losses"]
-    ('npz', [])
+    >>> report.format, report.losses
+    ('npz', ())
     >>> weighbridge.load("net.npz")["id"]
     array([97, 98, 99], dtype=uint8)
     """
@@ -94,24 +97,55 @@ def save(
     path = path_text(path, "path")
     with spoken_to(save, path), callback(progress) as tell:
         if isinstance(tensors, Checkpoint) and not roles and not labels:
-            return save_tensors(path, index_of(tensors), [], said, options, tell)
-        if isinstance(tensors, Checkpoint):
-            if tensors.program is not None:
-                raise UsageError(
-                    "roles or labels cannot be given to a checkpoint that has a program",
-                    code="program-with-roles",
-                    hint="write it as it is, or its tensors as a dict",
-                )
-            said = tensors.metadata if said is None else said
-        if cast is not None:
-            _refuse_cast_of_cast(tensors, cast)
-        given = _Given(tensors, roles or {}, labels or {})
-        return save_tensors(path, None, given.all(), said, options, tell)
+            written = save_tensors(path, index_of(tensors), [], said, options, tell)
+        else:
+            if isinstance(tensors, Checkpoint):
+                if tensors.program is not None:
+                    raise UsageError(
+                        "roles or labels cannot be given to a checkpoint that has a program",
+                        code="program-with-roles",
+                        hint="write it as it is, or its tensors as a dict",
+                    )
+                said = tensors.metadata if said is None else said
+            if cast is not None:
+                _refuse_cast_of_cast(tensors, cast)
+            given = _Given(tensors, roles or {}, labels or {})
+            written = save_tensors(path, None, given.all(), said, options, tell)
+    return told(SaveReport(written), save)
+
+
+@overload
+def load(
+    path: Path,
+    *,
+    copy: bool = False,
+    partial: bool = False,
+    framework: Literal["numpy"] = "numpy",
+    **options: Any,
+) -> Dict[str, numpy.ndarray]: ...
+
+
+@overload
+def load(
+    path: Path,
+    *,
+    copy: bool = False,
+    partial: bool = False,
+    framework: Literal["torch"],
+    device: Union[torch.device, str, int, None] = None,
+    **options: Any,
+) -> Dict[str, torch.Tensor]: ...
 
 
 def load(
-    path: Path, *, copy: bool = False, partial: bool = False, **options: Any
-) -> Dict[str, numpy.ndarray]:
+    path: Path,
+    *,
+    copy: bool = False,
+    partial: bool = False,
+    framework: str = "numpy",
+    device: Any = None,
+    **options: Any,
+) -> Dict[str, Any]:
     """All tensors of the file as arrays of numpy, by name. `options` are those of `open`.
 
     The arrays look into the mapped file where that is possible, and are read-only; with `copy=True` they are
@@ -120,10 +154,26 @@ def load(
     Where a part of the file is no tensor here, which `open(path).notes` tells, `UnsupportedError` is raised: who loads and saves
     would lose it. With `partial=True` the rest is given.
 
+    With `framework="torch"` they are tensors of torch, on the `device` that is named: `model.load_state_dict(
+    weighbridge.load(path, framework="torch"))`. These may be written to without `copy=True`, too, as
+    `Tensor.torch` says: the file stays as it is.
+
     >>> import weighbridge
     >>> weighbridge.load("net.safetensors")["fc1.bias"]
     array([0.5, 1.5], dtype=float32)
     """
+    if framework not in ("numpy", "torch"):
+        raise UsageError(
+            "there is no such framework",
+            code="bad-arguments",
+            expected="numpy or torch",
+            found=str(framework),
+        )
+    if device is not None and framework != "torch":
+        raise UsageError(
+            "arrays of numpy have no device", code="bad-arguments", hint='give framework="torch", too'
+        )
+    known_options(options, "load", "copy", "partial", "framework", "device")
     with open(path, **options) as checkpoint:
         left_out = [note for note in checkpoint.notes if note.omission]
         if left_out and not partial:
@@ -137,6 +187,9 @@ def load(
         if copy:
             for tensor in checkpoint.values():
                 tensor.check()
+        if framework == "torch":
+            return {name: tensor.torch(copy, device) for name, tensor in checkpoint.items()}
+        if copy:
             return {name: tensor.__array__(copy=True) for name, tensor in checkpoint.items()}
         return {name: tensor.numpy() for name, tensor in checkpoint.items()}
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
 
 from . import dtypes, indexing
 from ._weighbridge import Entry, Labels, Memory
 from .checks import dtype_name
-from .errors import UnsupportedError
+from .errors import UnknownNameError, UnsupportedError
 
 if TYPE_CHECKING:
     # Under other names: methods of the class have these.
     import numpy as _numpy
     import paddle as _paddle
     import torch as _torch
+
+# A sequence of `str` for whoever asks: the Rust part cannot say so itself.
+Sequence.register(Labels)
 
 Part = Union[str, bytes]
 """A part of a path: `bytes` where the file has something that is no UTF-8."""
@@ -188,15 +192,37 @@ class Tensor:
     def __getitem__(self, index: Any) -> Any:
         """The elements that `index` means, as numpy has it: integers, slices with steps, `...` and `None`.
 
-        Only the box around them is read. The result is a read-only array, or a number of numpy.
+        Only the box around them is read. The result is a read-only array, or a number of numpy. Where the
+        rows have names (`labels`), the first index may be the name of one.
 
         >>> import weighbridge
         >>> tensor = weighbridge.open("net.safetensors")["fc1.weight"]
         >>> tensor[-1].tolist(), float(tensor[0, 1])
         ([9.0, 10.0, 11.0], 1.0)
         """
+        if isinstance(index, str):
+            index = self._row_of(index)
+        elif isinstance(index, tuple) and index and isinstance(index[0], str):
+            index = (self._row_of(index[0]), *index[1:])
         (start, extent), rest = indexing.plan(index, self.shape)
         return self._box(start, extent)[rest]
+
+    def _row_of(self, name: str) -> int:
+        if self.labels is None:
+            raise TypeError(
+                f"the rows of {self.name} have no names: "
+                "a tensor is indexed by integers, slices, '...' and None"
+            )
+        try:
+            return self.labels.row_of(name)
+        except (KeyError, UnicodeEncodeError):
+            raise UnknownNameError(
+                "no row of the tensor has this name",
+                code="no-such-row",
+                tensor=self.name,
+                found=name,
+                hint="tensor.labels has their names",
+            ) from None
 
     if not TYPE_CHECKING:
 
@@ -318,11 +344,13 @@ class Tensor:
     def __dlpack_device__(self) -> Tuple[int, int]:
         return _CPU
 
-    def torch(self, copy: bool = True) -> _torch.Tensor:
+    def torch(self, copy: bool = True, device: Union[_torch.device, str, int, None] = None) -> _torch.Tensor:
         """The elements as a tensor of torch, which must be installed; every type that torch has.
 
         With `copy=False` they are looked at in the file, where each page is copied when it is written to;
-        what stands at an odd place, packed or in the wrong byte order is read.
+        what stands at an odd place, packed or in the wrong byte order is read. With another `device` than the
+        processor they go there from the file, without a copy in between; there it is a copy in any case, and
+        with `copy=False` a column-major tensor may stay one.
         """
         torch: Any = dtypes.need("torch", "a tensor of torch")
         dtype = getattr(torch, dtypes.TORCH.get(self.dtype, ""), None)
@@ -335,8 +363,15 @@ class Tensor:
                 if self.dtype in dtypes.ML_DTYPES
                 else None,
             )
+        if device is not None and torch.device(device).type != "cpu":
+            there = self._of_torch(torch, dtype, copy=False).to(device)
+            return there.contiguous() if copy else there
+        return self._of_torch(torch, dtype, copy)
+
+    def _of_torch(self, torch: Any, dtype: Any, copy: bool) -> _torch.Tensor:
+        """The elements as a tensor of torch in the memory of the processor."""
         if self.nbytes == 0:
-            return torch.empty(self.shape, dtype=dtype)
+            return torch.empty(self.shape, dtype=dtype, device="cpu")
         order = "C" if copy else self.order
         try:
             capsule = self._entry.dlpack(order, copy=copy, versioned=False, flat=True)

@@ -10,6 +10,8 @@ from .opened import Path
 from .progress import Progress, callback
 from .saving import save
 from .tensor import Part
+from .verbs.converting import SaveReport
+from .verbs.report import told
 from .wording import spoken_to
 
 Given = Tuple[Tuple[Part, ...], Optional[str], Optional[Part], Entry, Optional[Sequence[str]]]
@@ -28,9 +30,9 @@ def write(
     deny_loss: bool = False,
     sync: bool = True,
     progress: Progress = None,
-) -> Dict[str, Any]:
+) -> SaveReport:
     """Writes tensors as one file or folder of that format and kind, all or nothing; returns what
-    `weighbridge.save` does.
+    `weighbridge.save` does. For a function that people call.
     """
     options = {
         "format": format,
@@ -47,4 +49,5 @@ def write(
     }
     path = path_text(path, "path")
     with spoken_to(save, path), callback(progress) as tell:
-        return save_tensors(path, None, tensors, dict(metadata or {}), options, tell)
+        written = save_tensors(path, None, tensors, dict(metadata or {}), options, tell)
+    return told(SaveReport(written), None, depth=1)

@@ -423,7 +423,7 @@ pub(crate) struct Man {
 
 fn dtype(text: &str) -> Result<DType, String> {
     let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
-    DType::from_name(text).filter(target).ok_or_else(|| "casts go to f16, bf16, f32 or f64".to_owned())
+    DType::from_spelling(text).filter(target).ok_or_else(|| "casts go to f16, bf16, f32 or f64".to_owned())
 }
 
 fn rounding(text: &str) -> Result<Rounding, String> {

@@ -58,7 +58,7 @@ pub(crate) fn order_of(letter: &str) -> Result<Order> {
 
 /// The type of that name.
 pub(crate) fn dtype_of(name: &str) -> Result<DType> {
-    DType::from_name(name).ok_or_else(|| {
+    DType::from_spelling(name).ok_or_else(|| {
         let names: Vec<_> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
         Error::usage("unknown-dtype", "there is no such element type")
             .found(name)

@@ -14,4 +14,14 @@ pub(crate) fn as_expected() {
             std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const DEFAULT, options(nostack, readonly, preserves_flags));
         }
     }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // Nothing trapped, nothing flushed, to the nearest, NaN as they are: as a process begins.
+        const DEFAULT: u64 = 0;
+        // SAFETY: the state that Rust expects of a thread is put back; no memory is touched.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::arch::asm!("msr fpcr, {}", in(reg) DEFAULT, options(nomem, nostack, preserves_flags));
+        }
+    }
 }

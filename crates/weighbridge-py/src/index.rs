@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::Maps;
 use weighbridge::formats::{Names, OpenOptions, open_with};
-use weighbridge::source::{FileSource, LocalFolder};
+use weighbridge::source::{FileSource, LocalFolder, MemorySource};
 use weighbridge::{Error, Result};
 
 /// An opened file or folder: what `Checkpoint` is made of.
@@ -39,6 +39,15 @@ impl Index {
     }
 }
 
+/// The program of parameters that stand alone.
+#[derive(Debug, FromPyObject)]
+enum Beside {
+    /// One that was read already.
+    Read(Py<Program>),
+    /// One in a file.
+    File(PathBuf),
+}
+
 /// How to open, as the command's options say it.
 #[derive(Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
@@ -49,7 +58,7 @@ pub(crate) struct Opening {
     #[pyo3(default)]
     salvage: bool,
     #[pyo3(default)]
-    program: Option<PathBuf>,
+    program: Option<Beside>,
     #[pyo3(default)]
     names: Option<String>,
     #[pyo3(default)]
@@ -75,8 +84,13 @@ impl Opening {
             version: self.at,
             ..OpenOptions::default()
         };
-        if let Some(path) = &self.program {
-            options.set_program(path)?;
+        match self.program {
+            Some(Beside::Read(program)) => {
+                let bytes = program.get().topology().bytes.to_vec();
+                options.program = Some(Arc::new(MemorySource::new("(the program that was given)", bytes)));
+            }
+            Some(Beside::File(path)) => options.set_program(&path)?,
+            None => {}
         }
         if let Some(path) = &self.entities {
             options.entities = Some(Arc::new(LocalFolder::open(path)?));

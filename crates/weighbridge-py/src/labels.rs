@@ -1,7 +1,8 @@
 //! The names of the rows of a table.
 
-use pyo3::exceptions::{PyIndexError, PyKeyError};
+use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList, PySlice, PyString};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use weighbridge::checkpoint::LabelList;
@@ -31,18 +32,78 @@ impl Labels {
     }
 }
 
+/// What picks names.
+#[derive(FromPyObject)]
+enum Rows<'py> {
+    One(isize),
+    Some(Bound<'py, PySlice>),
+    Other(Bound<'py, PyAny>),
+}
+
 #[pymethods]
 impl Labels {
     fn __len__(&self) -> usize {
         self.list.len()
     }
 
-    fn __getitem__(&self, row: isize) -> PyResult<&str> {
-        let place =
-            if row < 0 { self.list.len().checked_sub(row.unsigned_abs()) } else { Some(row.unsigned_abs()) };
-        place
-            .and_then(|place| self.list.get(place))
-            .ok_or_else(|| PyIndexError::new_err(format!("there is no row {row} among {}", self.list.len())))
+    /// The name of a row, or of the rows of a slice, as a list.
+    fn __getitem__<'py>(&self, py: Python<'py>, rows: Rows<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match rows {
+            Rows::One(row) => {
+                let place = match row < 0 {
+                    true => self.list.len().checked_sub(row.unsigned_abs()),
+                    false => Some(row.unsigned_abs()),
+                };
+                let name = place.and_then(|place| self.list.get(place)).ok_or_else(|| {
+                    PyIndexError::new_err(format!("there is no row {row} among {}", self.list.len()))
+                })?;
+                Ok(PyString::new(py, name).into_any())
+            }
+            Rows::Some(slice) => {
+                let bounds = slice.indices(isize::try_from(self.list.len())?)?;
+                let places = (0..bounds.slicelength).map(|nth| {
+                    let nth = isize::try_from(nth).ok()?;
+                    usize::try_from(bounds.start + nth * bounds.step).ok()
+                });
+                let names = places.filter_map(|place| self.list.get(place?));
+                Ok(PyList::new(py, names.collect::<Vec<_>>())?.into_any())
+            }
+            Rows::Other(other) => Err(PyTypeError::new_err(format!(
+                "names of rows are had by a number or a slice, not {}: row_of(name) gives the row of a name",
+                other.get_type().name()?
+            ))),
+        }
+    }
+
+    /// The first row of that name; raises `ValueError` where there is none, as of any sequence.
+    #[pyo3(signature = (name, start=0, stop=None))]
+    fn index(&self, name: &str, start: isize, stop: Option<isize>) -> PyResult<usize> {
+        let within = |row: isize| match row < 0 {
+            true => self.list.len().saturating_sub(row.unsigned_abs()),
+            false => row.unsigned_abs().min(self.list.len()),
+        };
+        let (start, stop) = (within(start), stop.map_or(self.list.len(), within));
+        // The first of all is known without a search.
+        match self.row(name) {
+            Some(row) if row < start => {
+                (start..stop).find(|&row| self.list.get(row) == Some(name)).ok_or(row)
+            }
+            Some(row) if row < stop => Ok(row),
+            _ => Err(0),
+        }
+        .map_err(|_| PyValueError::new_err(format!("no row has the name {name:?}")))
+    }
+
+    /// How many rows have that name.
+    fn count(&self, name: &Bound<'_, PyAny>) -> usize {
+        let Ok(name) = name.extract::<String>() else { return 0 };
+        self.list.iter().filter(|own| *own == name).count()
+    }
+
+    /// The names from the last one to the first.
+    fn __reversed__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let names: Vec<&str> = (0..self.list.len()).rev().filter_map(|row| self.list.get(row)).collect();
+        PyList::new(py, names)?.try_iter()
     }
 
     fn __contains__(&self, name: &Bound<'_, PyAny>) -> bool {

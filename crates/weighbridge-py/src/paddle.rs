@@ -15,7 +15,7 @@ use weighbridge::checkpoint::{VARIABLE_NAME, Value};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::paddle::{self, Strip};
 use weighbridge::plan::{FileBuilder, WritePlan};
-use weighbridge::source::{FileSource, SourceRef};
+use weighbridge::source::{FileSource, FolderRef, LocalFolder, SourceRef};
 use weighbridge::{Limits, TensorEntry, ops};
 
 /// What stood around the tensors when `paddle.save` was called, with a marker in the place of each tensor; `None` where
@@ -33,12 +33,19 @@ pub(crate) fn named_variable(entry: PyRef<'_, Entry>, name: String) -> Entry {
     Entry::alone(tensor)
 }
 
-/// The program in a file, whichever form it has.
+/// The program in a file, whichever form it has, or of the model in a folder.
 #[pyfunction]
 pub(crate) fn read_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
     let topology = wait(py, None, Interrupted::IsLeft, move |_| {
-        let source: SourceRef = Arc::new(FileSource::open(path)?);
-        Ok(paddle::Program::read(&source, &Limits::default())?.topology())
+        let limits = Limits::default();
+        let program = if path.is_dir() {
+            let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
+            paddle::Program::read_folder(&folder, &limits)?
+        } else {
+            let source: SourceRef = Arc::new(FileSource::open(path)?);
+            paddle::Program::read(&source, &limits)?
+        };
+        Ok(program.topology())
     })?;
     Ok(Program::new(Arc::new(topology)))
 }

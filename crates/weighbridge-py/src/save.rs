@@ -195,6 +195,7 @@ pub(crate) fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &
         report.casts.iter().map(|(name, cast)| (name.clone(), cast.to_json())).collect();
     json!({
         "path": target,
+        "done": true,
         "format": plan.format,
         "kind": plan.kind,
         "bytes": report.bytes,

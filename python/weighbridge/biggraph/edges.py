@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ..opened import Checkpoint, Path
+from ..opened import Checkpoint, Path, known_options
 from ..opened import open as _open
 from ..errors import MismatchError
 
@@ -52,6 +52,7 @@ def buckets(path: Path, **options: Any) -> Dict[Bucket, Edges]:
     (0, 0) [0, 1] [1, 0]
     (0, 1) [0] [1]
     """
+    known_options(options, "buckets")
     with _open(path, format="biggraph", **options) as opened:
         return of(opened)
 
@@ -65,6 +66,7 @@ def edges(path: Path, bucket: Optional[Bucket] = None, **options: Any) -> Edges:
     >>> lhs.tolist(), rhs.tolist(), rel.tolist()
     ([0], [1], [0])
     """
+    known_options(options, "edges", "bucket")
     found = buckets(path, **options)
     if bucket is None and len(found) == 1:
         return next(iter(found.values()))

@@ -330,15 +330,11 @@ class CheckpointStore:
     def begin(self) -> Version:
         """Begins the version after the current one, to be written piece by piece."""
         staged = self._store.begin()
-        if self._last is not None and staged.version != self._last + 1:
+        try:
+            self._expect(staged.version - 1)
+        except MismatchError:
             staged.abort()
-            raise MismatchError(
-                "another run has written to the folder, without the lock",
-                code="version-moved",
-                file=self._folder,
-                expected=f"version {self._last}",
-                found=f"version {staged.version - 1}",
-            )
+            raise
         self._begun = Version(self, staged)
         return self._begun
 
@@ -416,15 +412,29 @@ class CheckpointStore:
     ) -> Dict[str, Any]:
         """Removes what writers that died left, and files of versions that do not count where that is asked
         for.
+
+        These are not removed inside `with` where another run wrote a version meanwhile (`version-moved`).
         """
+        if newer or older or remnants:
+            self._expect(self._counting())
         return self._store.sweep(newer, older, remnants, temporary)
 
     def prune(self, keep: int) -> Dict[str, Any]:
-        """Deletes versions except the `keep` newest complete ones, those of snapshots, and version 0."""
+        """Deletes versions except the `keep` newest complete ones, those of snapshots, and version 0.
+
+        Inside `with` it is an error (`version-moved`) where another run wrote a version meanwhile: which ones
+        are the newest is not what it was.
+        """
+        self._expect(self._counting())
         return self._store.prune(keep)
 
     def preserve(self, epoch: int, *, form: str = "relative") -> Dict[str, Any]:
-        """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`."""
+        """Makes the current version the snapshot `epoch_N`: `relative` or `absolute` links, or `copies`.
+
+        Inside `with` it is an error (`version-moved`) where another run wrote a version meanwhile: it is not
+        the one that was saved here.
+        """
+        self._expect(self._counting())
         return self._store.preserve(epoch, form)
 
     def _counting(self) -> Optional[int]:
@@ -433,6 +443,19 @@ class CheckpointStore:
             return self._store.current()
         except Error:
             return None
+
+    def _expect(self, version: Optional[int]) -> None:
+        """Fails inside `with` where another version counts than the one that this run knows of."""
+        if self._last is None or version is None or version == self._last:
+            return
+        raise MismatchError(
+            "another run has written to the folder, without the lock",
+            code="version-moved",
+            file=self._folder,
+            expected=f"version {self._last}",
+            found=f"version {version}",
+            hint="look at state(), and say with rollback(N) which version counts",
+        )
 
     def _committed(self, version: int) -> None:
         """Notes which version counts now; for `Version`."""

@@ -11,6 +11,7 @@ from ..tensor import Tensor
 
 if TYPE_CHECKING:
     import pyarrow as _pyarrow
+    import torch as _torch
     from numpy import ndarray
 
 Rows = Union[int, slice, str, Sequence[str], Sequence[int], "ndarray"]
@@ -139,6 +140,10 @@ class Table:
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> ndarray:
         return self._tensor.__array__(dtype, copy)
+
+    def torch(self, copy: bool = True, device: Union[_torch.device, str, int, None] = None) -> _torch.Tensor:
+        """All rows as a tensor of torch, which must be installed: see `Tensor.torch`."""
+        return self._tensor.torch(copy, device)
 
     def to_dict(self) -> Dict[str, ndarray]:
         """The rows by name, as views of one array."""

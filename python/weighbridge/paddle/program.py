@@ -197,7 +197,11 @@ class Program:
 
 
 def load_program(path: Path) -> Program:
-    """The program in a file: `x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR."""
+    """The program in a file (`x.pdmodel`, `__model__`, its text form, or the `x.json` of PIR), or the one of
+    the model in a folder.
+
+    Raises `UsageError` where several models stand in the folder, whose names it has in `found`.
+    """
     path = path_text(path, "path")
     with spoken_to(load_program, path):
         return Program(rust.read_program(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .. import dtypes
 from .._weighbridge import named_variable, state_structure
-from ..opened import Checkpoint, Path, index_of
+from ..opened import Checkpoint, Path, index_of, known_options
 from ..opened import open as _open
 from ..errors import MismatchError, UsageError
 from ..progress import Progress
@@ -59,6 +59,7 @@ def load(
     {'epoch': 3, 'layers': [array([0., 0.]), (array([1.]), 'relu')]}
     """
     _check_bfloat16(bfloat16)
+    known_options(options, "load", "bfloat16", "copy", "keep_name_table")
     with _open(path, **{"format": "paddle", **options}) as opened:
         structure = state_structure(index_of(opened))
         if structure is None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, MutableMapping
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ..checks import mapping
 from ..opened import Checkpoint, Path
 from ..opened import open as _open
-from ..errors import MismatchError, UnknownNameError, UsageError
+from ..errors import MismatchError, UnknownNameError, UsageError, wrong_type
 from ..tensor import Part
+from ..verbs.converting import SaveReport
 from ..writing import write
 from .parameter import Parameter, gather, plain
 from .tensor import expect_kind
@@ -19,6 +22,9 @@ Address = Tuple[Part, ...]
 """The names of the submodels from the root down, then the name of the parameter."""
 
 Names = Union[str, Part, Tuple[Part, ...]]
+
+_MOST_LOOKED_AT = 5000
+"""Addresses among which one that may be meant is looked for."""
 
 
 class LoadReport(NamedTuple):
@@ -132,12 +138,30 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         place = self._place(address)
         if place is None:
             raise UnknownNameError(
-                "the model has nothing at this address", code="unknown-address", tensor=_text(address)
+                "the model has nothing at this address",
+                code="unknown-address",
+                tensor=_text(address),
+                hint=self._near(_text(address)),
             )
         return place
 
+    def _near(self, text: str) -> Optional[str]:
+        """The addresses of parameters and submodels that may be meant."""
+        known: Dict[str, None] = {}
+        for address, _ in islice(self.walk(), _MOST_LOOKED_AT):
+            known.update(dict.fromkeys(_text(address[:count]) for count in range(1, len(address) + 1)))
+        near = get_close_matches(text, known)
+        return f"there is {', '.join(near)}" if near else None
+
     def _place(self, address: Names) -> Optional[Tuple[Model, Part]]:
         """The model that holds what is at an address, and its name there; `None` where there is nothing."""
+        if not isinstance(address, (str, bytes, tuple, list)):
+            wrong_type(
+                "an address",
+                "a str such as 'fc1.w', or a tuple of its parts",
+                address,
+                hint="list(model) has the addresses in order, list(model.values()) the parameters",
+            )
         if not isinstance(address, str) or address.startswith("["):
             parts = _parts(address)
             holder = self._follow(parts[:-1])
@@ -262,7 +286,7 @@ class Model(MutableMapping):  # type: ignore[type-arg]
                 own[address].stats[name] = parameter.stats.tensor(name)
         return LoadReport(list(stored), [address for address in own if address not in stored])
 
-    def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> Dict[str, Any]:
+    def save(self, path: Path, *, with_stats: bool = True, force: bool = False) -> SaveReport:
         """Writes a model file, all or nothing. A parameter at two addresses is written at both, as primitiv
         does.
 

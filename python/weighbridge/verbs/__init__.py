@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .checking import ScanReport, VerifyReport, scan, scan_rules, verify
 from .comparing import DiffReport, diff
-from .converting import Conversion, convert
+from .converting import Conversion, SaveReport, convert
 from .cutting import MergeReport, ShardReport, merge, shard
 from .editing import EditReport, edit
 from .looking import Info, Listing, Shown, StatsReport, info, ls, show, stats
@@ -34,6 +34,7 @@ __all__ = [
     "MergeReport",
     "ProgramReport",
     "Report",
+    "SaveReport",
     "ScanReport",
     "SealReport",
     "ShardReport",

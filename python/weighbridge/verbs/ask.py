@@ -36,6 +36,9 @@ Rounding = Literal["nearest", "paddle-2.6", "paddle-3.3"]
 _SEVERAL = ("paths", "sources")
 """What may be several without a flag."""
 
+_PATHS = ("config", "entities", "manifest", "program")
+"""Flags that take one path."""
+
 _JOINED = ("algorithms",)
 """Flags that take several words with a comma between, once."""
 
@@ -115,6 +118,9 @@ def _flag(name: str, value: Any) -> Iterator[str]:
 
 
 def _texts(name: str, value: Any) -> Iterator[str]:
+    if name in _PATHS:
+        yield path_text(value, name)
+        return
     if isinstance(value, Mapping):
         for key, own in value.items():
             yield _key(name, key) if own is None else f"{_key(name, key)}={_text(own)}"

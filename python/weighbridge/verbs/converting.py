@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Dict, Literal, Optional, Tuple
+from typing import Any, Dict, Iterator, Literal, Optional, Tuple
 
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
-from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes
+from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes, told
 
-CastTo = Literal["f16", "bf16", "f32", "f64"]
-"""Types that floating-point tensors can be cast to."""
+CastTo = Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"]
+"""Types that floating-point tensors can be cast to: the names here, and those of numpy and torch."""
 
 
 class Conversion(Report):
@@ -49,7 +50,9 @@ class Conversion(Report):
 
     @cached_property
     def losses(self) -> Tuple[Loss, ...]:
-        """What the target cannot hold; `deny_loss=True` refuses instead."""
+        """What the target cannot hold; `deny_loss=True` refuses instead. Of what is left out altogether there
+        is a `LossWarning`, too.
+        """
         return many(Loss, self._document["losses"])
 
     @cached_property
@@ -65,6 +68,27 @@ class Conversion(Report):
     def _summary(self) -> str:
         planned = "" if self.done else "planned, "
         return f"{self.path}: {planned}{self.format} {self.kind}, {self.bytes:,} bytes{lost(self.losses)}"
+
+
+class SaveReport(Conversion, Mapping):  # type: ignore[type-arg]
+    """What was written, and what was lost. It is also a mapping of the fields of its document, read only.
+
+    >>> import numpy, weighbridge
+    >>> report = weighbridge.save("eye.npz", {"w": numpy.eye(2)})
+    >>> report
+    <SaveReport eye.npz: npz archive, 297 bytes>
+    >>> report["format"], report["losses"], report.losses
+    ('npz', [], ())
+    """
+
+    def __getitem__(self, field: str) -> Any:
+        return self.to_dict()[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._document)
+
+    def __len__(self) -> int:
+        return len(self._document)
 
 
 def convert(
@@ -110,7 +134,7 @@ def convert(
     - `no_state`: leave out the state of optimizers;
     - `rules`: files of rules; they come before renames and casts;
     - `rename`: leading parts of names and what takes their place, as a dict or as texts `OLD=NEW`;
-    - `cast`, `rounding`: give floating-point tensors this type;
+    - `cast`, `rounding`: give floating-point tensors this type, `"f16"` or `"float16"`;
     - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
       file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
       embeddings;
@@ -135,4 +159,4 @@ def convert(
     >>> list(weighbridge.open("half.npz"))
     ['head.bias', 'head.weight']
     """
-    return Conversion(*ask(convert, locals()))
+    return told(Conversion(*ask(convert, locals())), convert)

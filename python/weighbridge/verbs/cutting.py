@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Optional, Tuple
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, ask
-from .report import Loss, Report, count, lost, many, notes
+from .report import Loss, Report, count, lost, many, notes, told
 
 
 class Written(Report):
@@ -106,7 +106,7 @@ def shard(
     >>> [shard.name for shard in weighbridge.shard("net.safetensors", "net", max_shard_size=50).shards]
     ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
     """
-    return ShardReport(*ask(shard, locals()))
+    return told(ShardReport(*ask(shard, locals())), shard)
 
 
 class MergeReport(Written):
@@ -183,4 +183,4 @@ def merge(
     >>> weighbridge.merge(["net.safetensors", "net.safetensors"], output="both.npz", prefer="last")
     <MergeReport both.npz: npz archive, 3 tensors of 2 sources>
     """
-    return MergeReport(*ask(merge, locals()))
+    return told(MergeReport(*ask(merge, locals())), merge)

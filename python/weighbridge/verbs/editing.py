@@ -8,7 +8,7 @@ from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple, Union
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, Some, ask
-from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked
+from .report import Cast, Loss, Report, casts, count, lost, many, notes, picked, told
 
 
 class Told(NamedTuple):
@@ -162,7 +162,7 @@ def edit(
     - `rules`: files of rules;
     - `keep`, `drop`, `no_state`: which tensors;
     - `strip_prefix`, `rename`, `rename_glob`, `rename_regex`, `prefix`: names, as dicts or as texts
-      `OLD=NEW`;
+      `OLD=NEW`; a prefix may be written with its dot, `"model."`, or without;
     - `transpose`: patterns of matrices, or a dict of patterns and orders of dimensions such as `(1, 0)`;
     - `cast`: a type, or a dict of patterns and types;
     - `tie`, `untie`: names that share their bytes;
@@ -193,4 +193,4 @@ def edit(
     >>> list(weighbridge.open("new.safetensors"))
     ['head.bias', 'head.weight']
     """
-    return EditReport(*ask(edit, locals()))
+    return told(EditReport(*ask(edit, locals())), edit)

@@ -8,7 +8,7 @@ from typing import Any, Dict, Literal, Optional, Sequence, Tuple, Union
 from ..opened import Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, ask
-from .report import Loss, Report, WrittenFile, files, many
+from .report import Loss, Report, WrittenFile, files, many, told
 
 Part = Literal["source", "training", "gradients", "state", "unused", "all"]
 """What can be taken out of a program."""
@@ -111,7 +111,7 @@ def program(
     ...
     """
     # The flag of this name hides the function.
-    return ProgramReport(*ask(_VERB, locals()))
+    return told(ProgramReport(*ask(_VERB, locals())), _VERB)
 
 
 _VERB = program

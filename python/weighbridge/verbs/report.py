@@ -8,6 +8,7 @@ from itertools import islice
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     Dict,
     Iterable,
     List,
@@ -23,10 +24,13 @@ from typing import (
 )
 
 from .._weighbridge import escape_text
-from ..errors import UnknownNameError
+from ..errors import LossWarning, UnknownNameError
 from ..opened import Note
 from ..tensor import Part
-from ..wording import function, hint_in_python
+from ..wording import function, hint_in_python, in_python, keyword_of
+
+_TOLD = 3
+"""Losses that a warning names; it has all of them."""
 
 MOST = 200
 """Rows of a table that are shown in a notebook."""
@@ -117,6 +121,13 @@ def named(rows: Sequence[N], name: str) -> N:
     )
 
 
+_LEFT_OUT = frozenset(
+    "companion metadata-dropped missing-damaged names-left-out no-place not-a-table not-in-program omitted "
+    "program reserved-key rows-left-out state-dropped state-slot tensors value-dropped".split()
+)
+"""Codes of losses of which nothing is in the target. Those of all others are there, but not as they were."""
+
+
 class Loss(NamedTuple):
     """Something that the target cannot hold."""
 
@@ -126,6 +137,13 @@ class Loss(NamedTuple):
     """The tensor, or what else is lost."""
     detail: str
     """For people."""
+
+    @property
+    def left_out(self) -> bool:
+        """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as
+        it was: rounded, under another name, without its role.
+        """
+        return self.code in _LEFT_OUT
 
 
 class Finding(NamedTuple):
@@ -233,6 +251,32 @@ def parts_of(parts: Sequence[Any]) -> Tuple[Part, ...]:
 def lost(losses: Sequence[Loss]) -> str:
     """`, 2 losses` for the end of a summary; nothing where there are none."""
     return f", {count(len(losses), 'loss', 'losses')}" if losses else ""
+
+
+class _Written(Protocol):
+    @property
+    def losses(self) -> Tuple[Loss, ...]: ...
+
+
+W = TypeVar("W", bound=_Written)
+
+
+def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0) -> W:
+    """The report, after a `LossWarning` where something was left out of what was written. It speaks to
+    whoever called the function `asked`, of the line that called the one which asks for it, or of one as many
+    calls further out.
+    """
+    left = tuple(loss for loss in report.losses if loss.left_out)
+    if left and getattr(report, "done", True):
+        import warnings
+
+        shown = [f"{loss.subject}: {in_python(loss.detail, asked)} ({loss.code})" for loss in left[:_TOLD]]
+        more = f"; and {len(left) - _TOLD:,} more" if len(left) > _TOLD else ""
+        refuses = asked is not None and keyword_of("deny-loss", asked) is not None
+        way = "; deny_loss=True refuses instead" if refuses else ""
+        text = f"left out of what was written: {'; '.join(shown)}{more}{way}"
+        warnings.warn(LossWarning(escape_text(text), left), stacklevel=3 + depth)
+    return report
 
 
 def count(number: int, one: str, more: Optional[str] = None) -> str:

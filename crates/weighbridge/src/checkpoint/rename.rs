@@ -28,7 +28,16 @@ impl Rename {
     }
 
     /// The rule of these two sides, as in [`parse`](Self::parse).
+    ///
+    /// Who thinks of what names begin with writes the dot, too: where the other side is empty or ends so as well, a dot at
+    /// the end stands between parts, and `=model.` is `=model`. An empty part is had by a JSON array, `["model",""]`.
     pub fn new(from: &str, to: &str) -> Self {
+        let (from, to) = match (from.strip_suffix('.'), to.strip_suffix('.')) {
+            (Some(from), Some(to)) if !from.is_empty() && !to.is_empty() => (from, to),
+            (Some(from), None) if !from.is_empty() && to.is_empty() => (from, to),
+            (None, Some(to)) if from.is_empty() && !to.is_empty() => (from, to),
+            _ => (from, to),
+        };
         let side = |text: &str| if text.is_empty() { TensorPath::default() } else { TensorPath::parse(text) };
         Self { from: side(from), to: side(to) }
     }
@@ -137,6 +146,7 @@ fn both(path: &TensorPath, tensor: &TensorEntry, other: &TensorEntry) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::Name;
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
     use std::sync::Arc;
@@ -150,6 +160,17 @@ mod tests {
         let mut checkpoint = Checkpoint::new("torch", "state_dict", "m");
         checkpoint.tensors = names.iter().map(entry).collect();
         checkpoint
+    }
+
+    #[test]
+    fn a_dot_at_the_end_stands_between_parts() {
+        for (with, without) in [("=net.", "=net"), ("net.=", "net="), ("a.b.=c.", "a.b=c")] {
+            assert_eq!(Rename::parse(with).unwrap(), Rename::parse(without).unwrap(), "{with}");
+        }
+        // A single name that ends in a dot is a name; so is one that is written out.
+        for (rule, to) in [("a=b.", ["b", ""]), (r#"=["b",""]"#, ["b", ""]), ("=.", ["", ""])] {
+            assert_eq!(Rename::parse(rule).unwrap().to, TensorPath::new(to.map(Name::from)), "{rule}");
+        }
     }
 
     #[test]

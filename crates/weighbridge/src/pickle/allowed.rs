@@ -307,6 +307,12 @@ const DANGEROUS_NAMES: &[(&[&str], &[&str], &str)] = &[
     (&["numpy.testing._private.utils"], &["runstring"], "runs code"),
 ];
 
+/// True for `numpy.memmap`, under its names of all times: a class of arrays of which a pickle has the elements. To call it
+/// opens a file; numpy rebuilds one without doing so.
+pub(super) fn is_mapped_array(module: &str, name: &str) -> bool {
+    name == "memmap" && matches!(module, "numpy" | "numpy.core.memmap" | "numpy._core.memmap")
+}
+
 /// What is thought of importing `name` from `module`.
 ///
 /// The names of both Pythons are known. A dotted name reaches into what it imports, so it is
@@ -315,6 +321,11 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
     if matches!(module, "builtins" | "__builtin__") && name == "eval" {
         return Judgement::Pattern(
             "harmless only as Paddle writes a tensor with LoD: eval(\"data\", {\"data\": array})",
+        );
+    }
+    if is_mapped_array(module, name) {
+        return Judgement::Pattern(
+            "harmless only as the class of an array that numpy rebuilds; called, it opens a file",
         );
     }
     let inside =

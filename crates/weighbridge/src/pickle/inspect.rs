@@ -4,14 +4,14 @@ use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
 use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span, Stored};
 use super::machine::{HIGHEST_PROTOCOL, Machine};
-use super::numpy::is_lod_tensor;
+use super::numpy::{is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
 use crate::text::escape;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Findings and imports that are kept; more are only counted.
 const MOST: usize = 10_000;
@@ -320,26 +320,30 @@ fn blobs(source: &SourceRef, graph: &Graph) -> Vec<Span> {
         .collect()
 }
 
-/// An import that is harmless in one call only must not be handed on to anything else.
+/// An import that is harmless in one call only must not be handed on to anything else, nor what such a call is given.
 fn judge_patterns(graph: &Graph, notes: &mut Notes) {
+    let rebuilt: HashSet<ObjectId> = graph.iter().filter_map(|(id, _)| rebuilt_mapped(graph, id)).collect();
     let pattern = |id: ObjectId| {
         graph.global(id).is_some_and(|(module, name)| matches!(allowed(module, name), Judgement::Pattern(_)))
+            || rebuilt.contains(&id)
     };
     let mut handed_on = false;
-    for (_, object) in graph.iter() {
+    for (id, object) in graph.iter() {
         handed_on |= match object {
+            Object::Tuple(_) if rebuilt.contains(&id) => false,
             Object::List(items) | Object::Set(items) => items.iter().any(|&id| pattern(id)),
             Object::Tuple(items) | Object::FrozenSet(items) => items.iter().any(|&id| pattern(id)),
             Object::Dict(pairs) => pairs.iter().any(|&(key, value)| pattern(key) || pattern(value)),
             Object::Made(made) => {
-                made.items.iter().chain(&made.states).chain([&made.args]).any(|&id| pattern(id))
+                let args = rebuilt_mapped(graph, id).is_none().then_some(&made.args);
+                made.items.iter().chain(&made.states).chain(args).any(|&id| pattern(id))
                     || made.pairs.iter().any(|&(key, value)| pattern(key) || pattern(value))
             }
             _ => false,
         };
     }
     if handed_on {
-        let text = "a function that is harmless in one call only is used in another way";
+        let text = "something that is harmless in one call only is used in another way";
         add(notes, Severity::Error, "unusual-call", 0, text);
     }
 }

@@ -1,5 +1,6 @@
 //! Arrays and scalars of numpy, recognised in a graph.
 
+use super::allowed::is_mapped_array;
 use super::graph::{Graph, How, Object, ObjectId, Place, Span, Stored};
 use super::opened::Options;
 use super::payload::may_hold;
@@ -54,7 +55,7 @@ pub fn ndarray(graph: &Graph, id: ObjectId, options: &Options) -> Result<Option<
     let offset = graph.made(id).map_or(0, |made| made.offset);
     let array = match (global, args) {
         (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), [class, ..])
-            if graph.global(*class) == Some(("numpy", "ndarray")) =>
+            if graph.global(*class) == Some(("numpy", "ndarray")) || is_mapped_class(graph, *class) =>
         {
             reconstructed(graph, id, options)
         }
@@ -83,6 +84,26 @@ pub fn scalar(graph: &Graph, id: ObjectId) -> Result<Option<NdArray>> {
             array(graph, dtype, Shape::default(), false, bytes).map(Some).map_err(|e| e.at(offset))
         }
         _ => Ok(None),
+    }
+}
+
+/// True where the object is the class of arrays that look into a file. What a pickle has of such an array is an array.
+fn is_mapped_class(graph: &Graph, id: ObjectId) -> bool {
+    graph.global(id).is_some_and(|(module, name)| is_mapped_array(module, name))
+}
+
+/// The arguments of what is nothing but numpy's own call that rebuilds an array of the class `numpy.memmap`.
+pub(super) fn rebuilt_mapped(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
+    let made = graph.made(id).filter(|made| made.how == How::Reduce)?;
+    match graph.call(id)? {
+        (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), &[class, shape, code])
+            if is_mapped_class(graph, class)
+                && !is_mapped_class(graph, shape)
+                && !is_mapped_class(graph, code) =>
+        {
+            Some(made.args)
+        }
+        _ => None,
     }
 }
 

@@ -97,6 +97,34 @@ impl DType {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
+    /// The type of that [`name`](Self::name), or of the name that numpy, torch and `ml_dtypes` have for it (`float16`,
+    /// `bfloat16`, `float8_e4m3fn`), as a person may write it. What means one thing here and another there, such as
+    /// `half`, `float` or `f8`, is none.
+    pub fn from_spelling(text: &str) -> Option<Self> {
+        Some(match text {
+            "uint8" => U8,
+            "int8" => I8,
+            "uint16" => U16,
+            "int16" => I16,
+            "uint32" => U32,
+            "int32" => I32,
+            "uint64" => U64,
+            "int64" => I64,
+            "float16" => F16,
+            "bfloat16" => BF16,
+            "float32" => F32,
+            "float64" => F64,
+            "complex64" => C64,
+            "complex128" => C128,
+            "float8_e4m3fn" => F8E4M3,
+            "float8_e5m2" => F8E5M2,
+            "float8_e8m0fnu" => F8E8M0,
+            "float8_e4m3fnuz" => F8E4M3Fnuz,
+            "float8_e5m2fnuz" => F8E5M2Fnuz,
+            _ => return Self::from_name(text),
+        })
+    }
+
     /// Bits of one element.
     pub fn bits(self) -> u32 {
         match self {
@@ -160,5 +188,20 @@ mod tests {
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));
         }
         assert_eq!(DType::from_name("float32"), None);
+    }
+
+    #[test]
+    fn people_may_write_the_names_of_numpy() {
+        for dtype in DType::ALL {
+            assert_eq!(DType::from_spelling(dtype.name()), Some(dtype));
+        }
+        for (text, dtype) in
+            [("float16", F16), ("bfloat16", BF16), ("float32", F32), ("float64", F64), ("int8", I8)]
+        {
+            assert_eq!(DType::from_spelling(text), Some(dtype));
+        }
+        for text in ["half", "float", "double", "f8", "Float32", "float8_e4m3", ""] {
+            assert_eq!(DType::from_spelling(text), None, "{text}");
+        }
     }
 }

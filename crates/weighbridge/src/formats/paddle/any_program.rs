@@ -6,7 +6,7 @@ use super::{Strip, StripReport};
 use crate::checkpoint::Note;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{SourceRef, read_vec};
+use crate::source::{FolderRef, SourceRef, read_vec};
 use crate::topology::Topology;
 use std::collections::BTreeMap;
 
@@ -57,6 +57,15 @@ impl Form {
 }
 
 impl Program {
+    /// Reads the program of the model that stands in a folder: a `__model__`, a `.pdmodel` or a `.json` of PIR. Of the
+    /// functions of one layer it is the first.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`crate::Kind::Usage`]: `several-models`, which names them, and `no-program`.
+    pub fn read_folder(folder: &FolderRef, limits: &Limits) -> Result<Self> {
+        Self::read(&super::read::program_in(folder)?, limits)
+    }
+
     /// Reads the program in a file, whichever form it has.
     ///
     /// # Errors

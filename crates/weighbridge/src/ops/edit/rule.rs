@@ -198,7 +198,7 @@ fn select(pattern: String) -> Result<Selection> {
 
 fn dtype(word: &str, text: &str) -> Result<DType> {
     let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
-    DType::from_name(text)
+    DType::from_spelling(text)
         .filter(target)
         .ok_or_else(|| bad(word, "goes to f16, bf16, f32 or f64: DTYPE, or PATTERN=DTYPE", text))
 }
@@ -297,7 +297,7 @@ mod tests {
             ("rename", "a", "bad-rule"),
             ("prefix", "", "bad-rule"),
             ("cast", "a=i8", "bad-rule"),
-            ("cast", "float16", "bad-rule"),
+            ("cast", "float", "bad-rule"),
             ("tie", "a", "bad-rule"),
             ("set-metadata", "=x", "bad-rule"),
             ("no-state", "no", "bad-rule"),

@@ -124,6 +124,44 @@ fn producers_are_known() {
     assert_eq!(allowed("builtins", "eval").as_str(), "pattern");
 }
 
+/// An array of the class `numpy.memmap` is an array. The class itself, called, opens or empties a file.
+#[test]
+fn a_mapped_array_is_rebuilt_and_never_opened() {
+    let rebuilt = |class: &str| {
+        let mut bytes = b"\x80\x04}\x8c\x01wcnumpy.core.multiarray\n_reconstruct\nc".to_vec();
+        bytes.extend(class.as_bytes());
+        bytes.extend(b"K\x00\x85C\x01b\x87\x94R(K\x01K\x01\x85cnumpy\ndtype\n\x8c\x02f4\x89\x88\x87R");
+        bytes.extend(b"(K\x03\x8c\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89C\x04\x00\x00\x80?tbs");
+        bytes
+    };
+    let with = |class: &str, rest: &[u8]| look(&[&rebuilt(class)[..], rest].concat());
+    for class in ["numpy\nmemmap\n", "numpy.core.memmap\nmemmap\n"] {
+        let report = with(class, b".");
+        assert_eq!(report.verdict, Verdict::Sound, "{class}: {:?}", report.findings);
+        let bytes = [&rebuilt(class)[..], b"."].concat();
+        let pickle = read_bytes(&bytes).unwrap();
+        let (_, value) = pickle.graph.pairs(pickle.root).unwrap()[0];
+        let array = ndarray(&pickle.graph, value, &Options::default()).unwrap().unwrap();
+        assert_eq!((array.shape.dims(), array.payload.unwrap().len), (&[1][..], 4));
+    }
+    assert_eq!(with("numpy\nmemmap.x\n", b".").verdict, Verdict::Unsound);
+    assert_eq!(with("numpy\nmatrix\n", b".").verdict, Verdict::Unsound);
+    let odd: [&[u8]; 6] = [
+        // Called, made by hand, kept, given to what calls it, in a list, and the arguments of the rebuilding kept.
+        b"\x8c\x01vcnumpy\nmemmap\n\x8c\x04file\x85Rs.",
+        b"\x8c\x01vcnumpy\nmemmap\n\x8c\x04file\x85\x81s.",
+        b"\x8c\x01vcnumpy\nmemmap\ns.",
+        b"\x8c\x01vccollections\ndefaultdict\ncnumpy\nmemmap\n\x85Rs.",
+        b"\x8c\x01v]cnumpy\nmemmap\nas.",
+        b"\x8c\x01vh\x00s.",
+    ];
+    for rest in odd {
+        let report = with("numpy\nmemmap\n", rest);
+        assert_eq!(report.verdict, Verdict::Unsound, "{}", rest.escape_ascii());
+        assert!(codes(&report).contains(&"unusual-call"), "{}", rest.escape_ascii());
+    }
+}
+
 #[test]
 fn instructions_are_listed() {
     let mut lines = Vec::new();

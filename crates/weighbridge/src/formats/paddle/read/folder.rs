@@ -83,6 +83,20 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
+/// The program of the model that stands in a folder, whatever its era.
+///
+/// # Errors
+/// [`crate::Kind::Usage`]: `several-models`, which names them; `no-program`; [`crate::Kind::Io`].
+pub(in super::super) fn program(folder: &FolderRef) -> Result<SourceRef> {
+    let inventory = Inventory::of(folder, &folder.list(1)?)?;
+    match main_program(&inventory.programs, folder)? {
+        Some(name) => source(folder, name),
+        None => Err(Error::usage("no-program", "there is no program in this folder")
+            .in_file(folder.label())
+            .expected("a __model__, a .pdmodel, or a .json of PIR")),
+    }
+}
+
 impl Inventory {
     fn of(folder: &FolderRef, items: &[FolderItem]) -> Result<Self> {
         let mut found = Self::default();

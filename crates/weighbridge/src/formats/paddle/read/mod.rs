@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::formats::{OpenOptions, Place};
 use crate::source::{FolderRef, SourceRef};
 use beside::Beside;
+pub(super) use folder::program as program_in;
 use std::path::Path;
 use std::sync::Arc;
 

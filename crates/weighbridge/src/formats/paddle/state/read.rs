@@ -85,6 +85,14 @@ fn facts(checkpoint: &mut Checkpoint, pickle: &Pickle) {
         let new = module.starts_with("numpy._core.");
         (new || module.starts_with("numpy.core.")).then_some(if new { 2 } else { 1 })
     });
+    let mut classes = pickle.global_names().into_iter();
+    if let Some((module, name)) =
+        classes.find(|(module, name)| module.starts_with("numpy") && *name == "memmap")
+    {
+        let text =
+            format!("arrays of the class {module}.{name} are read, and written again, as plain arrays");
+        checkpoint.notes.push(Note::new("array-class", text));
+    }
     if let Some(era) = era {
         checkpoint.metadata.set(NUMPY, Value::U32(era));
     }

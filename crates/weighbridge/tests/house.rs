@@ -60,3 +60,65 @@ fn files_are_short() {
     let long = sources().into_iter().filter(|(_, text)| text.lines().count() > LONGEST && !generated(text));
     assert_eq!(long.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<String>::new());
 }
+
+/// Losses of which something is in the target; the library knows the others.
+const CHANGED: [&str; 38] = [
+    "attribute-dropped",
+    "config-keys",
+    "config-made",
+    "dtype-differs",
+    "dtype-lost",
+    "dtype-refused",
+    "guessed-dtype",
+    "guessed-names",
+    "ids-changed",
+    "index-dropped",
+    "list-hole",
+    "lod",
+    "metadata-conflict",
+    "name-changed",
+    "name-dropped",
+    "names-like-numbers",
+    "names-made",
+    "no-names",
+    "no-rows",
+    "not-float32",
+    "order-not-checked",
+    "paddle-cannot-read",
+    "partition-missing",
+    "read-as-parameter",
+    "read-as-state",
+    "recent-dtype",
+    "role",
+    "role-dropped",
+    "rounding",
+    "rows",
+    "rows-drawn",
+    "shape",
+    "shape-normalised",
+    "structure-dropped",
+    "structured-names",
+    "tie-not-held",
+    "variable-name",
+    "weights-truncated",
+];
+
+/// Who adds a loss says whether something is left out, which callers are warned of.
+#[test]
+fn every_loss_is_one_of_what_is_left_out_or_changed() {
+    let left_out = weighbridge::checkpoint::Loss::LEFT_OUT;
+    let mut codes = std::collections::BTreeSet::new();
+    for (name, text) in sources().iter().filter(|(name, _)| name.starts_with("crates/weighbridge/src/")) {
+        if name.contains("/tests") {
+            continue;
+        }
+        for behind in text.split("Loss::new(").skip(1) {
+            let Some(literal) = behind.trim_start().strip_prefix('"') else { continue };
+            codes.insert(literal.split('"').next().unwrap().to_owned());
+        }
+    }
+    let known: std::collections::BTreeSet<String> =
+        left_out.iter().chain(&CHANGED).map(|&code| code.to_owned()).collect();
+    assert_eq!(known.len(), left_out.len() + CHANGED.len(), "a code is in both");
+    assert_eq!(codes.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+}

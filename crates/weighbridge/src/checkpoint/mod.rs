@@ -10,6 +10,7 @@ mod damage;
 mod entry;
 mod json;
 mod labels;
+mod loss;
 mod metadata;
 mod name;
 mod naming;
@@ -24,6 +25,7 @@ pub use change::Selection;
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
+pub use loss::Loss;
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub(crate) use name::{hex, unhex};
@@ -34,7 +36,6 @@ use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::text::near;
 use crate::topology::Topology;
-use std::fmt;
 use std::sync::Arc;
 
 /// Names that a hint gives.
@@ -98,24 +99,6 @@ impl Note {
     /// A part of the file that is not in the index.
     pub fn omission(code: &'static str, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), omission: true }
-    }
-}
-
-/// Something that a target cannot hold, found while planning.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loss {
-    /// Stable, for programs.
-    pub code: &'static str,
-    /// The tensor or metadata key concerned, displayed.
-    pub subject: String,
-    /// What is lost, for people.
-    pub detail: String,
-}
-
-impl Loss {
-    /// A loss of `code` that concerns `subject`.
-    pub fn new(code: &'static str, subject: impl fmt::Display, detail: impl Into<String>) -> Self {
-        Self { code, subject: subject.to_string(), detail: detail.into() }
     }
 }
 

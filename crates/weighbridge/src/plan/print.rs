@@ -23,13 +23,6 @@ impl WritePlan {
     }
 }
 
-impl Loss {
-    /// `{"code", "subject", "detail"}`.
-    pub fn to_json(&self) -> Json {
-        json!({ "code": self.code, "subject": self.subject, "detail": self.detail })
-    }
-}
-
 impl PlannedFile {
     fn to_json(&self) -> Json {
         let mut json = json!({

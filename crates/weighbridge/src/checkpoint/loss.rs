@@ -1,0 +1,55 @@
+//! What a target cannot hold.
+
+use serde_json::{Value as Json, json};
+use std::fmt;
+
+/// Something that a target cannot hold, found while planning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// The tensor or metadata key concerned, displayed.
+    pub subject: String,
+    /// What is lost, for people.
+    pub detail: String,
+}
+
+impl Loss {
+    /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, programs. What any other
+    /// code stands for is there, but not as it was: rounded, under another name, without its role.
+    pub const LEFT_OUT: [&str; 16] = [
+        "companion",
+        "metadata-dropped",
+        "missing-damaged",
+        "names",
+        "names-left-out",
+        "no-place",
+        "not-a-table",
+        "not-in-program",
+        "omitted",
+        "program",
+        "reserved-key",
+        "rows-left-out",
+        "state-dropped",
+        "state-slot",
+        "tensors",
+        "value-dropped",
+    ];
+
+    /// A loss of `code` that concerns `subject`.
+    pub fn new(code: &'static str, subject: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { code, subject: subject.to_string(), detail: detail.into() }
+    }
+
+    /// True where nothing of it is in the target; see [`LEFT_OUT`](Self::LEFT_OUT).
+    pub fn is_left_out(&self) -> bool {
+        Self::LEFT_OUT.contains(&self.code)
+    }
+
+    /// `{"code", "subject", "detail", "left_out"}`.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "code": self.code, "subject": self.subject, "detail": self.detail, "left_out": self.is_left_out(),
+        })
+    }
+}

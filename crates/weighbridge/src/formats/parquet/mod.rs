@@ -22,6 +22,7 @@
 
 mod pages;
 mod read;
+mod thrift;
 mod write;
 
 use super::table::columns::DTYPES;

@@ -6,6 +6,7 @@
 //! page      as many bytes as the head says; the next head follows
 //! ```
 
+use super::thrift::{Bytes, Stop, Structure};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
@@ -15,8 +16,6 @@ use std::ops::Range;
 /// Bytes of a head that are read; more of it only where these were too few. A head may hold the least
 /// and the largest value of its page.
 const WINDOWS: [u64; 3] = [256, 64 << 10, 16 << 20];
-/// Structures within each other in a head; honest ones have three.
-const DEEPEST: u32 = 32;
 /// Every page may have this many bytes when unpacked, however short it is.
 const SLACK: u64 = 64 << 10;
 
@@ -124,14 +123,17 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
     let left = source.len().saturating_sub(at);
     for window in WINDOWS {
         let bytes = read_vec(&**source, at, window.min(left))?;
-        let mut bytes = Bytes { all: &bytes, at: 0 };
-        match bytes.head() {
+        match head(&bytes) {
             Ok(head) => return Ok(Some(head)),
             Err(Stop::Wrong) => return Ok(None),
             Err(Stop::End) if window >= left => return Ok(None),
             Err(Stop::End) => {}
             Err(Stop::Deep) => {
                 return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
+            }
+            Err(Stop::Mistyped) => {
+                let text = "a field in the head of a page has another type than its place asks for";
+                return Err(Error::corrupt("page-head", text).at(at));
             }
             Err(Stop::Endless) if window >= left => {
                 return Err(
@@ -144,17 +146,26 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
     Err(Error::limit("limit", "the head of a page is too long").at(at).expected("at most 16 MiB"))
 }
 
-/// Why a head was not read.
-enum Stop {
-    /// It goes on behind these bytes.
-    End,
-    /// This is no head.
-    Wrong,
-    /// Structures stand within each other without end.
-    Deep,
-    /// A list of truths, or of more values of fixed length than there are bytes. The reader that comes
-    /// after this one passes over as many as are claimed, without missing their bytes.
-    Endless,
+/// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
+fn head(bytes: &[u8]) -> Result<Head, Stop> {
+    let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, Some(0));
+    let mut bytes = Bytes::new(bytes);
+    bytes.structure(Structure::Head, &mut |structure, id, value| match (structure, id) {
+        (Structure::Head, 2) => unpacked = Some(low(value)),
+        (Structure::Head, 3) => stored = Some(low(value)),
+        (Structure::Head, 4) => crc = Some(low(value).cast_unsigned()),
+        (Structure::Dictionary, 1) => dictionary = Some(low(value)),
+        _ => {}
+    })?;
+    let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
+    let (unpacked, stored, dictionary) = (size(unpacked)?, size(stored)?, size(dictionary)?);
+    Ok(Head { len: bytes.at() as u64, unpacked, stored, dictionary, crc })
+}
+
+/// The low 32 bits.
+#[allow(clippy::cast_possible_truncation)]
+fn low(value: i64) -> i32 {
+    value as i32
 }
 
 /// Looks through a footer for what its reader would never come to the end of.
@@ -162,151 +173,14 @@ enum Stop {
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `footer`.
 pub(super) fn check_footer(footer: &[u8]) -> Result<()> {
-    let what = match (Bytes { all: footer, at: 0 }).fields(0, 0, &mut |_, _, _| {}) {
+    let what = match Bytes::new(footer).structure(Structure::Footer, &mut |_, _, _| {}) {
         Err(Stop::Deep) => "the footer has too many levels",
         Err(Stop::Endless) => "the footer has a list without an end",
+        Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
         // Its reader says better what is wrong.
         Ok(()) | Err(Stop::End | Stop::Wrong) => return Ok(()),
     };
     Err(Error::corrupt("footer", what))
-}
-
-/// Thrift's compact form.
-struct Bytes<'a> {
-    all: &'a [u8],
-    at: usize,
-}
-
-impl Bytes<'_> {
-    fn head(&mut self) -> Result<Head, Stop> {
-        let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, Some(0));
-        self.fields(0, 0, &mut |within, id, value| match (within, id) {
-            (0, 2) => unpacked = Some(value),
-            (0, 3) => stored = Some(value),
-            (0, 4) => crc = i32::try_from(value).ok().map(i32::cast_unsigned),
-            (7, 1) => dictionary = Some(value),
-            _ => {}
-        })?;
-        let size = |value: Option<i64>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
-        let (unpacked, stored, dictionary) = (size(unpacked)?, size(stored)?, size(dictionary)?);
-        Ok(Head { len: self.at as u64, unpacked, stored, dictionary, crc })
-    }
-
-    /// The fields of a structure; `number` is told those that are whole numbers: the field of the head
-    /// that the structure is (0: it is the head itself, -1: it lies deeper), the field, and the number.
-    fn fields(&mut self, depth: u32, within: i64, number: &mut dyn FnMut(i64, i64, i64)) -> Result<(), Stop> {
-        if depth > DEEPEST {
-            return Err(Stop::Deep);
-        }
-        let mut id = 0i64;
-        loop {
-            let head = self.byte()?;
-            match (head & 15, i64::from(head >> 4)) {
-                (0, _) => return Ok(()),
-                (_, 0) => id = self.zigzag()?,
-                (_, step) => id = id.wrapping_add(step),
-            }
-            match head & 15 {
-                // The value of a truth stands in its head.
-                1 | 2 => {}
-                4..=6 => number(within, id, self.zigzag()?),
-                12 => self.fields(depth + 1, if depth == 0 { id } else { -1 }, number)?,
-                kind => self.skip(kind, depth)?,
-            }
-        }
-    }
-
-    /// Passes over a value that is no field, or no number.
-    fn skip(&mut self, kind: u8, depth: u32) -> Result<(), Stop> {
-        if depth > DEEPEST {
-            return Err(Stop::Deep);
-        }
-        match kind {
-            1..=3 => self.pass(1),
-            4..=6 => self.varint().map(|_| ()),
-            7 => self.pass(8),
-            8 => {
-                let len = self.varint()?;
-                self.pass(len)
-            }
-            9 | 10 => {
-                let head = self.byte()?;
-                let count = match head >> 4 {
-                    15 => self.varint()?,
-                    count => u64::from(count),
-                };
-                if let Some(size) = fixed(head & 15) {
-                    return self.pass_all(count, size);
-                }
-                // Every value has a byte, so that these come to an end.
-                (0..count).try_for_each(|_| self.skip(head & 15, depth + 1))
-            }
-            11 => {
-                let count = self.varint()?;
-                let kinds = if count > 0 { self.byte()? } else { 0 };
-                if let (Some(key), Some(value)) = (fixed(kinds >> 4), fixed(kinds & 15)) {
-                    return self.pass_all(count, key + value);
-                }
-                (0..count).try_for_each(|_| {
-                    self.skip(kinds >> 4, depth + 1)?;
-                    self.skip(kinds & 15, depth + 1)
-                })
-            }
-            12 => self.fields(depth + 1, -1, &mut |_, _, _| {}),
-            13 => self.pass(16),
-            _ => Err(Stop::Wrong),
-        }
-    }
-
-    /// Passes over `count` values of `size` bytes each.
-    fn pass_all(&mut self, count: u64, size: u64) -> Result<(), Stop> {
-        let len = count.checked_mul(size).ok_or(Stop::Endless)?;
-        match self.pass(len) {
-            Ok(()) if size > 0 || count == 0 => Ok(()),
-            _ => Err(Stop::Endless),
-        }
-    }
-
-    fn byte(&mut self) -> Result<u8, Stop> {
-        let byte = *self.all.get(self.at).ok_or(Stop::End)?;
-        self.at += 1;
-        Ok(byte)
-    }
-
-    fn pass(&mut self, count: u64) -> Result<(), Stop> {
-        let count = usize::try_from(count).map_err(|_| Stop::End)?;
-        self.at = self.at.checked_add(count).filter(|&at| at <= self.all.len()).ok_or(Stop::End)?;
-        Ok(())
-    }
-
-    /// As the reader that comes after this one: a number may be of any length, and wraps.
-    fn varint(&mut self) -> Result<u64, Stop> {
-        let (mut value, mut shift) = (0u64, 0u32);
-        loop {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
-            if byte < 0x80 {
-                return Ok(value);
-            }
-            shift = shift.wrapping_add(7);
-        }
-    }
-
-    fn zigzag(&mut self) -> Result<i64, Stop> {
-        let value = self.varint()?;
-        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
-    }
-}
-
-/// The bytes of a value of that kind, where all have the same, as the reader that comes after this one takes
-/// them: a truth in a list has none.
-fn fixed(kind: u8) -> Option<u64> {
-    match kind {
-        1 | 2 => Some(0),
-        7 => Some(8),
-        13 => Some(16),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -401,9 +275,48 @@ mod tests {
     #[test]
     fn what_is_no_head_ends_the_search() {
         let zstd = Compression::ZSTD(Default::default());
-        for rest in [&b""[..], b"\0", b"\xff\xff", &[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x0f]] {
+        for rest in [&b""[..], b"\0", b"\xff\xff"] {
             assert!(checked([page(10, 10, 0), rest.to_vec()].concat(), zstd).is_ok(), "{rest:?}");
         }
-        assert_eq!(checked(vec![0x1c; 1000], zstd).unwrap_err().code(), "page-head");
+        assert_eq!(checked(vec![0xac; 1000], zstd).unwrap_err().code(), "page-head");
+    }
+
+    /// The reader that unpacks a page looks at the low 32 bits of a number and the low 16 of a field's id, and does not look at types.
+    #[test]
+    fn heads_are_read_as_whoever_unpacks_the_page_reads_them() {
+        let snappy = Compression::SNAPPY;
+        let number = |n: u64| varint(n);
+        let head = |size: &[u8]| [&[0x15, 0][..], size, &[0x15, 20, 0], &[0; 10]].concat();
+        let huge = 2 * 0x7000_0000u64;
+        // Field 2 as it is written, with higher bits, and as field 2 + 2^16.
+        let written = [&[0x15][..], &number(huge)].concat();
+        let higher = [&[0x15][..], &number(huge + (1 << 40))].concat();
+        let below = [&[0x15][..], &number(2 * (1 << 32) + 2 * 0x1000_0000 - 1)].concat();
+        let by_id = [&[0x05][..], &number(2 * (2 + (1 << 16))), &number(huge)].concat();
+        for size in [&written, &higher, &by_id] {
+            assert_eq!(checked(head(size), snappy).unwrap_err().code(), "page-size", "{size:x?}");
+        }
+        // Below 0 in 32 bits: no page.
+        assert!(checked(head(&below), snappy).is_ok());
+        // A text, a list, a structure and a truth in the place of the size, and a number in the place of a structure.
+        let text = [&[0x18][..], &number(huge)].concat();
+        for size in [&text[..], &[0x19, 0x13, 1], &[0x1c, 0], &[0x11]] {
+            assert_eq!(checked(head(size), snappy).unwrap_err().code(), "page-head", "{size:x?}");
+        }
+        let number_for_structure = [0x15, 0, 0x15, 20, 0x15, 20, 0x45, 0, 0];
+        assert_eq!(checked(number_for_structure.to_vec(), snappy).unwrap_err().code(), "page-head");
+        // What is passed over by everybody may have any type.
+        let unknown = [&[0x15, 0, 0x15, 20, 0x15, 20, 0x88, 3][..], b"abc", &[0; 11]].concat();
+        assert!(checked(unknown, snappy).is_ok());
+    }
+
+    #[test]
+    fn footers_with_fields_of_other_types_are_refused() {
+        // Version, and the schema as a text; a list of row groups whose columns are a text.
+        for footer in [&[0x15, 2, 0x18, 2, 0, 0, 0][..], &[0x15, 2, 0x39, 0x1c, 0x18, 1, 0, 0, 0]] {
+            let error = check_footer(footer).unwrap_err();
+            assert_eq!(error.code(), "footer");
+            assert!(error.message().contains("another type"), "{error}");
+        }
     }
 }

@@ -1,0 +1,328 @@
+//! Thrift's compact form, as the heads of pages and the footer have it, read just as the reader does that
+//! comes after this one: it takes a field for what its place asks for, whatever its head says.
+//!
+//! ```text
+//! structure  fields, then 0
+//! field      distance from the id before (4 bits; 0: the id follows as a number), type (4 bits), value
+//! number     zigzag, 7 bits a byte, the lowest first
+//! list       count (4 bits; 15: it follows), type of the elements (4 bits), elements
+//! ```
+
+/// Structures within each other; honest ones have five.
+const DEEPEST: u32 = 32;
+
+/// Why a structure was not read.
+pub(super) enum Stop {
+    /// It goes on behind these bytes.
+    End,
+    /// This is no structure.
+    Wrong,
+    /// Structures stand within each other without end.
+    Deep,
+    /// A list of truths, or of more values of fixed length than there are bytes. The reader that comes
+    /// after this one passes over as many as are claimed, without missing their bytes.
+    Endless,
+    /// A field of another type than its place asks for: the reader that comes after this one would take the bytes behind it
+    /// for something else.
+    Mistyped,
+}
+
+/// What a structure is. Source: parquet.thrift of the Parquet format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Structure {
+    /// `PageHeader`.
+    Head,
+    /// `DataPageHeader`.
+    Data,
+    /// `DataPageHeaderV2`.
+    SecondData,
+    /// `DictionaryPageHeader`.
+    Dictionary,
+    /// `Statistics`.
+    Statistics,
+    /// `FileMetaData`.
+    Footer,
+    /// `SchemaElement`.
+    Schema,
+    /// `LogicalType`.
+    Logical,
+    /// `DecimalType`.
+    Decimal,
+    /// `TimeType`, `TimestampType`.
+    Time,
+    /// `TimeUnit`, `ColumnOrder`: one of several structures without fields.
+    Choice,
+    /// `IntType`, `VariantType`.
+    Integer,
+    /// `GeometryType`, `GeographyType`.
+    Geometry,
+    /// `RowGroup`.
+    Group,
+    /// `SortingColumn`.
+    Sorting,
+    /// `ColumnChunk`.
+    Chunk,
+    /// `ColumnMetaData`.
+    Column,
+    /// `PageEncodingStats`.
+    Encodings,
+    /// `SizeStatistics`.
+    Sizes,
+    /// `GeospatialStatistics`.
+    Places,
+    /// `BoundingBox`.
+    Corners,
+    /// `KeyValue`.
+    KeyValue,
+    /// Any other: its fields are passed over.
+    Other,
+}
+
+/// What a field is for.
+#[derive(Clone, Copy)]
+enum Kind {
+    Truth,
+    Byte,
+    Number,
+    Double,
+    Text,
+    /// A list, and what its elements are.
+    List(Structure),
+    Of(Structure),
+}
+
+impl Structure {
+    /// What a field is taken for; `None` where it is passed over.
+    fn field(self, id: i16) -> Option<Kind> {
+        use Kind::{Byte, Double, List, Number, Of, Text, Truth};
+        use Structure as S;
+        Some(match (self, id) {
+            (S::Head, 1..=4)
+            | (S::Data, 1..=4)
+            | (S::SecondData, 1..=6)
+            | (S::Dictionary, 1..=2)
+            | (S::Statistics, 3 | 4 | 9)
+            | (S::Footer, 1 | 3)
+            | (S::Schema, 1..=3 | 5..=9)
+            | (S::Decimal, 1..=2)
+            | (S::Geometry, 2)
+            | (S::Group, 2 | 3 | 5 | 7)
+            | (S::Sorting, 1)
+            | (S::Chunk, 2 | 4..=7)
+            | (S::Column, 1 | 4..=7 | 9..=11 | 14 | 15)
+            | (S::Encodings, 1..=3)
+            | (S::Sizes, 1) => Number,
+            (S::SecondData, 7)
+            | (S::Dictionary, 3)
+            | (S::Statistics, 7 | 8)
+            | (S::Time, 1)
+            | (S::Integer, 2)
+            | (S::Sorting, 2 | 3) => Truth,
+            (S::Statistics, 1 | 2 | 5 | 6)
+            | (S::Footer, 6)
+            | (S::Schema, 4)
+            | (S::Geometry, 1)
+            | (S::Chunk, 1)
+            | (S::KeyValue, 1 | 2) => Text,
+            (S::Integer, 1) => Byte,
+            (S::Corners, 1..=8) => Double,
+            (S::Head, 5) => Of(S::Data),
+            (S::Head, 7) => Of(S::Dictionary),
+            (S::Head, 8) => Of(S::SecondData),
+            (S::Data, 5) | (S::SecondData, 8) | (S::Column, 12) => Of(S::Statistics),
+            (S::Schema, 10) => Of(S::Logical),
+            (S::Logical, 5) => Of(S::Decimal),
+            (S::Logical, 7 | 8) => Of(S::Time),
+            (S::Logical, 10 | 16) => Of(S::Integer),
+            (S::Logical, 17 | 18) => Of(S::Geometry),
+            (S::Time, 2) => Of(S::Choice),
+            (S::Head, 6) | (S::Logical, _) | (S::Choice, _) => Of(S::Other),
+            (S::Chunk, 3) => Of(S::Column),
+            (S::Column, 16) => Of(S::Sizes),
+            (S::Column, 17) => Of(S::Places),
+            (S::Places, 1) => Of(S::Corners),
+            (S::Footer, 2) => List(S::Schema),
+            (S::Footer, 4) => List(S::Group),
+            (S::Footer, 5) => List(S::KeyValue),
+            (S::Footer, 7) => List(S::Choice),
+            (S::Group, 1) => List(S::Chunk),
+            (S::Group, 4) => List(S::Sorting),
+            (S::Column, 13) => List(S::Encodings),
+            (S::Column, 2) | (S::Sizes, 2 | 3) | (S::Places, 2) => List(S::Other),
+            _ => return None,
+        })
+    }
+}
+
+impl Kind {
+    /// True where a value of type `wire` is read so.
+    fn fits(self, wire: u8) -> bool {
+        match self {
+            Self::Truth => matches!(wire, 1 | 2),
+            Self::Byte => wire == 3,
+            Self::Number => matches!(wire, 4..=6),
+            Self::Double => wire == 7,
+            Self::Text => wire == 8,
+            Self::List(_) => matches!(wire, 9 | 10),
+            Self::Of(_) => wire == 12,
+        }
+    }
+}
+
+/// Is told the numbers among the fields: the structure, the field, and the number.
+type Number<'a> = dyn FnMut(Structure, i16, i64) + 'a;
+
+/// Bytes that are read from front to back.
+pub(super) struct Bytes<'a> {
+    all: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Bytes<'a> {
+    pub(super) fn new(all: &'a [u8]) -> Self {
+        Self { all, at: 0 }
+    }
+
+    /// Bytes that were read.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Reads a structure and all within it; `number` is told of those of its fields, and of theirs, that are whole numbers.
+    pub(super) fn structure(&mut self, structure: Structure, number: &mut Number<'_>) -> Result<(), Stop> {
+        self.fields(structure, 0, number)
+    }
+
+    fn fields(&mut self, structure: Structure, depth: u32, number: &mut Number<'_>) -> Result<(), Stop> {
+        if depth > DEEPEST {
+            return Err(Stop::Deep);
+        }
+        let mut id = 0i16;
+        loop {
+            let head = self.byte()?;
+            let (step, wire) = (head >> 4, head & 15);
+            if wire == 0 {
+                return Ok(());
+            }
+            id = match step {
+                0 => low(self.zigzag()?),
+                step => id.checked_add(i16::from(step)).ok_or(Stop::Wrong)?,
+            };
+            let kind = structure.field(id);
+            if kind.is_some_and(|kind| !kind.fits(wire)) {
+                return Err(Stop::Mistyped);
+            }
+            match (wire, kind) {
+                // The value of a truth stands in its head.
+                (1 | 2, _) => {}
+                (4..=6, _) => number(structure, id, self.zigzag()?),
+                (_, Some(Kind::List(within) | Kind::Of(within))) => self.skip(wire, within, depth, number)?,
+                _ => self.skip(wire, Structure::Other, depth, number)?,
+            }
+        }
+    }
+
+    /// Passes over a value that is no number of a field. `structure` is what it is, or what its elements are.
+    fn skip(
+        &mut self,
+        wire: u8,
+        structure: Structure,
+        depth: u32,
+        number: &mut Number<'_>,
+    ) -> Result<(), Stop> {
+        if depth > DEEPEST {
+            return Err(Stop::Deep);
+        }
+        match wire {
+            1..=3 => self.pass(1),
+            4..=6 => self.varint().map(|_| ()),
+            7 => self.pass(8),
+            8 => {
+                let len = self.varint()?;
+                self.pass(len)
+            }
+            9 | 10 => {
+                let head = self.byte()?;
+                let count = match head >> 4 {
+                    15 => self.varint()?,
+                    count => u64::from(count),
+                };
+                if let Some(size) = fixed(head & 15) {
+                    return self.pass_all(count, size);
+                }
+                // Every value has a byte, so that these come to an end.
+                (0..count).try_for_each(|_| self.skip(head & 15, structure, depth + 1, number))
+            }
+            11 => {
+                let count = self.varint()?;
+                let kinds = if count > 0 { self.byte()? } else { 0 };
+                if let (Some(key), Some(value)) = (fixed(kinds >> 4), fixed(kinds & 15)) {
+                    return self.pass_all(count, key + value);
+                }
+                (0..count).try_for_each(|_| {
+                    self.skip(kinds >> 4, Structure::Other, depth + 1, number)?;
+                    self.skip(kinds & 15, Structure::Other, depth + 1, number)
+                })
+            }
+            12 => self.fields(structure, depth + 1, number),
+            13 => self.pass(16),
+            _ => Err(Stop::Wrong),
+        }
+    }
+
+    /// Passes over `count` values of `size` bytes each.
+    fn pass_all(&mut self, count: u64, size: u64) -> Result<(), Stop> {
+        let len = count.checked_mul(size).ok_or(Stop::Endless)?;
+        match self.pass(len) {
+            Ok(()) if size > 0 || count == 0 => Ok(()),
+            _ => Err(Stop::Endless),
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8, Stop> {
+        let byte = *self.all.get(self.at).ok_or(Stop::End)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn pass(&mut self, count: u64) -> Result<(), Stop> {
+        let count = usize::try_from(count).map_err(|_| Stop::End)?;
+        self.at = self.at.checked_add(count).filter(|&at| at <= self.all.len()).ok_or(Stop::End)?;
+        Ok(())
+    }
+
+    /// As the reader that comes after this one: a number may be of any length, and wraps.
+    fn varint(&mut self) -> Result<u64, Stop> {
+        let (mut value, mut shift) = (0u64, 0u32);
+        loop {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
+            if byte < 0x80 {
+                return Ok(value);
+            }
+            shift = shift.wrapping_add(7);
+        }
+    }
+
+    fn zigzag(&mut self) -> Result<i64, Stop> {
+        let value = self.varint()?;
+        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+}
+
+/// The bytes of a value of that kind, where all have the same, as the reader that comes after this one takes
+/// them: a truth in a list has none.
+fn fixed(kind: u8) -> Option<u64> {
+    match kind {
+        1 | 2 => Some(0),
+        7 => Some(8),
+        13 => Some(16),
+        _ => None,
+    }
+}
+
+/// The low 16 bits.
+#[allow(clippy::cast_possible_truncation)]
+fn low(value: i64) -> i16 {
+    value as i16
+}

@@ -256,7 +256,7 @@ def judge_parquet(folder):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 4, dtype="f4")), 4)
     names = pa.array([f"n{i}" for i in range(rows)])
     table = pa.table({"name": names, "vector": vectors})
-    for codec in ("none", "zstd"):
+    for codec in ("none", "zstd", "gzip"):
         path = folder / f"{codec}.parquet"
         pq.write_table(table, path, compression=codec, row_group_size=1500, write_page_index=True, write_page_checksum=True)
         report, ranges = account(path)

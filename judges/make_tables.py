@@ -73,4 +73,10 @@ for file, end in [("gensim.bin", b""), ("original.bin", b"\n")]:
     body = b"".join(w.encode() + b" " + r.tobytes() + end for w, r in zip(words, plain))
     (OUT / file).write_bytes(b"3 3\n" + body)
     tell(file, "word2vec", plain[:3], words)
+# As others pack their pages, and one that is not read.
+packed = pa.table({"name": names, "vector": fixed(a)})
+for codec in ["gzip", "snappy", "lz4", "brotli"]:
+    pq.write_table(packed, OUT / f"fixed.{codec}.parquet", compression=codec, data_page_version="2.0")
+    tell(f"fixed.{codec}.parquet", "parquet", a, names)
+expected["fixed.brotli.parquet"]["error"] = "codec"
 (OUT / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

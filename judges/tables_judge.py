@@ -79,6 +79,13 @@ with tempfile.TemporaryDirectory() as folder:
         names = [f"größe {i}" for i in range(rows)]
         vector = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), width)
         table = pa.table({"name": names, "vector": vector})
+        for codec in ["none", "snappy", "gzip", "zstd", "lz4"]:
+            for version in ["1.0", "2.0"]:
+                pq.write_table(table, folder / "p.parquet", compression=codec, data_page_version=version)
+                convert(folder / "p.parquet", folder / "p.npz")
+                with np.load(folder / "p.npz") as packed:
+                    own = [packed[name] for name in packed if packed[name].dtype == np.float32]
+                check(f"packed by {codec} {version}", len(own) == 1 and own[0].tobytes() == array.tobytes())
         pq.write_table(table, folder / "n.parquet")
         convert(folder / "n.parquet", folder / "n.arrow")
         back = feather.read_table(folder / "n.arrow")

@@ -15,6 +15,7 @@ from ..errors import Error, MismatchError, UsageError, visible
 from ..progress import Progress, callback
 from ..saving import entry
 from ..tensor import Part
+from ..verbs.report import Loss, many, warn
 from ..writing import Given
 from .checkpoint import Checkpoint
 from .config import Config
@@ -357,8 +358,8 @@ class CheckpointStore:
         `Version.commit`.
 
         Tables and parameters of the version before that are not given are carried over. `stats` are entries
-        for the training statistics of the folder. `losses` of what is returned says what is lost, `notes`
-        what was made up: a folder without a configuration gets a minimal one, and BigGraph needs the real
+        for the training statistics of the folder. `losses` of what is returned says what is lost (what is left
+        out is a `LossWarning`, too), `notes` what was made up: a folder without a configuration gets a minimal one, and BigGraph needs the real
         one to go on training.
         """
         version = self.begin()
@@ -383,6 +384,7 @@ class CheckpointStore:
                 report["deleted"] = self._store.prune(self._keep)["deleted"]
         finally:
             version.abort()
+        warn(many(Loss, losses), None)
         return {**report, "losses": losses, "notes": [note._asdict() for note in version.notes]}
 
     def rollback(self, version: int, *, delete_newer: bool = False) -> Dict[str, Any]:

@@ -155,7 +155,7 @@ def convert(
     >>> report
     <Conversion half.npz: npz archive, 550 bytes, 2 losses>
     >>> report.losses[0]
-    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16')
+    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16', left_out=False)
     >>> list(weighbridge.open("half.npz"))
     ['head.bias', 'head.weight']
     """

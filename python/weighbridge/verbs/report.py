@@ -121,13 +121,6 @@ def named(rows: Sequence[N], name: str) -> N:
     )
 
 
-_LEFT_OUT = frozenset(
-    "companion metadata-dropped missing-damaged names-left-out no-place not-a-table not-in-program omitted "
-    "program reserved-key rows-left-out state-dropped state-slot tensors value-dropped".split()
-)
-"""Codes of losses of which nothing is in the target. Those of all others are there, but not as they were."""
-
-
 class Loss(NamedTuple):
     """Something that the target cannot hold."""
 
@@ -138,12 +131,10 @@ class Loss(NamedTuple):
     detail: str
     """For people."""
 
-    @property
-    def left_out(self) -> bool:
-        """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as
-        it was: rounded, under another name, without its role.
-        """
-        return self.code in _LEFT_OUT
+    left_out: bool
+    """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as it was:
+    rounded, under another name, without its role.
+    """
 
 
 class Finding(NamedTuple):
@@ -262,12 +253,18 @@ W = TypeVar("W", bound=_Written)
 
 
 def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0) -> W:
-    """The report, after a `LossWarning` where something was left out of what was written. It speaks to
-    whoever called the function `asked`, of the line that called the one which asks for it, or of one as many
-    calls further out.
+    """The report, after a `LossWarning` where something was left out of what was written; see `warn`."""
+    if getattr(report, "done", True):
+        warn(report.losses, asked, depth + 1)
+    return report
+
+
+def warn(losses: Iterable[Loss], asked: Optional[Callable[..., Any]], depth: int = 0) -> None:
+    """A `LossWarning` where something is left out. It speaks to whoever called the function `asked`, of the line that
+    called the one which asks for it, or of one as many calls further out.
     """
-    left = tuple(loss for loss in report.losses if loss.left_out)
-    if left and getattr(report, "done", True):
+    left = tuple(loss for loss in losses if loss.left_out)
+    if left:
         import warnings
 
         shown = [f"{loss.subject}: {in_python(loss.detail, asked)} ({loss.code})" for loss in left[:_TOLD]]
@@ -276,7 +273,6 @@ def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0) -> W:
         way = "; deny_loss=True refuses instead" if refuses else ""
         text = f"left out of what was written: {'; '.join(shown)}{more}{way}"
         warnings.warn(LossWarning(escape_text(text), left), stacklevel=3 + depth)
-    return report
 
 
 def count(number: int, one: str, more: Optional[str] = None) -> str:

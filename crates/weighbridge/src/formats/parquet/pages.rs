@@ -6,11 +6,15 @@
 //! page      as many bytes as the head says; the next head follows
 //! ```
 
+use super::read::Forwards;
 use super::thrift::{Bytes, Stop, Structure};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
+use flate2::read::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
 use parquet::basic::Compression;
+use std::io::Read;
 use std::ops::Range;
 
 /// Bytes of a head that are read; more of it only where these were too few. A head may hold the least
@@ -18,6 +22,10 @@ use std::ops::Range;
 const WINDOWS: [u64; 3] = [256, 64 << 10, 16 << 20];
 /// Every page may have this many bytes when unpacked, however short it is.
 const SLACK: u64 = 64 << 10;
+/// A page that cannot be unpacked to more than this is not measured before.
+const FREE: u64 = 16 << 20;
+/// What a frame of LZ4 begins with.
+const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 
 /// Holds what the pages in `range` of `source` claim against what their bytes can give, and against
 /// the limit `header_bytes`.
@@ -52,10 +60,45 @@ pub(super) fn check(
         if packed {
             Limits::check("bytes of a page", "header_bytes", head.unpacked, limits.header_bytes)
                 .map_err(|e| e.at(at))?;
+            let body = at.saturating_add(head.len).saturating_add(head.levels);
+            let stored = body..at.saturating_add(head.len).saturating_add(head.stored).min(end);
+            if most > FREE && gives_more(source, stored, compression, head.unpacked) {
+                return Err(Error::corrupt("page-size", "a page is unpacked to more bytes than it claims")
+                    .at(at)
+                    .expected(format_args!("{} bytes", head.unpacked)));
+            }
         }
         at = at.saturating_add(head.len).saturating_add(head.stored);
     }
     Ok(())
+}
+
+/// True where the bytes in `range` are unpacked to more than `most` bytes by who unpacks to the end, whatever a head says:
+/// gzip, and frames of LZ4. Other forms have no more room than the head claims.
+fn gives_more(source: &SourceRef, range: Range<u64>, compression: Compression, most: u64) -> bool {
+    let bytes = Forwards::new(source.clone(), range.start).take(range.end.saturating_sub(range.start));
+    match compression {
+        Compression::GZIP(_) => passes(MultiGzDecoder::new(bytes), most),
+        Compression::LZ4 if read_vec(&**source, range.start, 4).is_ok_and(|head| head == FRAME) => {
+            passes(FrameDecoder::new(bytes), most)
+        }
+        _ => false,
+    }
+}
+
+/// True where more than `most` bytes come. What fails before says so to its reader, too.
+fn passes(mut bytes: impl Read, most: u64) -> bool {
+    let mut buffer = vec![0; 64 << 10];
+    let mut count = 0u64;
+    loop {
+        match bytes.read(&mut buffer) {
+            Ok(0) | Err(_) => return false,
+            Ok(more) => count += more as u64,
+        }
+        if count > most {
+            return true;
+        }
+    }
 }
 
 /// A page in the file.
@@ -112,6 +155,8 @@ struct Head {
     unpacked: u64,
     /// Bytes of the page in the file.
     stored: u64,
+    /// Bytes at its start that are not packed: the levels of a page of the second form.
+    levels: u64,
     /// Values of a dictionary; 0 of other pages.
     dictionary: u64,
     /// Their CRC-32, where it is given.
@@ -149,17 +194,21 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
 /// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
 fn head(bytes: &[u8]) -> Result<Head, Stop> {
     let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, Some(0));
+    let mut levels = [0; 2];
     let mut bytes = Bytes::new(bytes);
     bytes.structure(Structure::Head, &mut |structure, id, value| match (structure, id) {
         (Structure::Head, 2) => unpacked = Some(low(value)),
         (Structure::Head, 3) => stored = Some(low(value)),
         (Structure::Head, 4) => crc = Some(low(value).cast_unsigned()),
         (Structure::Dictionary, 1) => dictionary = Some(low(value)),
+        (Structure::SecondData, 5) => levels[0] = low(value),
+        (Structure::SecondData, 6) => levels[1] = low(value),
         _ => {}
     })?;
     let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
     let (unpacked, stored, dictionary) = (size(unpacked)?, size(stored)?, size(dictionary)?);
-    Ok(Head { len: bytes.at() as u64, unpacked, stored, dictionary, crc })
+    let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
+    Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, crc })
 }
 
 /// The low 32 bits.
@@ -232,7 +281,7 @@ mod tests {
             let head = read(&source, 0).unwrap();
             assert_eq!(
                 head,
-                Some(Head { len, unpacked: 1000, stored: 100, dictionary: 0, crc: None }),
+                Some(Head { len, unpacked: 1000, stored: 100, levels: 0, dictionary: 0, crc: None }),
                 "{long}"
             );
         }
@@ -269,6 +318,29 @@ mod tests {
             assert_eq!(check_footer(&bytes).unwrap_err().code(), "footer");
             let zstd = Compression::ZSTD(Default::default());
             assert_eq!(checked(bytes, zstd).unwrap_err().code(), "page-head");
+        }
+    }
+
+    /// Who unpacks them goes on to the end, whatever the head says.
+    #[test]
+    fn pages_that_give_more_than_they_claim_are_refused() {
+        use std::io::Write;
+        let zeros = vec![0; 20 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&zeros).unwrap();
+        let mut frame = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        frame.write_all(&zeros).unwrap();
+        let gzip = (gzip.finish().unwrap(), Compression::GZIP(Default::default()));
+        for (bytes, compression) in [gzip, (frame.finish().unwrap(), Compression::LZ4)] {
+            let stored = bytes.len() as u64;
+            for (claim, code) in
+                [(20 << 20, None), ((20 << 20) - 1, Some("page-size")), (10, Some("page-size"))]
+            {
+                let head = page(claim, stored, 0);
+                let head = &head[..head.len() - bytes.len()];
+                let found = checked([head, &bytes[..]].concat(), compression).err().map(|e| e.code());
+                assert_eq!(found, code, "{compression:?} {claim}");
+            }
         }
     }
 

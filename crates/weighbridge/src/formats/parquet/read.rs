@@ -19,6 +19,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 use std::fmt;
@@ -183,6 +184,13 @@ impl File {
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
         for ((start, len), compression) in chunks {
+            if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
+                return Err(Error::unsupported("codec", "columns that are packed so are not read")
+                    .in_file(source.label())
+                    .expected("none, snappy, gzip, zstd or lz4")
+                    .found(format_args!("{compression:?}"))
+                    .hint("write the table again with another compression, such as zstd"));
+            }
             super::pages::check(source, start..start.saturating_add(len), compression, &self.limits)
                 .map_err(|e| e.in_file(source.label()))?;
         }
@@ -309,7 +317,7 @@ impl ChunkReader for Chunks {
     type T = io::BufReader<Forwards>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(io::BufReader::with_capacity(AHEAD, Forwards { source: self.0.clone(), at: start }))
+        Ok(io::BufReader::with_capacity(AHEAD, Forwards::new(self.0.clone(), start)))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -319,9 +327,16 @@ impl ChunkReader for Chunks {
 }
 
 /// Reads forwards to the end of the source.
-struct Forwards {
+pub(super) struct Forwards {
     source: SourceRef,
     at: u64,
+}
+
+impl Forwards {
+    /// Begins at `at`.
+    pub(super) fn new(source: SourceRef, at: u64) -> Self {
+        Self { source, at }
+    }
 }
 
 impl io::Read for Forwards {

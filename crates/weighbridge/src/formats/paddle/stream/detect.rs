@@ -40,6 +40,9 @@ const LEVELS: u64 = 8;
 /// The longest desc that a damaged header may announce and still be known.
 const DESC: u64 = 1024;
 
+/// What files of other families begin with: zip, an empty zip, Parquet. These are no damaged versions.
+const MARKS: [[u8; 4]; 3] = [*b"PK\x03\x04", *b"PK\x05\x06", *b"PAR1"];
+
 /// What kind of file `source` is, or `None` where it is no file of streams.
 ///
 /// The real forms go before the others. Files of other families are not claimed: their first
@@ -110,7 +113,7 @@ fn resembles_stream(source: &SourceRef, limits: &Limits) -> Result<bool> {
     let mut cursor = Cursor::new(source.clone(), 0);
     let version = u32::from_le_bytes(array(&mut cursor, "the version of a stream")?);
     let levels = u64::from_le_bytes(array(&mut cursor, "the number of LoD levels")?);
-    if levels > LEVELS {
+    if levels > LEVELS || MARKS.contains(&version.to_le_bytes()) {
         return Ok(false);
     }
     for _ in 0..levels {

@@ -47,6 +47,25 @@ fn every_file_that_paddle_wrote() {
     assert!(counts[0] > 20);
 }
 
+/// A damaged version is known by what follows; the mark of another family is no version.
+#[test]
+fn marks_of_other_families_are_no_damaged_versions() {
+    let path = testdata("paddle/good/p262/cnn_legacy_separate");
+    let mut files = Vec::new();
+    files_below(&path, &mut files);
+    let mut bytes = files
+        .into_iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .find(|bytes| kind(bytes) == Some(StreamKind::Dense))
+        .unwrap();
+    for (version, known) in
+        [(*b"\0\0\x10\0", true), (*b"PK\x03\x04", false), (*b"PK\x05\x06", false), (*b"PAR1", false)]
+    {
+        bytes[..4].copy_from_slice(&version);
+        assert_eq!(kind(&bytes).is_some(), known, "{version:?}");
+    }
+}
+
 #[test]
 fn no_file_of_another_family() {
     let mut count = 0;

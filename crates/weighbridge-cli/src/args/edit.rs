@@ -1,8 +1,9 @@
 //! The arguments of `edit`, `shard` and `merge`, and of all that write.
 
-use super::{Input, setting, size};
+use super::{Common, Input, setting, size};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
+use weighbridge::engine::RunOptions;
 
 pub(crate) const EDIT_EXAMPLES: &str = "\
 Examples:
@@ -213,4 +214,11 @@ pub(crate) struct Writing {
     /// Do not wait until the result is safe from a loss of power; edits in place of the header always wait
     #[arg(long, help_heading = "Writing")]
     pub no_sync: bool,
+}
+
+impl Writing {
+    /// How to run, as the arguments say.
+    pub(crate) fn run_options(&self, common: &Common) -> RunOptions {
+        RunOptions { threads: self.threads, memory: self.memory, sync: !self.no_sync, watch: common.watch() }
+    }
 }

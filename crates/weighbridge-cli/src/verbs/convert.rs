@@ -1,6 +1,5 @@
 //! `convert`: a file in another form, all or nothing.
 
-use super::edit::run_options;
 use crate::args::{Common, Convert};
 use crate::output::{Output, human_bytes, human_count};
 use crate::{Failure, Outcome};
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         seed: args.seed,
         deny_loss: writing.deny_loss,
         force: writing.force,
-        run: run_options(writing, common),
+        run: writing.run_options(common),
     };
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;

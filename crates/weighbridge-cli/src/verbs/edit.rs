@@ -1,6 +1,6 @@
 //! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
 
-use crate::args::{Common, Edit, Place, Writing};
+use crate::args::{Common, Edit, Place};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
@@ -8,7 +8,6 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::time::Instant;
 use weighbridge::Error;
-use weighbridge::engine::RunOptions;
 use weighbridge::engine::patch::{LocalPatchDisk, Patch, forget, record_path, undo};
 use weighbridge::ops::edit::{
     EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
@@ -18,16 +17,6 @@ use weighbridge::text::escape;
 
 /// Changes that are listed in text.
 const SHOWN: usize = 1000;
-
-/// How to run, as the arguments say.
-pub(super) fn run_options(writing: &Writing, common: &Common) -> RunOptions {
-    RunOptions {
-        threads: writing.threads,
-        memory: writing.memory,
-        sync: !writing.no_sync,
-        watch: common.watch(),
-    }
-}
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.undo || args.forget_undo {
@@ -43,7 +32,7 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
         settings: writing.set.clone(),
         deny_loss: writing.deny_loss,
         force: writing.force,
-        run: run_options(writing, common),
+        run: writing.run_options(common),
     };
     let begun = Instant::now();
     match (&args.target, args.in_place) {

@@ -1,6 +1,5 @@
 //! `merge`: several checkpoints, or the shards of one, as one.
 
-use super::edit::run_options;
 use crate::args::{Common, Merge, Prefer};
 use crate::output::{Output, human_bytes, human_count};
 use crate::{Failure, Outcome};
@@ -20,7 +19,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
         settings: writing.set.clone(),
         deny_loss: writing.deny_loss,
         force: writing.force,
-        run: run_options(writing, common),
+        run: writing.run_options(common),
         ..ConvertOptions::default()
     };
     let same = match (args.prefer, args.prefix_each) {

@@ -1,6 +1,5 @@
 //! `shard`: one model over many files of safetensors.
 
-use super::edit::run_options;
 use crate::args::{Common, Shard};
 use crate::output::{Output, human_bytes, human_count};
 use crate::table::{Align, Table};
@@ -25,7 +24,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         settings: writing.set.clone(),
         deny_loss: writing.deny_loss,
         force: writing.force,
-        run: run_options(writing, common),
+        run: writing.run_options(common),
         ..ConvertOptions::default()
     };
     let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?;

@@ -20,6 +20,7 @@
 //! `header_bytes` first; a row of a list that is not of a fixed length may still be as long as the
 //! file's lengths of runs say.
 
+mod chunks;
 mod pages;
 mod read;
 mod thrift;

@@ -6,7 +6,7 @@
 //! page      as many bytes as the head says; the next head follows
 //! ```
 
-use super::read::Forwards;
+use super::chunks::Forwards;
 use super::thrift::{Bytes, Stop, Structure};
 use crate::error::{Error, Result};
 use crate::limits::Limits;

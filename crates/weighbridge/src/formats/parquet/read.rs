@@ -4,6 +4,7 @@ mod outline;
 
 pub(super) use outline::{check, outline};
 
+use super::chunks::Chunks;
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Result};
 use crate::formats::table::columns::{Layout, Vector};
@@ -14,24 +15,19 @@ use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
 use crate::tensor::{Encoding, Shape};
-use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, Length};
 use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// About as many bytes of elements are decoded together.
 const BLOCK: u64 = 1 << 20;
 /// Names that are decoded together.
 const NAMES: usize = 64 << 10;
-/// Bytes that are read ahead where a page is read without a known length.
-const AHEAD: usize = 64 << 10;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
@@ -300,51 +296,5 @@ impl Labels for GroupNames {
     }
     fn sources(&self) -> Vec<SourceRef> {
         vec![self.file.source.0.clone()]
-    }
-}
-
-/// A source as the library wants it.
-#[derive(Debug, Clone)]
-struct Chunks(SourceRef);
-
-impl Length for Chunks {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-}
-
-impl ChunkReader for Chunks {
-    type T = io::BufReader<Forwards>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(io::BufReader::with_capacity(AHEAD, Forwards::new(self.0.clone(), start)))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let bytes = read_vec(&*self.0, start, length as u64);
-        bytes.map(Bytes::from).map_err(|e| ParquetError::External(Box::new(e)))
-    }
-}
-
-/// Reads forwards to the end of the source.
-pub(super) struct Forwards {
-    source: SourceRef,
-    at: u64,
-}
-
-impl Forwards {
-    /// Begins at `at`.
-    pub(super) fn new(source: SourceRef, at: u64) -> Self {
-        Self { source, at }
-    }
-}
-
-impl io::Read for Forwards {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.source.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
-        let take = buffer.len().min(left);
-        self.source.read_at(self.at, &mut buffer[..take]).map_err(io::Error::other)?;
-        self.at += take as u64;
-        Ok(take)
     }
 }

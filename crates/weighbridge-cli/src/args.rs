@@ -188,7 +188,7 @@ pub(crate) enum Verb {
                             weighbridge checkpoint model/ --rollback 4           version 4 counts again\n  \
                             weighbridge checkpoint model/ --prune --keep 2       only the newest two, and what snapshots need\n  \
                             weighbridge checkpoint model/ --sweep all            remove what crashed runs left\n\n\
-                            Exit codes: 0 the current version and all snapshots are whole, 1 they are not."
+                            Exit codes: 0 the current version and all snapshots are whole, 1 they are not, 3 there is no version."
     )]
     Checkpoint(Store),
     /// The program that a model brings along: shown, stripped, its variables renamed

@@ -88,8 +88,15 @@ fn every_verb_tells_what_is_damaged() {
     assert!(found["files"][0]["tensor_bytes"].as_u64().unwrap() > 0, "what is intact is accounted for");
 
     let (code, found) = json(&["diff", shown(&whole), damaged, "--salvage"]);
-    assert_eq!((code, &found["same"]), (1, &false.into()));
-    assert_eq!(found["left_alone"].as_array().unwrap().len(), 1);
+    // It was there, and nobody knows what it was.
+    assert_eq!((code, &found["same"], &found["different"]), (3, &false.into(), &false.into()), "{found}");
+    assert_eq!(found["pairs"].as_array().unwrap().len(), 1);
+    assert_eq!(found["pairs"][0]["status"], "unread");
+    assert!(found["pairs"][0]["unread"]["file"].as_str().unwrap().ends_with("safetensors"), "{found}");
+    assert!(
+        found["left_alone"].as_array().unwrap().is_empty()
+            && found["metadata"].as_array().unwrap().is_empty()
+    );
     assert!(found["notes"].to_string().contains("damaged"), "{found}");
 
     let (code, found) = json(&["scan", damaged, "--salvage"]);

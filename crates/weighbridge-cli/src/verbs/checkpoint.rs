@@ -89,7 +89,12 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
         Err(_) => false,
     };
     let snapshots = state.snapshots.values().all(SnapshotState::is_complete);
-    output.outcome = if whole && snapshots { Outcome::Done } else { Outcome::Finding };
+    let nothing = state.versions.is_empty() && state.snapshots.is_empty() && matches!(current, Ok(0));
+    output.outcome = match (nothing && done.is_empty(), whole && snapshots) {
+        (true, _) => Outcome::CouldNotTell,
+        (_, true) => Outcome::Done,
+        _ => Outcome::Finding,
+    };
     if output.json {
         let mut document = state.to_json();
         document["damaged"] = json!(damaged);
@@ -101,6 +106,9 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
             writeln!(output, "{}", line.text)?;
         }
         show(&state, &damaged, output)?;
+        if nothing {
+            output.warning("nothing", "no version of a checkpoint is in this folder")?;
+        }
         if let Err(error) = &current {
             let hint = error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
             output.warning("current", &format!("{}{hint}", error.message()))?;

@@ -19,11 +19,12 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply};
-use crate::checkpoint::{Checkpoint, Selection, TensorEntry};
+use crate::checkpoint::{Checkpoint, Lost, SALVAGED_KEY, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OpenOptions, open_with};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// What [`diff`] shall do.
@@ -282,7 +283,7 @@ pub fn diff_checkpoints(
         let any = |check: &dyn Fn(&TensorEntry) -> bool| tensors.iter().any(|tensor| check(tensor));
         any(&|t| selection.selects(t)) && !any(&|t| selection.drops(t))
     };
-    let pairs = pairs::pair(&left, &right, &kept, !options.names_only)?;
+    let mut pairs = pairs::pair(&left, &right, &kept, !options.names_only)?;
     let with_attributes = left.format == right.format;
     let mut found = Vec::with_capacity(pairs.pairs.len());
     let mut unnamed = [Vec::new(), Vec::new()];
@@ -295,6 +296,9 @@ pub fn diff_checkpoints(
         }
         found.push(one([(a, &left.label), (b, &right.label)], how, with_attributes, options)?);
     }
+    // A tensor that the other side had, and lost, is on both.
+    found.extend(lost(&left, &mut pairs.left, &right));
+    found.extend(lost(&right, &mut pairs.right, &left));
     // What became no number, or infinite, has no distance and weighs more than any.
     let weight = |pair: &Pair| {
         pair.values.as_ref().map_or(0.0, |values| match values.nan_moved + values.infinite_apart {
@@ -327,6 +331,12 @@ pub fn diff_checkpoints(
     for checkpoint in [&left, &right] {
         let left_out = checkpoint.notes.iter().filter(|note| note.omission);
         notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));
+    }
+    for checkpoint in [&mut left, &mut right] {
+        if checkpoint.damage.is_some() {
+            // Said by who read it, and not by the file.
+            checkpoint.metadata.remove(SALVAGED_KEY);
+        }
     }
     let mut metadata = Vec::new();
     if !options.no_metadata {
@@ -393,6 +403,31 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         _ => Status::Same,
     };
     Ok(Pair { left: left.text(), right: right.text(), found, status, changes, values, unread })
+}
+
+/// Takes those of the places `alone` in `checkpoint` out of which `other` says that it lost them to damage.
+fn lost(checkpoint: &Checkpoint, alone: &mut Vec<usize>, other: &Checkpoint) -> Vec<Pair> {
+    let Some(damage) = &other.damage else { return Vec::new() };
+    let why: HashMap<&str, &Lost> = damage.lost.iter().map(|lost| (lost.name.as_str(), lost)).collect();
+    let mut pairs = Vec::new();
+    alone.retain(|&place| {
+        let Some(entry) = checkpoint.tensors.get(place) else { return true };
+        let Some(lost) = why.get(entry.name().as_str()) else { return true };
+        let mut finding = Finding::error(lost.code, lost.text.as_str()).on_tensor(entry.name());
+        finding.file = Some(lost.file.clone().unwrap_or_else(|| other.label.clone()));
+        finding.offset = lost.offset;
+        pairs.push(Pair {
+            left: entry.text(),
+            right: entry.text(),
+            found: Found::Name,
+            status: Status::Unread,
+            changes: Vec::new(),
+            values: None,
+            unread: Some(finding),
+        });
+        false
+    });
+    pairs
 }
 
 /// A tensor, and the path of its file, for errors.

@@ -35,6 +35,13 @@ impl Renaming {
     pub(super) fn glob(from: &str, to: &str) -> Result<Self> {
         let pattern = compile(&glob_to_regex(from, "(.*)")?, from)?;
         let shortest = compile(&glob_to_regex(from, "(.*?)")?, from)?;
+        // Other programs take it for what the pattern's one stood for; here it would be a part of the name.
+        if let Some(wildcard) = to.chars().find(|c| matches!(c, '*' | '?')) {
+            return Err(Error::usage("bad-template", format!("the new name holds a {wildcard}"))
+                .expected("{1}, {2}, ... for what the first, second, ... wildcard of the pattern stood for")
+                .found(escape_text(to))
+                .hint("write {1} for the first; a regular expression takes it as a character"));
+        }
         let to = Template::parse(to, &pattern)?;
         Ok(Self::Whole { pattern, shortest: Some(shortest), to })
     }
@@ -207,6 +214,16 @@ mod tests {
 
     fn renamed(rule: &Renaming, name: &str) -> Option<String> {
         rule.apply(&TensorPath::from_dotted(name)).unwrap().map(|path| path.to_text())
+    }
+
+    #[test]
+    fn a_wildcard_in_the_new_name_of_a_glob_is_refused() {
+        for to in ["*.weight", "h.?", "**"] {
+            let error = Renaming::glob("*.w", to).unwrap_err();
+            assert_eq!(error.code(), "bad-template", "{to}");
+            assert!(error.hint_text().unwrap().contains("{1}"));
+        }
+        assert!(Renaming::regex(r"(.*)\.w", "*.weight").is_ok());
     }
 
     #[test]

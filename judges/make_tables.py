@@ -79,4 +79,6 @@ for codec in ["gzip", "snappy", "lz4", "brotli"]:
     pq.write_table(packed, OUT / f"fixed.{codec}.parquet", compression=codec, data_page_version="2.0")
     tell(f"fixed.{codec}.parquet", "parquet", a, names)
 expected["fixed.brotli.parquet"]["error"] = "codec"
+pq.write_table(packed, OUT / "fixed.checksums.parquet", compression="none", use_dictionary=False, write_page_checksum=True)
+tell("fixed.checksums.parquet", "parquet", a, names)
 (OUT / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

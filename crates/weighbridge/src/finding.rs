@@ -155,6 +155,13 @@ impl Finding {
         })
     }
 
+    /// `code: text in FILE at OFFSET`, in one line.
+    pub fn told(&self) -> String {
+        let file = self.file.as_deref().map_or_else(String::new, |file| format!(" in {file}"));
+        let at = self.offset.map_or_else(String::new, |offset| format!(" at {offset}"));
+        format!("{}: {}{file}{at}", self.code, self.text)
+    }
+
     /// All fields; those without a value are null.
     pub fn to_json(&self) -> Json {
         json!({

@@ -174,7 +174,8 @@ class DiffReport(Report):
                 told = [f"{own.beyond:,} of {own.elements:,}", own.max_abs, own.max_relative, own.cosine]
             changes = [f"{change.what} {change.left} -> {change.right}" for change in pair.changes]
             if pair.unread is not None:
-                changes.append(pair.unread.text)
+                at = "" if pair.unread.offset is None else f" at {pair.unread.offset}"
+                changes.append(f"{pair.unread.code}: {pair.unread.text} in {pair.unread.file}{at}")
             yield [pair.status, pair.left, pair.right, *told, "; ".join(changes)]
         for alone in self.left_alone:
             yield ["only left", alone.name, None, *[None] * 4, f"{alone.dtype} {extents(alone.shape)}"]

@@ -7,7 +7,6 @@ use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
 use weighbridge::Error;
-use weighbridge::finding::Finding;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
 use weighbridge::ops::edit::read_rules;
 use weighbridge::text::escape;
@@ -113,7 +112,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
         };
         let mut row = vec![pair.status.as_str().to_owned(), name];
         let mut rest: Vec<String> = pair.changes.iter().map(change_text).collect();
-        rest.extend(pair.unread.iter().map(unread));
+        rest.extend(pair.unread.iter().map(|finding| escape(&finding.told())));
         match &pair.values {
             Some(values) if !values.same_bits => {
                 row.push(share(values.beyond, values.elements));
@@ -150,12 +149,6 @@ fn heading(text: &str, output: &mut Output) -> io::Result<()> {
 
 fn change_text(change: &Change) -> String {
     format!("{} {}", escape(&change.what), sides(change.left.as_deref(), change.right.as_deref()))
-}
-
-fn unread(finding: &Finding) -> String {
-    let file = finding.file.as_deref().map_or_else(String::new, |file| format!(" in {}", escape(file)));
-    let at = finding.offset.map_or_else(String::new, |offset| format!(" at {offset}"));
-    format!("{}: {}{file}{at}", finding.code, escape(&finding.text))
 }
 
 fn sides(left: Option<&str>, right: Option<&str>) -> String {

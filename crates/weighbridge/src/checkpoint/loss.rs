@@ -15,10 +15,14 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, programs. What any other
+    /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
+    /// sequences, programs. What any other
     /// code stands for is there, but not as it was: rounded, under another name, without its role.
-    pub const LEFT_OUT: [&str; 16] = [
+    pub const LEFT_OUT: [&str; 20] = [
+        "attribute-dropped",
         "companion",
+        "lod",
+        "metadata-conflict",
         "metadata-dropped",
         "missing-damaged",
         "names",
@@ -29,6 +33,7 @@ impl Loss {
         "omitted",
         "program",
         "reserved-key",
+        "rows",
         "rows-left-out",
         "state-dropped",
         "state-slot",

@@ -127,6 +127,7 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
         }
     }
     let calls = judge_calls(&machine.graph, &mut notes);
+    judge_patterns(&machine.graph, machine.root, &mut notes);
     let blobs = blobs(source, &machine.graph);
     let protocol = machine.declared();
     if protocol.is_none() {
@@ -257,7 +258,6 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
         let text = format!("refers {persistent} times to something beside the pickle");
         notes.push(Finding::note("persistent-id", text));
     }
-    judge_patterns(graph, notes);
     calls.list
 }
 
@@ -320,20 +320,22 @@ fn blobs(source: &SourceRef, graph: &Graph) -> Vec<Span> {
         .collect()
 }
 
-/// An import that is harmless in one call only must not be handed on to anything else, nor what such a call is given.
-fn judge_patterns(graph: &Graph, notes: &mut Notes) {
+/// An import that is harmless in one call only must not be handed on to anything else, nor what such a call is given: to
+/// who opens the file (`root`, what the pickle comes to) and who looks up what is beside it as little as to another call.
+fn judge_patterns(graph: &Graph, root: ObjectId, notes: &mut Notes) {
     let rebuilt: HashSet<ObjectId> = graph.iter().filter_map(|(id, _)| rebuilt_mapped(graph, id)).collect();
     let pattern = |id: ObjectId| {
         graph.global(id).is_some_and(|(module, name)| matches!(allowed(module, name), Judgement::Pattern(_)))
             || rebuilt.contains(&id)
     };
-    let mut handed_on = false;
+    let mut handed_on = pattern(root);
     for (id, object) in graph.iter() {
         handed_on |= match object {
             Object::Tuple(_) if rebuilt.contains(&id) => false,
             Object::List(items) | Object::Set(items) => items.iter().any(|&id| pattern(id)),
             Object::Tuple(items) | Object::FrozenSet(items) => items.iter().any(|&id| pattern(id)),
             Object::Dict(pairs) => pairs.iter().any(|&(key, value)| pattern(key) || pattern(value)),
+            Object::PersistentId(id) => pattern(*id),
             Object::Made(made) => {
                 let args = rebuilt_mapped(graph, id).is_none().then_some(&made.args);
                 made.items.iter().chain(&made.states).chain(args).any(|&id| pattern(id))

@@ -55,7 +55,7 @@ pub(super) struct Machine<'a> {
     cut: bool,
     protocol: Option<u8>,
     uses_frames: bool,
-    root: ObjectId,
+    pub(super) root: ObjectId,
     pub(super) globals: Vec<GlobalUse>,
     pub(super) counts: Box<[u64; 256]>,
     pub(super) notes: Notes,

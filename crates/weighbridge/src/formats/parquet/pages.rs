@@ -170,7 +170,11 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
         let bytes = read_vec(&**source, at, window.min(left))?;
         match head(&bytes) {
             Ok(head) => return Ok(Some(head)),
-            Err(Stop::Wrong) => return Ok(None),
+            // Zeros may fill the rest; what reads pages stops there as well.
+            Err(Stop::Wrong) if bytes.first() == Some(&0) => return Ok(None),
+            Err(Stop::Wrong) => {
+                return Err(Error::corrupt("page-head", "these bytes are no head of a page").at(at));
+            }
             Err(Stop::End) if window >= left => return Ok(None),
             Err(Stop::End) => {}
             Err(Stop::Deep) => {
@@ -193,20 +197,22 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
 
 /// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
 fn head(bytes: &[u8]) -> Result<Head, Stop> {
-    let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, Some(0));
+    let (mut unpacked, mut stored, mut crc, mut dictionary) = (None, None, None, 0);
     let mut levels = [0; 2];
     let mut bytes = Bytes::new(bytes);
     bytes.structure(Structure::Head, &mut |structure, id, value| match (structure, id) {
         (Structure::Head, 2) => unpacked = Some(low(value)),
         (Structure::Head, 3) => stored = Some(low(value)),
         (Structure::Head, 4) => crc = Some(low(value).cast_unsigned()),
-        (Structure::Dictionary, 1) => dictionary = Some(low(value)),
+        (Structure::Dictionary, 1) => dictionary = low(value),
         (Structure::SecondData, 5) => levels[0] = low(value),
         (Structure::SecondData, 6) => levels[1] = low(value),
         _ => {}
     })?;
     let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
-    let (unpacked, stored, dictionary) = (size(unpacked)?, size(stored)?, size(dictionary)?);
+    let (unpacked, stored) = (size(unpacked)?, size(stored)?);
+    // Below 0 in a page of data, which may have this structure too, it is not looked at; in a dictionary it is an error.
+    let dictionary = u64::try_from(dictionary).unwrap_or(0);
     let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
     Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, crc })
 }
@@ -226,8 +232,9 @@ pub(super) fn check_footer(footer: &[u8]) -> Result<()> {
         Err(Stop::Deep) => "the footer has too many levels",
         Err(Stop::Endless) => "the footer has a list without an end",
         Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
-        // Its reader says better what is wrong.
-        Ok(()) | Err(Stop::End | Stop::Wrong) => return Ok(()),
+        Err(Stop::Wrong) => "the footer is not what a footer can be",
+        // Its reader says better what is missing.
+        Ok(()) | Err(Stop::End) => return Ok(()),
     };
     Err(Error::corrupt("footer", what))
 }
@@ -347,9 +354,11 @@ mod tests {
     #[test]
     fn what_is_no_head_ends_the_search() {
         let zstd = Compression::ZSTD(Default::default());
-        for rest in [&b""[..], b"\0", b"\xff\xff"] {
+        for rest in [&b""[..], b"\0", b"\0\0\0"] {
             assert!(checked([page(10, 10, 0), rest.to_vec()].concat(), zstd).is_ok(), "{rest:?}");
         }
+        let behind = [page(10, 10, 0), b"\xff\xff".to_vec()].concat();
+        assert_eq!(checked(behind, zstd).unwrap_err().code(), "page-head");
         assert_eq!(checked(vec![0xac; 1000], zstd).unwrap_err().code(), "page-head");
     }
 
@@ -369,7 +378,15 @@ mod tests {
             assert_eq!(checked(head(size), snappy).unwrap_err().code(), "page-size", "{size:x?}");
         }
         // Below 0 in 32 bits: no page.
-        assert!(checked(head(&below), snappy).is_ok());
+        assert_eq!(checked(head(&below), snappy).unwrap_err().code(), "page-head");
+        // What nobody looks at: the structure of a dictionary in another page, ids beyond 16 bits in a structure that is
+        // passed over, truths in a map, which have no bytes.
+        for passed in
+            [&[0x4c, 0x15, 1, 0][..], &[&[0x9c][..], &[0xf1; 2200], &[0]].concat(), &[0x9b, 1, 0x15, 0]]
+        {
+            let claim = [&[0x15, 0][..], &written, &[0x15, 20], passed, &[0], &[0; 10]].concat();
+            assert_eq!(checked(claim, snappy).unwrap_err().code(), "page-size", "{passed:x?}");
+        }
         // A text, a list, a structure and a truth in the place of the size, and a number in the place of a structure.
         let text = [&[0x18][..], &number(huge)].concat();
         for size in [&text[..], &[0x19, 0x13, 1], &[0x1c, 0], &[0x11]] {
@@ -384,6 +401,9 @@ mod tests {
 
     #[test]
     fn footers_with_fields_of_other_types_are_refused() {
+        // A list of 2^31 truths behind a structure that nobody knows, whose ids would pass 16 bits if they were added up.
+        let hidden = [&[0x9c][..], &[0xf1; 2200], &[0, 0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07, 0]].concat();
+        assert!(check_footer(&hidden).unwrap_err().message().contains("without an end"));
         // Version, and the schema as a text; a list of row groups whose columns are a text.
         for footer in [&[0x15, 2, 0x18, 2, 0, 0, 0][..], &[0x15, 2, 0x39, 0x1c, 0x18, 1, 0, 0, 0]] {
             let error = check_footer(footer).unwrap_err();

@@ -21,6 +21,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -110,6 +111,8 @@ struct File {
     source: Chunks,
     metadata: ArrowReaderMetadata,
     limits: Limits,
+    /// Where the columns of row groups begin of which the pages were looked at.
+    checked: Mutex<HashSet<u64>>,
 }
 
 impl fmt::Debug for File {
@@ -144,7 +147,7 @@ impl File {
         let source = Chunks(source.clone());
         let metadata =
             guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;
-        Ok(Self { source, metadata, limits: limits.clone() })
+        Ok(Self { source, metadata, limits: limits.clone(), checked: Mutex::default() })
     }
 
     /// Some columns of a row group, from row `skip` of it on, in batches of up to `at_once` rows.
@@ -180,6 +183,10 @@ impl File {
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
         for ((start, len), compression) in chunks {
+            let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+            if checked().contains(&start) {
+                continue;
+            }
             if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
                 return Err(Error::unsupported("codec", "columns that are packed so are not read")
                     .in_file(source.label())
@@ -189,6 +196,7 @@ impl File {
             }
             super::pages::check(source, start..start.saturating_add(len), compression, &self.limits)
                 .map_err(|e| e.in_file(source.label()))?;
+            checked().insert(start);
         }
         Ok(())
     }

@@ -206,6 +206,8 @@ impl<'a> Bytes<'a> {
             }
             id = match step {
                 0 => low(self.zigzag()?),
+                // Who passes over a structure does not add its ids up.
+                step if structure == Structure::Other => i16::from(step),
                 step => id.checked_add(i16::from(step)).ok_or(Stop::Wrong)?,
             };
             let kind = structure.field(id);
@@ -234,7 +236,9 @@ impl<'a> Bytes<'a> {
             return Err(Stop::Deep);
         }
         match wire {
-            1..=3 => self.pass(1),
+            // A truth within a map has no byte, as one in a list.
+            1 | 2 => Ok(()),
+            3 => self.pass(1),
             4..=6 => self.varint().map(|_| ()),
             7 => self.pass(8),
             8 => {

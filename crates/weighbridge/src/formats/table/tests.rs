@@ -314,6 +314,22 @@ fn damage_never_panics_or_hangs() {
     }
 }
 
+/// One wrong bit in an element: only the checksum of its page knows.
+#[test]
+fn pages_of_parquet_are_held_against_their_checksums() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/fixed.checksums.parquet");
+    let good = std::fs::read(path).unwrap();
+    let data = read_tensor(&open(&good).unwrap().tensors[0], Order::Row).unwrap();
+    let at = good.windows(16).position(|bytes| bytes == &data[16..32]).unwrap();
+    let mut bad = good;
+    bad[at] ^= 1;
+    let error = read_tensor(&open(&bad).unwrap().tensors[0], Order::Row).unwrap_err();
+    assert!(
+        error.to_string().contains("CRC") || error.found_text().is_some_and(|text| text.contains("CRC")),
+        "{error}"
+    );
+}
+
 #[test]
 fn golden_files_of_other_writers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables");

@@ -25,7 +25,7 @@ pub(super) fn markdown(report: &DiffReport) -> String {
             what.extend(
                 pair.changes.iter().map(|c| format!("{} {} → {}", c.what, side(&c.left), side(&c.right))),
             );
-            what.extend(pair.unread.iter().map(|finding| code(&finding.text)));
+            what.extend(pair.unread.iter().map(|finding| code(&finding.told())));
             let _ = match &pair.values {
                 Some(v) => {
                     let cosine = v.cosine.map_or_else(String::new, |x| format!("{x:.6}"));

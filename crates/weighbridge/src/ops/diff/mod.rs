@@ -229,7 +229,7 @@ impl DiffReport {
         let pairs = self.pairs.iter().filter(|pair| all || pair.status != Status::Same);
         json!({
             "left": side(&self.left), "right": side(&self.right), "same": self.is_same(),
-            "different": self.is_different(), "unread": self.count(Status::Unread),
+            "different": self.is_different(), "unread": self.pairs.iter().filter(|pair| pair.unread.is_some()).count(),
             "values_compared": self.values_compared,
             "equal": self.count(Status::Same),
             "pairs": pairs.map(Pair::to_json).collect::<Json>(),
@@ -310,7 +310,14 @@ pub fn diff_checkpoints(
     let alone = |checkpoint: &Checkpoint, places: &[usize]| {
         places.iter().filter_map(|&at| checkpoint.tensors.get(at)).map(Alone::new).collect()
     };
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = pairs
+        .unread
+        .iter()
+        .map(|finding| {
+            let tensor = finding.tensor.as_deref().unwrap_or_default();
+            format!("{tensor} cannot be read, and was not looked for under another name: {}", finding.told())
+        })
+        .collect();
     let programs = match (&left.topology, &right.topology) {
         (Some(a), Some(b)) => program(a, b),
         (None, None) => Vec::new(),
@@ -373,30 +380,34 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         told::attributes(&left.attributes, &right.attributes, &mut changes);
     }
     let same_shape = left.shape == right.shape;
-    let read = match options.names_only {
-        true => Ok(None),
-        false => row_names(sides).and_then(|change| {
-            changes.extend(change);
-            match same_shape {
-                true => values::compare(sides, options.tolerance.unwrap_or_default(), options.threads),
-                false => Ok(None),
+    let (mut values, mut unread) = (None, None);
+    if !options.names_only {
+        // Names that cannot be read do not keep the values from being compared.
+        match row_names(sides) {
+            Ok(change) => changes.extend(change),
+            Err(error) => unread = Some(Finding::from_error(&error).ok_or(error)?),
+        }
+        if same_shape {
+            match values::compare(sides, options.tolerance.unwrap_or_default(), options.threads) {
+                Ok(compared) => {
+                    // Elements that share bytes, and differ, have no measures.
+                    values = Some(compared);
+                }
+                Err(error) => unread = Some(Finding::from_error(&error).ok_or(error)?),
             }
-        }),
-    };
-    let (values, unread) = match read {
-        Ok(values) => (values, None),
-        Err(error) => (None, Some(Finding::from_error(&error).ok_or(error)?)),
-    };
+        }
+    }
     let apart = match &values {
-        // Elements that share bytes, and differ.
-        None => same_shape && !options.names_only,
-        Some(values) if options.tolerance.is_some() => values.beyond > 0,
-        Some(values) => values.beyond > 0 || (!values.same_bits && left.dtype() == right.dtype()),
+        None => false,
+        Some(None) => true,
+        Some(Some(values)) if options.tolerance.is_some() => values.beyond > 0,
+        Some(Some(values)) => values.beyond > 0 || (!values.same_bits && left.dtype() == right.dtype()),
     };
+    let values = values.flatten();
     let status = match (same_shape, apart, changes.is_empty(), found, &values) {
         (false, ..) => Status::Shape,
-        _ if unread.is_some() => Status::Unread,
         (_, true, ..) => Status::Values,
+        _ if unread.is_some() => Status::Unread,
         (_, _, false, ..) => Status::Form,
         (_, _, _, Found::Content, _) => Status::Renamed,
         (_, _, _, _, Some(values)) if !values.same_bits => Status::Close,

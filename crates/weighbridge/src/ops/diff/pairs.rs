@@ -1,5 +1,6 @@
 //! Which tensor on the left belongs to which on the right.
 
+use super::{Side, blame};
 use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
 use crate::error::Result;
 use crate::finding::Finding;
@@ -35,6 +36,8 @@ pub(super) struct Pairs {
     pub(super) left: Vec<usize>,
     /// Those that the right side has alone.
     pub(super) right: Vec<usize>,
+    /// Why some of them could not be paired by their content.
+    pub(super) unread: Vec<Finding>,
 }
 
 /// Pairs tensors by path and slot; then by displayed name, as some forms know no paths; then, where
@@ -65,14 +68,15 @@ pub(super) fn pair(
     for (r, entry) in right.tensors.iter().enumerate() {
         taken[r] |= !kept(&[entry]);
     }
+    let mut unread = Vec::new();
     if content {
-        by_content(left, right, &gone, &mut found, &mut taken)?;
+        by_content(left, right, &gone, &mut found, &mut taken, &mut unread)?;
     }
     let pairs = found.iter().enumerate().filter(|(l, _)| !gone[*l]);
     let pairs = pairs.filter_map(|(l, hit)| hit.map(|(r, found)| (l, r, found))).collect();
     let left = (0..found.len()).filter(|&l| found[l].is_none() && !gone[l]).collect();
     let right = (0..taken.len()).filter(|&r| !taken[r]).collect();
-    Ok(Pairs { pairs, left, right })
+    Ok(Pairs { pairs, left, right, unread })
 }
 
 fn by<K: std::hash::Hash + Eq>(
@@ -99,6 +103,7 @@ fn by_content(
     gone: &[bool],
     found: &mut [Option<(usize, Found)>],
     taken: &mut [bool],
+    unread: &mut Vec<Finding>,
 ) -> Result<()> {
     type Form<'a> = (DType, &'a Shape, Option<&'a Name>);
     fn form(entry: &TensorEntry) -> Form<'_> {
@@ -112,7 +117,7 @@ fn by_content(
         let form = form(entry);
         if wanted.contains(&form) {
             forms.insert(form);
-            if let Some(hash) = hash(entry)? {
+            if let Some(hash) = hash((entry, &right.label), unread)? {
                 by_hash.entry((form, hash)).or_default().push_back(place);
             }
         }
@@ -123,7 +128,7 @@ fn by_content(
         if !forms.contains(&form) {
             continue;
         }
-        let Some(hash) = hash(entry)? else { continue };
+        let Some(hash) = hash((entry, &left.label), unread)? else { continue };
         let Some(places) = by_hash.get_mut(&(form, hash)) else { continue };
         // Of several that are alike, the one whose name has most in common at its end.
         let best = (0..places.len()).max_by_key(|&at| {
@@ -139,12 +144,13 @@ fn by_content(
 }
 
 /// The hash of a tensor; `None` of one that is damaged or beyond a limit, and so has a place by its name alone.
-fn hash(entry: &TensorEntry) -> Result<Option<String>> {
-    match hash::sha256(entry) {
-        Ok(hash) => Ok(Some(hash)),
-        Err(error) if Finding::from_error(&error).is_some() => Ok(None),
-        Err(error) => Err(error),
-    }
+fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
+    let error = match hash::sha256(side.0).map_err(blame(side)) {
+        Ok(hash) => return Ok(Some(hash)),
+        Err(error) => error,
+    };
+    unread.push(Finding::from_error(&error).ok_or(error)?);
+    Ok(None)
 }
 
 /// Parts that both names have at their ends.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::{LabelList, MemoryLabels, Role, TensorPath, Value};
+use crate::checkpoint::{LabelList, Labels, MemoryLabels, Role, TensorPath, Value};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;
@@ -396,7 +396,7 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
         assert_eq!((&json["unread"], &json["different"]), (&json!(1), &json!(false)));
         assert_eq!(json["pairs"][0]["unread"]["code"], "test-damage");
         assert!(
-            report.to_markdown().contains("| `a` | unread, `this is broken` |"),
+            report.to_markdown().contains("| `a` | unread, `test-damage: this is broken in label at 0` |"),
             "{}",
             report.to_markdown()
         );
@@ -410,6 +410,40 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
     let left = vec![broken("a", DType::F32, damaged), good("b")];
     let report = compared(left, vec![good("c")]);
     assert_eq!((report.left_alone[0].name.as_str(), report.pairs[0].status), ("a", Status::Renamed));
+    assert!(report.notes[0].starts_with("a cannot be read") && report.notes[0].contains("test-damage"));
+}
+
+/// Names of rows that cannot be read.
+#[derive(Debug)]
+struct NoNames;
+
+impl Labels for NoNames {
+    fn label(&self) -> &'static str {
+        "names"
+    }
+    fn read(&self) -> Result<Arc<LabelList>> {
+        Err(Error::corrupt("test-names", "the names are broken"))
+    }
+    fn sources(&self) -> Vec<SourceRef> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn values_are_compared_where_names_of_rows_cannot_be_read() {
+    let table = |values: &[f32], names: bool| {
+        let mut table = f32s("t", values);
+        let good = MemoryLabels::shared("l", ["a", "b"].into_iter().collect::<LabelList>());
+        table.labels = Some(if names { good } else { Arc::new(NoNames) });
+        table
+    };
+    for (values, status) in [([1.0, 2.0], Status::Unread), ([1.0, 3.0], Status::Values)] {
+        let report = compared(vec![table(&[1.0, 2.0], true)], vec![table(&values, false)]);
+        assert_eq!((report.pairs[0].status, report.is_same()), (status, false));
+        assert_eq!(report.is_different(), status == Status::Values);
+        assert_eq!(report.pairs[0].unread.as_ref().unwrap().code, "test-names");
+        assert!(report.pairs[0].values.is_some());
+    }
 }
 
 #[test]

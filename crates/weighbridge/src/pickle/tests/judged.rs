@@ -178,3 +178,18 @@ fn instructions_are_listed() {
         ["0: PROTO 4", "2: SHORT_BINUNICODE \"a\\nb\"", "7: SHORT_BINBYTES 00ff", "11: GLOBAL os system"]
     );
 }
+
+/// Who loads the pickle has it in hand then.
+#[test]
+fn what_is_harmless_in_one_call_is_not_what_a_pickle_comes_to() {
+    for pickle in [
+        &b"\x80\x04cbuiltins\neval\n."[..],
+        b"\x80\x02cnumpy\nmemmap\n.",
+        b"\x80\x02cnumpy\nmemmap\nQ.",
+        b"\x80\x02cbuiltins\neval\nq\x00Q.",
+    ] {
+        let report = look(pickle);
+        assert_eq!(report.verdict, Verdict::Unsound, "{pickle:?}");
+        assert!(codes(&report).contains(&"unusual-call"), "{pickle:?}: {:?}", codes(&report));
+    }
+}

@@ -62,6 +62,10 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
     }
     losses.extend(left_behind(checkpoint));
     let alone = tables.len() == 1;
+    if !alone {
+        let detail = "each table becomes a file of its own: they are not read back as one model";
+        losses.push(Loss::new("apart", escape_text(&checkpoint.label), detail));
+    }
     let mut files = Vec::with_capacity(tables.len());
     for (table, name) in tables {
         if !form.carries {

@@ -393,7 +393,7 @@ def test_casts_are_those_of_numpy(archive: Path) -> None:
     with pytest.raises(weighbridge.UnsupportedError, match="already"):
         # To round twice is another thing than to round once, or not at all.
         tensor.cast("f16").cast("f32")
-    with pytest.raises(weighbridge.UnsupportedError):
+    with pytest.raises(weighbridge.UsageError, match="casts go to f16, bf16, f32 or f64"):
         tensor.cast("i8")
     with pytest.raises(weighbridge.UsageError):
         tensor.cast("float")
@@ -442,9 +442,7 @@ def test_names_of_rows_are_a_sequence(table: weighbridge.Tensor) -> None:
 
 def test_rows_are_had_by_name(table: weighbridge.Tensor) -> None:
     assert (
-        table["cy"].tolist() == [4.0, 5.0]
-        and table["bob", 1] == 3.0
-        and table["été", ::-1].tolist() == [9, 8]
+        table["cy"].tolist() == [4.0, 5.0] and table["cy", 1] == 5.0 and table["été", ::-1].tolist() == [9, 8]
     )
     with pytest.raises(weighbridge.UnknownNameError) as caught:
         table["eve"]

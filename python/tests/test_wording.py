@@ -127,8 +127,8 @@ def test_slips_in_arguments(net: Path) -> None:
     for action, named, message in [
         (
             weighbridge.convert,
-            {"target": "x.npz", "cast": "f99"},
-            "invalid value 'f99' for cast: casts go to",
+            {"target": "x.npz", "rounding": "up"},
+            "invalid value 'up' for rounding: rounding is",
         ),
         (weighbridge.checkpoint, {"delete_newer": True}, "arguments were not provided: rollback"),
         (weighbridge.edit, {}, "arguments were not provided: target"),
@@ -153,7 +153,7 @@ def test_what_people_try_first(net: Path, tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match="has no attribute 'colour'$"):
         tensor.colour
     assert tensor.cast("float16").dtype == "f16"
-    assert "bf16" in hint(tensor.cast, "half")
+    assert tensor.cast("half").dtype == "f16"
     weighbridge.save(tmp_path / "x.npz", {"w": numpy.zeros(1)}, cast="float32")
     assert weighbridge.open(tmp_path / "x.npz")["w"].dtype == "f32"
     for verb, cast in ((weighbridge.convert, "bfloat16"), (weighbridge.edit, {"*.bias": "bfloat16"})):

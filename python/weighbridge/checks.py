@@ -6,7 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, Dict
 
+from ._weighbridge import element_type
+from .dtypes import CASTS, spelling
 from .errors import UsageError, wrong_type
+
+_CASTS = f"{', '.join(CASTS[:-1])} or {CASTS[-1]}"
 
 
 def whole(value: object, what: str, least: int = 0) -> None:
@@ -71,15 +75,29 @@ def mapping(value: object, what: str) -> Dict[Any, Any]:
     return dict(value)
 
 
-def dtype_name(value: object, what: str) -> None:
-    """Fails where it is no `str`: types of elements go by their names here.
+def cast_name(value: object, what: str, own: str = CASTS[0]) -> str:
+    """The name here of a type that casts go to: of its name, here or in numpy, torch or the header of safetensors,
+    or of the type itself, of numpy, `ml_dtypes`, torch or Paddle. `own` is the type that the elements have already.
 
     >>> import numpy
-    >>> dtype_name(numpy.float16, "a type of elements")
+    >>> cast_name(numpy.float16, "cast"), cast_name(numpy.dtype(">f4"), "cast"), cast_name("torch.bfloat16", "cast")
+    ('f16', 'f32', 'bf16')
+    >>> cast_name("i8", "cast")
     Traceback (most recent call last):
-    weighbridge.errors.ArgumentTypeError: a type of elements is to be a str
-      found:    type
-      hint:     give its name, such as "f16", "bf16", "f32"
+    weighbridge.errors.UsageError: invalid value 'i8' for cast: casts go to f16, bf16, f32 or f64
+      expected: f16, bf16, f32 or f64
+      found:    i8
+      hint:     see help(weighbridge.Tensor.cast)
     """
-    if not isinstance(value, str):
-        wrong_type(what, "a str", value, hint='give its name, such as "f16", "bf16", "f32"')
+    text = value if isinstance(value, str) else spelling(value)
+    if text is None:
+        wrong_type(
+            what, "the name of a type of elements, or the type itself", value, hint=f"give its name: {_CASTS}"
+        )
+    name = element_type(text)
+    if name is None or name not in (own, *CASTS):
+        # As the command says it.
+        message = f"invalid value '{text}' for {what}: casts go to {_CASTS}"
+        hint = "see help(weighbridge.Tensor.cast)"
+        raise UsageError(message, code="bad-arguments", expected=_CASTS, found=text, hint=hint)
+    return name

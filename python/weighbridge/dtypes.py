@@ -8,12 +8,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Optional
+import sys
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
 from .errors import MissingPackageError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy
+    import torch
+
+DType = Union[str, type, "numpy.dtype", "torch.dtype"]
+"""A type of elements: its name here (`f16`), in numpy or torch (`float16`) or in the header of safetensors (`F16`);
+or the type itself: `numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
+"""
+
+CASTS: Tuple[str, ...] = ("f16", "bf16", "f32", "f64")
+"""The types that casts go to."""
 
 NUMPY: Dict[str, str] = {
     "bool": "bool",
@@ -82,6 +92,9 @@ BUFFER: Dict[str, str] = {
 }
 """Those that a `memoryview` of every version of Python can show as numbers."""
 
+_HAVE: Dict[str, str] = {"numpy": "ndarray", "torch": "Tensor", "paddle": "Tensor"}
+"""What tells a library from a folder or a script of the same name, which may stand where Python looks first."""
+
 NAMES: Dict[str, str] = {
     **{name: own for own, name in NUMPY.items()},
     **{name: own for own, name in ML_DTYPES.items()},
@@ -100,17 +113,37 @@ def need(package: str, what: str, install: Optional[str] = None, otherwise: str 
     """
     from importlib import import_module
 
+    cause: Optional[ImportError] = None
     try:
-        return import_module(package)
+        module = import_module(package)
+        if package not in _HAVE or hasattr(module, _HAVE[package]):
+            return module
+        found = f"{_place(module)}, which is another thing of that name"
     except ImportError as error:
-        missing = MissingPackageError(
-            f"the package {package} is needed for {what}, and cannot be imported",
-            code=f"no-{package}",
-            found=str(error),
-            hint=f"pip install {install or package}{otherwise}",
-        )
-        missing.name = package
-        raise missing from error
+        cause, found = error, str(error)
+    missing = MissingPackageError(
+        f"the package {package} is needed for {what}, and cannot be imported",
+        code=f"no-{package}",
+        found=found,
+        hint=f"pip install {install or package}{otherwise}",
+    )
+    missing.name = package
+    raise missing from cause
+
+
+def imported(package: str) -> Any:
+    """The module of that name where it was imported, and is the library: a folder of that name can be imported, too.
+
+    >>> imported("no_such_one") is None
+    True
+    """
+    module = sys.modules.get(package)
+    return module if hasattr(module, _HAVE.get(package, "__name__")) else None
+
+
+def _place(module: Any) -> str:
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return next((place for place in places if place), "a module without a file")
 
 
 def need_numpy() -> None:
@@ -172,3 +205,23 @@ def from_numpy(dtype: numpy.dtype) -> Optional[str]:
     ('i32', None)
     """
     return NAMES.get(dtype.name)
+
+
+def spelling(dtype: object) -> Optional[str]:
+    """How a type of elements is called by the library whose it is; `None` for what is no such type. No library is
+    imported for that.
+
+    >>> import numpy
+    >>> spelling(numpy.float16), spelling(numpy.dtype("<f8")), spelling(float)
+    ('float16', 'float64', None)
+    """
+    is_class = isinstance(dtype, type)
+    library = (dtype.__module__ if isinstance(dtype, type) else type(dtype).__module__).partition(".")[0]
+    if library in ("torch", "paddle") and not is_class:
+        text = str(dtype)
+        return text if text.startswith(f"{library}.") else None
+    if library in ("numpy", "ml_dtypes", "jax"):
+        name = getattr(dtype, "__name__" if is_class else "name", None)
+        # Numpy 1 sets its truth values apart from those of Python by a stroke.
+        return name.rstrip("_") if isinstance(name, str) else None
+    return None

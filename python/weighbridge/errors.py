@@ -127,7 +127,9 @@ class MismatchError(Error, ValueError):
 
 
 class UnknownNameError(MismatchError, KeyError):
-    """There is no tensor of this name; `hint` has the nearest ones."""
+    """There is no tensor of this name; `hint` has the nearest ones. `lost-tensor`: there was one, and it is not among
+    what was salvaged from a damaged file.
+    """
 
 
 class UsageError(Error, ValueError):
@@ -203,6 +205,7 @@ _BY_KIND: Dict[str, Type[Error]] = {
 }
 _BY_CODE: Dict[str, Type[Error]] = {
     "no-such-tensor": UnknownNameError,
+    "lost-tensor": UnknownNameError,
     "exists": TargetExistsError,
     "wrong-type": ArgumentTypeError,
     "not-found": FileMissingError,

@@ -59,6 +59,10 @@ def _covered_by_dots(items: List[Any], rank: int) -> int:
 
 
 def _stretch(item: slice, length: int) -> Tuple[int, int, int]:
+    if any(isinstance(end, str) for end in (item.start, item.stop)):
+        raise TypeError(
+            "rows are sliced by their numbers: tensor.labels.row_of(name) gives the one of a name"
+        )
     start, stop, step = item.indices(length)
     count = len(range(start, stop, step))
     if count == 0:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Tuple,
+    Union,
+)
 
 from ._weighbridge import Entry, Index, Program, open_index
 from .checks import mapping, optional_text, path_text, whole
@@ -218,12 +230,13 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         place = paths.get((path, slot))
         if place is None:
             shown = ".".join(part if isinstance(part, str) else repr(part) for part in path)
+            hint = self._near(shown if slot is None else f"{shown}/{slot!s}")
             raise UnknownNameError(
                 "there is no tensor of this path",
                 code="no-such-tensor",
                 file=self._index.label,
                 tensor=shown if slot is None else f"{shown}/{slot!s}",
-                hint=self._near(shown),
+                hint=hint,
             )
         return place
 
@@ -231,6 +244,8 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
         try:
             self._index.find(_utf8(name))
         except UnknownNameError as error:
+            if error.code == "lost-tensor":
+                raise
             return error.hint
         return f"there is {name}, whose parts are others"
 
@@ -306,12 +321,20 @@ def open(  # noqa: A001
         at=at,
         limits=limits,
     )
-    path = path_text(path, "path")
-    with spoken_to(open, path):
+    return _opened(open, path_text(path, "path"), options)
+
+
+def open_for(asked: Callable[..., Any], path: Path, **options: Any) -> Checkpoint:
+    """What `open` gives; its errors speak to whoever called `asked`, in the words of its own keywords."""
+    return _opened(asked, path_text(path, "path"), opening(**options))
+
+
+def _opened(asked: Callable[..., Any], path: str, options: Dict[str, Any]) -> Checkpoint:
+    with spoken_to(asked, path):
         try:
             return Checkpoint(open_index(path, options), path)
         except (CorruptFileError, UnsupportedError) as error:
-            if format is not None:
+            if options["format"] is not None:
                 _what_it_is(error, path, options)
             raise
 

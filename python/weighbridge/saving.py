@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, Union, overload
 
 from . import dtypes
 from ._weighbridge import Entry, entry_of_array, entry_of_bytes, entry_of_dlpack, save_tensors
 from .opened import Checkpoint, Name, Path, entry_of, index_of, known_options, open
-from .checks import dtype_name, mapping, optional_text, path_text, whole
+from .checks import cast_name, mapping, optional_text, path_text, whole
 from .errors import ArgumentTypeError, Error, UnsupportedError, UsageError, wrong_type
 from .progress import Progress, callback
 from .tensor import Part, Tensor
@@ -36,7 +35,7 @@ def save(
     labels: Optional[Mapping[Name, Sequence[str]]] = None,
     kind: Optional[str] = None,
     settings: Optional[Mapping[str, Any]] = None,
-    cast: Optional[str] = None,
+    cast: Optional[dtypes.DType] = None,
     rounding: str = "nearest",
     seed: int = 0,
     deny_loss: bool = False,
@@ -60,7 +59,7 @@ def save(
     - `labels`: the names of the rows of tables, by name;
     - `kind`, `settings`: which file of the format's family, and what can be chosen when it is written
       (`weighbridge.formats()` lists both); as `--kind` and `--set` of the command;
-    - `cast`, `rounding`: give all floating-point tensors this type;
+    - `cast`, `rounding`: give all floating-point tensors this type, as `Tensor.cast` takes it;
     - `seed`: decides values that must be drawn;
     - `deny_loss`: refuse where the format cannot hold everything;
     - `threads`, `memory`, `sync`: workers (0: one for each processor), bytes for buffers, wait for the disk;
@@ -78,7 +77,7 @@ def save(
     for number, what in ((seed, "seed"), (threads, "threads"), (memory, "memory")):
         whole(number, what)
     if cast is not None:
-        dtype_name(cast, "cast")
+        cast = cast_name(cast, "cast")
     chosen = {} if settings is None else mapping(settings, "settings")
     options = {
         "format": format,
@@ -120,7 +119,7 @@ def load(
     *,
     copy: bool = False,
     partial: bool = False,
-    framework: Literal["numpy"] = "numpy",
+    framework: Literal["numpy", "np"] = "numpy",
     **options: Any,
 ) -> Dict[str, numpy.ndarray]: ...
 
@@ -131,7 +130,7 @@ def load(
     *,
     copy: bool = False,
     partial: bool = False,
-    framework: Literal["torch"],
+    framework: Literal["torch", "pt"],
     device: Union[torch.device, str, int, None] = None,
     **options: Any,
 ) -> Dict[str, torch.Tensor]: ...
@@ -154,7 +153,7 @@ def load(
     Where a part of the file is no tensor here, which `open(path).notes` tells, `UnsupportedError` is raised: who loads and saves
     would lose it. With `partial=True` the rest is given.
 
-    With `framework="torch"` they are tensors of torch, on the `device` that is named: `model.load_state_dict(
+    With `framework="torch"` (or `"pt"`, as safetensors says) they are tensors of torch, on the `device` that is named: `model.load_state_dict(
     weighbridge.load(path, framework="torch"))`. These may be written to without `copy=True`, too, as
     `Tensor.torch` says: the file stays as it is.
 
@@ -162,6 +161,8 @@ def load(
     >>> weighbridge.load("net.safetensors")["fc1.bias"]
     array([0.5, 1.5], dtype=float32)
     """
+    # Those are the words of safetensors.
+    framework = {"np": "numpy", "pt": "torch"}.get(framework, framework)
     if framework not in ("numpy", "torch"):
         raise UsageError(
             "there is no such framework",
@@ -292,10 +293,10 @@ def entry(path: Name, value: Any) -> Entry:
 
 def _entry(path: Name, value: Any) -> Entry:
     # Where these are not imported, nothing of them can be given.
-    torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
+    torch, paddle = dtypes.imported("torch"), dtypes.imported("paddle")
     if torch is not None and isinstance(value, torch.Tensor):
         return _from_torch(path, value)
-    if paddle is not None and isinstance(value, getattr(paddle, "Tensor", ())):
+    if paddle is not None and isinstance(value, paddle.Tensor):
         return _from_paddle(path, value)
     if isinstance(value, (bytes, bytearray)):
         return entry_of_bytes(path, "u8", [len(value)], bytes(value))

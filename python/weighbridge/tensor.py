@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NoReturn, Optional,
 
 from . import dtypes, indexing
 from ._weighbridge import Entry, Labels, Memory
-from .checks import dtype_name
-from .errors import UnknownNameError, UnsupportedError
+from .checks import cast_name
+from .errors import MismatchError, UnknownNameError, UnsupportedError
 
 if TYPE_CHECKING:
     # Under other names: methods of the class have these.
@@ -154,9 +154,12 @@ class Tensor:
         """What the command's `ls --json` says of it."""
         return self._entry.to_dict()
 
-    def cast(self, dtype: str, rounding: str = "nearest") -> Tensor:
+    def cast(self, dtype: dtypes.DType, rounding: str = "nearest") -> Tensor:
         """The same tensor with elements of another floating-point type. Nothing is read before it is asked
         for.
+
+        The type is named as here (`"f16"`), as in numpy or torch (`"float16"`, `"torch.float16"`) or as in the header
+        of safetensors (`"F16"`), or given itself: `numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
 
         `rounding` may be `paddle-2.6` or `paddle-3.3`, to get the bits that those versions give. A tensor that is to be cast
         already cannot be cast again: its elements would have to be rounded twice.
@@ -165,8 +168,7 @@ class Tensor:
         >>> weighbridge.open("net.safetensors")["fc1.weight"].cast("f16").numpy().dtype
         dtype('float16')
         """
-        dtype_name(dtype, "a type of elements")
-        return Tensor(self._entry.cast(dtype, rounding))
+        return Tensor(self._entry.cast(cast_name(dtype, "dtype", self.dtype), rounding))
 
     def numpy(self) -> _numpy.ndarray:
         """All elements as a read-only array, without a copy where type and order allow.
@@ -193,7 +195,7 @@ class Tensor:
         """The elements that `index` means, as numpy has it: integers, slices with steps, `...` and `None`.
 
         Only the box around them is read. The result is a read-only array, or a number of numpy. Where the
-        rows have names (`labels`), the first index may be the name of one.
+        rows have names (`labels`), the first index may be the name of one, or the index a list of names.
 
         >>> import weighbridge
         >>> tensor = weighbridge.open("net.safetensors")["fc1.weight"]
@@ -204,6 +206,8 @@ class Tensor:
             index = self._row_of(index)
         elif isinstance(index, tuple) and index and isinstance(index[0], str):
             index = (self._row_of(index[0]), *index[1:])
+        elif isinstance(index, list) and index and all(isinstance(name, str) for name in index):
+            return self.numpy()[[self._row_of(name) for name in index]]
         (start, extent), rest = indexing.plan(index, self.shape)
         return self._box(start, extent)[rest]
 
@@ -223,6 +227,9 @@ class Tensor:
                 found=name,
                 hint="tensor.labels has their names",
             ) from None
+        except MismatchError as error:
+            error.tensor = self.name
+            raise
 
     if not TYPE_CHECKING:
 

@@ -11,6 +11,8 @@ mod several;
 mod table;
 mod verbs;
 
+pub use salvage::advise;
+
 use args::{Args, Verb};
 use clap::Parser;
 use output::Output;

@@ -20,7 +20,7 @@ pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
 }
 
 /// Adds to the error of a damaged file what `--salvage` would give.
-pub(crate) fn advise(error: Error, path: &Path, options: &OpenOptions) -> Error {
+pub fn advise(error: Error, path: &Path, options: &OpenOptions) -> Error {
     if options.salvage || error.kind() != Kind::Corrupt {
         return error;
     }

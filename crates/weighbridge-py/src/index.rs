@@ -117,7 +117,10 @@ impl Opening {
 /// Opens the file or folder at `path`; `options` are those of `weighbridge.open`, by name.
 #[pyfunction]
 pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Index> {
-    let opened = wait(py, None, Interrupted::IsLeft, move |_| open_with(path, &options.options()?))?;
+    let opened = wait(py, None, Interrupted::IsLeft, move |_| {
+        let options = options.options()?;
+        open_with(&path, &options).map_err(|error| weighbridge_cli::advise(error, &path, &options))
+    })?;
     Ok(Index::new(opened))
 }
 

@@ -1,18 +1,28 @@
 //! The names of the rows of a table.
 
+use crate::errors::OrRaise;
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PySlice, PyString};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use weighbridge::checkpoint::LabelList;
+use weighbridge::text::escape;
+use weighbridge::{Error, Result};
+
+/// Where a name stands: its first row, and the next one where there is one.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    first: usize,
+    next: Option<usize>,
+}
 
 /// The names of the rows of a table, in their order: a sequence of `str` that finds rows by name, too.
 #[pyclass(frozen, sequence, module = "weighbridge._weighbridge")]
 #[derive(Debug)]
 pub(crate) struct Labels {
     list: Arc<LabelList>,
-    index: OnceLock<HashMap<Box<str>, usize>>,
+    index: OnceLock<HashMap<Box<str>, Place>>,
 }
 
 impl Labels {
@@ -26,9 +36,35 @@ impl Labels {
         &self.list
     }
 
-    fn row(&self, name: &str) -> Option<usize> {
-        let own = |(name, row): (&str, usize)| (Box::from(name), row);
-        self.index.get_or_init(|| self.list.index().into_iter().map(own).collect()).get(name).copied()
+    fn place(&self, name: &str) -> Option<Place> {
+        let index = self.index.get_or_init(|| {
+            let mut places = HashMap::<Box<str>, Place>::with_capacity(self.list.len());
+            for (row, own) in self.list.iter().enumerate() {
+                match places.get_mut(own) {
+                    Some(place) => place.next = place.next.or(Some(row)),
+                    None => {
+                        places.insert(Box::from(own), Place { first: row, next: None });
+                    }
+                }
+            }
+            places
+        });
+        index.get(name).copied()
+    }
+
+    /// The one row of that name. Where there are several, nobody knows which one is meant.
+    fn only_row(&self, name: &str) -> Result<Option<usize>> {
+        match self.place(name) {
+            Some(Place { first, next: Some(next) }) => {
+                Err(Error::mismatch("name-twice", "several rows have one name: which one is meant?")
+                    .expected("one row of this name")
+                    .found(format_args!("{}: rows {first} and {next}", escape(name)))
+                    .hint(
+                        "take a row by its number: labels.index(name, START) finds them one after the other",
+                    ))
+            }
+            place => Ok(place.map(|place| place.first)),
+        }
     }
 }
 
@@ -84,14 +120,14 @@ impl Labels {
         };
         let (start, stop) = (within(start), stop.map_or(self.list.len(), within));
         // The first of all is known without a search.
-        match self.row(name) {
-            Some(row) if row < start => {
-                (start..stop).find(|&row| self.list.get(row) == Some(name)).ok_or(row)
+        match self.place(name) {
+            Some(Place { first, next: Some(next) }) if first < start => {
+                (next.max(start)..stop).find(|&row| self.list.get(row) == Some(name))
             }
-            Some(row) if row < stop => Ok(row),
-            _ => Err(0),
+            Some(Place { first, .. }) if (start..stop).contains(&first) => Some(first),
+            _ => None,
         }
-        .map_err(|_| PyValueError::new_err(format!("no row has the name {name:?}")))
+        .ok_or_else(|| PyValueError::new_err(format!("no row has the name {name:?}")))
     }
 
     /// How many rows have that name.
@@ -107,17 +143,17 @@ impl Labels {
     }
 
     fn __contains__(&self, name: &Bound<'_, PyAny>) -> bool {
-        name.extract::<String>().is_ok_and(|name| self.row(&name).is_some())
+        name.extract::<String>().is_ok_and(|name| self.place(&name).is_some())
     }
 
-    /// The first row of that name; raises `KeyError` where there is none.
-    fn row_of(&self, name: &str) -> PyResult<usize> {
-        self.row(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+    /// The row of that name; raises `KeyError` where there is none, and `MismatchError` where there are several.
+    fn row_of(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
+        self.only_row(name).or_raise(py)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 
-    /// The first rows of these names, `None` for those that no row has.
-    fn rows_of(&self, names: Vec<String>) -> Vec<Option<usize>> {
-        names.iter().map(|name| self.row(name)).collect()
+    /// The rows of these names, `None` for those that no row has; raises `MismatchError` where several rows have one.
+    fn rows_of(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<Option<usize>>> {
+        names.iter().map(|name| self.only_row(name)).collect::<Result<_>>().or_raise(py)
     }
 
     /// The names from row `start` up to row `end`.

@@ -68,6 +68,12 @@ mod _weighbridge {
         weighbridge::text::escape(text)
     }
 
+    /// The name of the type of elements that is spelled so by whichever library; `None` where there is none.
+    #[pyfunction]
+    fn element_type(spelling: &str) -> Option<&'static str> {
+        weighbridge::tensor::DType::from_spelling(spelling).map(|dtype| dtype.name())
+    }
+
     /// The name of a setting, the values it takes, and what it does.
     type Setting = (&'static str, &'static str, &'static str);
 

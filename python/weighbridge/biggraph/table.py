@@ -86,7 +86,9 @@ class Table:
         return dict(self._slots)
 
     def row_of(self, name: str) -> int:
-        """The row of the entity of that name; raises `UnknownNameError`, a `KeyError`."""
+        """The row of the entity of that name; raises `UnknownNameError`, a `KeyError`, where there is none, and
+        `MismatchError` where several rows have it: `names.index(name, start)` finds each.
+        """
         names = self._known_names()
         try:
             return names.row_of(name)
@@ -94,10 +96,20 @@ class Table:
             raise UnknownNameError(
                 "no entity has this name", code="no-such-entity", tensor=self._name, found=name
             ) from None
+        except MismatchError as error:
+            error.tensor = self._name
+            raise
 
     def rows_of(self, names: Sequence[str]) -> List[Optional[int]]:
-        """The rows of these entities; `None` for those that there are not."""
-        return self._known_names().rows_of(list(names))
+        """The rows of these entities; `None` for those that there are not. Raises as `row_of` where several rows have
+        one name.
+        """
+        known = self._known_names()
+        try:
+            return known.rows_of(list(names))
+        except MismatchError as error:
+            error.tensor = self._name
+            raise
 
     def _known_names(self) -> Labels:
         names = self.names

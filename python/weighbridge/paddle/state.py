@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .. import dtypes
 from .._weighbridge import named_variable, state_structure
-from ..opened import Checkpoint, Path, index_of, known_options
+from ..opened import Checkpoint, Path, index_of, known_options, open_for
 from ..opened import open as _open
 from ..errors import MismatchError, UsageError
 from ..progress import Progress
@@ -63,6 +63,7 @@ def load(
     with _open(path, **{"format": "paddle", **options}) as opened:
         structure = state_structure(index_of(opened))
         if structure is None:
+            _has_parameters(opened)
             return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
         loaded = _Reader(opened, bfloat16, copy, keep_name_table).value(structure)
         # A table whose keys are no text stands there as any other dict.
@@ -87,10 +88,11 @@ def load_params(
     """
     _check_bfloat16(bfloat16)
     if params is None:
-        opened = _open(model, format="paddle", names=names)
+        opened = open_for(load_params, model, format="paddle", names=names)
     else:
-        opened = _open(params, format="paddle", program=model, names=names)
+        opened = open_for(load_params, params, format="paddle", program=model, names=names)
     with opened:
+        _has_parameters(opened)
         return {name: _array(tensor, bfloat16, copy) for name, tensor in opened.items()}
 
 
@@ -136,6 +138,13 @@ def save(
         force=force,
         progress=progress,
     )
+
+
+def _has_parameters(opened: Checkpoint) -> None:
+    """Fails where a program stands alone: whoever loads its parameters would get none, and not hear of it."""
+    missing = [note.text for note in opened.notes if note.code == "parameters-missing"]
+    if missing and not len(opened):
+        raise MismatchError(missing[0], code="parameters-missing", file=opened.path)
 
 
 def _check_bfloat16(word: str) -> None:

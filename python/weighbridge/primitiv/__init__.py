@@ -25,8 +25,7 @@ from __future__ import annotations
 
 from typing import List, Union
 
-from ..opened import Path
-from ..opened import open as _open
+from ..opened import Path, open_for
 from ..errors import MismatchError
 from .model import Address, LoadReport, Model
 from .optimizer import SGD, AdaDelta, AdaGrad, Adam, MomentumSGD, Optimizer, RMSProp
@@ -49,7 +48,7 @@ def load(path: Path, *, with_stats: bool = True, lenient: bool = False) -> Objec
     >>> primitiv.load("net.optimizer")
     <Adam: epoch 0, alpha 0.01, beta1 0.9, beta2 0.999, eps 1e-08>
     """
-    with _open(path, format="primitiv", lenient=lenient) as opened:
+    with open_for(load, path, format="primitiv", lenient=lenient) as opened:
         if opened.kind == "model":
             return Model.of(opened, with_stats=with_stats)
         if opened.kind == "parameter":

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ..checks import mapping
-from ..opened import Checkpoint, Path
-from ..opened import open as _open
+from ..opened import Checkpoint, Path, open_for
 from ..errors import MismatchError, UnknownNameError, UsageError, wrong_type
 from ..tensor import Part
 from ..verbs.converting import SaveReport
@@ -65,7 +64,7 @@ class Model(MutableMapping):  # type: ignore[type-arg]
         """The model in a file. Its structure is that of the file; see `load` for a model that is there
         already.
         """
-        with _open(path, format="primitiv", lenient=lenient) as opened:
+        with open_for(cls.open, path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "model")
             return cls.of(opened, with_stats=with_stats)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from ..opened import Checkpoint, Path
-from ..opened import open as _open
+from ..opened import Checkpoint, Path, open_for
 from ..errors import MismatchError
 from ..tensor import Part
 from ..writing import Given, write
@@ -99,7 +98,7 @@ class Parameter:
     @classmethod
     def open(cls, path: Path, *, with_stats: bool = True, lenient: bool = False) -> Parameter:
         """Reads a parameter file."""
-        with _open(path, format="primitiv", lenient=lenient) as opened:
+        with open_for(cls.open, path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "parameter")
             return cls.of(opened, with_stats=with_stats)
 

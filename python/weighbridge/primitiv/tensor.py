@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional, Sequence, Tuple
 
 from .._weighbridge import batched
-from ..opened import Path
-from ..opened import open as _open
+from ..opened import Path, open_for
 from ..errors import MismatchError, UsageError
 from ..saving import entry
 from ..tensor import Part
@@ -149,7 +148,7 @@ class Tensor:
     @classmethod
     def open(cls, path: Path, *, lenient: bool = False) -> Tensor:
         """Reads a tensor file. primitiv itself never writes one, though its document describes them."""
-        with _open(path, format="primitiv", lenient=lenient) as opened:
+        with open_for(cls.open, path, format="primitiv", lenient=lenient) as opened:
             expect_kind(opened, "tensor")
             return cls.of(opened["value"])
 

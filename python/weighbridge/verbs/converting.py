@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Dict, Iterator, Literal, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
+from ..checks import cast_name
+from ..dtypes import DType
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Rounding, Size, Some, ask
 from .report import Cast, Loss, Report, WrittenFile, casts, files, lost, many, notes, told
-
-CastTo = Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"]
-"""Types that floating-point tensors can be cast to: the names here, and those of numpy and torch."""
 
 
 class Conversion(Report):
@@ -100,7 +99,7 @@ def convert(
     no_state: bool = False,
     rules: Optional[Paths] = None,
     rename: Pairs = None,
-    cast: Optional[CastTo] = None,
+    cast: Optional[DType] = None,
     rounding: Rounding = "nearest",
     grow: Pairs = None,
     seed: int = 0,
@@ -134,7 +133,7 @@ def convert(
     - `no_state`: leave out the state of optimizers;
     - `rules`: files of rules; they come before renames and casts;
     - `rename`: leading parts of names and what takes their place, as a dict or as texts `OLD=NEW`;
-    - `cast`, `rounding`: give floating-point tensors this type, `"f16"` or `"float16"`;
+    - `cast`, `rounding`: give floating-point tensors this type, as `Tensor.cast` takes it;
     - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
       file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
       embeddings;
@@ -159,4 +158,7 @@ def convert(
     >>> list(weighbridge.open("half.npz"))
     ['head.bias', 'head.weight']
     """
-    return told(Conversion(*ask(convert, locals())), convert)
+    given = dict(locals())
+    if cast is not None:
+        given["cast"] = cast_name(cast, "cast")
+    return told(Conversion(*ask(convert, given)), convert)

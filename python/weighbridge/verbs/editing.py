@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple, Union
 
+from ..checks import cast_name
+from ..dtypes import DType
 from ..opened import Note, Path
 from ..progress import Progress
 from .ask import NameStyle, Pairs, Paths, Size, Some, ask
@@ -127,7 +130,7 @@ def edit(
     rename_regex: Pairs = None,
     prefix: Optional[str] = None,
     transpose: Pairs = None,
-    cast: Pairs = None,
+    cast: Union[Pairs, DType, Sequence[DType], Mapping[str, DType]] = None,
     tie: Pairs = None,
     untie: Some = None,
     set_metadata: Pairs = None,
@@ -164,7 +167,7 @@ def edit(
     - `strip_prefix`, `rename`, `rename_glob`, `rename_regex`, `prefix`: names, as dicts or as texts
       `OLD=NEW`; a prefix may be written with its dot, `"model."`, or without;
     - `transpose`: patterns of matrices, or a dict of patterns and orders of dimensions such as `(1, 0)`;
-    - `cast`: a type, or a dict of patterns and types;
+    - `cast`: a type, as `Tensor.cast` takes it, or a dict of patterns and types;
     - `tie`, `untie`: names that share their bytes;
     - `set_metadata`, `remove_metadata`.
 
@@ -193,4 +196,19 @@ def edit(
     >>> list(weighbridge.open("new.safetensors"))
     ['head.bias', 'head.weight']
     """
-    return told(EditReport(*ask(edit, locals())), edit)
+    given = dict(locals())
+    if cast is not None:
+        given["cast"] = _casts(cast)
+    return told(EditReport(*ask(edit, given)), edit)
+
+
+def _casts(given: Any) -> Any:
+    """What `cast` was given, with the names here in the place of types; patterns stay as they are."""
+    if isinstance(given, Mapping):
+        return {pattern: cast_name(own, "cast") for pattern, own in given.items()}
+    if isinstance(given, str):
+        pattern, equals, own = given.rpartition("=")
+        return f"{pattern}{equals}{cast_name(own, 'cast')}"
+    if isinstance(given, (list, tuple)):
+        return [_casts(own) for own in given]
+    return cast_name(given, "cast")

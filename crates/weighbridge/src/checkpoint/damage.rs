@@ -64,6 +64,22 @@ impl Lost {
     }
 }
 
+impl Lost {
+    /// What is said to whoever asks for it: `lost-tensor`, and why it was lost. `label` is the file that was opened.
+    pub(super) fn error(&self, label: &str) -> Error {
+        let error =
+            Error::mismatch("lost-tensor", "this tensor was lost: the file is damaged where it stood")
+                .in_file(self.file.as_deref().unwrap_or(label))
+                .on_tensor(&self.name)
+                .found(format_args!("{} ({})", self.text, self.code))
+                .hint("look for another copy of the file");
+        match self.offset {
+            Some(offset) => error.at(offset),
+            None => error,
+        }
+    }
+}
+
 /// The message of an error with what was expected and found.
 fn told(error: &Error) -> String {
     let mut text = error.message().to_owned();
@@ -87,6 +103,12 @@ impl Damage {
             expected: None,
             unnamed: false,
         }
+    }
+
+    /// What was lost under that name.
+    pub fn lost_of(&self, name: &str) -> Option<&Lost> {
+        let name = escape(name);
+        self.lost.iter().find(|lost| lost.name == name)
     }
 
     /// True for errors that say that the file is not as it was written, or not as its format has it:

@@ -113,7 +113,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or
-    /// `ambiguous-name` where two paths are displayed alike.
+    /// `ambiguous-name` where two paths are displayed alike; `lost-tensor` where it was not salvaged.
     pub fn tensor(&self, name: &str) -> Result<&TensorEntry> {
         let mut own = self.tensors.iter().filter(|t| t.answers_to(name)).take(2).collect::<Vec<_>>();
         if own.is_empty() {
@@ -133,6 +133,9 @@ impl Checkpoint {
                     )))
             }
             (None, _) => {
+                if let Some(lost) = self.damage.as_ref().and_then(|damage| damage.lost_of(name)) {
+                    return Err(lost.error(&self.label));
+                }
                 let error = Error::mismatch("no-such-tensor", "there is no tensor of this name")
                     .in_file(&self.label)
                     .on_tensor(escape_text(name));

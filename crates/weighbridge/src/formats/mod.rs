@@ -376,7 +376,10 @@ pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkp
 /// As [`open_with`].
 pub fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let label = source.label().to_owned();
-    let open = |options: &OpenOptions| format_of(&source, None, options)?.0.open(source.clone(), options);
+    let open = |options: &OpenOptions| {
+        let (format, _) = format_of(&source, None, options)?;
+        format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source))
+    };
     finish(or_salvage(Place::Alone(&source), open, options), &label, options)
 }
 
@@ -393,7 +396,9 @@ pub fn open_in_folder(
     let label = source.label().to_owned();
     let open = |options: &OpenOptions| {
         let (format, note) = format_of(&source, Some(name), options)?;
-        let mut opened = format.open_beside(source.clone(), folder, name, options)?;
+        let mut opened = format
+            .open_beside(source.clone(), folder, name, options)
+            .map_err(|error| unknown::or_empty(error, &source))?;
         opened.notes.extend(note);
         Ok(opened)
     };

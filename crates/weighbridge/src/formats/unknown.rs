@@ -1,7 +1,7 @@
 //! What a file is when it is none of ours: the likely cause, for the error.
 
 use crate::containers::zip;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::limits::Limits;
 use crate::source::SourceRef;
 
@@ -55,15 +55,26 @@ pub(super) fn is_known(head: &[u8]) -> bool {
     KNOWN.iter().any(|(magic, _)| head.starts_with(magic))
 }
 
+/// What is wrong with a file that has no byte, where its format takes none.
+fn empty(source: &SourceRef) -> Error {
+    Error::corrupt("empty-file", "the file is empty")
+        .in_file(source.label())
+        .hint("the write that made it may have failed: look for another copy")
+}
+
+/// The error of a format that was named; of an empty file it is the same in each.
+pub(super) fn or_empty(error: Error, source: &SourceRef) -> Error {
+    let about_bytes = matches!(error.kind(), Kind::Corrupt | Kind::Unsupported);
+    if about_bytes && source.is_empty() { empty(source) } else { error }
+}
+
 /// The error for a file that no format recognises.
 pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
     let error = Error::unsupported("unknown-format", "this file is of no format that is known here")
         .in_file(source.label())
         .at(0);
     if head.is_empty() {
-        return Error::corrupt("empty-file", "the file is empty")
-            .in_file(source.label())
-            .hint("the write that made it may have failed: look for another copy");
+        return empty(source);
     }
     let is_zip = head.starts_with(b"PK\x03\x04");
     if is_zip && !zip::has_member(source, &Limits::default(), |_| true) {

@@ -98,9 +98,25 @@ impl DType {
     }
 
     /// The type of that [`name`](Self::name), or of the name that numpy, torch and `ml_dtypes` have for it (`float16`,
-    /// `bfloat16`, `float8_e4m3fn`), as a person may write it. What means one thing here and another there, such as
-    /// `half`, `float` or `f8`, is none.
+    /// `bfloat16`, `float8_e4m3fn`), as a person may write it: also as torch and Paddle print it (`torch.float16`), as
+    /// the header of safetensors has it (`F16`), and by the short words for floats that mean one type everywhere
+    /// (`half`, `fp16`, `fp32`, `fp64`). What means one thing here and another there, such as `float` or `f8`, is none.
     pub fn from_spelling(text: &str) -> Option<Self> {
+        match text {
+            "half" | "fp16" | "F16" => Some(F16),
+            "BF16" => Some(BF16),
+            "fp32" | "F32" => Some(F32),
+            "fp64" | "F64" => Some(F64),
+            _ => match text.strip_prefix("torch.").or_else(|| text.strip_prefix("paddle.")) {
+                Some("bool") => Some(Bool),
+                Some(word) => Self::from_long_name(word),
+                None => Self::from_name(text).or_else(|| Self::from_long_name(text)),
+            },
+        }
+    }
+
+    /// The type that numpy, torch or `ml_dtypes` call so.
+    fn from_long_name(text: &str) -> Option<Self> {
         Some(match text {
             "uint8" => U8,
             "int8" => I8,
@@ -121,7 +137,7 @@ impl DType {
             "float8_e8m0fnu" => F8E8M0,
             "float8_e4m3fnuz" => F8E4M3Fnuz,
             "float8_e5m2fnuz" => F8E5M2Fnuz,
-            _ => return Self::from_name(text),
+            _ => return None,
         })
     }
 
@@ -199,8 +215,31 @@ mod tests {
             [("float16", F16), ("bfloat16", BF16), ("float32", F32), ("float64", F64), ("int8", I8)]
         {
             assert_eq!(DType::from_spelling(text), Some(dtype));
+            for package in ["torch", "paddle"] {
+                assert_eq!(DType::from_spelling(&format!("{package}.{text}")), Some(dtype));
+            }
         }
-        for text in ["half", "float", "double", "f8", "Float32", "float8_e4m3", ""] {
+        for text in
+            ["float", "double", "f8", "Float32", "float8_e4m3", "", "torch.", "torch.f16", "numpy.float16"]
+        {
+            assert_eq!(DType::from_spelling(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn people_may_write_the_words_of_headers_and_of_training() {
+        for (words, dtype) in [
+            (&["F16", "half", "fp16"][..], F16),
+            (&["BF16"], BF16),
+            (&["F32", "fp32"], F32),
+            (&["F64", "fp64"], F64),
+            (&["torch.bool", "bool"], Bool),
+        ] {
+            for word in words {
+                assert_eq!(DType::from_spelling(word), Some(dtype), "{word}");
+            }
+        }
+        for text in ["torch.half", "torch.F16", "FP16", "bf", "Half"] {
             assert_eq!(DType::from_spelling(text), None, "{text}");
         }
     }

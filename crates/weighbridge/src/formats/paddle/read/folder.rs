@@ -253,6 +253,11 @@ fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint>
         let text = format!("{} files are no tensors and were passed over: {shown}", others.len());
         found.notes.push(Note::new("other-files", text));
     }
+    if found.tensors.is_empty() && found.damage.is_none() {
+        return Err(Error::usage("no-parameters", "there are no parameters of Paddle in this folder")
+            .in_file(folder.label())
+            .expected("a program, .pdiparams, .pdparams, or files of one tensor each"));
+    }
     found.notes.push(Note::new("no-program", "there is no program; the names are those of the files"));
     Ok(found)
 }

@@ -51,7 +51,7 @@ fn lines_that_are_no_rows_are_named() {
         assert_eq!(error.code(), code, "{text:?}");
         assert!(error.hint_text().unwrap().contains(line), "{error}");
     }
-    assert_eq!(open(b"").unwrap_err().code(), "empty");
+    assert_eq!(open(b"").unwrap_err().code(), "empty-file");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) const CASES: &[Case] = &[
     row("trailing_garbage",               Refuse("trailing-bytes"), Note("trailing-bytes"), Note("trailing-bytes"), TRAILING),
     row("trailing_second_object",         Refuse("trailing-bytes"), Note("trailing-bytes"), Note("trailing-bytes"), TRAILING),
     // Files cut short.
-    all("empty_file",                     Refuse("truncated"), AGREED),
+    row("empty_file",                     Refuse("empty-file"), Refuse("empty-file"), Refuse("truncated"), AGREED),
     all("header_only",                    Refuse("truncated"), AGREED),
     all("truncated_last_byte",            Refuse("truncated"), AGREED),
     all("truncated_in_values",            Refuse("truncated"), AGREED),

@@ -62,9 +62,7 @@ impl Lost {
             offset: error.offset(),
         }
     }
-}
 
-impl Lost {
     /// What is said to whoever asks for it: `lost-tensor`, and why it was lost. `label` is the file that was opened.
     pub(super) fn error(&self, label: &str) -> Error {
         let error =

@@ -16,8 +16,8 @@ pub struct Loss {
 
 impl Loss {
     /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
-    /// sequences, programs. What any other
-    /// code stands for is there, but not as it was: rounded, under another name, without its role.
+    /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
+    /// without its role.
     pub const LEFT_OUT: [&str; 20] = [
         "attribute-dropped",
         "companion",

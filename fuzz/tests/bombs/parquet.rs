@@ -77,18 +77,29 @@ fn claims(rows: i64) -> Claims {
 /// A file of one column of f32 with these pages.
 fn file(pages: &[u8], dictionary: bool, claims: &Claims) -> Vec<u8> {
     let packed = claims.packed.unwrap_or(i64::try_from(pages.len()).unwrap());
-    let mut meta = new().i32(1, 4).list(2, 5, 1, &[0]).list(3, 8, 1, b"\x01x").i32(4, claims.codec);
-    meta = meta.i64(5, claims.values).i64(6, claims.unpacked).i64(7, packed).i64(9, 4);
-    if dictionary {
-        meta = meta.i64(11, 4);
+    made(pages, &[(4, packed, dictionary)], claims)
+}
+
+/// A file of columns of f32 in these pages: where they begin, their bytes, whether the first page is a dictionary.
+fn made(pages: &[u8], places: &[(i64, i64, bool)], claims: &Claims) -> Vec<u8> {
+    let (mut columns, mut leaves) = (Vec::new(), Vec::new());
+    for (column, (at, packed, dictionary)) in places.iter().enumerate() {
+        let name = format!("x{column}");
+        let path = [varint(name.len() as u64), name.clone().into_bytes()].concat();
+        let mut meta = new().i32(1, 4).list(2, 5, 1, &[0]).list(3, 8, 1, &path).i32(4, claims.codec);
+        meta = meta.i64(5, claims.values).i64(6, claims.unpacked).i64(7, *packed).i64(9, *at);
+        if *dictionary {
+            meta = meta.i64(11, *at);
+        }
+        columns.extend(new().i64(2, *at).of(3, meta).end());
+        leaves.extend(new().i32(1, 4).i32(3, 0).text(4, &name).end());
     }
-    let column = new().i64(2, 4).of(3, meta).end();
-    let block = new().list(1, 12, claims.columns, &column).i64(2, claims.unpacked).i64(3, claims.rows).end();
-    let root = new().text(4, "schema").i32(5, 1).end();
-    let leaf = new().i32(1, 4).i32(3, 0).text(4, "x").end();
+    let count = if claims.columns == 1 { places.len() as u64 } else { claims.columns };
+    let block = new().list(1, 12, count, &columns).i64(2, claims.unpacked).i64(3, claims.rows).end();
+    let root = new().text(4, "schema").i32(5, i32::try_from(places.len()).unwrap()).end();
     let footer = new()
         .i32(1, 1)
-        .list(2, 12, 2, &[root, leaf].concat())
+        .list(2, 12, places.len() as u64 + 1, &[root, leaves].concat())
         .i64(3, claims.rows)
         .list(4, 12, claims.blocks, &block)
         .end();
@@ -129,7 +140,7 @@ fn parquet_bombs() {
     range.file(
         "2^62 bytes packed",
         file(&plain, false, &Claims { packed: Some(1 << 62), ..claims(2) }),
-        Opens(1),
+        Refused("columns-overlap"),
     );
     for count in [1 << 20, 1 << 31, 1 << 62] {
         range.file(
@@ -197,6 +208,77 @@ fn parquet_bombs() {
     let footer = [&deep[..], &[0]].concat();
     let len = u32::try_from(footer.len()).unwrap().to_le_bytes();
     range.any("10^6 structs in each other", [b"PAR1", &footer[..], &len, b"PAR1"].concat());
+}
+
+/// A frame of zstd of zeros: a block of four bytes for each 128 KiB.
+fn zeros(len: u32) -> Vec<u8> {
+    let mut frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &len.to_le_bytes()].concat();
+    let mut left = len;
+    while left > 0 {
+        let take = left.min(128 << 10);
+        left -= take;
+        let head = u32::from(left == 0) | 1 << 1 | take << 3;
+        frame.extend(&head.to_le_bytes()[..3]);
+        frame.push(0);
+    }
+    frame
+}
+
+/// Pages that say the truth, and are more than a file of that length should ask for: in many columns that are read together, in one
+/// column, and the same pages for many columns.
+#[test]
+fn parquet_pages_that_multiply() {
+    let mut range = Range::new("parquet");
+    let long = 47 << 20;
+    let body = zeros(long);
+    let claim = Some((i32::try_from(long).unwrap(), i32::try_from(body.len()).unwrap()));
+    let one = page(1, 0, claim, &body);
+    let len = i64::try_from(one.len()).unwrap();
+    let zstd = Claims { codec: 6, ..claims(1) };
+    range.file("a page of 47 MiB", made(&one, &[(4, len, false)], &zstd), Opens(1));
+    let longer = zeros(90 << 20);
+    let claim_longer = Some((90 << 20, i32::try_from(longer.len()).unwrap()));
+    let longer = page(1, 0, claim_longer, &longer);
+    let place = (4, i64::try_from(longer.len()).unwrap(), false);
+    range.file("a page of 90 MiB", made(&longer, &[place], &zstd), Opens(1));
+    for columns in [2, 300] {
+        let places: Vec<_> = (0..columns).map(|n| (4 + n * len, len, false)).collect();
+        let pages = one.repeat(places.len());
+        range.file(&format!("{columns} columns of 47 MiB each"), made(&pages, &places, &zstd), Opens(1));
+    }
+    let dictionary = new().i32(1, 1).i32(2, 0);
+    let (unpacked, packed) = claim.unwrap();
+    let dictionary = new().i32(1, 2).i32(2, unpacked).i32(3, packed).of(7, dictionary).end();
+    let both = [&dictionary[..], &body, &one].concat();
+    let place = (4, i64::try_from(both.len()).unwrap(), true);
+    range.file("a dictionary and a page of 47 MiB", made(&both, &[place], &zstd), Opens(1));
+    let pages = one.repeat(800);
+    let place = (4, i64::try_from(pages.len()).unwrap(), false);
+    range.file(
+        "800 pages of 47 MiB",
+        made(&pages, &[place], &Claims { rows: 800, values: 800, ..zstd }),
+        Opens(1),
+    );
+    // Nothing is packed, and yet each column would hold its own.
+    let plain = page(2, 0, None, &vec![0; 4 << 20]);
+    let len = i64::try_from(plain.len()).unwrap();
+    range.file(
+        "300 columns in one place",
+        made(&plain, &[(4, len, false); 300], &claims(2)),
+        Refused("columns-overlap"),
+    );
+    // Each begins at a head of its own, and all go on to the same bytes.
+    let heads: Vec<u8> = (0..2000).flat_map(|_| page(0, 0, Some((0, 0)), &[])).collect();
+    let step = heads.len() / 2000;
+    let end = i64::try_from(heads.len()).unwrap();
+    let places: Vec<_> = (0..2000)
+        .map(|n| (4 + n * i64::try_from(step).unwrap(), end - n * i64::try_from(step).unwrap(), false))
+        .collect();
+    range.file(
+        "2,000 columns of the same pages",
+        made(&heads, &places, &claims(1)),
+        Refused("columns-overlap"),
+    );
 }
 
 /// Each number in small files, in turn, made as large as can be.

@@ -27,8 +27,17 @@ const FREE: u64 = 16 << 20;
 /// What a frame of LZ4 begins with.
 const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 
+/// What pages take when they are unpacked, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Unpacked {
+    /// All of them.
+    pub(super) total: u64,
+    /// Those that are held at the same time: a dictionary and a page of data.
+    pub(super) held: u64,
+}
+
 /// Holds what the pages in `range` of `source` claim against what their bytes can give, and against
-/// the limit `header_bytes`.
+/// the limit `header_bytes`. Returns what they take where they are packed; those that are not take their own length.
 ///
 /// Bytes that are no head end the search: what reads pages stops there as well.
 ///
@@ -39,10 +48,11 @@ pub(super) fn check(
     range: Range<u64>,
     compression: Compression,
     limits: &Limits,
-) -> Result<()> {
+) -> Result<Unpacked> {
     let packed = compression != Compression::UNCOMPRESSED;
     let end = range.end.min(source.len());
     let mut at = range.start;
+    let (mut total, mut largest, mut second) = (0u64, 0, 0);
     while at < end {
         let Some(head) = read(source, at)? else { break };
         // Room for the values of a dictionary is taken by their number, before they are read.
@@ -67,10 +77,13 @@ pub(super) fn check(
                     .at(at)
                     .expected(format_args!("{} bytes", head.unpacked)));
             }
+            total = total.saturating_add(head.unpacked);
+            second = second.max(head.unpacked.min(largest));
+            largest = largest.max(head.unpacked);
         }
         at = at.saturating_add(head.len).saturating_add(head.stored);
     }
-    Ok(())
+    Ok(Unpacked { total, held: largest.saturating_add(second) })
 }
 
 /// True where the bytes in `range` are unpacked to more than `most` bytes by who unpacks to the end, whatever a head says:
@@ -273,7 +286,7 @@ mod tests {
         .concat()
     }
 
-    fn checked(bytes: Vec<u8>, compression: Compression) -> Result<()> {
+    fn checked(bytes: Vec<u8>, compression: Compression) -> Result<Unpacked> {
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
         check(&source, 0..len, compression, &Limits::default())

@@ -6,7 +6,7 @@ pub(super) use outline::{check, outline};
 
 use super::chunks::Chunks;
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::formats::table::columns::{Layout, Vector};
 use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
@@ -15,18 +15,23 @@ use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
 use crate::tensor::{Encoding, Shape};
+use arrow_array::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// About as many bytes of elements are decoded together.
 const BLOCK: u64 = 1 << 20;
+/// Pages that are unpacked at once may be this many times as long as the columns that they are of; half of the limit
+/// `header_bytes` is free.
+const HELD: u64 = 16;
 /// Names that are decoded together.
 const NAMES: usize = 64 << 10;
 
@@ -56,15 +61,9 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let Some(bytes) = row_bytes.checked_mul(rows) else {
         return Err(Error::corrupt("shape-overflow", "the table has no length below 2^64").found(shape));
     };
-    // One run of a few bytes can stand for 2^31 rows: a small file must not become an endless table.
     let limits = &options.limits;
-    let most = source.len().saturating_mul(limits.expansion).max(limits.repeated_bytes);
-    if bytes > most {
-        return Err(Error::limit("inflated", "the table is far longer than the bytes of the file")
-            .expected(format_args!("at most {most} bytes"))
-            .found(bytes)
-            .hint("if you trust the file, raise the limit `expansion`"));
-    }
+    // One run of a few bytes can stand for 2^31 rows: a small file must not become an endless table.
+    check_expansion("the table is", bytes, source, limits)?;
     let at_once = (BLOCK / row_bytes.max(1)).max(1);
     let blocks: u64 = groups.iter().map(|&(_, count)| count.div_ceil(at_once)).fold(0, u64::saturating_add);
     Limits::check("blocks of rows", "tensors", blocks, limits.tensors)?;
@@ -106,13 +105,34 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     Ok(scan)
 }
 
+/// Holds what a file is unpacked to against its length.
+fn check_expansion(what: &str, bytes: u64, source: &SourceRef, limits: &Limits) -> Result<()> {
+    let most = source.len().saturating_mul(limits.expansion).max(limits.repeated_bytes);
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::limit("inflated", format!("{what} far longer than the bytes of the file"))
+        .in_file(source.label())
+        .expected(format_args!("at most {most} bytes"))
+        .found(bytes)
+        .hint("if you trust the file, raise the limit `expansion`"))
+}
+
 /// A file whose footer was read.
 struct File {
     source: Chunks,
     metadata: ArrowReaderMetadata,
     limits: Limits,
-    /// Where the columns of row groups begin of which the pages were looked at.
-    checked: Mutex<HashSet<u64>>,
+    checked: Mutex<Checked>,
+}
+
+/// Columns of row groups of which the pages were looked at.
+#[derive(Debug, Default)]
+struct Checked {
+    /// Where they begin, and what they hold at the same time when they are unpacked.
+    columns: HashMap<u64, u64>,
+    /// What they take when they are unpacked.
+    unpacked: u64,
 }
 
 impl fmt::Debug for File {
@@ -147,7 +167,10 @@ impl File {
         let source = Chunks(source.clone());
         let metadata =
             guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;
-        Ok(Self { source, metadata, limits: limits.clone(), checked: Mutex::default() })
+        let file = Self { source, metadata, limits: limits.clone(), checked: Mutex::default() };
+        // Columns that lie over each other would be held, and looked at, as often as there are columns.
+        file.chunks()?;
+        Ok(file)
     }
 
     /// Some columns of a row group, from row `skip` of it on, in batches of up to `at_once` rows.
@@ -182,28 +205,56 @@ impl File {
             let ranges = chunks.map(|(_, chunk)| (chunk.byte_range(), chunk.compression()));
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
+        let (mut held, mut stored) = (0u64, 0u64);
         for ((start, len), compression) in chunks {
-            let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-            if checked().contains(&start) {
-                continue;
-            }
-            if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
-                return Err(Error::unsupported("codec", "columns that are packed so are not read")
-                    .in_file(source.label())
-                    .expected("none, snappy, gzip, zstd or lz4")
-                    .found(format_args!("{compression:?}"))
-                    .hint("write the table again with another compression, such as zstd"));
-            }
-            super::pages::check(source, start..start.saturating_add(len), compression, &self.limits)
-                .map_err(|e| e.in_file(source.label()))?;
-            checked().insert(start);
+            held = held.saturating_add(self.check_column(start..start.saturating_add(len), compression)?);
+            stored = stored.saturating_add(len);
         }
-        Ok(())
+        let most = stored.saturating_mul(HELD).max(self.limits.header_bytes / 2);
+        Limits::check("bytes of pages that are unpacked at once", "header_bytes", held, most)
+            .map_err(|e| e.in_file(source.label()))
+    }
+
+    /// Looks at what the pages of a column of a row group claim, once. Returns how many bytes are held at the same time
+    /// when they are unpacked.
+    fn check_column(&self, range: Range<u64>, compression: Compression) -> Result<u64> {
+        let source = &self.source.0;
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = checked.columns.get(&range.start) {
+            return Ok(*held);
+        }
+        if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
+            return Err(Error::unsupported("codec", "columns that are packed so are not read")
+                .in_file(source.label())
+                .expected("none, snappy, gzip, zstd or lz4")
+                .found(format_args!("{compression:?}"))
+                .hint("write the table again with another compression, such as zstd"));
+        }
+        let start = range.start;
+        let unpacked = super::pages::check(source, range, compression, &self.limits)
+            .map_err(|e| e.in_file(source.label()))?;
+        checked.unpacked = checked.unpacked.saturating_add(unpacked.total);
+        check_expansion("the pages are", checked.unpacked, source, &self.limits)?;
+        checked.columns.insert(start, unpacked.held);
+        Ok(unpacked.held)
+    }
+
+    /// The next rows of these columns of a row group.
+    fn next(
+        &self,
+        rows: &mut ParquetRecordBatchReader,
+        group: usize,
+        columns: &[usize],
+    ) -> Result<Option<RecordBatch>> {
+        guarded("a row group", || rows.next().transpose()).map_err(|error| {
+            if error.kind() == Kind::Corrupt { self.blame(group, columns, error) } else { error }
+        })
     }
 
     fn first_width(&self, group: usize, layout: &Layout) -> Result<u64> {
-        let mut rows = self.rows(group, layout.elements(), 0, 1)?;
-        let batch = guarded("a row group", || rows.next().transpose())?;
+        let columns = layout.elements();
+        let mut rows = self.rows(group, columns.clone(), 0, 1)?;
+        let batch = self.next(&mut rows, group, &columns)?;
         Ok(batch.as_ref().and_then(Layout::first_width).unwrap_or(0))
     }
 }
@@ -239,19 +290,20 @@ impl fmt::Debug for Groups {
 impl Decoder for Groups {
     fn decode(&self, block: usize) -> Result<Vec<u8>> {
         let Some(&place) = self.places.get(block) else { return Ok(Vec::new()) };
+        let columns = self.layout.elements();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reader = match open.take().filter(|(next, _)| *next == block && place.skip > 0) {
             Some((_, reader)) => reader,
             None => {
                 let at_once = to_usize(self.at_once.min(place.take.max(1)))?;
-                self.file.rows(place.group, self.layout.elements(), place.skip, at_once)?
+                self.file.rows(place.group, columns.clone(), place.skip, at_once)?
             }
         };
         let mut out = Vec::new();
         let mut rows = 0;
         // A batch may be shorter than was asked for.
         while rows < place.take {
-            let batch = guarded("a row group", || reader.next().transpose())?;
+            let batch = self.file.next(&mut reader, place.group, &columns)?;
             let Some(batch) = batch.filter(|batch| batch.num_rows() > 0) else { break };
             rows += batch.num_rows() as u64;
             self.layout
@@ -290,7 +342,7 @@ impl Labels for GroupNames {
         let mut list = LabelList::new();
         for group in 0..self.file.metadata.metadata().num_row_groups() {
             let mut rows = self.file.rows(group, vec![self.place], 0, NAMES)?;
-            while let Some(batch) = guarded("a column of names", || rows.next().transpose())? {
+            while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
                 Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
                 if list.len() as u64 > self.rows {
                     break;

@@ -4,7 +4,7 @@
 use super::super::pages::{self, Page};
 use super::{File, Layout};
 use crate::check::{Gaps, Outline};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::table::pipe::guarded;
 use crate::limits::Limits;
@@ -13,11 +13,15 @@ use parquet::errors::ParquetError;
 
 /// Bytes of the mark at both ends.
 const MARK: u64 = 4;
+/// The code of a page that has another checksum than its head says.
+const PAGE_CRC: &str = "page-crc";
 /// Bytes that are read at once.
 const STEP: u64 = 256 << 10;
 
 /// A column of a row group, and what belongs to it elsewhere.
-struct Chunk {
+pub(super) struct Chunk {
+    /// The row group.
+    group: usize,
     /// The column of the schema that it is of, or a part of.
     root: usize,
     start: u64,
@@ -63,20 +67,28 @@ pub(in crate::formats::parquet) fn outline(source: &SourceRef, limits: &Limits) 
 pub(in crate::formats::parquet) fn check(source: &SourceRef, limits: &Limits) -> Result<Vec<Finding>> {
     let file = File::read(source, limits)?;
     let mut findings = Vec::new();
-    let mut buffer = Vec::new();
     for chunk in file.chunks()? {
-        for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
-            let Some(expected) = page.crc else { continue };
-            let found = crc(source, &page, &mut buffer)?;
-            if found != expected {
-                let text = format!(
-                    "a page is not what was written: its checksum is {found:08x}, {expected:08x} was expected"
-                );
-                findings.push(Finding::error("page-crc", text).in_file(source.label()).at(page.offset));
-            }
+        for (offset, text) in damaged_pages(source, &chunk)? {
+            findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()).at(offset));
         }
     }
     Ok(findings)
+}
+
+/// The pages of a column that are not what was written: where they are, and what is wrong.
+fn damaged_pages(source: &SourceRef, chunk: &Chunk) -> Result<Vec<(u64, String)>> {
+    let (mut damaged, mut buffer) = (Vec::new(), Vec::new());
+    for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
+        let Some(expected) = page.crc else { continue };
+        let found = crc(source, &page, &mut buffer)?;
+        if found != expected {
+            let text = format!(
+                "a page is not what was written: its checksum is {found:08x}, {expected:08x} was expected"
+            );
+            damaged.push((page.offset, text));
+        }
+    }
+    Ok(damaged)
 }
 
 /// The CRC-32 of the bytes of a page as they are in the file.
@@ -93,17 +105,37 @@ fn crc(source: &SourceRef, page: &Page, buffer: &mut Vec<u8>) -> Result<u32> {
 }
 
 impl File {
+    /// What is wrong with columns of a row group that could not be read: the first page that has another checksum than
+    /// its head says, where there is one; else what their reader said.
+    pub(super) fn blame(&self, group: usize, columns: &[usize], error: Error) -> Error {
+        let source = &self.source.0;
+        let chunks = self.chunks().unwrap_or_default();
+        chunks
+            .iter()
+            .filter(|chunk| chunk.group == group && columns.contains(&chunk.root))
+            .find_map(|chunk| damaged_pages(source, chunk).ok()?.into_iter().next())
+            .map_or(error, |(offset, text)| Error::corrupt(PAGE_CRC, text).in_file(source.label()).at(offset))
+    }
+
     /// The columns of all row groups.
-    fn chunks(&self) -> Result<Vec<Chunk>> {
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`] for such that take more bytes than the file has.
+    pub(super) fn chunks(&self) -> Result<Vec<Chunk>> {
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
         guarded("a row group", || {
             let (mut chunks, mut left) = (Vec::new(), self.source.0.len());
-            for (leaf, column) in metadata.row_groups().iter().flat_map(|g| g.columns().iter().enumerate()) {
+            let groups = metadata.row_groups().iter().enumerate();
+            let columns =
+                groups.flat_map(|(at, group)| group.columns().iter().enumerate().map(move |c| (at, c)));
+            for (group, (leaf, column)) in columns {
                 let (start, len) = column.byte_range();
                 // Whoever lists the same bytes a million times would have them read as often.
                 left = left.checked_sub(len).ok_or_else(|| {
-                    ParquetError::General("the columns take more bytes than the file has".to_owned())
+                    let error =
+                        Error::corrupt("columns-overlap", "the columns take more bytes than the file has");
+                    ParquetError::External(Box::new(error.at(start)))
                 })?;
                 let places = [
                     (column.column_index_offset(), column.column_index_length(), "column index"),
@@ -114,7 +146,7 @@ impl File {
                     Some((u64::try_from(offset?).ok()?, u64::try_from(len?).ok()?, what))
                 };
                 let indexes = places.into_iter().filter_map(place).collect();
-                chunks.push(Chunk { root: schema.get_column_root_idx(leaf), start, len, indexes });
+                chunks.push(Chunk { group, root: schema.get_column_root_idx(leaf), start, len, indexes });
             }
             Ok::<_, ParquetError>(chunks)
         })

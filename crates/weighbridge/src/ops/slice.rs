@@ -267,7 +267,7 @@ fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a Te
     None
 }
 
-/// The row of a table that goes by that name.
+/// The one row of a table that goes by that name. Where there are several, nobody knows which one is meant.
 fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<usize> {
     let Some(labels) = &entry.labels else {
         // Where names were looked for, it is known already why there are none.
@@ -278,7 +278,16 @@ fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<u
             .hint(why.map_or(default, |note| note.text.as_str())));
     };
     let list = labels.read()?;
-    list.find(label).ok_or_else(|| {
+    let mut rows = list.iter().enumerate().filter(|(_, name)| *name == label).map(|(row, _)| row);
+    let first = rows.next();
+    if let (Some(first), Some(next)) = (first, rows.next()) {
+        return Err(Error::mismatch("name-twice", "several rows have one name: which one is meant?")
+            .on_tensor(entry.name())
+            .expected("one row of this name")
+            .found(format_args!("{}: rows {first} and {next}", crate::text::escape(label)))
+            .hint("take a row by its number"));
+    }
+    first.ok_or_else(|| {
         let near = near(|| list.iter(), label, 3);
         let near: Vec<_> = near.into_iter().map(crate::text::escape).collect();
         let error = Error::mismatch("no-such-row", "no row of the table has this name")
@@ -448,6 +457,14 @@ mod tests {
         assert_eq!(error.code(), "no-row-names");
         assert!(error.hint_text().unwrap().contains("--entities"));
         assert_eq!(found("other['alice']").unwrap_err().code(), "no-such-tensor");
+        // Two rows of one name.
+        let names = ["alice", "bob", "bob", "x"];
+        checkpoint.tensors[0].labels =
+            Some(crate::checkpoint::MemoryLabels::shared("n", names.into_iter().collect()));
+        let found = |text: &str| resolve(&checkpoint, text).map(|(_, slice)| slice);
+        assert!(found("embeddings.user['x']").is_ok());
+        let error = found("embeddings.user['bob']").unwrap_err();
+        assert_eq!((error.code(), error.found_text()), ("name-twice", Some("bob: rows 1 and 2")));
         // Where they were looked for, the reason is known.
         checkpoint.notes.push(crate::checkpoint::Note::new("counts-differ", "other entities"));
         let error = resolve(&checkpoint, "plain['alice']").unwrap_err();

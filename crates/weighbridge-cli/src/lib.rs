@@ -11,8 +11,6 @@ mod several;
 mod table;
 mod verbs;
 
-pub use salvage::advise;
-
 use args::{Args, Verb};
 use clap::Parser;
 use output::Output;

@@ -1,4 +1,4 @@
-//! Damaged files: an error that says what can be done, and the word that goes with what was salvaged.
+//! Damaged files: opened with an error that says what can be done, and the word that goes with what was salvaged.
 
 use crate::Outcome;
 use crate::args::Input;
@@ -7,40 +7,13 @@ use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
 use weighbridge::checkpoint::{Loss, Note};
-use weighbridge::source::{PathKind, kind_of_path};
-use weighbridge::{Checkpoint, Error, Kind, OpenOptions, Result};
-
-/// Files up to this length are tried to be salvaged only to say what that would give.
-const MOST_TRIED: u64 = 16 << 20;
+use weighbridge::formats::offer_salvage;
+use weighbridge::{Checkpoint, Result};
 
 /// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     let options = input.options()?;
-    weighbridge::open_with(path, &options).map_err(|error| advise(error, path, &options))
-}
-
-/// Adds to the error of a damaged file what `--salvage` would give.
-pub fn advise(error: Error, path: &Path, options: &OpenOptions) -> Error {
-    if options.salvage || error.kind() != Kind::Corrupt {
-        return error;
-    }
-    let is_file = matches!(kind_of_path(path), Ok(PathKind::File));
-    let short = path.metadata().is_ok_and(|facts| facts.len() <= MOST_TRIED);
-    if !is_file || !short {
-        return error.hint_too("--salvage gives the tensors that are intact");
-    }
-    let options = OpenOptions { salvage: true, ..options.clone() };
-    match weighbridge::open_with(path, &options) {
-        Ok(saved) if saved.tensors.is_empty() => {
-            error.hint_too("--salvage would find no tensor that is intact")
-        }
-        Ok(saved) => {
-            let count = saved.tensors.len();
-            let noun = if count == 1 { "tensor" } else { "tensors" };
-            error.hint_too(format_args!("--salvage would list {count} {noun}"))
-        }
-        Err(_) => error,
-    }
+    weighbridge::open_with(path, &options).map_err(|error| offer_salvage(error, path, &options))
 }
 
 /// The outcome of what was written from a source: it is sound, but where tensors of a damaged source are

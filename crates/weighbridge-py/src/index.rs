@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::Maps;
-use weighbridge::formats::{Names, OpenOptions, open_with};
+use weighbridge::formats::{Names, OpenOptions, offer_salvage, open_with};
 use weighbridge::source::{FileSource, LocalFolder, MemorySource};
 use weighbridge::{Error, Result};
 
@@ -119,7 +119,7 @@ impl Opening {
 pub(crate) fn open_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Index> {
     let opened = wait(py, None, Interrupted::IsLeft, move |_| {
         let options = options.options()?;
-        open_with(&path, &options).map_err(|error| weighbridge_cli::advise(error, &path, &options))
+        open_with(&path, &options).map_err(|error| offer_salvage(error, &path, &options))
     })?;
     Ok(Index::new(opened))
 }

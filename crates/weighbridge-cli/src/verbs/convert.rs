@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
 
 fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {
     ops::prepare(&args.source, &args.target, options)
-        .map_err(|error| crate::salvage::advise(error, &args.source, &options.open))
+        .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))
 }
 
 fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {

@@ -26,7 +26,7 @@ pub mod word2vec;
 pub use crate::scan::Scan;
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
-pub use salvage::Place;
+pub use salvage::{Place, offer_salvage};
 
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};

@@ -15,13 +15,42 @@ use super::{Format, OpenOptions, detect_folder};
 use crate::checkpoint::{Checkpoint, Damage, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Kind, Result};
-use crate::source::{FolderRef, SourceRef};
+use crate::source::{FolderRef, PathKind, SourceRef, kind_of_path};
 use std::path::Path;
 
 /// Formats whose elements are decoded, and yet nothing proves them: text, and bytes as they are.
 const UNPROVED: [&str; 2] = ["tsv", "word2vec"];
 /// Formats of one table, of which some rows are worth having.
 const ROWS_ALONE: [&str; 2] = ["arrow", "parquet"];
+
+/// Files up to this length are tried to be salvaged only to say what that would give.
+const MOST_TRIED: u64 = 16 << 20;
+
+/// Adds to the error with which a damaged file was not opened what opening it as far as possible would give. Other errors
+/// stay as they are.
+#[must_use]
+pub fn offer_salvage(error: Error, path: &Path, options: &OpenOptions) -> Error {
+    if options.salvage || error.kind() != Kind::Corrupt {
+        return error;
+    }
+    let is_file = matches!(kind_of_path(path), Ok(PathKind::File));
+    let short = path.metadata().is_ok_and(|facts| facts.len() <= MOST_TRIED);
+    if !is_file || !short {
+        return error.hint_too("--salvage gives the tensors that are intact");
+    }
+    let options = OpenOptions { salvage: true, ..options.clone() };
+    match super::open_with(path, &options) {
+        Ok(saved) if saved.tensors.is_empty() => {
+            error.hint_too("--salvage would find no tensor that is intact")
+        }
+        Ok(saved) => {
+            let count = saved.tensors.len();
+            let noun = if count == 1 { "tensor" } else { "tensors" };
+            error.hint_too(format_args!("--salvage would list {count} {noun}"))
+        }
+        Err(_) => error,
+    }
+}
 
 /// What is opened.
 #[derive(Debug, Clone, Copy)]

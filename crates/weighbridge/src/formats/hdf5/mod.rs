@@ -83,8 +83,12 @@ impl Format for Hdf5 {
     }
 
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        let found = head.starts_with(SIGNATURE) || has_user_block(source);
-        found && !super::biggraph::looks_like_biggraph(source)
+        if head.starts_with(SIGNATURE) {
+            return !super::biggraph::looks_like_biggraph(source);
+        }
+        // A user block may be anything: where it makes the file one of another format, that one is it.
+        let others = || super::ALL.iter().filter(|format| format.facts().id != FACTS.id);
+        has_user_block(source) && !others().any(|format| format.recognises(head, source))
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {

@@ -2,7 +2,7 @@ use super::*;
 use crate::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use crate::containers::hdf5::write::has_type;
 use crate::engine::read_tensor;
-use crate::formats::{Format, open_source};
+use crate::formats::{ALL, Format, HEAD, open_source};
 use crate::plan::testing::materialise;
 use crate::source::MemorySource;
 use crate::tensor::{Encoding, Shape};
@@ -151,6 +151,19 @@ fn a_user_block_is_found() {
     }
     let wrong = [vec![b'u'; 600], bytes].concat();
     assert!(!Hdf5.recognises(&wrong[..100], &memory(wrong.clone())));
+}
+
+/// A file that is HDF5 behind a user block, and one of another format from its first byte, is the latter's alone.
+#[test]
+fn a_user_block_of_another_format_is_that_formats() {
+    let testdata = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    for (name, id) in [("npz/bad/hdf5_too.npz", "npz"), ("torch/bad/hdf5_too.pt", "torch")] {
+        let bytes = std::fs::read(testdata.join(name)).unwrap();
+        let (head, source) = (&bytes[..bytes.len().min(HEAD)], memory(bytes.clone()));
+        assert!(has_user_block(&source), "{name}");
+        let claims: Vec<_> = ALL.iter().filter(|format| format.recognises(head, &source)).collect();
+        assert_eq!(claims.iter().map(|format| format.facts().id).collect::<Vec<_>>(), [id]);
+    }
 }
 
 /// Messages of no kind, of kinds that there are not or that datasets do not have, and of one that is there: readers pass over

@@ -281,6 +281,140 @@ fn parquet_pages_that_multiply() {
     );
 }
 
+/// An element of the schema: its type, its repetition, its name, its children and what kind of text or list it is.
+fn element(
+    kind: Option<i32>,
+    repeated: i32,
+    name: &str,
+    children: Option<i32>,
+    like: Option<i32>,
+) -> Vec<u8> {
+    let mut element = new();
+    if let Some(kind) = kind {
+        element = element.i32(1, kind);
+    }
+    element = element.i32(3, repeated).text(4, name);
+    if let Some(children) = children {
+        element = element.i32(5, children);
+    }
+    if let Some(like) = like {
+        element = element.i32(6, like);
+    }
+    element.end()
+}
+
+/// A file of one column, of any schema.
+fn shaped(
+    schema: &[Vec<u8>],
+    path: &[&str],
+    kind: i32,
+    pages: &[u8],
+    dictionary: i64,
+    claims: &Claims,
+) -> Vec<u8> {
+    let parts: Vec<u8> =
+        path.iter().flat_map(|part| [varint(part.len() as u64), part.as_bytes().to_vec()].concat()).collect();
+    let len = i64::try_from(pages.len()).unwrap();
+    let mut meta = new().i32(1, kind).list(2, 5, 1, &[0]).list(3, 8, path.len() as u64, &parts).i32(4, 0);
+    meta = meta.i64(5, claims.values).i64(6, len).i64(7, len).i64(9, 4 + dictionary);
+    if dictionary > 0 {
+        meta = meta.i64(11, 4);
+    }
+    let column = new().i64(2, 4).of(3, meta).end();
+    let block = new().list(1, 12, 1, &column).i64(2, len).i64(3, claims.rows).end();
+    let footer = new().i32(1, 1).list(2, 12, schema.len() as u64, &schema.concat());
+    let footer = footer.i64(3, claims.rows).list(4, 12, 1, &block).end();
+    closed(pages, &footer)
+}
+
+fn closed(pages: &[u8], footer: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(footer.len()).unwrap().to_le_bytes();
+    [b"PAR1", pages, footer, &len, b"PAR1"].concat()
+}
+
+/// Schemas that its reader would recurse into, or take memory for, without end.
+#[test]
+fn parquet_schemas() {
+    let mut range = Range::new("parquet");
+    let leaf = || element(Some(4), 0, "x", None, None);
+    let alone = |schema: Vec<Vec<u8>>| shaped(&schema, &["x"], 4, &[], 0, &claims(0));
+    let root = |children: i32| element(None, 0, "schema", Some(children), None);
+    range.file("one column", alone(vec![root(1), leaf()]), Opens(1));
+    let deep = |levels: usize| {
+        let groups = vec![element(None, 0, "a", Some(1), None); levels];
+        [vec![root(1)], groups, vec![leaf()]].concat()
+    };
+    range.any("60 groups in each other", alone(deep(60)));
+    range.file("200,000 groups in each other", alone(deep(200_000)), Refused("footer"));
+    for children in [2, 1 << 20, i32::MAX] {
+        range.file(&format!("{children} children"), alone(vec![root(children), leaf()]), Refused("footer"));
+    }
+    let each = [vec![root(1_000_000)], vec![element(None, 0, "x", Some(1_000_000), None); 50]].concat();
+    range.file("a million children at each of 50 levels", alone(each), Refused("footer"));
+    let long = "g".repeat(1_000_000);
+    let named = [
+        vec![root(1), element(None, 0, &long, Some(2000), None)],
+        (0..2000).map(|_| leaf()).collect::<Vec<_>>(),
+    ];
+    range.file("2,000 columns in a group of a long name", alone(named.concat()), Refused("inflated"));
+    let wide = [vec![root(400_000)], vec![element(Some(1), 0, "", None, None); 400_000]].concat();
+    range.file("400,000 columns", alone(wide), Refused("inflated"));
+    let pairs = new().text(1, "").end().repeat(1_000_000);
+    let footer = new().i32(1, 1).list(2, 12, 2, &[root(1), leaf()].concat()).i64(3, 0).list(4, 12, 0, &[]);
+    let footer = footer.list(5, 12, 1_000_000, &pairs).end();
+    range.file("a million pairs without a key", closed(&[], &footer), Refused("inflated"));
+}
+
+/// Runs of a few bytes that stand for rows of gigabytes, and for names.
+#[test]
+fn parquet_runs() {
+    let mut range = Range::new("parquet");
+    let root = || element(None, 0, "schema", Some(1), None);
+    let list = [
+        root(),
+        element(None, 0, "vector", Some(1), Some(3)),
+        element(None, 2, "list", Some(1), None),
+        element(Some(4), 0, "element", None, None),
+    ];
+    let path = ["vector", "list", "element"];
+    let runs = |of: &[(u64, u8)]| {
+        let runs: Vec<u8> =
+            of.iter().flat_map(|(n, value)| [varint(n << 1), vec![*value]].concat()).collect();
+        [&u32::try_from(runs.len()).unwrap().to_le_bytes()[..], &runs].concat()
+    };
+    let head = dictionary(1, &[0; 4]);
+    // Rows: one of `first` elements, and one of `second`.
+    let rows = |first: u64, second: u64| {
+        let all = first + second;
+        let starts = [(1, 0), (first - 1, 1), (1, 0), (second - 1, 1)];
+        let starts: Vec<_> = starts.into_iter().filter(|(n, _)| *n > 0).collect();
+        let levels = [runs(&starts), runs(&[(all, 1)])].concat();
+        let body = [levels, run(all)].concat();
+        let pages = [head.clone(), page(i32::try_from(all).unwrap(), 8, None, &body)].concat();
+        let claims = Claims { values: i64::try_from(all).unwrap(), ..claims(2) };
+        shaped(&list, &path, 4, &pages, i64::try_from(head.len()).unwrap(), &claims)
+    };
+    range.file("two lists of three", rows(3, 3), Opens(1));
+    range.file("two lists of 2^28", rows(1 << 28, 1 << 28), Refused("limit"));
+    range.file("a list of 2^29 behind a short one", rows(1, 1 << 29), Refused("limit"));
+
+    // One name, and a million rows of it.
+    let text = [root(), element(Some(6), 0, "name", None, Some(0))];
+    for (len, rows) in [(30_000u32, 1_000_000), (1_000_000, 10_000)] {
+        let one = [&len.to_le_bytes()[..], &vec![b'n'; len as usize]].concat();
+        let head = dictionary(1, &one);
+        let pages = [head.clone(), page(rows, 8, None, &run(u64::from(rows.unsigned_abs())))].concat();
+        let file =
+            shaped(&text, &["name"], 6, &pages, i64::try_from(head.len()).unwrap(), &claims(rows.into()));
+        range.any(&format!("a name of {len} bytes, {rows} times"), file);
+    }
+
+    // Pages that are not what was written.
+    let bad = new().i32(1, 1).i32(2, 0).i32(3, 3).i32(4, 3);
+    let bad = [new().i32(1, 0).i32(2, 4).i32(3, 4).i32(4, 7).of(5, bad).end(), vec![0; 4]].concat();
+    range.any("130,000 damaged pages", file(&bad.repeat(130_000), false, &claims(130_000)));
+}
+
 /// Each number in small files, in turn, made as large as can be.
 #[test]
 fn parquet_every_number() {

@@ -21,6 +21,7 @@
 //! file's lengths of runs say.
 
 mod chunks;
+mod footer;
 mod pages;
 mod read;
 mod thrift;

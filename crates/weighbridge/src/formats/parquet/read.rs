@@ -5,6 +5,7 @@ mod outline;
 pub(super) use outline::{check, outline};
 
 use super::chunks::Chunks;
+use super::pages::Unpacked;
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Kind, Result};
 use crate::formats::table::columns::{Layout, Vector};
@@ -32,8 +33,14 @@ const BLOCK: u64 = 1 << 20;
 /// Pages that are unpacked at once may be this many times as long as the columns that they are of; half of the limit
 /// `header_bytes` is free.
 const HELD: u64 = 16;
-/// Names that are decoded together.
-const NAMES: usize = 64 << 10;
+/// Values of lists that are read at once may take this many times as many bytes as their columns; half of the limit
+/// `header_bytes` is free. A row is as long as a run of a few bytes says.
+const LISTED: u64 = 32;
+/// What a value of a list takes while it is read: itself, and the levels that tell lists apart.
+const VALUE: u64 = 8;
+/// Names that are decoded together; fewer where a dictionary is long, as each of them may be as long.
+const NAMES: u64 = 64 << 10;
+const NAME_BYTES: u64 = 32 << 20;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
@@ -129,8 +136,8 @@ struct File {
 /// Columns of row groups of which the pages were looked at.
 #[derive(Debug, Default)]
 struct Checked {
-    /// Where they begin, and what they hold at the same time when they are unpacked.
-    columns: HashMap<u64, u64>,
+    /// Where they begin, and what they take when they are unpacked.
+    columns: HashMap<u64, Unpacked>,
     /// What they take when they are unpacked.
     unpacked: u64,
 }
@@ -163,7 +170,7 @@ impl File {
             return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
         }
         let place = room - len + super::MAGIC.len() as u64;
-        super::pages::check_footer(&read_vec(&**source, place, len)?).map_err(|error| error.at(place))?;
+        super::footer::check(&read_vec(&**source, place, len)?).map_err(|error| error.at(place))?;
         let source = Chunks(source.clone());
         let metadata =
             guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;
@@ -194,34 +201,46 @@ impl File {
         })
     }
 
-    /// Looks at what the pages of some columns of a row group claim.
-    fn check_pages(&self, group: usize, columns: &[usize]) -> Result<()> {
+    /// Looks at what the pages of some columns of a row group claim. Returns the bytes of their longest dictionary.
+    fn check_pages(&self, group: usize, columns: &[usize]) -> Result<u64> {
         let source = &self.source.0;
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
         let chunks = guarded("a row group", || {
             let chunks = metadata.row_group(group).columns().iter().enumerate();
             let chunks = chunks.filter(|(leaf, _)| columns.contains(&schema.get_column_root_idx(*leaf)));
-            let ranges = chunks.map(|(_, chunk)| (chunk.byte_range(), chunk.compression()));
+            let ranges = chunks.map(|(leaf, chunk)| {
+                (chunk.byte_range(), chunk.compression(), schema.column(leaf).max_rep_level() > 0)
+            });
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
-        let (mut held, mut stored) = (0u64, 0u64);
-        for ((start, len), compression) in chunks {
-            held = held.saturating_add(self.check_column(start..start.saturating_add(len), compression)?);
+        let (mut held, mut stored, mut listed, mut dictionary) = (0u64, 0u64, 0u64, 0);
+        for ((start, len), compression, is_list) in chunks {
+            let unpacked = self.check_column(start..start.saturating_add(len), compression)?;
+            held = held.saturating_add(unpacked.held);
             stored = stored.saturating_add(len);
+            if is_list {
+                listed = listed.saturating_add(unpacked.values.saturating_mul(VALUE));
+            }
+            dictionary = unpacked.dictionary.max(dictionary);
         }
-        let most = stored.saturating_mul(HELD).max(self.limits.header_bytes / 2);
-        Limits::check("bytes of pages that are unpacked at once", "header_bytes", held, most)
-            .map_err(|e| e.in_file(source.label()))
+        let free = self.limits.header_bytes / 2;
+        for (what, bytes, times) in [
+            ("bytes of pages that are unpacked at once", held, HELD),
+            ("bytes of lists that are read at once", listed, LISTED),
+        ] {
+            Limits::check(what, "header_bytes", bytes, stored.saturating_mul(times).max(free))
+                .map_err(|e| e.in_file(source.label()))?;
+        }
+        Ok(dictionary)
     }
 
-    /// Looks at what the pages of a column of a row group claim, once. Returns how many bytes are held at the same time
-    /// when they are unpacked.
-    fn check_column(&self, range: Range<u64>, compression: Compression) -> Result<u64> {
+    /// Looks at what the pages of a column of a row group claim, once.
+    fn check_column(&self, range: Range<u64>, compression: Compression) -> Result<Unpacked> {
         let source = &self.source.0;
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = checked.columns.get(&range.start) {
-            return Ok(*held);
+        if let Some(unpacked) = checked.columns.get(&range.start) {
+            return Ok(*unpacked);
         }
         if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
             return Err(Error::unsupported("codec", "columns that are packed so are not read")
@@ -235,8 +254,8 @@ impl File {
             .map_err(|e| e.in_file(source.label()))?;
         checked.unpacked = checked.unpacked.saturating_add(unpacked.total);
         check_expansion("the pages are", checked.unpacked, source, &self.limits)?;
-        checked.columns.insert(start, unpacked.held);
-        Ok(unpacked.held)
+        checked.columns.insert(start, unpacked);
+        Ok(unpacked)
     }
 
     /// The next rows of these columns of a row group.
@@ -341,7 +360,9 @@ impl Labels for GroupNames {
         }
         let mut list = LabelList::new();
         for group in 0..self.file.metadata.metadata().num_row_groups() {
-            let mut rows = self.file.rows(group, vec![self.place], 0, NAMES)?;
+            let dictionary = self.file.check_pages(group, &[self.place])?;
+            let at_once = (NAME_BYTES / dictionary.max(1)).clamp(1, NAMES);
+            let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
                 Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
                 if list.len() as u64 > self.rows {

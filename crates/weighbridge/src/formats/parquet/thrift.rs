@@ -169,8 +169,19 @@ impl Kind {
     }
 }
 
-/// Is told the numbers among the fields: the structure, the field, and the number.
-type Number<'a> = dyn FnMut(Structure, i16, i64) + 'a;
+/// What is met in a structure.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Met {
+    /// A field that is a whole number.
+    Number(i16, i64),
+    /// A field that is a text of so many bytes.
+    Text(i16, u64),
+    /// Its end.
+    End,
+}
+
+/// Is told what is met, and in which structure.
+type Watch<'a> = dyn FnMut(Structure, Met) + 'a;
 
 /// Bytes that are read from front to back.
 pub(super) struct Bytes<'a> {
@@ -188,12 +199,12 @@ impl<'a> Bytes<'a> {
         self.at
     }
 
-    /// Reads a structure and all within it; `number` is told of those of its fields, and of theirs, that are whole numbers.
-    pub(super) fn structure(&mut self, structure: Structure, number: &mut Number<'_>) -> Result<(), Stop> {
-        self.fields(structure, 0, number)
+    /// Reads a structure and all within it; `watch` is told of what is met.
+    pub(super) fn structure(&mut self, structure: Structure, watch: &mut Watch<'_>) -> Result<(), Stop> {
+        self.fields(structure, 0, watch)
     }
 
-    fn fields(&mut self, structure: Structure, depth: u32, number: &mut Number<'_>) -> Result<(), Stop> {
+    fn fields(&mut self, structure: Structure, depth: u32, watch: &mut Watch<'_>) -> Result<(), Stop> {
         if depth > DEEPEST {
             return Err(Stop::Deep);
         }
@@ -202,6 +213,7 @@ impl<'a> Bytes<'a> {
             let head = self.byte()?;
             let (step, wire) = (head >> 4, head & 15);
             if wire == 0 {
+                watch(structure, Met::End);
                 return Ok(());
             }
             id = match step {
@@ -217,9 +229,14 @@ impl<'a> Bytes<'a> {
             match (wire, kind) {
                 // The value of a truth stands in its head.
                 (1 | 2, _) => {}
-                (4..=6, _) => number(structure, id, self.zigzag()?),
-                (_, Some(Kind::List(within) | Kind::Of(within))) => self.skip(wire, within, depth, number)?,
-                _ => self.skip(wire, Structure::Other, depth, number)?,
+                (4..=6, _) => watch(structure, Met::Number(id, self.zigzag()?)),
+                (8, Some(Kind::Text)) => {
+                    let len = self.varint()?;
+                    self.pass(len)?;
+                    watch(structure, Met::Text(id, len));
+                }
+                (_, Some(Kind::List(within) | Kind::Of(within))) => self.skip(wire, within, depth, watch)?,
+                _ => self.skip(wire, Structure::Other, depth, watch)?,
             }
         }
     }
@@ -230,7 +247,7 @@ impl<'a> Bytes<'a> {
         wire: u8,
         structure: Structure,
         depth: u32,
-        number: &mut Number<'_>,
+        watch: &mut Watch<'_>,
     ) -> Result<(), Stop> {
         if depth > DEEPEST {
             return Err(Stop::Deep);
@@ -255,7 +272,7 @@ impl<'a> Bytes<'a> {
                     return self.pass_all(count, size);
                 }
                 // Every value has a byte, so that these come to an end.
-                (0..count).try_for_each(|_| self.skip(head & 15, structure, depth + 1, number))
+                (0..count).try_for_each(|_| self.skip(head & 15, structure, depth + 1, watch))
             }
             11 => {
                 let count = self.varint()?;
@@ -264,11 +281,11 @@ impl<'a> Bytes<'a> {
                     return self.pass_all(count, key + value);
                 }
                 (0..count).try_for_each(|_| {
-                    self.skip(kinds >> 4, Structure::Other, depth + 1, number)?;
-                    self.skip(kinds & 15, Structure::Other, depth + 1, number)
+                    self.skip(kinds >> 4, Structure::Other, depth + 1, watch)?;
+                    self.skip(kinds & 15, Structure::Other, depth + 1, watch)
                 })
             }
-            12 => self.fields(structure, depth + 1, number),
+            12 => self.fields(structure, depth + 1, watch),
             13 => self.pass(16),
             _ => Err(Stop::Wrong),
         }

@@ -15,6 +15,8 @@ use parquet::errors::ParquetError;
 const MARK: u64 = 4;
 /// The code of a page that has another checksum than its head says.
 const PAGE_CRC: &str = "page-crc";
+/// Damaged pages that are told one by one.
+const TOLD: usize = 1000;
 /// Bytes that are read at once.
 const STEP: u64 = 256 << 10;
 
@@ -66,18 +68,26 @@ pub(in crate::formats::parquet) fn outline(source: &SourceRef, limits: &Limits) 
 /// [`crate::Kind::Io`]; what keeps the footer from being read.
 pub(in crate::formats::parquet) fn check(source: &SourceRef, limits: &Limits) -> Result<Vec<Finding>> {
     let file = File::read(source, limits)?;
-    let mut findings = Vec::new();
+    let (mut findings, mut damaged) = (Vec::new(), 0u64);
     for chunk in file.chunks()? {
-        for (offset, text) in damaged_pages(source, &chunk)? {
-            findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()).at(offset));
-        }
+        damaged_pages(source, &chunk, &mut |offset, text| {
+            damaged += 1;
+            if findings.len() < TOLD {
+                findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()).at(offset));
+            }
+        })?;
+    }
+    let more = damaged.saturating_sub(TOLD as u64);
+    if more > 0 {
+        let text = format!("{more} more pages are not what was written");
+        findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()));
     }
     Ok(findings)
 }
 
-/// The pages of a column that are not what was written: where they are, and what is wrong.
-fn damaged_pages(source: &SourceRef, chunk: &Chunk) -> Result<Vec<(u64, String)>> {
-    let (mut damaged, mut buffer) = (Vec::new(), Vec::new());
+/// Gives the pages of a column that are not what was written: where they are, and what is wrong.
+fn damaged_pages(source: &SourceRef, chunk: &Chunk, give: &mut dyn FnMut(u64, String)) -> Result<()> {
+    let mut buffer = Vec::new();
     for page in pages::all(source, chunk.start..chunk.start.saturating_add(chunk.len))? {
         let Some(expected) = page.crc else { continue };
         let found = crc(source, &page, &mut buffer)?;
@@ -85,10 +95,10 @@ fn damaged_pages(source: &SourceRef, chunk: &Chunk) -> Result<Vec<(u64, String)>
             let text = format!(
                 "a page is not what was written: its checksum is {found:08x}, {expected:08x} was expected"
             );
-            damaged.push((page.offset, text));
+            give(page.offset, text);
         }
     }
-    Ok(damaged)
+    Ok(())
 }
 
 /// The CRC-32 of the bytes of a page as they are in the file.
@@ -109,11 +119,15 @@ impl File {
     /// its head says, where there is one; else what their reader said.
     pub(super) fn blame(&self, group: usize, columns: &[usize], error: Error) -> Error {
         let source = &self.source.0;
-        let chunks = self.chunks().unwrap_or_default();
-        chunks
-            .iter()
-            .filter(|chunk| chunk.group == group && columns.contains(&chunk.root))
-            .find_map(|chunk| damaged_pages(source, chunk).ok()?.into_iter().next())
+        let mut first = None;
+        for chunk in self.chunks().unwrap_or_default() {
+            if chunk.group == group && columns.contains(&chunk.root) && first.is_none() {
+                let mut keep = |offset, text| first = first.take().or(Some((offset, text)));
+                // What else is wrong is known already.
+                let _ = damaged_pages(source, &chunk, &mut keep);
+            }
+        }
+        first
             .map_or(error, |(offset, text)| Error::corrupt(PAGE_CRC, text).in_file(source.label()).at(offset))
     }
 

@@ -1,0 +1,148 @@
+//! The footer, looked through before its reader is: that one recurses, and takes memory by what the footer claims.
+
+use super::thrift::{Bytes, Met, Stop, Structure};
+use crate::error::{Error, Result};
+
+/// Groups of columns within each other; honest ones have a handful.
+const DEEPEST: usize = 64;
+/// The parts of a footer may take this many times its bytes when they are read, and this much more: about 30 bytes are the
+/// fewest of a column of a row group.
+const TIMES: u64 = 16;
+const FREE: u64 = 16 << 20;
+
+/// About what a structure takes when it is read, in bytes.
+fn weight(structure: Structure) -> u64 {
+    match structure {
+        Structure::Schema => 350,
+        Structure::Group => 150,
+        Structure::Chunk => 450,
+        Structure::KeyValue => 100,
+        Structure::Encodings | Structure::Sorting => 16,
+        _ => 0,
+    }
+}
+/// What a part of a path takes beside its letters.
+const PART: u64 = 40;
+
+/// Looks through a footer for what its reader would never come to the end of, or not survive.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `footer`; [`crate::Kind::Limit`], `inflated`.
+pub(super) fn check(footer: &[u8]) -> Result<()> {
+    let mut schema = Schema::default();
+    let mut taken = 0u64;
+    let read = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
+        if let Met::End = met {
+            taken = taken.saturating_add(weight(structure));
+        }
+        if structure == Structure::Schema {
+            schema.meets(met);
+        }
+    });
+    let what = match read {
+        Err(Stop::Deep) => "the footer has too many levels",
+        Err(Stop::Endless) => "the footer has a list without an end",
+        Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
+        Err(Stop::Wrong) => "the footer is not what a footer can be",
+        // Its reader says better what is missing.
+        Ok(()) | Err(Stop::End) => match schema.wrong() {
+            Some(what) => what,
+            None => return check_room(taken.saturating_add(schema.paths), footer.len() as u64),
+        },
+    };
+    Err(Error::corrupt("footer", what))
+}
+
+fn check_room(taken: u64, len: u64) -> Result<()> {
+    let most = len.saturating_mul(TIMES).saturating_add(FREE);
+    if taken <= most {
+        return Ok(());
+    }
+    Err(Error::limit("inflated", "the footer stands for far more than its bytes")
+        .expected(format_args!("at most {most} bytes"))
+        .found(taken))
+}
+
+/// The tree of columns, which the footer has as a list: a group, its children, and theirs.
+#[derive(Debug, Default)]
+struct Schema {
+    /// Of the element that is being read: its children, and the bytes of its name.
+    children: i32,
+    name: u64,
+    /// The groups that are open: children that are missing, and what a path to them takes.
+    open: Vec<(u64, u64)>,
+    elements: u64,
+    /// Children of all groups.
+    claimed: u64,
+    /// What the paths of all columns take.
+    paths: u64,
+    deep: bool,
+}
+
+impl Schema {
+    fn meets(&mut self, met: Met) {
+        match met {
+            Met::Number(5, children) => self.children = low(children),
+            Met::Text(4, len) => self.name = len,
+            Met::End => self.element(),
+            _ => {}
+        }
+    }
+
+    /// An element was read.
+    fn element(&mut self) {
+        let children = u64::try_from(std::mem::take(&mut self.children)).unwrap_or(0);
+        let name = std::mem::take(&mut self.name);
+        self.elements += 1;
+        self.claimed = self.claimed.saturating_add(children);
+        while self.open.pop_if(|(missing, _)| *missing == 0).is_some() {}
+        let path = match self.open.last_mut() {
+            Some((missing, path)) => {
+                *missing -= 1;
+                path.saturating_add(name).saturating_add(PART)
+            }
+            // The name of the root is part of no path.
+            None => 0,
+        };
+        if children == 0 {
+            self.paths = self.paths.saturating_add(path);
+        } else if self.open.len() < DEEPEST {
+            self.open.push((children, path));
+        } else {
+            self.deep = true;
+        }
+    }
+
+    /// What is wrong with it, where its reader would not survive it.
+    fn wrong(&self) -> Option<&'static str> {
+        if self.deep {
+            return Some("the groups of columns have too many levels");
+        }
+        // Room for the children of a group is taken before they are read.
+        (self.claimed >= self.elements.max(1)).then_some("a group claims more columns than there are")
+    }
+}
+
+/// The low 32 bits, as whoever reads the footer takes them.
+#[allow(clippy::cast_possible_truncation)]
+fn low(value: i64) -> i32 {
+    value as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn footers_with_fields_of_other_types_are_refused() {
+        // A list of 2^31 truths behind a structure that nobody knows, whose ids would pass 16 bits if they were added up.
+        let hidden = [&[0x9c][..], &[0xf1; 2200], &[0, 0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07, 0]].concat();
+        assert!(check(&hidden).unwrap_err().message().contains("without an end"));
+        // Version, and the schema as a text; a list of row groups whose columns are a text.
+        for footer in [&[0x15, 2, 0x18, 2, 0, 0, 0][..], &[0x15, 2, 0x39, 0x1c, 0x18, 1, 0, 0, 0]] {
+            let error = check(footer).unwrap_err();
+            assert_eq!(error.code(), "footer");
+            assert!(error.message().contains("another type"), "{error}");
+        }
+    }
+}

@@ -340,10 +340,11 @@ impl Labels for GroupNames {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
+        let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
         for group in 0..self.file.metadata.metadata().num_row_groups() {
             let mut rows = self.file.rows(group, vec![self.place], 0, NAMES)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
-                Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
+                Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
                 if list.len() as u64 > self.rows {
                     break;
                 }

@@ -4,6 +4,7 @@
 //! column of its own. They are read when somebody asks, not when the table is opened.
 
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::source::SourceRef;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -28,6 +29,12 @@ pub trait Labels: Debug + Send + Sync {
     /// The sources that they are read from, so that an output is not one of them.
     fn sources(&self) -> Vec<SourceRef>;
 }
+
+/// Names may be so many times as long as the file that they are read from: by dictionaries, views and compression.
+/// A quarter of the limit `header_bytes` is free.
+const LONGER: u64 = 8;
+/// What a name takes beside its text.
+const END: u64 = size_of::<usize>() as u64;
 
 /// Names in memory: one text and where each name ends in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,6 +71,24 @@ impl LabelList {
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
         self.ends.push(self.text.len());
+    }
+
+    /// As [`push`](Self::push), where the list may take `most` bytes, as [`most`](Self::most) gives them: for formats in
+    /// which many names can be the same few bytes of the file.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] where the list would be longer.
+    pub fn push_within(&mut self, name: &str, most: u64) -> Result<()> {
+        let text = (self.text.len() as u64).saturating_add(name.len() as u64);
+        let ends = (self.ends.len() as u64).saturating_add(1).saturating_mul(END);
+        Limits::check("bytes of names of rows", "header_bytes", text.saturating_add(ends), most)?;
+        self.push(name);
+        Ok(())
+    }
+
+    /// How many bytes the names that are read from a file of `len` bytes may take, and eight more each.
+    pub fn most(len: u64, limits: &Limits) -> u64 {
+        len.saturating_mul(LONGER).max(limits.header_bytes / 4)
     }
 
     /// The number of names.
@@ -170,5 +195,15 @@ mod tests {
         assert_eq!((list.find("a"), list.find("süß"), list.find("b")), (Some(0), Some(2), None));
         assert_eq!(list.index()["a"], 0);
         assert_eq!(list.slice(1..3).iter().collect::<Vec<_>>(), ["", "süß"]);
+    }
+    #[test]
+    fn a_list_of_names_is_held_against_the_file() {
+        let limits = Limits { header_bytes: 400, ..Limits::default() };
+        assert_eq!((LabelList::most(1, &limits), LabelList::most(1000, &limits)), (100, 8000));
+        let mut list = LabelList::new();
+        (0..10).for_each(|_| list.push_within("ab", 100).unwrap());
+        let error = list.push_within("", 100).unwrap_err();
+        assert_eq!((error.kind(), list.len()), (crate::Kind::Limit, 10));
+        assert!(error.hint_text().unwrap().contains("`header_bytes`"));
     }
 }

@@ -57,8 +57,8 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
             let Messages { schema, version, blocks } = stream::messages(source, &options.limits)?;
             // There is no footer, and no dictionary is read.
             let (dictionaries, footer) = (Vec::new(), source.len());
-            let expansion = options.limits.expansion;
-            File { source: source.clone(), schema, version, blocks, dictionaries, footer, expansion }
+            let limits = options.limits.clone();
+            File { source: source.clone(), schema, version, blocks, dictionaries, footer, limits }
         }
     };
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
@@ -185,8 +185,7 @@ struct File {
     schema: SchemaRef,
     version: MetadataVersion,
     blocks: Vec<Block>,
-    /// See [`Limits::expansion`].
-    expansion: u64,
+    limits: Limits,
     dictionaries: Vec<Block>,
     /// Offset of the footer.
     footer: u64,
@@ -243,7 +242,7 @@ impl File {
             blocks,
             dictionaries,
             footer: source.len() - 10 - len,
-            expansion: limits.expansion,
+            limits: limits.clone(),
         })
     }
 
@@ -347,7 +346,7 @@ impl File {
                 claimed = claimed.saturating_add(i64::from_le_bytes(claim).try_into().unwrap_or(len));
             }
         }
-        let most = FREE.max(body.len.saturating_mul(self.expansion));
+        let most = FREE.max(body.len.saturating_mul(self.limits.expansion));
         if claimed <= most {
             return Ok(claimed);
         }
@@ -458,9 +457,10 @@ impl Labels for BatchNames {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
+        let most = LabelList::most(self.file.source.len(), &self.file.limits);
         for number in 0..self.file.blocks.len() {
             let batch = self.file.batch(number, vec![self.place])?;
-            Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
+            Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
         }
         check_count(self, list.len() as u64, self.rows)?;
         let list = Arc::new(list);

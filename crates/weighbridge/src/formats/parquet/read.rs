@@ -359,12 +359,13 @@ impl Labels for GroupNames {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
+        let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
         for group in 0..self.file.metadata.metadata().num_row_groups() {
             let dictionary = self.file.check_pages(group, &[self.place])?;
             let at_once = (NAME_BYTES / dictionary.max(1)).clamp(1, NAMES);
             let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
-                Layout::names(&batch, &mut list).map_err(|e| e.in_file(self.label()))?;
+                Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
                 if list.len() as u64 > self.rows {
                     break;
                 }

@@ -208,19 +208,19 @@ impl Layout {
         Ok(())
     }
 
-    /// Appends the names in a batch whose one column holds them.
+    /// Appends the names in a batch whose one column holds them, as long as the list takes at most so many bytes.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`], `nulls`.
-    pub(in crate::formats) fn names(batch: &RecordBatch, list: &mut LabelList) -> Result<()> {
+    /// [`crate::Kind::Unsupported`], `nulls`; what [`LabelList::push_within`] says.
+    pub(in crate::formats) fn names(batch: &RecordBatch, list: &mut LabelList, most: u64) -> Result<()> {
         let Some(column) = batch.columns().first() else { return Ok(()) };
         refuse_nulls(&**column)?;
         if let Some(names) = column.as_string_opt::<i32>() {
-            names.iter().flatten().for_each(|name| list.push(name));
+            names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
         } else if let Some(names) = column.as_string_opt::<i64>() {
-            names.iter().flatten().for_each(|name| list.push(name));
+            names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
         } else if let Some(names) = column.as_string_view_opt() {
-            names.iter().flatten().for_each(|name| list.push(name));
+            names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
         } else {
             return Err(another());
         }

@@ -40,7 +40,7 @@ const LISTED: u64 = 32;
 const VALUE: u64 = 8;
 /// Names that are decoded together; fewer where a dictionary is long, as each of them may be as long.
 const NAMES: u64 = 64 << 10;
-const NAME_BYTES: u64 = 32 << 20;
+const NAME_BYTES: u64 = 8 << 20;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());

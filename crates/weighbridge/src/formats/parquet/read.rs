@@ -1,5 +1,6 @@
 //! From the footer to the index, and rows out of row groups.
 
+mod lists;
 mod outline;
 
 pub(super) use outline::{check, outline};
@@ -140,6 +141,8 @@ struct Checked {
     columns: HashMap<u64, Unpacked>,
     /// What they take when they are unpacked.
     unpacked: u64,
+    /// Where columns of lists begin, and the values of their longest list, of those that were counted.
+    longest: HashMap<u64, u64>,
 }
 
 impl fmt::Debug for File {
@@ -189,7 +192,7 @@ impl File {
         at_once: usize,
     ) -> Result<ParquetRecordBatchReader> {
         let skip = to_usize(skip)?;
-        self.check_pages(group, &columns)?;
+        self.check_pages(group, &columns, at_once as u64)?;
         guarded("a row group", || {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 self.source.clone(),
@@ -201,30 +204,33 @@ impl File {
         })
     }
 
-    /// Looks at what the pages of some columns of a row group claim. Returns the bytes of their longest dictionary.
-    fn check_pages(&self, group: usize, columns: &[usize]) -> Result<u64> {
+    /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time.
+    /// Returns the bytes of their longest dictionary.
+    fn check_pages(&self, group: usize, columns: &[usize], at_once: u64) -> Result<u64> {
         let source = &self.source.0;
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
         let chunks = guarded("a row group", || {
             let chunks = metadata.row_group(group).columns().iter().enumerate();
             let chunks = chunks.filter(|(leaf, _)| columns.contains(&schema.get_column_root_idx(*leaf)));
-            let ranges = chunks.map(|(leaf, chunk)| {
-                (chunk.byte_range(), chunk.compression(), schema.column(leaf).max_rep_level() > 0)
-            });
+            let ranges = chunks.map(|(leaf, chunk)| (leaf, chunk.byte_range(), chunk.compression()));
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
         let (mut held, mut stored, mut listed, mut dictionary) = (0u64, 0u64, 0u64, 0);
-        for ((start, len), compression, is_list) in chunks {
+        let free = self.limits.header_bytes / 2;
+        for (leaf, (start, len), compression) in chunks {
             let unpacked = self.check_column(start..start.saturating_add(len), compression)?;
             held = held.saturating_add(unpacked.held);
             stored = stored.saturating_add(len);
-            if is_list {
-                listed = listed.saturating_add(unpacked.values.saturating_mul(VALUE));
+            if schema.column(leaf).max_rep_level() > 0 {
+                let mut values = unpacked.values;
+                if values.saturating_mul(VALUE) > free {
+                    values = values.min(self.longest_once(group, leaf, start)?.saturating_mul(at_once));
+                }
+                listed = listed.saturating_add(values.saturating_mul(VALUE));
             }
             dictionary = unpacked.dictionary.max(dictionary);
         }
-        let free = self.limits.header_bytes / 2;
         for (what, bytes, times) in [
             ("bytes of pages that are unpacked at once", held, HELD),
             ("bytes of lists that are read at once", listed, LISTED),
@@ -256,6 +262,18 @@ impl File {
         check_expansion("the pages are", checked.unpacked, source, &self.limits)?;
         checked.columns.insert(start, unpacked);
         Ok(unpacked)
+    }
+
+    /// The values of the longest list of a column that begins at `start`; they are counted once.
+    fn longest_once(&self, group: usize, leaf: usize, start: u64) -> Result<u64> {
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = checked().longest.get(&start).copied();
+        if let Some(longest) = known {
+            return Ok(longest);
+        }
+        let longest = self.longest_list(group, leaf)?;
+        checked().longest.insert(start, longest);
+        Ok(longest)
     }
 
     /// The next rows of these columns of a row group.
@@ -361,7 +379,7 @@ impl Labels for GroupNames {
         let mut list = LabelList::new();
         let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
         for group in 0..self.file.metadata.metadata().num_row_groups() {
-            let dictionary = self.file.check_pages(group, &[self.place])?;
+            let dictionary = self.file.check_pages(group, &[self.place], 1)?;
             let at_once = (NAME_BYTES / dictionary.max(1)).clamp(1, NAMES);
             let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {

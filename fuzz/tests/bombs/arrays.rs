@@ -95,3 +95,19 @@ fn npz_bombs() {
         Member { name: "weighbridge.metadata.npy".to_owned(), method: 8, data, len, crc32: sum, at: None };
     range.file("metadata of 64 MiB in 64 kB", archive(&[meta]), Opens(0));
 }
+
+/// Headers that say nothing of lengths stand in stored blocks of the stream that begins behind the one before: to find where
+/// a member ends, its stream is followed through all that comes behind it.
+#[test]
+fn npz_streams_that_are_followed_again() {
+    let mut range = Range::new("npz");
+    let whole = archive(&[stored("a.npy", npy(&header("1,"), &[0; 4]))]);
+    let head = [&b"PK\x03\x04\x14\0\x08\0\x08\0"[..], &[0; 16], &[1, 0, 0, 0], b"a"].concat();
+    let len = u16::try_from(head.len()).unwrap();
+    let unit = [&head[..], &[0], &len.to_le_bytes(), &(!len).to_le_bytes()].concat();
+    let zeros = deflate(&[], &[0; 1 << 20], 32);
+    let bomb = [&unit.repeat(500), &head, &zeros[..zeros.len() - 2]].concat();
+    range.any("500 streams of 32 MiB that break", [&whole[..whole.len() - 22], &bomb].concat());
+    range.any("500 streams of 32 MiB that break, alone", [&whole[..40], &bomb].concat());
+    range.any("20,000 streams that break", [&whole[..40], &unit.repeat(20_000), &head].concat());
+}

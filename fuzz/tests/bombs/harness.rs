@@ -48,8 +48,7 @@ pub(crate) enum End {
     Any,
 }
 
-use End::Any;
-pub(crate) use End::{Opens, Refused};
+pub(crate) use End::{Any, Opens, Refused};
 
 /// Bombs that are set off one after the other; nothing else runs meanwhile, as all threads are counted.
 pub(crate) struct Range {

@@ -17,5 +17,7 @@ mod parquet;
 mod pickles;
 mod primitiv;
 mod safetensors;
+mod scans;
+mod states;
 mod tables;
 mod zips;

@@ -4,7 +4,7 @@ use crate::harness::{End, Opens, Range, Refused};
 use crate::zips::{archive, stored};
 
 /// A file of `torch.save` with this pickle and one storage.
-fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
+pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
     archive(&[
         stored("archive/data.pkl", pickle.to_vec()),
         stored("archive/byteorder", b"little".to_vec()),
@@ -13,22 +13,22 @@ fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
     ])
 }
 
-fn text(text: &str) -> Vec<u8> {
+pub(crate) fn text(text: &str) -> Vec<u8> {
     [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat()
 }
 
-fn number(n: u64) -> Vec<u8> {
+pub(crate) fn number(n: u64) -> Vec<u8> {
     // LONG1, with a byte for the sign.
     [&[0x8a, 9], &n.to_le_bytes()[..], &[0]].concat()
 }
 
-fn tuple(items: &[u64]) -> Vec<u8> {
+pub(crate) fn tuple(items: &[u64]) -> Vec<u8> {
     let items: Vec<u8> = items.iter().flat_map(|&n| number(n)).collect();
     [&b"("[..], &items, b"t"].concat()
 }
 
 /// A tensor of f32 as a view of the one storage, which is said to have `elements`.
-fn tensor(elements: u64, size: &[u64], stride: &[u64]) -> Vec<u8> {
+pub(crate) fn tensor(elements: u64, size: &[u64], stride: &[u64]) -> Vec<u8> {
     [
         &b"ctorch._utils\n_rebuild_tensor_v2\n(("[..],
         &text("storage"),

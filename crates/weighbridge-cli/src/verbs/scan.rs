@@ -5,6 +5,7 @@ use crate::output::{DIM, HEADING, Output, scan_verdict};
 use crate::several::{self, Counts, Report};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 use std::io::{self, Write};
 use weighbridge::OpenOptions;
 use weighbridge::finding::Verdict;
@@ -155,8 +156,10 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
 /// Each import once, with how often it stands in the file.
 fn imports(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     let mut seen: Vec<(&str, &str, usize)> = Vec::new();
+    let mut places = HashMap::new();
     for found in &file.scan.imports {
-        match seen.iter_mut().find(|(module, name, _)| *module == found.module && *name == found.name) {
+        let place = *places.entry((&found.module, &found.name)).or_insert(seen.len());
+        match seen.get_mut(place) {
             Some((_, _, count)) => *count += 1,
             None => seen.push((&found.module, &found.name, 1)),
         }

@@ -3,6 +3,8 @@
 use super::Name;
 use super::name::{hex, unhex};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A typed value. Floats are kept as bits, so that a NaN payload survives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,59 +135,65 @@ fn float_json(x: f32) -> Json {
 }
 
 /// Keys with values, in order. A key stands once.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Metadata(Vec<(String, Value)>);
+#[derive(Debug, Clone, Default)]
+pub struct Metadata {
+    pairs: Vec<(Arc<str>, Value)>,
+    /// The place of each key: a file may have very many.
+    places: HashMap<Arc<str>, usize>,
+}
+
+/// The same keys with the same values in the same order.
+impl PartialEq for Metadata {
+    fn eq(&self, other: &Self) -> bool {
+        self.pairs == other.pairs
+    }
+}
+
+impl Eq for Metadata {}
 
 impl Metadata {
     /// True where nothing is said.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pairs.is_empty()
     }
     /// Sets `key`, in its old place if it has one, else at the end.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
-        let key = key.into();
-        match self.0.iter_mut().find(|(k, _)| *k == key) {
+        let key: String = key.into();
+        match self.places.get(key.as_str()).and_then(|&place| self.pairs.get_mut(place)) {
             Some((_, old)) => *old = value,
-            None => self.0.push((key, value)),
+            None => {
+                let key: Arc<str> = key.into();
+                self.places.insert(key.clone(), self.pairs.len());
+                self.pairs.push((key, value));
+            }
         }
     }
     /// Takes `key` out; the others keep their order. `None` where there is no such key.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let place = self.0.iter().position(|(k, _)| k == key)?;
-        Some(self.0.remove(place).1)
+        let removed = self.places.remove(key)?;
+        self.places.values_mut().filter(|place| **place > removed).for_each(|place| *place -= 1);
+        Some(self.pairs.remove(removed).1)
     }
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)
+        self.places.get(key).and_then(|&place| self.pairs.get(place)).map(|(_, value)| value)
     }
     /// All pairs, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(k, v)| (k.as_str(), v))
+        self.pairs.iter().map(|(k, v)| (&**k, v))
     }
     /// A JSON object of plain values; see [`Value::to_json`].
     pub fn to_json(&self) -> Json {
-        self.0.iter().map(|(k, v)| (k.clone(), v.to_json())).collect::<serde_json::Map<_, _>>().into()
+        self.iter().map(|(k, v)| (k.to_owned(), v.to_json())).collect::<serde_json::Map<_, _>>().into()
     }
 }
 
 impl FromIterator<(String, Value)> for Metadata {
     /// Pairs in order. A key that repeats keeps its first place and its last value.
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
-        let mut places = std::collections::HashMap::new();
-        let mut list: Vec<(String, Value)> = Vec::new();
-        for (key, value) in pairs {
-            match places.get(&key) {
-                Some(&place) => {
-                    let pair: &mut (String, Value) = &mut list[place];
-                    pair.1 = value;
-                }
-                None => {
-                    places.insert(key.clone(), list.len());
-                    list.push((key, value));
-                }
-            }
-        }
-        Self(list)
+        let mut metadata = Self::default();
+        pairs.into_iter().for_each(|(key, value)| metadata.set(key, value));
+        metadata
     }
 }
 
@@ -216,6 +224,25 @@ mod tests {
         assert_eq!(Value::from_tagged(&value.to_tagged()), Some(value));
         assert_eq!(Value::from_tagged(&json!({"f32": 1})), None);
         assert_eq!(Value::from_tagged(&json!({"u32": 1u64 << 40})), None);
+    }
+
+    #[test]
+    fn keys_keep_their_order_and_stand_once() {
+        let mut metadata = Metadata::default();
+        for (key, n) in [("b", 1), ("a", 2), ("c", 3), ("b", 4), ("d", 5)] {
+            metadata.set(key, Value::U64(n));
+        }
+        assert_eq!(metadata.remove("a"), Some(Value::U64(2)));
+        assert_eq!((metadata.remove("a"), metadata.get("a")), (None, None));
+        metadata.set("d", Value::U64(6));
+        metadata.set("a", Value::U64(7));
+        let wanted = [("b", 4), ("c", 3), ("d", 6), ("a", 7)];
+        for (key, n) in wanted {
+            assert_eq!(metadata.get(key), Some(&Value::U64(n)));
+        }
+        assert_eq!(metadata, wanted.into_iter().map(|(key, n)| (key.to_owned(), Value::U64(n))).collect());
+        let other = [("c", 3), ("b", 4), ("d", 6), ("a", 7)];
+        assert_ne!(metadata, other.into_iter().map(|(key, n)| (key.to_owned(), Value::U64(n))).collect());
     }
 
     #[test]

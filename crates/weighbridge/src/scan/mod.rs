@@ -20,6 +20,7 @@
 mod beginning;
 mod config;
 mod hdf5;
+mod listed;
 mod names;
 mod pickles;
 mod rules;
@@ -40,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::pickle::{Call, GlobalFinding};
 use crate::source::SourceRef;
+use listed::Tally;
 
 /// Names of tensors that are shown; more are counted.
 const SHOWN: usize = 5;
@@ -55,6 +57,8 @@ pub struct Scan {
     pub calls: Vec<Call>,
     /// What is inside and must be looked through as well.
     pub inner: Vec<Inner>,
+    /// What is listed of all parts, and how much is not.
+    pub(crate) tally: Tally,
 }
 
 /// Something within a file.
@@ -157,14 +161,15 @@ impl Scan {
             (Some(outer), None) => Some(outer.to_owned()),
             (None, inner) => inner,
         };
-        self.findings.extend(part.findings.into_iter().map(|mut finding| {
+        for mut finding in part.findings {
             finding.member = place(finding.member.take());
-            finding
-        }));
-        self.imports.extend(part.imports.into_iter().map(|mut import| {
+            self.list(finding);
+        }
+        for mut import in part.imports {
             import.member = place(import.member.take());
-            import
-        }));
+            self.list_import(import);
+        }
+        self.tally.absorb(&part.tally);
         for call in part.calls {
             self.count_call(call);
         }
@@ -174,14 +179,5 @@ impl Scan {
             }
             inner
         }));
-    }
-
-    /// Adds a call, or its number to one that is the same.
-    pub fn count_call(&mut self, call: Call) {
-        let same = |other: &&mut Call| (other.how, &other.callable) == (call.how, &call.callable);
-        match self.calls.iter_mut().find(same) {
-            Some(known) => known.count = known.count.saturating_add(call.count),
-            None => self.calls.push(call),
-        }
     }
 }

@@ -179,8 +179,12 @@ fn judge(
     scan: &mut Scan,
 ) -> Option<u64> {
     let Report { findings, globals, calls, blobs, dropped, worst_dropped, end, error, .. } = report;
-    scan.findings.extend(findings.into_iter().filter_map(rename).map(|f| f.in_file(source.label())));
-    scan.imports.extend(globals);
+    for finding in findings.into_iter().filter_map(rename) {
+        scan.list(finding.in_file(source.label()));
+    }
+    for import in globals {
+        scan.list_import(import);
+    }
     for call in calls {
         scan.count_call(call);
     }

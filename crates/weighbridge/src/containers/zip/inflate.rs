@@ -90,23 +90,36 @@ pub(super) fn inflate_prefix(outer: &SourceRef, start: u64, most: usize) -> Resu
     Ok(bytes)
 }
 
-/// How far a deflate stream goes that begins at `start` of `outer`: its bytes, those that it becomes,
-/// and their CRC-32; `None` where it breaks, or has become `most` bytes.
-pub(super) fn extent(outer: &SourceRef, start: u64, most: u64) -> Result<Option<(u64, u64, u32)>> {
-    let len = outer.len().saturating_sub(start);
+/// What following a deflate stream came to.
+pub(super) struct Extent {
+    /// Bytes that were taken; of a stream that breaks, all that were fetched.
+    pub(super) taken: u64,
+    /// Bytes that they became.
+    pub(super) given: u64,
+    /// The CRC-32 of these; `None` where the stream breaks, or does not end within what it may take and give.
+    pub(super) crc32: Option<u32>,
+}
+
+/// How far a deflate stream goes that begins at `start` of `outer`, of which it may take and give so many bytes.
+pub(super) fn extent(outer: &SourceRef, start: u64, most_taken: u64, most_given: u64) -> Result<Extent> {
+    let len = outer.len().saturating_sub(start).min(most_taken);
     let packed = Packed { outer: outer.clone(), member: String::new(), start, len };
     let mut inflater = Inflater::new();
     let mut waste = vec![0; SKIP];
-    while !inflater.ended && inflater.produced < most {
+    while !inflater.ended && inflater.produced < most_given {
         match inflater.fill(&packed, &mut waste) {
-            Ok(0) if !inflater.ended => return Ok(None),
+            Ok(0) if !inflater.ended => break,
             Ok(_) => {}
-            Err(error) if error.kind() == crate::Kind::Corrupt => return Ok(None),
+            Err(error) if error.kind() == crate::Kind::Corrupt => break,
             Err(error) => return Err(error),
         }
     }
-    let taken = inflater.fetched - (inflater.input.len() - inflater.consumed) as u64;
-    Ok(inflater.ended.then(|| (taken, inflater.produced, inflater.crc.clone().finalize())))
+    let (fetched, given) = (inflater.fetched, inflater.produced);
+    if !inflater.ended || given > most_given {
+        return Ok(Extent { taken: fetched, given, crc32: None });
+    }
+    let taken = fetched - (inflater.input.len() - inflater.consumed) as u64;
+    Ok(Extent { taken, given, crc32: Some(inflater.crc.finalize()) })
 }
 
 impl Source for InflateSource {

@@ -7,7 +7,7 @@
 //! A checksum proves the bytes of a member, not its name. Where there is a directory, it and the member
 //! itself must give the same name; where there is none, the name is that of the header.
 
-use super::inflate::extent;
+use super::inflate::{Extent, extent};
 use super::read::{
     DEFLATE_RATIO, FLAG_DESCRIPTOR, FLAGS_REFUSED, Record, decode_name, le16, le32, le64, read_central,
     take_wide, zip64_extra,
@@ -30,6 +30,8 @@ const STEP: u64 = 256 << 10;
 const MOST_TIMES: u64 = 8;
 /// What they may read however short it is.
 const LEAST: u64 = 1 << 20;
+/// Bytes that are looked through first for the next header: mostly it is near.
+const FIRST_STEP: u64 = 4 << 10;
 
 /// What [`salvage`] found.
 #[derive(Debug, Default)]
@@ -62,6 +64,7 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Recovered> {
         source,
         limits,
         left: source.len().saturating_mul(MOST_TIMES).saturating_add(LEAST),
+        unpacked_left: source.len().saturating_mul(DEFLATE_RATIO).saturating_add(LEAST),
         records: directory.iter().flatten().map(|record| (record.header_offset, record)).collect(),
         found: Recovered { complete: directory.is_some(), ..Recovered::default() },
     };
@@ -98,19 +101,20 @@ fn twice(found: &mut Recovered) {
 
 /// Where the next header begins, from `at` on.
 fn find_header(source: &SourceRef, at: u64) -> Result<Option<u64>> {
-    let mut from = at;
+    let (mut from, mut step) = (at, FIRST_STEP);
     while source.len().saturating_sub(from) >= LOCAL_LEN {
-        let len = STEP.min(source.len() - from);
+        let len = step.min(source.len() - from);
         let bytes = read_vec(&**source, from, len)?;
         if let Some(place) = memchr::memmem::find(&bytes, &LOCAL) {
             let place = from + place as u64;
             return Ok((source.len() - place >= LOCAL_LEN).then_some(place));
         }
-        if len < STEP {
+        if len < step {
             break;
         }
         // A mark may lie across the border.
         from += len - 3;
+        step = STEP.min(step * 2);
     }
     Ok(None)
 }
@@ -120,6 +124,8 @@ struct Walk<'a> {
     limits: &'a Limits,
     /// Bytes that may still be read for checksums.
     left: u64,
+    /// Bytes that streams may still unpack to: as much as all bytes of the archive could, once.
+    unpacked_left: u64,
     /// What the directory says, by the offset of the header.
     records: HashMap<u64, &'a Record>,
     found: Recovered,
@@ -197,15 +203,17 @@ impl Walk<'_> {
             .found(name));
         }
         let data_at = cursor.position();
+        // What is said, and whether the data were held against it already.
         let mut says = Vec::new();
-        says.extend(record.map(|r| Facts { crc32: r.crc32, compressed_len: r.compressed_len, len: r.len }));
+        let of_record = |r: &Record| Facts { crc32: r.crc32, compressed_len: r.compressed_len, len: r.len };
+        says.extend(record.map(|r| (of_record(r), false)));
         if flags & FLAG_DESCRIPTOR == 0 {
-            says.extend(facts_of(local, &extra));
+            says.extend(facts_of(local, &extra).map(|facts| (facts, false)));
         } else if record.is_none() {
-            says.extend(self.behind(data_at, method)?);
+            says.extend(self.behind(data_at, method)?.map(|facts| (facts, method == Method::Deflated)));
         }
         let mut failure = None;
-        for facts in says {
+        for (facts, proven) in says {
             let Facts { crc32, compressed_len, len } = facts;
             let member = Member {
                 name: name.to_owned(),
@@ -216,7 +224,8 @@ impl Walk<'_> {
                 len,
                 crc32,
             };
-            match self.prove(&member) {
+            let proof = if proven { Ok(()) } else { self.prove(&member) };
+            match proof {
                 Ok(()) => return Ok((member, data_at + compressed_len)),
                 Err(error) => failure = Some(error),
             }
@@ -231,9 +240,13 @@ impl Walk<'_> {
 
     /// Takes a part of what may be read.
     fn spend(&mut self, bytes: u64) -> Result<()> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            Error::limit("zip-tangle", "the headers of the archive claim the same bytes again and again")
-        })?;
+        self.left = self.left.checked_sub(bytes).ok_or_else(tangle)?;
+        Ok(())
+    }
+
+    /// Takes a part of what may be unpacked.
+    fn spend_unpacked(&mut self, bytes: u64) -> Result<()> {
+        self.unpacked_left = self.unpacked_left.checked_sub(bytes).ok_or_else(tangle)?;
         Ok(())
     }
 
@@ -261,6 +274,7 @@ impl Walk<'_> {
             )),
             _ => {
                 self.spend(compressed_len)?;
+                self.spend_unpacked(len)?;
                 read_through(&member.open(self.source)?)
             }
         }
@@ -268,20 +282,23 @@ impl Walk<'_> {
 
     /// What the record behind the data says.
     fn behind(&mut self, data_at: u64, method: Method) -> Result<Option<Facts>> {
-        let len = self.source.len();
         if method == Method::Deflated {
-            let most = len.saturating_sub(data_at).saturating_mul(DEFLATE_RATIO);
-            let Some((compressed_len, len, crc32)) = extent(self.source, data_at, most)? else {
-                return Ok(None);
-            };
-            self.spend(compressed_len)?;
+            if self.left == 0 || self.unpacked_left == 0 {
+                return Err(tangle());
+            }
+            let Extent { taken: compressed_len, given: len, crc32 } =
+                extent(self.source, data_at, self.left, self.unpacked_left)?;
+            // A stream that breaks was followed as well.
+            self.left = self.left.saturating_sub(compressed_len);
+            self.unpacked_left = self.unpacked_left.saturating_sub(len);
+            let Some(crc32) = crc32 else { return Ok(None) };
             let end = data_at + compressed_len;
             let tail = read_vec(&**self.source, end, DESCRIPTOR_LEN.min(self.source.len() - end))?;
             let tail = tail.strip_prefix(DESCRIPTOR).unwrap_or(&tail);
             let said = tail.first_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
             return Ok((said == Some(crc32)).then_some(Facts { crc32, compressed_len, len }));
         }
-        let mut at = data_at;
+        let (mut at, len) = (data_at, self.source.len());
         while len.saturating_sub(at) >= DESCRIPTOR_LEN - 8 {
             let step = STEP.min(len - at);
             self.spend(step)?;
@@ -309,6 +326,10 @@ impl Walk<'_> {
         let fits = (says(short(8)) && says(short(12))) || (says(long(8)) && says(long(16)));
         Ok(fits.then(|| Facts { crc32: le32(&bytes, 4), compressed_len: distance, len: distance }))
     }
+}
+
+fn tangle() -> Error {
+    Error::limit("zip-tangle", "the headers of the archive claim the same bytes again and again")
 }
 
 /// What a local header says of lengths and checksum.

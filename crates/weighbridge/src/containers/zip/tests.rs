@@ -288,3 +288,38 @@ fn only_what_is_wanted_of_a_bomb_is_inflated() {
     assert!(counted.bytes_read() <= 1024);
     source.read_at((50 << 20) - 1, &mut [0]).unwrap();
 }
+
+/// Marks of headers everywhere, and many entries of a directory that lead to one header of 64 KiB.
+#[test]
+fn no_header_is_read_without_end() {
+    let read = |bytes: &[u8]| {
+        let counted = Arc::new(CountingSource::new(memory(bytes.to_vec())));
+        let source: SourceRef = counted.clone();
+        survey(&source, &Limits::default()).unwrap();
+        let surveyed = counted.bytes_read();
+        salvage(&source, &Limits::default()).unwrap();
+        (surveyed, counted.bytes_read() - surveyed)
+    };
+    let marks = [&LOCAL[..], &[0; 26]].concat().repeat(20_000);
+    let (surveyed, salvaged) = read(&marks);
+    assert!(surveyed < 300 * marks.len() as u64, "{surveyed}");
+    assert!(salvaged < 300 * marks.len() as u64, "{salvaged}");
+
+    // The header stands in the directory, in the name of its first entry.
+    let mut name = [&LOCAL[..], &[0; 26]].concat();
+    name[26..30].copy_from_slice(b"\x7f\x7f\x7f\x7f");
+    let entry = |at: u32, name: &[u8]| {
+        let len = u16::try_from(name.len()).unwrap().to_le_bytes();
+        [&b"PK\x01\x02\x14\0\x14\0"[..], &[0; 20], &len, &[0; 12], &at.to_le_bytes(), name].concat()
+    };
+    let head = [&LOCAL[..], &[0; 22], &[1, 0, 0, 0], b"a"].concat();
+    let start = u32::try_from(head.len()).unwrap();
+    let mut directory = entry(0, &name);
+    (0..10_000).for_each(|i| directory.extend(entry(start + 46, format!("{i}").as_bytes())));
+    let size = u32::try_from(directory.len()).unwrap().to_le_bytes();
+    let count = 10_001u16.to_le_bytes();
+    let end = [&b"PK\x05\x06\0\0\0\0"[..], &count, &count, &size, &start.to_le_bytes(), &[0, 0]].concat();
+    let bytes = [head, directory, end].concat();
+    let (surveyed, _) = read(&bytes);
+    assert!(surveyed < 8 * bytes.len() as u64, "{surveyed} bytes of {}", bytes.len());
+}

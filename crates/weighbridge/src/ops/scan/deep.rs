@@ -45,7 +45,9 @@ pub(super) fn look(
 ) -> Result<(Option<&'static str>, Scan)> {
     let bytes = source.len().saturating_mul(TIMES).saturating_add(UNPACKED);
     let mut budget = Budget { unpacked: UNPACKED, files: FILES, bytes };
-    one(source, name, taken_for, options, DEPTH, &mut budget)
+    let (format, mut scan) = one(source, name, taken_for, options, DEPTH, &mut budget)?;
+    scan.finish();
+    Ok((format, scan))
 }
 
 fn one(

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::pickle::{Graph, ObjectId, Options};
 use crate::source::{ConcatSource, SourceRef};
 use crate::tensor::{Encoding, Shape};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What stands between the name of a parameter that was split and the number of a part.
@@ -41,7 +41,7 @@ pub(super) struct Joined {
 /// Joins what the dict `info` describes; `values` are those of the dict that it stands in.
 ///
 /// # Errors
-/// [`crate::Kind::Corrupt`], code `split-parameter`, where the parts do not make the shape.
+/// [`crate::Kind::Corrupt`], code `split-parameter`, where the parts do not make the shape, or one is a part twice.
 pub(super) fn join(
     graph: &Graph,
     info: ObjectId,
@@ -50,9 +50,12 @@ pub(super) fn join(
 ) -> Result<Vec<Joined>> {
     let pairs = graph.pairs(info).ok_or_else(|| corrupt("what was split is not described by a dict"))?;
     let mut all = Vec::new();
+    // A part belongs to one parameter, once: descriptions that are shared would multiply.
+    let mut taken = HashSet::new();
     for &(key, described) in pairs {
         let key = graph.text(key).ok_or_else(|| corrupt("the name of a split parameter is no text"))?;
-        let joined = one(graph, key, described, values, (source, options)).map_err(|e| e.on_tensor(key))?;
+        let joined = one(graph, key, described, values, &mut taken, (source, options));
+        let joined = joined.map_err(|e| e.on_tensor(key))?;
         all.push(joined);
     }
     Ok(all)
@@ -63,6 +66,7 @@ fn one(
     key: &str,
     described: ObjectId,
     values: &HashMap<&str, ObjectId>,
+    taken: &mut HashSet<ObjectId>,
     (source, options): (&SourceRef, &Options),
 ) -> Result<Joined> {
     let field = |name: &str| {
@@ -78,12 +82,14 @@ fn one(
     let slices =
         field(SLICES).and_then(|id| graph.sequence(id)).ok_or_else(|| corrupt("the parts are missing"))?;
 
-    let mut ranges = Vec::with_capacity(slices.len());
-    let mut names = Vec::with_capacity(slices.len());
+    let (mut ranges, mut names) = (Vec::new(), Vec::new());
     let mut kind = None;
     for &slice in slices {
         let name = graph.text(slice).ok_or_else(|| corrupt("the name of a part is no text"))?;
         let id = values.get(name).ok_or_else(|| corrupt("a part is missing").found(name))?;
+        if !taken.insert(*id) {
+            return Err(corrupt("a part is used twice").found(name));
+        }
         let Some(Found::Tensor(_, _, part)) = find(graph, *id, source, options)? else {
             return Err(corrupt("a part is no array").found(name));
         };

@@ -44,6 +44,8 @@ pub(super) struct Walk<'a> {
     /// The displayed text of the tensor that an object was met as first.
     first: HashMap<ObjectId, String>,
     texts: HashSet<String>,
+    /// Of each name that was met twice, the number from which on a free one is sought.
+    free: HashMap<String, usize>,
     unknown: BTreeMap<String, u64>,
     bf16: bool,
     /// True while a key is followed.
@@ -127,6 +129,7 @@ impl<'a> Walk<'a> {
             text_bytes: 0,
             first: HashMap::new(),
             texts: HashSet::new(),
+            free: HashMap::new(),
             unknown: BTreeMap::new(),
             bf16: false,
             in_key: false,
@@ -482,18 +485,20 @@ impl<'a> Walk<'a> {
         if self.texts.insert(entry.text()) {
             return;
         }
-        let parts = entry.path.parts().to_vec();
-        let last = parts.last().map(Name::to_text).unwrap_or_default();
-        let mut count = self.texts.len();
+        let mut parts = entry.path.parts().to_vec();
+        let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
+        // From where the last of this name was found: what was taken then is taken still.
+        let taken = self.texts.len();
+        let count = self.free.entry(entry.text()).or_default();
+        *count = taken.max(*count);
         loop {
             let mut parts = parts.clone();
-            parts.pop();
             parts.push(Name::from(format!("{last}~{count}").as_str()));
+            *count += 1;
             entry.path = TensorPath::new(parts);
             if self.texts.insert(entry.text()) {
                 break;
             }
-            count += 1;
         }
         let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
         self.checkpoint.notes.push(Note::new("name-collision", text));

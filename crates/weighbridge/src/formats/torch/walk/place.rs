@@ -14,6 +14,8 @@ type Dense = (String, u64, Order, Vec<u64>, &'static str);
 #[derive(Debug, Default)]
 pub(super) struct Places {
     texts: HashSet<String>,
+    /// Of each name that was met twice, the number from which on a free one is sought.
+    free: HashMap<String, usize>,
     objects: HashMap<ObjectId, String>,
     dense: HashMap<Dense, String>,
     /// Storages whose checksum a tensor has: each is held against it once.
@@ -102,18 +104,20 @@ impl Places {
         if self.texts.insert(entry.text()) {
             return;
         }
-        let parts = entry.path.parts().to_vec();
-        let last = parts.last().map(Name::to_text).unwrap_or_default();
-        let mut count = self.texts.len();
+        let mut parts = entry.path.parts().to_vec();
+        let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
+        // From where the last of this name was found: what was taken then is taken still.
+        let taken = self.texts.len();
+        let count = self.free.entry(entry.text()).or_default();
+        *count = taken.max(*count);
         loop {
             let mut parts = parts.clone();
-            parts.pop();
             parts.push(Name::from(format!("{last}~{count}").as_str()));
+            *count += 1;
             entry.path = TensorPath::new(parts);
             if self.texts.insert(entry.text()) {
                 break;
             }
-            count += 1;
         }
         let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
         checkpoint.notes.push(Note::new("name-collision", text));

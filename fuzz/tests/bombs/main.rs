@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod arrays;
+mod arrow;
 mod biggraph;
 mod harness;
 mod hdf5;

@@ -1,63 +1,7 @@
-//! Arrow, TSV and word2vec.
+//! TSV and word2vec.
 
 use crate::harness::{Opens, Range, Refused};
 use crate::made::{Part, made};
-
-fn golden(name: &str) -> Vec<u8> {
-    std::fs::read(
-        [env!("CARGO_MANIFEST_DIR"), "..", "testdata", "tables", name].iter().collect::<std::path::PathBuf>(),
-    )
-    .unwrap()
-}
-
-fn put(bytes: &[u8], at: usize, word: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    bytes[at..at + word.len()].copy_from_slice(word);
-    bytes
-}
-
-#[test]
-fn arrow_claims() {
-    let mut range = Range::new("arrow");
-    let zstd = golden("fixed.zstd.arrow");
-    // Before a frame of zstd stands how long it is unpacked.
-    let frames: Vec<usize> =
-        (8..zstd.len() - 4).filter(|&at| zstd[at..].starts_with(b"\x28\xb5\x2f\xfd")).collect();
-    assert!(!frames.is_empty());
-    for claim in [1i64 << 60, i64::MAX, 1 << 40] {
-        let mut bytes = zstd.clone();
-        frames.iter().for_each(|&at| bytes = put(&bytes, at - 8, &claim.to_le_bytes()));
-        range.file(&format!("buffers of {claim} bytes"), bytes, Refused("inflated"));
-    }
-    let plain = golden("plain.uncompressed.arrow");
-    let footer = plain.len() - 10;
-    for (claim, code) in [(i32::MAX, "limit"), (-1, "limit"), (67_108_864, "truncated")] {
-        range.file(&format!("a footer of {claim}"), put(&plain, footer, &claim.to_le_bytes()), Refused(code));
-    }
-}
-
-/// Rows that claim to be longer than memory, which salvage would read whole.
-#[test]
-fn arrow_rows_without_end() {
-    let mut range = Range::new("arrow");
-    range.any("rows of 4 GiB", golden("bad/row-of-4-gib.zstd.arrow"));
-    range.any("rows of 200 MiB", golden("bad/row-of-200-mib.zstd.arrow"));
-}
-
-/// Each number in small files, in turn, made as large as can be: in heads, footers, flatbuffers, buffers. Whatever they
-/// are, nothing takes more than it may.
-#[test]
-fn arrow_every_number() {
-    let mut range = Range::new("arrow");
-    for name in ["holes.arrow", "plain.zstd.arrow", "lists.lz4.arrow"] {
-        let good = golden(name);
-        for at in (8..good.len() - 8).step_by(4) {
-            for word in [&i32::MAX.to_le_bytes()[..], &(1u64 << 60).to_le_bytes()] {
-                range.any(&format!("{name} at {at}"), put(&good, at, word));
-            }
-        }
-    }
-}
 
 #[test]
 fn tsv_bombs() {

@@ -17,6 +17,7 @@
 //! ranges of the file, one a batch; all else (compressed with LZ4 or Zstandard, plain columns, lists)
 //! is decoded batch by batch when it is asked for.
 
+mod flat;
 mod read;
 mod stream;
 mod write;

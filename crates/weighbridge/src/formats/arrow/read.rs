@@ -4,8 +4,8 @@ mod outline;
 
 pub(super) use outline::outline;
 
-use super::MAGIC;
 use super::stream::{self, Messages};
+use super::{MAGIC, flat};
 use crate::checkpoint::{
     Attributes, Checkpoint, Damage, LabelList, Labels, LabelsRef, Piece, Role, SALVAGED_ROWS, TensorEntry,
     TensorPath, Value, check_count,
@@ -26,9 +26,9 @@ use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers of a batch may say that they are this long together, decompressed, or as many times as
-/// long as they are as [`Limits::expansion`] says.
-const FREE: u64 = 64 << 20;
+/// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
+/// `header_bytes` is free.
+const HELD: u64 = 8;
 
 /// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
 const MOST_WIDER: u64 = 8;
@@ -38,7 +38,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let file = File::read(source, &options.limits)?;
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
     file.check_overlap()?;
-    let heads = file.blocks.iter().map(|block| file.head(block, &layout)).collect::<Result<Vec<_>>>()?;
+    let heads = file.heads(&layout, |_| false)?;
     index(checkpoint, file, &layout, &heads)
 }
 
@@ -57,19 +57,12 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
             let Messages { schema, version, blocks } = stream::messages(source, &options.limits)?;
             // There is no footer, and no dictionary is read.
             let (dictionaries, footer) = (Vec::new(), source.len());
-            let limits = options.limits.clone();
-            File { source: source.clone(), schema, version, blocks, dictionaries, footer, limits }
+            let (limits, decoded) = (options.limits.clone(), unchecked_views(&schema));
+            File { source: source.clone(), schema, decoded, version, blocks, dictionaries, footer, limits }
         }
     };
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
-    let mut heads = Vec::new();
-    for block in &file.blocks {
-        match file.head(block, &layout) {
-            Ok(head) => heads.push(head),
-            Err(error) if Damage::is(&error) => break,
-            Err(error) => return Err(error),
-        }
-    }
+    let heads = file.heads(&layout, Damage::is)?;
     file.blocks.truncate(heads.len());
     let rows = heads.iter().fold(0u64, |sum, head| sum.saturating_add(head.rows));
     if rows == 0 {
@@ -183,6 +176,8 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
 struct File {
     source: SourceRef,
     schema: SchemaRef,
+    /// As it is decoded, see [`unchecked_views`].
+    decoded: SchemaRef,
     version: MetadataVersion,
     blocks: Vec<Block>,
     limits: Limits,
@@ -197,8 +192,20 @@ struct Head {
     rows: u64,
     /// Offset and length of the elements in the file, where they are there as they are.
     elements: Option<(u64, u64)>,
-    /// Bytes of all buffers, unpacked, as far as it says.
+    /// Bytes of the buffers of the elements, unpacked, as far as it says.
     unpacked: u64,
+    /// Bytes that are unpacked of the elements and of the names together.
+    claimed: u64,
+}
+
+/// The same, where views of text are views of bytes: all may view the same bytes, which would be looked at as often.
+/// Those of names are looked at when they are taken.
+fn unchecked_views(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
+        _ => field.clone(),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// A number that must not be negative.
@@ -224,8 +231,7 @@ impl File {
             return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
         }
         let bytes = read_vec(&**source, source.len() - 10 - len, len)?;
-        let footer = arrow_ipc::root_as_footer(&bytes);
-        let footer = guarded("the footer", || footer.map_err(|e| ArrowError::ParseError(e.to_string())))?;
+        let footer = flat::footer(&bytes)?;
         let fb = footer.schema().ok_or_else(|| Error::corrupt("no-schema", "the footer has no schema"))?;
         if fb.endianness() != arrow_ipc::Endianness::Little {
             return Err(Error::unsupported("big-endian", "the numbers of this file are big-endian"));
@@ -237,6 +243,7 @@ impl File {
             footer.dictionaries().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
         Ok(Self {
             source: source.clone(),
+            decoded: unchecked_views(&schema),
             schema: Arc::new(schema),
             version: footer.version(),
             blocks,
@@ -270,34 +277,55 @@ impl File {
         Ok(())
     }
 
-    fn head(&self, block: &Block, layout: &Layout) -> Result<Head> {
+    /// The heads of the batches; of those before the first of which `end` is true of the error.
+    fn heads(&self, layout: &Layout, end: impl Fn(&Error) -> bool) -> Result<Vec<Head>> {
+        let mut heads = Vec::new();
+        let mut claimed = 0u64;
+        for block in &self.blocks {
+            match self.head(block, layout, claimed) {
+                Ok(head) => {
+                    claimed = claimed.saturating_add(head.claimed);
+                    heads.push(head);
+                }
+                Err(error) if end(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(heads)
+    }
+
+    /// The head of a batch, where those before it claim so many bytes.
+    fn head(&self, block: &Block, layout: &Layout, before: u64) -> Result<Head> {
         let (offset, len, all) = self.place(block)?;
         let bytes = read_vec(&*self.source, offset, len)?;
-        // A marker and a length stand before the message; older files have the length alone.
-        let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
-        let message = arrow_ipc::root_as_message(bytes.get(skip..).unwrap_or_default());
-        let head = guarded("the head of a batch", || {
-            let message = message.map_err(|e| ArrowError::ParseError(e.to_string()))?;
-            message.header_as_record_batch().ok_or_else(|| ArrowError::ParseError("no batch".to_owned()))
-        });
-        let head = head.map_err(|e| e.at(offset))?;
+        let head = record_batch(&bytes).map_err(|e| e.at(offset))?;
         let rows = unsigned(head.length())?;
         let buffers = buffers_of(&head)?;
         let body = RangeOf { start: offset + len, len: all - len };
         if head.compression().is_some() {
-            let unpacked = self.check_claims(body, &buffers)?;
-            return Ok(Head { rows, elements: None, unpacked });
+            let of_column = self.columns_of(&head, buffers.len());
+            let elements = self.claims(body, &buffers, &of_column, &layout.elements())?;
+            let names = layout.names.map(|place| self.claims(body, &buffers, &of_column, &[place]));
+            let names = names.transpose()?.unwrap_or_default();
+            let claimed = elements.unpacked.saturating_add(names.unpacked);
+            self.check_claims(before.saturating_add(claimed)).map_err(|e| e.at(body.start))?;
+            for claims in [&elements, &names] {
+                let most = claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / 4);
+                Limits::check("bytes of a batch unpacked at once", "header_bytes", claims.unpacked, most)
+                    .map_err(|e| e.at(body.start))?;
+            }
+            return Ok(Head { rows, elements: None, unpacked: elements.unpacked, claimed });
         }
-        let unpacked = body.len;
+        let (unpacked, claimed) = (body.len, 0);
         let Vector::Fixed(place, width) = &layout.vector else {
-            return Ok(Head { rows, elements: None, unpacked });
+            return Ok(Head { rows, elements: None, unpacked, claimed });
         };
         let mut counts =
             head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>()).unwrap_or_default().into_iter();
         let (mut node, mut buffer) = (0, 0);
         for field in self.schema.fields().iter().take(*place) {
             let Some((nodes, more)) = parts(field.data_type(), &mut counts) else {
-                return Ok(Head { rows, elements: None, unpacked });
+                return Ok(Head { rows, elements: None, unpacked, claimed });
             };
             node += nodes;
             buffer += more;
@@ -329,29 +357,59 @@ impl File {
         if at.checked_add(room).is_none_or(|end| end > body.len) {
             return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(offset));
         }
-        Ok(Head { rows, elements: Some((body.start + at, room)), unpacked })
+        Ok(Head { rows, elements: Some((body.start + at, room)), unpacked, claimed })
     }
 
-    /// How long compressed buffers say they are; fails where that is far longer than they can be.
-    fn check_claims(&self, body: RangeOf, buffers: &[(u64, u64)]) -> Result<u64> {
-        let mut claimed = 0u64;
-        for &(at, len) in buffers {
+    /// The columns of the buffers of a batch, from the first on, as far as they are known.
+    fn columns_of(&self, head: &arrow_ipc::RecordBatch<'_>, buffers: usize) -> Vec<usize> {
+        let counts = head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>());
+        let mut counts = counts.unwrap_or_default().into_iter();
+        let mut of_column = Vec::with_capacity(buffers);
+        for (column, field) in self.schema.fields().iter().enumerate() {
+            let Some((_, count)) = parts(field.data_type(), &mut counts) else { break };
+            // No more than there are, whatever a type says.
+            let room = buffers.saturating_sub(of_column.len());
+            of_column.extend(std::iter::repeat_n(column, count.min(room)));
+        }
+        of_column
+    }
+
+    /// What the compressed buffers of these columns say, and those whose column is not known.
+    fn claims(
+        &self,
+        body: RangeOf,
+        buffers: &[(u64, u64)],
+        of_column: &[usize],
+        columns: &[usize],
+    ) -> Result<Claims> {
+        let mut claims = Claims::default();
+        for (number, &(at, len)) in buffers.iter().enumerate() {
             if at.checked_add(len).is_none_or(|end| end > body.len) {
                 return Err(Error::corrupt("past-the-end", "a buffer leaves its batch").at(body.start));
             }
-            if len >= 8 {
-                let mut claim = [0; 8];
-                self.source.read_at(body.start + at, &mut claim)?;
-                // Negative: not compressed after all.
-                claimed = claimed.saturating_add(i64::from_le_bytes(claim).try_into().unwrap_or(len));
+            let other = of_column.get(number).is_some_and(|column| columns.binary_search(column).is_err());
+            if len < 8 || other {
+                continue;
             }
+            let mut claim = [0; 8];
+            self.source.read_at(body.start + at, &mut claim)?;
+            // Negative: not compressed after all.
+            let claim = i64::from_le_bytes(claim).try_into().unwrap_or(len);
+            claims.unpacked = claims.unpacked.saturating_add(claim);
+            claims.stored = claims.stored.saturating_add(len);
         }
-        let most = FREE.max(body.len.saturating_mul(self.limits.expansion));
+        // Buffers may be the same bytes.
+        claims.stored = claims.stored.min(body.len);
+        Ok(claims)
+    }
+
+    /// Fails where the buffers of all batches say that they are far longer than the file.
+    fn check_claims(&self, claimed: u64) -> Result<()> {
+        let most = self.source.len().saturating_mul(self.limits.expansion).max(self.limits.repeated_bytes);
         if claimed <= most {
-            return Ok(claimed);
+            return Ok(());
         }
-        Err(Error::limit("inflated", "the buffers of a batch say that they are far longer than they can be")
-            .at(body.start)
+        Err(Error::limit("inflated", "the buffers of batches say that they are far longer than the file")
             .expected(format_args!("at most {most} bytes"))
             .found(claimed)
             .hint("if you trust the file, raise the limit `expansion`"))
@@ -364,7 +422,7 @@ impl File {
         let (offset, _, len) = self.place(block)?;
         let bytes = Buffer::from_vec(read_vec(&*self.source, offset, len)?);
         let batch = guarded("a batch", || {
-            FileDecoder::new(self.schema.clone(), self.version)
+            FileDecoder::new(self.decoded.clone(), self.version)
                 .with_projection(columns)
                 .read_record_batch(block, &bytes)
         });
@@ -379,11 +437,31 @@ impl File {
     }
 }
 
+/// What compressed buffers say.
+#[derive(Debug, Default)]
+struct Claims {
+    /// How long they are unpacked.
+    unpacked: u64,
+    /// How long they are in the file.
+    stored: u64,
+}
+
 /// The body of a batch in the file.
 #[derive(Clone, Copy)]
 struct RangeOf {
     start: u64,
     len: u64,
+}
+
+/// What the head of a batch is.
+fn record_batch(bytes: &[u8]) -> Result<arrow_ipc::RecordBatch<'_>> {
+    let what = "the head of a batch";
+    // A marker and a length stand before the message; older files have the length alone.
+    let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
+    let message = flat::message(what, bytes.get(skip..).unwrap_or_default())?;
+    guarded(what, || {
+        message.header_as_record_batch().ok_or_else(|| ArrowError::ParseError("no batch".to_owned()))
+    })
 }
 
 /// Places and lengths of the buffers in the body of a batch.

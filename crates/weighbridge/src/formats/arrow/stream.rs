@@ -6,12 +6,13 @@
 //! ...             first the schema, then batches
 //! ```
 
+use super::flat;
 use crate::error::{Error, Result};
 use crate::formats::table::pipe::guarded;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use arrow_ipc::{Block, MessageHeader, MetadataVersion};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use std::sync::Arc;
 
 /// Where the first message begins.
@@ -34,8 +35,7 @@ pub(super) struct Messages {
 pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> {
     let (head, mut at) = head(source, FIRST, limits)?
         .ok_or_else(|| Error::corrupt("no-schema", "the file ends before its schema").at(FIRST))?;
-    let message = arrow_ipc::root_as_message(&head);
-    let message = guarded("the schema", || message.map_err(|e| ArrowError::ParseError(e.to_string())))?;
+    let message = flat::message("the schema", &head)?;
     let schema = message
         .header_as_schema()
         .ok_or_else(|| Error::corrupt("no-schema", "the first message is no schema").at(FIRST))?;
@@ -46,7 +46,7 @@ pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> 
     let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(schema))?;
     let mut blocks = Vec::new();
     while let Some((bytes, body)) = head_at(source, at, limits)? {
-        let Ok(message) = arrow_ipc::root_as_message(&bytes) else { break };
+        let Ok(message) = flat::message("the head of a message", &bytes) else { break };
         let Ok(len) = u64::try_from(message.bodyLength()) else { break };
         let Some(end) = body.checked_add(len).filter(|&end| end <= source.len()) else { break };
         if message.header_type() == MessageHeader::RecordBatch {

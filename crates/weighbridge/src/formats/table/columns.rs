@@ -140,7 +140,7 @@ impl Layout {
         };
         let layout = Self { dtype, vector, names };
         let used = layout.projection();
-        let others: Vec<_> = (0..fields.len()).filter(|place| !used.contains(place)).collect();
+        let others: Vec<_> = (0..fields.len()).filter(|place| used.binary_search(place).is_err()).collect();
         for &place in others.iter().take(20) {
             let (name, kind) = (escape_text(fields[place].name()), fields[place].data_type());
             let kind: String = escape_text(&kind.to_string()).chars().take(80).collect();
@@ -181,6 +181,7 @@ impl Layout {
         let width = to_usize(width)?;
         if let Vector::Plain(_) = self.vector {
             let columns = batch.columns().iter().map(|c| values(c, size)).collect::<Result<Vec<_>>>()?;
+            out.reserve_exact(columns.iter().map(|column| column.len()).sum());
             for row in 0..batch.num_rows() {
                 for column in &columns {
                     out.extend_from_slice(column.get(row * size..(row + 1) * size).ok_or_else(short)?);
@@ -221,6 +222,13 @@ impl Layout {
             names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
         } else if let Some(names) = column.as_string_view_opt() {
             names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
+        } else if let Some(names) = column.as_binary_view_opt() {
+            // Of Arrow, whose views were not looked at: the list ends before they are.
+            for name in names.iter().flatten() {
+                let name = std::str::from_utf8(name)
+                    .map_err(|_| Error::corrupt("not-understood", "a name is not text in UTF-8"))?;
+                list.push_within(name, most)?;
+            }
         } else {
             return Err(another());
         }

@@ -1,14 +1,12 @@
 //! What stands around the elements: messages, their heads, the buffers of other columns, the footer.
 
-use super::{File, Layout, buffers_of, parts};
+use super::{File, Layout, buffers_of, record_batch};
 use crate::check::{Gaps, Outline};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::formats::table::pipe::guarded;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use arrow_ipc::Block;
-use arrow_schema::ArrowError;
 
 /// What the file begins with: its mark, and two bytes up to a multiple of 8.
 const START: u64 = 8;
@@ -71,24 +69,10 @@ impl File {
         let (offset, len, all) = self.place(block)?;
         outline.header(offset, len, "head of a batch");
         let bytes = read_vec(&*self.source, offset, len)?;
-        let skip = if bytes.starts_with(&MARK) { 8 } else { 4 };
-        let message = arrow_ipc::root_as_message(bytes.get(skip..).unwrap_or_default());
-        let head = guarded("the head of a batch", || {
-            let message = message.map_err(|e| ArrowError::ParseError(e.to_string()))?;
-            message.header_as_record_batch().ok_or_else(|| ArrowError::ParseError("no batch".to_owned()))
-        })
-        .map_err(|e| e.at(offset))?;
+        let head = record_batch(&bytes).map_err(|e| e.at(offset))?;
         let buffers = buffers_of(&head)?;
-        let counts = head.variadicBufferCounts().map(|v| v.iter().collect::<Vec<_>>());
-        let mut counts = counts.unwrap_or_default().into_iter();
         let body = offset.saturating_add(len);
-        let mut of_column = Vec::with_capacity(buffers.len());
-        for (column, field) in self.schema.fields().iter().enumerate() {
-            let Some((_, count)) = parts(field.data_type(), &mut counts) else { break };
-            // No more than there are, whatever a type says.
-            let room = buffers.len().saturating_sub(of_column.len());
-            of_column.extend(std::iter::repeat_n(column, count.min(room)));
-        }
+        let of_column = self.columns_of(&head, buffers.len());
         let mut unaligned = 0u64;
         for (number, &(at, size)) in buffers.iter().enumerate() {
             if at.checked_add(size).is_none_or(|end| end > all - len) {
@@ -96,7 +80,9 @@ impl File {
             }
             unaligned += u64::from(!body.saturating_add(at).is_multiple_of(ALIGNMENT));
             match of_column.get(number) {
-                Some(column) if elements.contains(column) => outline.elements(body + at, size, "elements"),
+                Some(column) if elements.binary_search(column).is_ok() => {
+                    outline.elements(body + at, size, "elements")
+                }
                 Some(_) => outline.header(body + at, size, "another column"),
                 None => outline.header(body + at, size, "a column"),
             }

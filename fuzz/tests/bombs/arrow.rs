@@ -1,0 +1,190 @@
+//! Arrow: claims of buffers and footers, names that are the same bytes, fields that are the same table.
+
+use crate::harness::{Opens, Range, Refused};
+use arrow_array::{
+    ArrayRef, BinaryArray, BinaryViewArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch,
+};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_ipc::{CompressionType, FieldBuilder, FooterBuilder, MetadataVersion, SchemaBuilder, Utf8Builder};
+use arrow_schema::{DataType, Field};
+use flatbuffers::FlatBufferBuilder;
+use std::sync::Arc;
+
+fn golden(name: &str) -> Vec<u8> {
+    std::fs::read(
+        [env!("CARGO_MANIFEST_DIR"), "..", "testdata", "tables", name].iter().collect::<std::path::PathBuf>(),
+    )
+    .unwrap()
+}
+
+fn put(bytes: &[u8], at: usize, word: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + word.len()].copy_from_slice(word);
+    bytes
+}
+
+#[test]
+fn arrow_claims() {
+    let mut range = Range::new("arrow");
+    let zstd = golden("fixed.zstd.arrow");
+    // Before a frame of zstd stands how long it is unpacked.
+    let frames: Vec<usize> =
+        (8..zstd.len() - 4).filter(|&at| zstd[at..].starts_with(b"\x28\xb5\x2f\xfd")).collect();
+    assert!(!frames.is_empty());
+    for claim in [1i64 << 60, i64::MAX, 1 << 40] {
+        let mut bytes = zstd.clone();
+        frames.iter().for_each(|&at| bytes = put(&bytes, at - 8, &claim.to_le_bytes()));
+        range.file(&format!("buffers of {claim} bytes"), bytes, Refused("inflated"));
+    }
+    let plain = golden("plain.uncompressed.arrow");
+    let footer = plain.len() - 10;
+    for (claim, code) in [(i32::MAX, "limit"), (-1, "limit"), (67_108_864, "truncated")] {
+        range.file(&format!("a footer of {claim}"), put(&plain, footer, &claim.to_le_bytes()), Refused(code));
+    }
+}
+
+/// Rows that claim to be longer than memory, which salvage would read whole.
+#[test]
+fn arrow_rows_without_end() {
+    let mut range = Range::new("arrow");
+    range.any("rows of 4 GiB", golden("bad/row-of-4-gib.zstd.arrow"));
+    range.any("rows of 200 MiB", golden("bad/row-of-200-mib.zstd.arrow"));
+}
+
+/// Each number in small files, in turn, made as large as can be: in heads, footers, flatbuffers, buffers. Whatever they
+/// are, nothing takes more than it may.
+#[test]
+fn arrow_every_number() {
+    let mut range = Range::new("arrow");
+    for name in ["holes.arrow", "plain.zstd.arrow", "lists.lz4.arrow"] {
+        let good = golden(name);
+        for at in (8..good.len() - 8).step_by(4) {
+            for word in [&i32::MAX.to_le_bytes()[..], &(1u64 << 60).to_le_bytes()] {
+                range.any(&format!("{name} at {at}"), put(&good, at, word));
+            }
+        }
+    }
+}
+
+/// A file of that batch, `times` times.
+fn file(columns: Vec<(&str, ArrayRef)>, times: usize, compression: Option<CompressionType>) -> Vec<u8> {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let mut file = Vec::new();
+    let mut writer = FileWriter::try_new_with_options(&mut file, &batch.schema(), options).unwrap();
+    (0..times).for_each(|_| writer.write(&batch).unwrap());
+    writer.finish().unwrap();
+    drop(writer);
+    file
+}
+
+/// Rows of zeros.
+fn zeros(rows: usize, width: i32) -> ArrayRef {
+    let item = Arc::new(Field::new("item", DataType::Int8, false));
+    let zeros = Int8Array::from(vec![0; rows * usize::try_from(width).unwrap()]);
+    Arc::new(FixedSizeListArray::new(item, width, Arc::new(zeros), None))
+}
+
+/// Lets every buffer of zstd that is so long unpacked claim another length.
+fn claim(mut file: Vec<u8>, from: i64, to: i64) -> Vec<u8> {
+    let frames = (8..file.len() - 4).filter(|&at| file[at..].starts_with(b"\x28\xb5\x2f\xfd"));
+    let places: Vec<usize> =
+        frames.map(|at| at - 8).filter(|&at| file[at..].starts_with(&from.to_le_bytes())).collect();
+    assert!(!places.is_empty());
+    places.iter().for_each(|&at| file[at..at + 8].copy_from_slice(&to.to_le_bytes()));
+    file
+}
+
+#[test]
+fn arrow_batches_that_multiply() {
+    let mut range = Range::new("arrow");
+    let zstd = Some(CompressionType::ZSTD);
+    // Each is what one may be; together they are longer than a small file may say.
+    let small = file(vec![("vector", zeros(1000, 1))], 50, zstd);
+    range.file("50 batches of 24 MB", claim(small, 1000, 24_000_000), Refused("inflated"));
+    // Another column does not pay for the elements.
+    let noise: Vec<u8> = (0u32..2 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let other: ArrayRef = Arc::new(BinaryArray::from_iter_values(noise.chunks(2 << 11)));
+    let rows = other.len();
+    let beside = file(vec![("vector", zeros(rows, 2)), ("other", other)], 1, zstd);
+    range.file("60 MB beside 2 MB", claim(beside, rows as i64 * 2, 60_000_000), Refused("limit"));
+    range.file("20 MB of zeros", file(vec![("vector", zeros(20, 1_000_000))], 1, zstd), Opens(1));
+    let plain = (0..20).map(|_| Arc::new(Float32Array::from(vec![0.0; 300_000])) as ArrayRef);
+    let names =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t"];
+    range.file("24 MB in columns", file(names.into_iter().zip(plain).collect(), 1, zstd), Opens(1));
+}
+
+/// Lets the footer say that the column is text: making it as such would look at every view.
+fn as_text(mut file: Vec<u8>) -> Vec<u8> {
+    let tail = file.len() - 10;
+    let len = u32::from_le_bytes(file[tail..tail + 4].try_into().unwrap());
+    let start = tail - usize::try_from(len).unwrap();
+    let column = |footer: &[u8]| {
+        let footer = arrow_ipc::root_as_footer(footer).ok()?;
+        Some(footer.schema()?.fields()?.get(0).type_type())
+    };
+    for at in start..tail {
+        if file[at] == arrow_ipc::Type::BinaryView.0 {
+            file[at] = arrow_ipc::Type::Utf8View.0;
+            if column(&file[start..tail]) == Some(arrow_ipc::Type::Utf8View) {
+                return file;
+            }
+            file[at] = arrow_ipc::Type::BinaryView.0;
+        }
+    }
+    panic!("no column of bytes");
+}
+
+#[test]
+fn arrow_names_that_are_the_same_bytes() {
+    let mut range = Range::new("arrow");
+    for (len, rows) in [(1_000_000u32, 1000), (2_000_000, 60_000), (240, 100_000)] {
+        let view = u128::from(len) | u128::from(u32::from_le_bytes(*b"nnnn")) << 32;
+        let views = ScalarBuffer::from(vec![view; rows]);
+        let text = Buffer::from_vec(vec![b'n'; len as usize]);
+        let names: ArrayRef = Arc::new(BinaryViewArray::new(views, vec![text], None));
+        let names = as_text(file(vec![("name", names)], 1, None));
+        range.file(&format!("{rows} views of {len} bytes"), names, Opens(1));
+    }
+    let empty: ArrayRef = Arc::new(arrow_array::StringArray::from(vec![""; 3_000_000]));
+    let zstd = Some(CompressionType::ZSTD);
+    range.file("3,000,000 names of nothing", file(vec![("name", empty)], 1, zstd), Opens(1));
+}
+
+/// A footer whose schema has so many fields that are one table, with a name of that length.
+fn fields(name: usize, fields: usize) -> Vec<u8> {
+    let mut flat = FlatBufferBuilder::new();
+    let name = flat.create_string(&"n".repeat(name));
+    let children = flat.create_vector::<flatbuffers::WIPOffset<arrow_ipc::Field<'_>>>(&[]);
+    let text = Utf8Builder::new(&mut flat).finish();
+    let mut field = FieldBuilder::new(&mut flat);
+    field.add_name(name);
+    field.add_type_type(arrow_ipc::Type::Utf8);
+    field.add_type_(text.as_union_value());
+    field.add_children(children);
+    let field = field.finish();
+    let all = flat.create_vector(&vec![field; fields]);
+    let mut schema = SchemaBuilder::new(&mut flat);
+    schema.add_fields(all);
+    let schema = schema.finish();
+    let mut footer = FooterBuilder::new(&mut flat);
+    footer.add_version(MetadataVersion::V5);
+    footer.add_schema(schema);
+    let footer = footer.finish();
+    flat.finish(footer, None);
+    let mut file = b"ARROW1\0\0".to_vec();
+    file.extend_from_slice(flat.finished_data());
+    file.extend_from_slice(&u32::try_from(flat.finished_data().len()).unwrap().to_le_bytes());
+    file.extend_from_slice(b"ARROW1");
+    file
+}
+
+#[test]
+fn arrow_fields_that_are_one_table() {
+    let mut range = Range::new("arrow");
+    range.file("one field", fields(10, 1), Opens(1));
+    range.file("1,000 names of 1 MB", fields(1_000_000, 1000), Refused("shared-structure"));
+    range.file("900,000 fields", fields(1, 900_000), Refused("shared-structure"));
+}

@@ -16,6 +16,7 @@ mod paddle;
 mod parquet;
 mod pickles;
 mod primitiv;
+mod rules;
 mod safetensors;
 mod tables;
 mod zips;

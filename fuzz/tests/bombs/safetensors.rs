@@ -108,3 +108,14 @@ fn shards_that_multiply() {
         .with("model.safetensors.index.json", list);
     range.folder("900 ways to write a name", Arc::new(folder), Refused("unsafe-name"));
 }
+
+/// JSON of which each finding would hold all the keys above it, or look through them again.
+#[test]
+fn configurations_that_multiply() {
+    let mut range = Range::new("safetensors");
+    let below = |key: &str, list: &str| format!(r#"{{"{key}":{list}}}"#).into_bytes();
+    let paths = format!("[{}\"\"]", "\"/a/b/c\",".repeat(150_000));
+    range.file("paths below a long key", below(&"k".repeat(1_000_000), &paths), Refused("limit"));
+    let texts = format!("[{}\"\"]", "\"\",".repeat(200_000));
+    range.file("texts below a long key", below(&"k".repeat(1_000_000), &texts), Refused("limit"));
+}

@@ -17,6 +17,7 @@ mod paddle;
 mod parquet;
 mod pickles;
 mod primitiv;
+mod rules;
 mod safetensors;
 mod scans;
 mod states;

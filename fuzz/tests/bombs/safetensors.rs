@@ -2,6 +2,9 @@
 
 use crate::harness::{Input, MEMORY, Opens, Range, Refused};
 use crate::made::{Part, made};
+use std::fmt::Write;
+use std::sync::Arc;
+use weighbridge::source::MemoryFolder;
 
 /// A file with this header, and its length before it.
 fn file(header: &str) -> Vec<u8> {
@@ -77,4 +80,42 @@ fn a_header_of_one_name_a_million_times() {
         MEMORY + 2 * length,
         Refused("duplicate-key"),
     );
+}
+
+/// Shards of which one says much, and a list that would open one shard for each way to write its name.
+#[test]
+fn shards_that_multiply() {
+    let mut range = Range::new("safetensors");
+    let mut keys = String::new();
+    for number in 0..50_000 {
+        write!(keys, "{}\"k{number}\":\"\"", if number == 0 { "" } else { "," }).unwrap();
+    }
+    let says = file(&format!(r#"{{"__metadata__":{{{keys}}}}}"#));
+    let mut folder = MemoryFolder::new("bomb");
+    for number in 1..=900 {
+        let bytes = if number == 1 { says.clone() } else { file("{}") };
+        folder = folder.with(format!("m-{number:05}-of-00900.safetensors"), bytes);
+    }
+    range.folder("50,000 keys and 900 shards", Arc::new(folder), Opens(0));
+    let mut map = String::new();
+    for number in 1..=900 {
+        let comma = if number == 1 { "" } else { "," };
+        write!(map, "{comma}\"t{number}\":\"d{}m.safetensors\"", "/".repeat(number)).unwrap();
+    }
+    let list = format!(r#"{{"metadata":{{}},"weight_map":{{{map}}}}}"#).into_bytes();
+    let folder = MemoryFolder::new("bomb")
+        .with("d/m.safetensors", says)
+        .with("model.safetensors.index.json", list);
+    range.folder("900 ways to write a name", Arc::new(folder), Refused("unsafe-name"));
+}
+
+/// JSON of which each finding would hold all the keys above it, or look through them again.
+#[test]
+fn configurations_that_multiply() {
+    let mut range = Range::new("safetensors");
+    let below = |key: &str, list: &str| format!(r#"{{"{key}":{list}}}"#).into_bytes();
+    let paths = format!("[{}\"\"]", "\"/a/b/c\",".repeat(150_000));
+    range.file("paths below a long key", below(&"k".repeat(1_000_000), &paths), Refused("limit"));
+    let texts = format!("[{}\"\"]", "\"\",".repeat(200_000));
+    range.file("texts below a long key", below(&"k".repeat(1_000_000), &texts), Refused("limit"));
 }

@@ -84,10 +84,12 @@ impl Checkpoint {
         self.check_named(&paths)?;
         self.check_apart(&paths)?;
         let partitioned = self.metadata.get("partitions").is_some();
+        // Names by which others speak of a tensor are followed, where any do.
+        let aliased = self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF));
         let mut texts: HashMap<String, Option<String>> = HashMap::new();
         for (tensor, path) in self.tensors.iter_mut().zip(paths) {
             let Some(path) = path.filter(|path| *path != tensor.path) else { continue };
-            let before = tensor.text();
+            let before = aliased.then(|| tensor.text());
             // A program beside the tensors is to be told; the metadata know the partitions of a table
             // or of its names by the old name.
             let told = self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME);
@@ -97,8 +99,10 @@ impl Checkpoint {
             }
             tensor.path = path;
             // Of two that are displayed alike it is not known which one is meant.
-            let after = tensor.text();
-            texts.entry(before).and_modify(|known| *known = None).or_insert(Some(after));
+            if let Some(before) = before {
+                let after = tensor.text();
+                texts.entry(before).and_modify(|known| *known = None).or_insert(Some(after));
+            }
         }
         for tensor in &mut self.tensors {
             if let Some(of) = tensor.text_attribute(ALIAS_OF)

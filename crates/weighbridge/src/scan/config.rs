@@ -138,17 +138,34 @@ pub fn keras(text: &str, scan: &mut Scan) {
     }
 }
 
+/// What was met of one rule: what is shown, and how much there is.
+#[derive(Default)]
+struct Met {
+    shown: Vec<String>,
+    count: usize,
+}
+
+impl Met {
+    /// One more. Its text is made only where it is shown: it may be long, and there may be many.
+    fn push(&mut self, text: impl FnOnce() -> String) {
+        if self.count < SHOWN {
+            self.shown.push(text());
+        }
+        self.count += 1;
+    }
+}
+
 /// What was met in one text.
 #[derive(Default)]
 struct Looked {
-    lambda: Vec<String>,
-    foreign: Vec<String>,
-    loads: Vec<String>,
+    lambda: Met,
+    foreign: Met,
+    loads: Met,
     bytes: Vec<Vec<u8>>,
-    remote: Vec<String>,
-    targets: Vec<String>,
-    out: Vec<String>,
-    absolute: Vec<String>,
+    remote: Met,
+    targets: Met,
+    out: Met,
+    absolute: Met,
 }
 
 impl Looked {
@@ -156,30 +173,28 @@ impl Looked {
     fn text(&mut self, text: &str) -> bool {
         match serde_json::from_str::<Json>(text) {
             Ok(json @ (Json::Object(_) | Json::Array(_))) => {
-                self.walk(&json, &mut Vec::new());
+                self.walk(&json, &mut Vec::new(), false);
                 true
             }
             _ => false,
         }
     }
 
-    fn walk(&mut self, json: &Json, keys: &mut Vec<String>) {
+    /// `template` is true below a key of a chat template.
+    fn walk<'a>(&mut self, json: &'a Json, keys: &mut Vec<&'a str>, template: bool) {
+        let told = |keys: &[&str], text: &str| format!("{}: {}", short(&keys.join(".")), short(text));
         match json {
             Json::Object(map) => {
                 self.object(map);
                 for (key, value) in map {
-                    keys.push(key.clone());
-                    self.walk(value, keys);
+                    keys.push(key);
+                    self.walk(value, keys, template || key.contains("chat_template"));
                     keys.pop();
                 }
             }
-            Json::Array(list) => list.iter().for_each(|value| self.walk(value, keys)),
-            Json::String(text) if keys.iter().any(|key| key.contains("chat_template")) && reaches(text) => {
-                self.remote.push(format!("{}: {}", keys.join("."), short(text)));
-            }
-            Json::String(text) if is_absolute(text) => {
-                self.absolute.push(format!("{}: {}", keys.join("."), short(text)));
-            }
+            Json::Array(list) => list.iter().for_each(|value| self.walk(value, keys, template)),
+            Json::String(text) if template && reaches(text) => self.remote.push(|| told(keys, text)),
+            Json::String(text) if is_absolute(text) => self.absolute.push(|| told(keys, text)),
             _ => {}
         }
     }
@@ -187,13 +202,13 @@ impl Looked {
     fn object(&mut self, map: &Map<String, Json>) {
         for key in ["auto_map", "custom_pipelines"] {
             if let Some(value @ (Json::Object(_) | Json::String(_) | Json::Array(_))) = map.get(key) {
-                self.remote.push(format!("{key}: {}", short(&value.to_string())));
+                self.remote.push(|| format!("{key}: {}", short(&value.to_string())));
             }
         }
         if let Some(target) = map.get("_target_") {
             let name = target.as_str().unwrap_or_default();
             let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
-            let text = format!("_target_: {}", short(&target.to_string()));
+            let text = || format!("_target_: {}", short(&target.to_string()));
             match allowed(module, function) {
                 Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
                 Judgement::Allowed(_) | Judgement::Unknown => self.targets.push(text),
@@ -202,11 +217,11 @@ impl Looked {
         // PyTorch-BigGraph makes names of files from those of its entity types.
         if let (Some(Json::Object(types)), true) = (map.get("entities"), map.contains_key("relations")) {
             let out = types.keys().filter(|name| leads_out(name) || name.contains(['/', '\\']));
-            self.out.extend(out.map(|name| format!("the entity type {}", short(name))));
+            out.for_each(|name| self.out.push(|| format!("the entity type {}", short(name))));
         }
         if let Some(Json::Object(files)) = map.get("weight_map") {
             let out = files.values().filter_map(Json::as_str).filter(|name| leads_out(name));
-            self.out.extend(out.map(|name| format!("the shard {}", short(name))));
+            out.for_each(|name| self.out.push(|| format!("the shard {}", short(name))));
         }
         self.keras(map);
     }
@@ -215,18 +230,20 @@ impl Looked {
     fn keras(&mut self, map: &Map<String, Json>) {
         let text = |key: &str| map.get(key).and_then(Json::as_str);
         if text("function_type") == Some("lambda") || text("output_shape_type") == Some("lambda") {
-            self.lambda.push("a function as Python byte code".to_owned());
+            self.lambda.push(|| "a function as Python byte code".to_owned());
         }
         let Some(class) = text("class_name") else { return };
         let module = text("module").unwrap_or("");
         let config = |key: &str| map.get("config").and_then(|config| config.get(key));
         if LOADING.contains(&class) {
-            let what = config("filepath")
-                .map_or_else(String::new, |path| format!(" of {}", short(&path.to_string())));
-            self.loads.push(format!("{class}{what}"));
+            let what = || {
+                config("filepath")
+                    .map_or_else(String::new, |path| format!(" of {}", short(&path.to_string())))
+            };
+            self.loads.push(|| format!("{class}{}", what()));
         }
         if let (true, Some(words)) = (WORDS.contains(&class), config("vocabulary").and_then(Json::as_str)) {
-            self.loads.push(format!("{class} reads {}", short(words)));
+            self.loads.push(|| format!("{class} reads {}", short(words)));
         }
         // Bytes as text, or in the letters of base64.
         if let (true, Some(value)) = (class == "__bytes__", config("value").and_then(Json::as_str)) {
@@ -236,7 +253,7 @@ impl Looked {
         match class {
             "Lambda" | "__lambda__" => {
                 let name = map.get("config").and_then(|config| config.get("name")).and_then(Json::as_str);
-                self.lambda.push(format!("{class} {}", short(name.unwrap_or_default())));
+                self.lambda.push(|| format!("{class} {}", short(name.unwrap_or_default())));
                 return;
             }
             "TFOpLambda" | "SlicingOpLambda" => {
@@ -246,7 +263,7 @@ impl Looked {
                 let computes = COMPUTES_ALONE.contains(&function)
                     || COMPUTES.iter().any(|prefix| function.starts_with(prefix));
                 if !computes {
-                    self.foreign.push(format!("calls tensorflow.{}", short(function)));
+                    self.foreign.push(|| format!("calls tensorflow.{}", short(function)));
                 }
             }
             _ => {}
@@ -256,7 +273,7 @@ impl Looked {
             && !of_keras(module, class)
             && (class != "function" || !function_of_keras(module, text("config").unwrap_or_default()))
         {
-            self.foreign.push(format!("{}.{}", short(module), short(class)));
+            self.foreign.push(|| format!("{}.{}", short(module), short(class)));
         }
     }
 
@@ -267,7 +284,7 @@ impl Looked {
                 scan.look_into("(bytes in the configuration)", source, TakenFor::Bytes);
             }
         }
-        let lists: [(&'static str, &str, Vec<String>); 7] = [
+        let lists: [(&'static str, &str, Met); 7] = [
             ("keras-lambda", "the model holds Python code", self.lambda),
             ("keras-foreign-module", "the model names what is not of Keras", self.foreign),
             ("keras-loads", "the model loads code or a file", self.loads),
@@ -277,13 +294,13 @@ impl Looked {
             ("absolute-path", "an absolute path", self.absolute),
         ];
         for (code, what, list) in lists {
-            for text in list.iter().take(SHOWN) {
+            for text in &list.shown {
                 scan.findings.push(found(code, format!("{what}: {text}")));
             }
-            if list.len() > SHOWN {
+            if list.count > SHOWN {
                 scan.findings.push(found(
                     code,
-                    format!("{} in all; {} are not listed", list.len(), list.len() - SHOWN),
+                    format!("{} in all; {} are not listed", list.count, list.count - SHOWN),
                 ));
             }
         }

@@ -127,6 +127,22 @@ pub fn check_relative(name: &Path) -> Result<()> {
         .hint("names with .., a leading / or a NUL could lead anywhere; rename it first"))
 }
 
+/// Fails unless `name`, which a file gives, stays in the folder and is written in the one way in which it can be:
+/// `a//b` and `a/./b` are one file, which would be opened for each spelling.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `unsafe-name`.
+pub(crate) fn check_plain(name: &str) -> Result<()> {
+    check_relative(Path::new(name))?;
+    let parts = Path::new(name).components().map(|part| part.as_os_str().as_encoded_bytes());
+    if parts.eq(name.as_bytes().split(|&byte| byte == b'/')) {
+        return Ok(());
+    }
+    Err(Error::corrupt("unsafe-name", "the name of a file is not written plainly")
+        .found(name)
+        .hint("parts are parted by one slash, and none of them is a dot"))
+}
+
 /// Fails where a part of `name`, below `folder`, is a symbolic link: it could lead out of the folder.
 /// Parts that do not exist are no links. The folder itself may be one.
 ///
@@ -397,6 +413,16 @@ mod tests {
         }
         for good in ["a", "a/b", "权重", "..a", ".a"] {
             check_relative(Path::new(good)).unwrap();
+        }
+    }
+
+    #[test]
+    fn names_have_one_spelling() {
+        for bad in ["a//b", "a/./b", "a/", "a/b/.", "./a", "../a", "/a", ""] {
+            assert_eq!(check_plain(bad).unwrap_err().code(), "unsafe-name", "{bad}");
+        }
+        for good in ["a", "a/b/c", "权重/..a", ".a"] {
+            check_plain(good).unwrap();
         }
     }
 

@@ -22,7 +22,7 @@ pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, kind_of_path};
-pub(crate) use folder::check_no_links;
+pub(crate) use folder::{check_no_links, check_plain};
 pub use folder::{
     Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, Survey, check_relative,
 };

@@ -8,6 +8,10 @@ use crate::ops::hash;
 use crate::tensor::{DType, Shape};
 use std::collections::{HashMap, HashSet, VecDeque};
 
+/// Names that are compared at most, where tensors of the same content could belong to several: some 6,000 that are
+/// all alike.
+const MOST_COMPARED: usize = 20_000_000;
+
 /// How two tensors found each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
@@ -122,6 +126,7 @@ fn by_content(
             }
         }
     }
+    let mut left_to_compare = MOST_COMPARED;
     for l in free {
         let entry = &left.tensors[l];
         let form = form(entry);
@@ -130,8 +135,11 @@ fn by_content(
         }
         let Some(hash) = hash((entry, &left.label), unread)? else { continue };
         let Some(places) = by_hash.get_mut(&(form, hash)) else { continue };
-        // Of several that are alike, the one whose name has most in common at its end.
-        let best = (0..places.len()).max_by_key(|&at| {
+        // Of several that are alike, the one whose name has most in common at its end. Where that would take too
+        // long, the first: all are right.
+        let looked = places.len().min(left_to_compare.max(1));
+        left_to_compare = left_to_compare.saturating_sub(looked);
+        let best = (0..looked).max_by_key(|&at| {
             let other = places.get(at).and_then(|&place| right.tensors.get(place));
             (other.map_or(0, |other| in_common(&entry.path, &other.path)), std::cmp::Reverse(at))
         });

@@ -3,7 +3,7 @@
 use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, Selection, TensorEntry, Value, escape_text,
+    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, Selection, TensorEntry, TensorPath, Value, escape_text,
 };
 use crate::error::{Error, Result};
 use crate::ops::hash::sha256;
@@ -28,11 +28,12 @@ pub struct Applied {
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-match`, `name-collision`, `empty-path`, `ambiguous-rule`, `no-such-tensor`,
 /// `tie-differs`, and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
-/// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`. The checkpoint is then changed in part.
+/// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`; [`crate::Kind::Limit`] for names without measure. The checkpoint is then changed in part.
 pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Result<Applied> {
     let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
+    let room = room(checkpoint);
     for rule in rules {
-        let done = one(checkpoint, &rule.action, &mut applied);
+        let done = one(checkpoint, &rule.action, &mut applied, room);
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
         // Not after the whole: another tensor could have the name of one that is gone by then.
         if !matches!(rule.action, Action::Rename(_)) {
@@ -60,8 +61,28 @@ pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Resu
     Ok(applied)
 }
 
+/// What a part of a path takes beside its bytes.
+const PART: u64 = 32;
+
+/// What the path takes in memory.
+fn weight_of(path: &TensorPath) -> u64 {
+    path.parts().iter().fold(0, |sum, part| sum.saturating_add(part.as_bytes().len() as u64 + PART))
+}
+
+/// What the names of all tensors may take after a rename: rules that double a name are soon beyond all memory. Three
+/// times what they took before is free, and 256 bytes for each.
+fn room(checkpoint: &Checkpoint) -> u64 {
+    let each = |tensor: &TensorEntry| weight_of(&tensor.path).saturating_mul(3).saturating_add(256);
+    checkpoint.tensors.iter().fold(4 << 20, |sum: u64, tensor| sum.saturating_add(each(tensor)))
+}
+
 /// Applies one rule. Gives what of it was of no use, if something was.
-fn one(checkpoint: &mut Checkpoint, action: &Action, applied: &mut Applied) -> Result<Option<String>> {
+fn one(
+    checkpoint: &mut Checkpoint,
+    action: &Action,
+    applied: &mut Applied,
+    room: u64,
+) -> Result<Option<String>> {
     let unless = |used: bool, why: &str| (!used).then(|| why.to_owned());
     Ok(match action {
         Action::Keep(selection) => {
@@ -82,6 +103,7 @@ fn one(checkpoint: &mut Checkpoint, action: &Action, applied: &mut Applied) -> R
         Action::Rename(list) => {
             let mut used = vec![false; list.len()];
             let mut paths = Vec::with_capacity(checkpoint.tensors.len());
+            let mut weight = 0u64;
             for tensor in &checkpoint.tensors {
                 let mut new = None;
                 for ((renaming, _), used) in list.iter().zip(&mut used) {
@@ -90,6 +112,12 @@ fn one(checkpoint: &mut Checkpoint, action: &Action, applied: &mut Applied) -> R
                         *used = true;
                         break;
                     }
+                }
+                weight = weight.saturating_add(weight_of(new.as_ref().unwrap_or(&tensor.path)));
+                if weight > room {
+                    return Err(Error::limit("names-too-long", "the new names take too much together")
+                        .expected(format_args!("at most {room} bytes, {PART} of them for each part"))
+                        .hint("rules may double names again and again; see what becomes of one of them"));
                 }
                 paths.push(new);
             }

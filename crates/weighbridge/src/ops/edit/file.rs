@@ -1,18 +1,20 @@
 //! Rules in a file, as TOML.
 
+use super::renaming::Budget;
 use super::rule::{Argument, Place, Rule, WORDS, bad, locate};
 use crate::checkpoint::escape_text;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{FileSource, Source, read_vec};
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The longest file of rules that is read, in bytes. Rules are written by hand.
-const MOST_BYTES: u64 = 4 << 20;
-/// The most rules that a file may have.
+/// The longest file of rules that is read, in bytes. Rules are written by hand, and TOML takes fifty times its length.
+const MOST_BYTES: u64 = 1 << 20;
+/// The most rules that a file may have, counted by what follows their words.
 const MOST_RULES: usize = 10_000;
 /// The version of the grammar.
 const VERSION: &str = "1";
@@ -38,7 +40,7 @@ pub fn read_rules(path: &Path) -> Result<Vec<Rule>> {
 /// # Errors
 /// As [`read_rules`].
 pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
-    let file = File { text, label };
+    let file = File { text, label, line: Cell::new((0, 1)), count: Cell::new(0), budget: Budget::default() };
     let document = DeTable::parse(text).map_err(|error| {
         let message = escape_text(error.message());
         let span = error.span().unwrap_or(0..0);
@@ -68,9 +70,6 @@ pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
                 };
                 for rule in list {
                     rules.extend(file.rule(rule)?);
-                    if rules.len() > MOST_RULES {
-                        return Err(file.fail(too_many(), &rule.span()));
-                    }
                 }
             }
             other => return Err(file.unknown_key(other, &key.span(), "version and rule")),
@@ -91,16 +90,22 @@ fn too_many() -> Error {
 struct File<'a> {
     text: &'a str,
     label: &'a str,
+    /// An offset up to which lines were counted, and the line there: rules come in the order of the text.
+    line: Cell<(usize, usize)>,
+    /// Rules that were met.
+    count: Cell<usize>,
+    /// What is left to all expressions together.
+    budget: Budget,
 }
 
 impl File<'_> {
     fn place(&self, span: &Range<usize>) -> Place {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        Place {
-            file: self.label.to_owned(),
-            line: before.bytes().filter(|&byte| byte == b'\n').count() + 1,
-            offset: span.start as u64,
-        }
+        let end = span.start.min(self.text.len());
+        let (from, line) = Some(self.line.get()).filter(|&(from, _)| from <= end).unwrap_or((0, 1));
+        let between = self.text.as_bytes().get(from..end).unwrap_or_default();
+        let line = line + between.iter().filter(|&&byte| byte == b'\n').count();
+        self.line.set((end, line));
+        Place { file: self.label.to_owned(), line, offset: span.start as u64 }
     }
 
     /// True where a backslash between double quotes leads to this offset, or stands at it.
@@ -141,16 +146,19 @@ impl File<'_> {
             let error = Error::usage("bad-rule", "a rule has one word; begin the next with [[rule]]");
             return Err(self.fail(error.found(escape_text(other.get_ref())), &other.span()));
         }
+        // Each of a list is as much as a rule: it is held in memory and against every name.
+        let count = if let DeValue::Array(list) = arguments.get_ref() { list.len() } else { 1 };
+        self.count.set(self.count.get().saturating_add(count));
+        if self.count.get() > MOST_RULES {
+            return Err(self.fail(too_many(), &word.span()));
+        }
         let list = match arguments.get_ref() {
             DeValue::Array(list) => {
                 list.iter().map(|one| self.argument(word.get_ref(), one)).collect::<Result<Vec<_>>>()?
             }
             _ => vec![self.argument(word.get_ref(), arguments)?],
         };
-        if list.len() > MOST_RULES {
-            return Err(self.fail(too_many(), &word.span()));
-        }
-        Rule::read(word.get_ref(), &list, Some(&place))
+        Rule::read(word.get_ref(), &list, Some(&place), &self.budget)
     }
 
     fn argument(&self, word: &str, value: &Spanned<DeValue<'_>>) -> Result<Argument> {

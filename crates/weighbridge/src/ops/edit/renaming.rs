@@ -2,10 +2,27 @@
 
 use crate::checkpoint::{Rename, TensorPath, escape_text};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use regex::{Captures, Regex, RegexBuilder};
+use std::cell::Cell;
 
 /// The most bytes that an expression may take once it is understood: files of rules come from others too.
 const MOST_BYTES: usize = 1 << 20;
+/// The most bytes that all expressions together may take: thousands of those that people write.
+const ALL_BYTES: usize = 24 << 20;
+/// An expression does not tell how long it is once it is understood, only whether it is within a bound: these are
+/// tried, each longer than the one before.
+const BOUNDS: [usize; 5] = [MOST_BYTES >> 8, MOST_BYTES >> 6, MOST_BYTES >> 4, MOST_BYTES >> 2, MOST_BYTES];
+
+/// The bytes that are left to expressions of rules that come together.
+#[derive(Debug)]
+pub(super) struct Budget(Cell<usize>);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Cell::new(ALL_BYTES))
+    }
+}
 
 /// One rename.
 #[derive(Debug, Clone)]
@@ -31,10 +48,11 @@ impl Renaming {
     /// A glob over the whole name: `*` any characters, `?` one. What they stood for is `{1}`, `{2}`, ... in `to`.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`.
-    pub(super) fn glob(from: &str, to: &str) -> Result<Self> {
-        let pattern = compile(&glob_to_regex(from, "(.*)")?, from)?;
-        let shortest = compile(&glob_to_regex(from, "(.*?)")?, from)?;
+    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where
+    /// `budget` is used up.
+    pub(super) fn glob(from: &str, to: &str, budget: &Budget) -> Result<Self> {
+        let pattern = compile(&glob_to_regex(from, "(.*)")?, from, budget)?;
+        let shortest = compile(&glob_to_regex(from, "(.*?)")?, from, budget)?;
         // Other programs take it for what the pattern's one stood for; here it would be a part of the name.
         if let Some(wildcard) = to.chars().find(|c| matches!(c, '*' | '?')) {
             return Err(Error::usage("bad-template", format!("the new name holds a {wildcard}"))
@@ -49,11 +67,12 @@ impl Renaming {
     /// A regular expression over the whole name. Its groups are `{1}` or `{name}` in `to`.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`.
-    pub(super) fn regex(from: &str, to: &str) -> Result<Self> {
+    /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where
+    /// `budget` is used up.
+    pub(super) fn regex(from: &str, to: &str, budget: &Budget) -> Result<Self> {
         // Alone first: `a)|(b` would slip out of the brackets around it.
-        understood(from).map_err(|error| bad(&error, from))?;
-        let pattern = compile(from, from)?;
+        understood(from, from, budget)?;
+        let pattern = compile(from, from, budget)?;
         let to = Template::parse(to, &pattern)?;
         Ok(Self::Whole { pattern, shortest: None, to })
     }
@@ -61,7 +80,8 @@ impl Renaming {
     /// The new path; `None` where the rule does not fit.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], `ambiguous-rule`, where a glob fits a name in more than one way.
+    /// [`crate::Kind::Mismatch`], `ambiguous-rule`, where a glob fits a name in more than one way;
+    /// [`crate::Kind::Limit`] where the new name is longer than any that would be read.
     pub(super) fn apply(&self, path: &TensorPath) -> Result<Option<TensorPath>> {
         let (pattern, shortest, to) = match self {
             Self::Path(rename) => return Ok(rename.apply(path)),
@@ -79,7 +99,7 @@ impl Renaming {
                 .on_tensor(escape_text(&name))
                 .hint("write more of the name, or a regular expression, which says what each group may be"));
         }
-        let new = to.fill(&found);
+        let new = to.fill(&found)?;
         Ok(Some(if new.is_empty() { TensorPath::default() } else { TensorPath::from_dotted(&new) }))
     }
 }
@@ -91,12 +111,27 @@ fn same_groups(a: &Captures<'_>, b: &Captures<'_>) -> bool {
     spans(a) == spans(b)
 }
 
-fn compile(pattern: &str, shown: &str) -> Result<Regex> {
-    understood(&format!(r"\A(?s:{pattern})\z")).map_err(|error| bad(&error, shown))
+fn compile(pattern: &str, shown: &str, budget: &Budget) -> Result<Regex> {
+    understood(&format!(r"\A(?s:{pattern})\z"), shown, budget)
 }
 
-fn understood(pattern: &str) -> std::result::Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern).size_limit(MOST_BYTES).build()
+fn understood(pattern: &str, shown: &str, budget: &Budget) -> Result<Regex> {
+    for bound in BOUNDS {
+        let Some(left) = budget.0.get().checked_sub(bound) else {
+            return Err(Error::limit("too-many-patterns", "the patterns of these rules take too much together")
+                .expected(format_args!("at most {ALL_BYTES} bytes, once they are understood"))
+                .found(escape_text(shown))
+                .hint("apply them in several steps"));
+        };
+        match RegexBuilder::new(pattern).size_limit(bound).build() {
+            Err(regex::Error::CompiledTooBig(_)) if bound < MOST_BYTES => {}
+            built => {
+                budget.0.set(left);
+                return built.map_err(|error| bad(&error, shown));
+            }
+        }
+    }
+    Err(bad(&regex::Error::CompiledTooBig(MOST_BYTES), shown))
 }
 
 fn bad(error: &regex::Error, shown: &str) -> Error {
@@ -198,12 +233,19 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    fn fill(&self, captures: &Captures<'_>) -> String {
-        let text = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Group(group) => captures.get(*group).map_or_else(String::new, |m| m.as_str().to_owned()),
+    /// A group may stand in a name many times, so it is measured before it is made.
+    fn fill(&self, captures: &Captures<'_>) -> Result<String> {
+        let text = |piece| match piece {
+            &Piece::Text(ref text) => text.as_str(),
+            &Piece::Group(group) => captures.get(group).map_or("", |found| found.as_str()),
         };
-        self.0.iter().map(text).collect()
+        let length = self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece).len() as u64));
+        let limits = Limits::default();
+        Limits::check("bytes in a new name", "none: this one is fixed", length, limits.name_bytes)?;
+        let new: String = self.0.iter().map(text).collect();
+        let parts = new.bytes().filter(|&byte| byte == b'.').count() as u64 + 1;
+        Limits::check("parts in a new name", "none: this one is fixed", parts, limits.path_parts)?;
+        Ok(new)
     }
 }
 
@@ -219,27 +261,27 @@ mod tests {
     #[test]
     fn a_wildcard_in_the_new_name_of_a_glob_is_refused() {
         for to in ["*.weight", "h.?", "**"] {
-            let error = Renaming::glob("*.w", to).unwrap_err();
+            let error = Renaming::glob("*.w", to, &Budget::default()).unwrap_err();
             assert_eq!(error.code(), "bad-template", "{to}");
             assert!(error.hint_text().unwrap().contains("{1}"));
         }
-        assert!(Renaming::regex(r"(.*)\.w", "*.weight").is_ok());
+        assert!(Renaming::regex(r"(.*)\.w", "*.weight", &Budget::default()).is_ok());
     }
 
     #[test]
     fn globs_cover_the_whole_name() {
-        let rule = Renaming::glob("layers.*.w", "h.{1}.weight").unwrap();
+        let rule = Renaming::glob("layers.*.w", "h.{1}.weight", &Budget::default()).unwrap();
         assert_eq!(renamed(&rule, "layers.0.attn.w").unwrap(), "h.0.attn.weight");
         assert_eq!(renamed(&rule, "my.layers.0.w"), None);
         assert_eq!(renamed(&rule, "layers.0.w2"), None);
-        let rule = Renaming::glob("fc?.w_\\*", "{{{1}}}").unwrap();
+        let rule = Renaming::glob("fc?.w_\\*", "{{{1}}}", &Budget::default()).unwrap();
         assert_eq!(renamed(&rule, "fc7.w_*").unwrap(), "{7}");
         assert_eq!(renamed(&rule, "fc7.w_0"), None);
     }
 
     #[test]
     fn a_name_that_can_be_cut_in_two_ways_is_refused() {
-        let rule = Renaming::glob("*.*.w", "{2}.{1}").unwrap();
+        let rule = Renaming::glob("*.*.w", "{2}.{1}", &Budget::default()).unwrap();
         assert_eq!(renamed(&rule, "a.b.w").unwrap(), "b.a");
         let error = rule.apply(&TensorPath::from_dotted("a.b.c.w")).unwrap_err();
         assert_eq!((error.code(), error.tensor()), ("ambiguous-rule", Some("a.b.c.w")));
@@ -247,38 +289,38 @@ mod tests {
 
     #[test]
     fn expressions_cannot_leave_their_anchors() {
-        let rule = Renaming::regex(r"linear_(?<n>\d+)\.w_0|head", "fc{n}").unwrap();
+        let rule = Renaming::regex(r"linear_(?<n>\d+)\.w_0|head", "fc{n}", &Budget::default()).unwrap();
         assert_eq!(renamed(&rule, "linear_12.w_0").unwrap(), "fc12");
         assert_eq!(renamed(&rule, "head").unwrap(), "fc");
         for other in ["xlinear_1.w_0", "linear_1.w_0.x", "heads", "ahead"] {
             assert_eq!(renamed(&rule, other), None, "{other}");
         }
         for bad in ["a)|(b", "(", "a{99999999}", "(?x: a #"] {
-            assert_eq!(Renaming::regex(bad, "x").unwrap_err().code(), "bad-pattern", "{bad}");
+            assert_eq!(Renaming::regex(bad, "x", &Budget::default()).unwrap_err().code(), "bad-pattern", "{bad}");
         }
-        assert_eq!(Renaming::glob("[ab]", "x").unwrap_err().code(), "bad-pattern");
-        assert_eq!(Renaming::glob("a\\", "x").unwrap_err().code(), "bad-pattern");
+        assert_eq!(Renaming::glob("[ab]", "x", &Budget::default()).unwrap_err().code(), "bad-pattern");
+        assert_eq!(Renaming::glob("a\\", "x", &Budget::default()).unwrap_err().code(), "bad-pattern");
     }
 
     #[test]
     fn templates_name_groups_that_there_are() {
         for bad in ["{2}", "{n}", "{", "}", "{}"] {
-            assert_eq!(Renaming::glob("a*", bad).unwrap_err().code(), "bad-template", "{bad}");
+            assert_eq!(Renaming::glob("a*", bad, &Budget::default()).unwrap_err().code(), "bad-template", "{bad}");
         }
-        assert_eq!(renamed(&Renaming::glob("a*", "{0}!").unwrap(), "abc").unwrap(), "abc!");
+        assert_eq!(renamed(&Renaming::glob("a*", "{0}!", &Budget::default()).unwrap(), "abc").unwrap(), "abc!");
         // Groups as others write them would become a part of the name without a word.
         for other in [r"x.\1", "x.$1", "${1}", "${n}"] {
-            let error = Renaming::regex("a(?<n>.*)", other).unwrap_err();
+            let error = Renaming::regex("a(?<n>.*)", other, &Budget::default()).unwrap_err();
             assert_eq!(error.code(), "bad-template", "{other}");
             assert!(error.hint_text().unwrap().starts_with("write {1} for "), "{error}");
         }
-        assert_eq!(renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}").unwrap(), "abc").unwrap(), r"$\${bc}");
+        assert_eq!(renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}", &Budget::default()).unwrap(), "abc").unwrap(), r"$\${bc}");
     }
 
     #[test]
     fn bytes_that_are_no_text_fit_no_pattern() {
         let path = TensorPath::new(vec![Name::new(*b"a\xff")]);
-        assert!(Renaming::glob("*", "x").unwrap().apply(&path).unwrap().is_none());
+        assert!(Renaming::glob("*", "x", &Budget::default()).unwrap().apply(&path).unwrap().is_none());
         assert!(Renaming::path("", "x").apply(&path).unwrap().is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! Rules: a word and what follows it, the same on the command line and in a file.
 
-use super::renaming::Renaming;
+use super::renaming::{Budget, Renaming};
 use crate::checkpoint::{Selection, escape_text};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, DType};
@@ -76,13 +76,19 @@ impl Rule {
     ///
     /// # Errors
     /// [`crate::Kind::Usage`]: `unknown-rule`; `bad-rule` for arguments that the word does not take;
-    /// `bad-pattern`, `bad-template`.
+    /// `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`.
     pub fn parse(word: &str, arguments: &[String]) -> Result<Vec<Self>> {
         let arguments: Vec<Argument> = arguments.iter().cloned().map(Argument::Text).collect();
-        Self::read(word, &arguments, None)
+        Self::read(word, &arguments, None, &Budget::default())
     }
 
-    pub(super) fn read(word: &str, arguments: &[Argument], place: Option<&Place>) -> Result<Vec<Self>> {
+    /// As [`parse`](Self::parse); the `budget` is that of all rules that come together.
+    pub(super) fn read(
+        word: &str,
+        arguments: &[Argument],
+        place: Option<&Place>,
+        budget: &Budget,
+    ) -> Result<Vec<Self>> {
         let rule =
             |action, text: String| Self { action, text: format!("{word} {text}"), place: place.cloned() };
         let all = || arguments.iter().map(Argument::shown).collect::<Vec<_>>().join(" ");
@@ -110,8 +116,8 @@ impl Rule {
                 other => Err(bad(word, "is written no-state = \"yes\"", other)),
             }),
             "rename" => renames(&|from, to| Ok(Renaming::path(from, to))),
-            "rename-glob" => renames(&Renaming::glob),
-            "rename-regex" => renames(&Renaming::regex),
+            "rename-glob" => renames(&|from, to| Renaming::glob(from, to, budget)),
+            "rename-regex" => renames(&|from, to| Renaming::regex(from, to, budget)),
             "strip-prefix" | "prefix" => {
                 let strip = word == "strip-prefix";
                 let one = |argument: &Argument| {

@@ -2,7 +2,7 @@
 
 use super::super::stream::unshipped::{design_note, size_prefixed};
 use super::super::stream::{
-    Dense, Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab,
+    Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab,
 };
 use super::super::{PARAMETERS_FILE, PROGRAM_FILE, VOCAB};
 use super::beside::{Beside, Found, base_name, find_program};
@@ -14,6 +14,7 @@ use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef};
 use crate::topology::{Topology, Variable, VariableKind};
+use std::cell::{OnceCell, RefCell};
 
 /// Opens a file of streams, with the program that gives the names.
 pub(super) fn open(
@@ -23,9 +24,16 @@ pub(super) fn open(
 ) -> Result<Checkpoint> {
     let limits = &options.limits;
     let kind = detect(source, limits).ok_or_else(|| unknown(source))?;
-    // A file that cannot be read fits no program: none is searched for.
-    let readable = || kind != StreamKind::Combined || combined::read_all(source, limits).is_ok();
-    let fits = |topology: &Topology| belongs(source, kind, topology, limits);
+    // Read once, however many programs stand beside the file. One that cannot be read fits no program: none is
+    // searched for.
+    let tensors: OnceCell<Option<Vec<TensorEntry>>> = OnceCell::new();
+    let tensors = || tensors.get_or_init(|| without_program(source, kind, limits)).as_deref();
+    let readable = || kind != StreamKind::Combined || tensors().is_some();
+    let tried = RefCell::default();
+    let fits = |topology: &Topology| match kind {
+        StreamKind::Vocab | StreamKind::VocabCombined => holds_words(source, topology, limits, &tried),
+        _ => tensors().is_some_and(|tensors| fits(tensors, &topology.parameters())),
+    };
     let program = || find_program(beside, options, readable, fits);
     match kind {
         StreamKind::SelectedRows => {
@@ -193,23 +201,38 @@ fn join(
     info::join(checkpoint, beside, options)
 }
 
-/// True where the program has exactly what the file holds.
-fn belongs(source: &SourceRef, kind: StreamKind, topology: &Topology, limits: &Limits) -> bool {
-    let parameters = topology.parameters();
-    match kind {
-        StreamKind::Vocab | StreamKind::VocabCombined => {
-            combined::read_with(source, &wanted(topology), limits).is_ok()
-        }
-        StreamKind::Combined | StreamKind::Dense => {
-            let entries = |all: Vec<Dense>| all.into_iter().map(|d| d.entry).collect::<Vec<TensorEntry>>();
-            combined::read_all(source, limits).is_ok_and(|all| fits(&entries(all), &parameters))
-        }
-        StreamKind::SizePrefixed => {
-            let entries = |all: Vec<Dense>| all.into_iter().map(|d| d.entry).collect::<Vec<TensorEntry>>();
-            size_prefixed::read_all(source, limits).is_ok_and(|all| fits(&entries(all), &parameters))
-        }
-        _ => false,
+/// The tensors of a combined file that needs no program to be read.
+fn without_program(source: &SourceRef, kind: StreamKind, limits: &Limits) -> Option<Vec<TensorEntry>> {
+    let all = match kind {
+        StreamKind::Combined | StreamKind::Dense => combined::read_all(source, limits),
+        StreamKind::SizePrefixed => size_prefixed::read_all(source, limits),
+        _ => return None,
+    };
+    Some(all.ok()?.into_iter().map(|dense| dense.entry).collect())
+}
+
+/// Orders of words and tensors by which a file is read in search of its program.
+const MOST_TRIED: usize = 8;
+
+/// True where a file with words is used up by what the program has. It is read once for each order of words and
+/// tensors that the programs beside it have, which are kept in `tried`.
+fn holds_words(
+    source: &SourceRef,
+    topology: &Topology,
+    limits: &Limits,
+    tried: &RefCell<Vec<(Vec<Kind>, bool)>>,
+) -> bool {
+    let wanted = wanted(topology);
+    let kinds: Vec<Kind> = wanted.iter().map(|wanted| wanted.kind).collect();
+    let mut tried = tried.borrow_mut();
+    if let Some((_, holds)) = tried.iter().find(|(other, _)| *other == kinds) {
+        return *holds;
     }
+    let holds = tried.len() < MOST_TRIED && combined::read_with(source, &wanted, limits).is_ok();
+    if tried.len() < MOST_TRIED {
+        tried.push((kinds, holds));
+    }
+    holds
 }
 
 /// Reads the stream of a variable that has a file of its own, and what is odd about that file.

@@ -9,7 +9,7 @@ use crate::checkpoint::{Checkpoint, Damage, INDEX_KEY, Note, TensorEntry, Value,
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef, check_relative};
+use crate::source::{FolderRef, SourceRef, check_plain};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -91,7 +91,7 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     let mut missing = HashSet::new();
     let mut shards = Vec::with_capacity(list.files.len());
     for (place, file) in list.files.iter().enumerate() {
-        check_relative(Path::new(file))?;
+        check_plain(file)?;
         match folder.open(&around.join(file))? {
             Some(source) => shards.push((place, source)),
             None => {
@@ -115,6 +115,7 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     }
     joint.hold_against(list, &missing, options)?;
     let shards_say = std::mem::take(&mut joint.metadata);
+    joint.said.clear();
     joint.say(list.metadata.iter().cloned());
     joint.say(shards_say);
     Ok(joint)
@@ -176,6 +177,8 @@ struct Joint {
     /// Where each name stands in these lists.
     places: HashMap<String, usize>,
     metadata: Vec<(String, Value)>,
+    /// Where each key stands in it: kept, as shards may be many and keys too.
+    said: HashMap<String, usize>,
     notes: Vec<Note>,
     /// What was not salvaged: names, and why.
     lost: Vec<(String, Error)>,
@@ -286,12 +289,13 @@ impl Joint {
 
     /// Takes in metadata. What was said first stays.
     fn say(&mut self, pairs: impl IntoIterator<Item = (String, Value)>) {
-        let known: HashMap<String, usize> =
-            self.metadata.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
         let mut differ = Vec::new();
         for (key, value) in pairs {
-            match known.get(&key) {
-                None => self.metadata.push((key, value)),
+            match self.said.get(&key) {
+                None => {
+                    self.said.insert(key.clone(), self.metadata.len());
+                    self.metadata.push((key, value));
+                }
                 // A carried index of one shard was overtaken by that of the list.
                 Some(_) if key == INDEX_KEY => {}
                 Some(&place) if self.metadata[place].1 != value => differ.push(key),

@@ -110,7 +110,7 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             walk.path.pop();
             continue;
         };
-        walk.charge(&link.name)?;
+        walk.count()?;
         walk.path.push(link.name);
         match link.target.and_then(|target| walk.follow(target)) {
             // Its name stays in the path until its members are walked through.
@@ -176,11 +176,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Holds one more object of this name against the limits of the whole.
-    fn charge(&mut self, name: &str) -> Result<()> {
+    /// Holds one more object against the limits of the whole.
+    fn count(&mut self) -> Result<()> {
         crate::Limits::check("objects", "tensors", self.met, self.file.place.limits.tensors)?;
         self.met += 1;
-        spend(&mut self.room, name.len() as u64 + size_of::<links::Link>() as u64)
+        Ok(())
     }
 
     /// The path, to be kept: of groups within groups it may be far longer than the last name.
@@ -251,6 +251,6 @@ impl Walk {
 
     /// The members of a group, to be walked through.
     fn members(&mut self, header: &Header) -> Result<Members> {
-        Ok(links::links(&self.file, header, self.room)?.into_iter())
+        Ok(links::links(&self.file, header, &mut self.room)?.into_iter())
     }
 }

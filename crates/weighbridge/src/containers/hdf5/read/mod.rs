@@ -12,13 +12,16 @@
 //! | soft | a [`Link`](super::Link); what it leads to has its own item |
 //! | external | a [`Problem`]: other files are never opened |
 
+mod account;
 mod attributes;
+mod axes;
 mod bytes;
 mod chunked;
 mod chunks;
 mod dataset;
 mod file;
 mod fill;
+mod filters;
 mod free;
 mod header;
 mod heap;

@@ -23,14 +23,15 @@ pub struct Limits {
     pub path_parts: u64,
     /// Largest number of objects that a pickle may make (default 16,000,000: a million arrays).
     pub pickle_objects: u64,
-    /// Longest chunk of HDF5, in bytes unpacked, that is unpacked in memory (default 256 MiB).
+    /// Longest chunk of HDF5, in bytes unpacked, that is unpacked in memory (default 256 MiB); those that a
+    /// row goes through may have half of it together.
     pub chunk_bytes: u64,
     /// How many times as long as its bytes in the file something may be where a format has no bound of
     /// its own: compressed buffers of Arrow, tables of Parquet, and elements of HDF5 that were never
     /// written (default 1024).
     pub expansion: u64,
     /// Bytes of all tensors together that may repeat a few elements without measure, as PyTorch's `expand`
-    /// and the runs of Parquet do it (default 1 GiB).
+    /// and the runs of Parquet do it, and chunks and names in HDF5 (default 1 GiB).
     pub repeated_bytes: u64,
 }
 

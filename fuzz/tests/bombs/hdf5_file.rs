@@ -124,12 +124,119 @@ pub(crate) fn chunked(tree: u64, chunk: &[u32]) -> Vec<u8> {
 
 /// All chunks are deflated.
 pub(crate) fn deflated() -> Vec<u8> {
-    // Version, one filter: deflate, no name, flags, one value, padding.
-    message(0x0b, &[1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0])
+    filtered(&[(1, &[9])])
+}
+
+/// All chunks are packed with these filters: their numbers and parameters.
+pub(crate) fn filtered(filters: &[(u16, &[u32])]) -> Vec<u8> {
+    let mut payload = vec![1, u8::try_from(filters.len()).unwrap(), 0, 0, 0, 0, 0, 0];
+    for (id, parameters) in filters {
+        // The number, no name, flags, the parameters, padding.
+        for field in [*id, 0, 0, u16::try_from(parameters.len()).unwrap()] {
+            payload.extend(field.to_le_bytes());
+        }
+        payload.extend(parameters.iter().flat_map(|n| n.to_le_bytes()));
+        payload.resize(payload.len().next_multiple_of(8), 0);
+    }
+    message(0x0b, &payload)
 }
 
 /// The key of a chunk: its length in the file, which filters were left out, its offset in elements.
 pub(crate) fn chunk_key(len: u32, offset: &[u64]) -> Vec<u8> {
     let offset: Vec<u8> = offset.iter().chain(&[0]).flat_map(|n| n.to_le_bytes()).collect();
     [&len.to_le_bytes(), &[0; 4][..], &offset].concat()
+}
+
+/// Chunks one after the other from `at` on.
+pub(crate) fn implicit(at: u64, chunk: &[u8]) -> Vec<u8> {
+    let rank = u8::try_from(chunk.len() + 1).unwrap();
+    // Version, chunked, flags, dimensions, bytes of an extent; the last extent is the size of an element.
+    message(8, &[&[4, 2, 0, rank, 1][..], chunk, &[4, 2], &at.to_le_bytes()].concat())
+}
+
+/// A node of a group of the first kind: for each link its name and its target in the heap of names.
+pub(crate) fn soft_node(links: &[(u64, u32)]) -> Vec<u8> {
+    let mut node = [&b"SNOD\x01\0"[..], &u16::try_from(links.len()).unwrap().to_le_bytes()].concat();
+    for (name, target) in links {
+        for part in [&name.to_le_bytes()[..], &[0; 8], &2u32.to_le_bytes(), &[0; 4], &target.to_le_bytes()] {
+            node.extend(part);
+        }
+        node.extend([0; 12]);
+    }
+    node
+}
+
+/// A heap of one block, which holds this object and is packed where `filters` says how; and the identity of
+/// the object.
+pub(crate) fn fractal_heap(file: &mut File, object: &[u8], filters: &[u8]) -> (u64, [u8; 8]) {
+    let head = [&b"FHDB\0"[..], &[0; 12]].concat();
+    let len = (head.len() + object.len()) as u64;
+    let block = file.put(&[&head[..], object].concat());
+    let mut bytes = b"FRHP\0".to_vec();
+    // Bytes of an identity, of what is said about filters; flags; the longest object.
+    bytes.extend(8u16.to_le_bytes());
+    bytes.extend(u16::try_from(filters.len()).unwrap().to_le_bytes());
+    bytes.extend([0, 0xff, 0xff, 0xff, 0]);
+    for number in [0, NOWHERE, 0, NOWHERE, len, len, 0, 1, 0, 0, 0, 0] {
+        bytes.extend(number.to_le_bytes());
+    }
+    // The table: its width, the first and the longest block, bits of an offset, rows; the only block.
+    bytes.extend(4u16.to_le_bytes());
+    bytes.extend([len.to_le_bytes(), len.to_le_bytes()].concat());
+    bytes.extend([32, 0, 0, 0]);
+    bytes.extend(block.to_le_bytes());
+    bytes.extend([0, 0]);
+    if !filters.is_empty() {
+        bytes.extend(len.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(filters);
+    }
+    let heap = file.put(&[summed(bytes), vec![0; 256]].concat());
+    let mut identity = [0; 8];
+    identity[1..5].copy_from_slice(&u32::try_from(head.len()).unwrap().to_le_bytes());
+    identity[5..].copy_from_slice(&u32::try_from(object.len()).unwrap().to_le_bytes()[..3]);
+    (heap, identity)
+}
+
+/// A tree of one leaf with these records, all of one length.
+pub(crate) fn tree_of_records(file: &mut File, kind: u8, records: &[Vec<u8>]) -> u64 {
+    let leaf = summed([&b"BTLF\0"[..], &[kind], &records.concat()].concat());
+    let len = u32::try_from(leaf.len()).unwrap().to_le_bytes();
+    let root = file.put(&leaf);
+    let record = u16::try_from(records[0].len()).unwrap().to_le_bytes();
+    let count = records.len() as u64;
+    // The length of a node and of a record, the depth, when nodes are split and joined.
+    let head = [&b"BTHD\0"[..], &[kind], &len, &record, &[0, 0, 100, 40], &root.to_le_bytes()].concat();
+    let counts = [&u16::try_from(count).unwrap().to_le_bytes()[..], &count.to_le_bytes()].concat();
+    file.put(&summed([head, counts].concat()))
+}
+
+/// Bytes with their checksum behind them: lookup3 of Bob Jenkins.
+fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let start = 0xdead_beef_u32.wrapping_add(u32::try_from(bytes.len()).unwrap());
+    let [mut a, mut b, mut c] = [start; 3];
+    let mut rest = &bytes[..];
+    loop {
+        let mut words = [0; 12];
+        let len = rest.len().min(12);
+        words[..len].copy_from_slice(&rest[..len]);
+        let word = |at: usize| u32::from_le_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]]);
+        (a, b, c) = (a.wrapping_add(word(0)), b.wrapping_add(word(4)), c.wrapping_add(word(8)));
+        if rest.len() <= 12 {
+            break;
+        }
+        for turn in [4, 6, 8, 16, 19, 4] {
+            a = a.wrapping_sub(c) ^ c.rotate_left(turn);
+            c = c.wrapping_add(b);
+            (a, b, c) = (b, c, a);
+        }
+        rest = &rest[12..];
+    }
+    for turn in [14, 11, 25, 16, 4, 14, 24] {
+        c = (c ^ b).wrapping_sub(b.rotate_left(turn));
+        (a, b, c) = (b, c, a);
+    }
+    // Seven turns leave the last one in the second place.
+    bytes.extend(b.to_le_bytes());
+    bytes
 }

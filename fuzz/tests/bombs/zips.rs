@@ -48,6 +48,15 @@ pub(crate) fn deflate(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
     all
 }
 
+/// `block` so many times, as zlib has it; without a checksum at the end, which comes after all bytes.
+pub(crate) fn zlib(block: &[u8], times: usize) -> Vec<u8> {
+    let mut bytes = [&[0x78, 0xda][..], &deflate(block, block, times)].concat();
+    // Adler-32 of zeros: a is 1, b the number of bytes.
+    let b = u32::try_from(block.len() * times % 65521).unwrap();
+    bytes.extend((b << 16 | 1).to_be_bytes());
+    bytes
+}
+
 /// The checksum of the same.
 pub(crate) fn crc32(head: &[u8], block: &[u8], times: usize) -> u32 {
     let mut all = crc32fast::Hasher::new();

@@ -31,7 +31,7 @@ const EACH: u64 = 256;
 static ALL: LazyLock<Arc<Store>> = LazyLock::new(|| Arc::new(Store::new(MOST_NEWEST, MOST_OTHERS)));
 
 /// A block that is or will be made. Its lock is held while that is done.
-type Cell = Arc<Mutex<Option<Arc<[u8]>>>>;
+type Cell = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 /// Blocks of several owners, under one pair of bounds.
 #[derive(Debug)]
@@ -185,14 +185,14 @@ impl KeptBlocks {
         number: u64,
         len: u64,
         make: impl FnOnce() -> Result<Vec<u8>>,
-    ) -> Result<Arc<[u8]>> {
+    ) -> Result<Arc<Vec<u8>>> {
         let cell = self.store.cell(self.owner, number, len);
         // A thread that failed left nothing half done.
         let mut block = lock(&cell);
         if let Some(block) = &*block {
             return Ok(block.clone());
         }
-        let made: Arc<[u8]> = make()?.into();
+        let made = Arc::new(make()?);
         *block = Some(made.clone());
         Ok(made)
     }
@@ -293,6 +293,6 @@ mod tests {
         assert_eq!(refused.unwrap_err().code(), "x");
         // The long one is not the newest any more, and too long for the others.
         assert!(held(&store).0 < 10_000);
-        assert_eq!(*owner.get(1001, 1, || Ok(vec![3])).unwrap(), [3]);
+        assert_eq!(*owner.get(1001, 1, || Ok(vec![3])).unwrap(), vec![3]);
     }
 }

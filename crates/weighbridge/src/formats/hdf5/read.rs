@@ -13,6 +13,8 @@ use crate::text::escape;
 
 /// What is not read is named one by one up to this number, then counted.
 const NAMED: usize = 100;
+/// Letters of a path or a target in a note.
+const QUOTED: usize = 512;
 
 /// Reads the index of `source`.
 ///
@@ -26,6 +28,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         names: Vec::new(),
         groups: Vec::new(),
         unread: Vec::new(),
+        more: 0,
         lenient: options.lenient,
         salvage: options.salvage,
     };
@@ -33,8 +36,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         reader.unread(&problem.path, problem.error)?;
     }
     for link in contents.links {
-        let text = format!("a link to {}", escape(&link.target));
-        reader.unread.push(format!("{}: {text}", shown(&link.path)));
+        reader.note(|| format!("{}: a link to {}", cut(&shown(&link.path)), escape(&cut(&link.target))));
     }
     let mut opaque = 0u64;
     for item in contents.items {
@@ -54,7 +56,10 @@ struct Reader {
     names: Vec<String>,
     /// Metadata: the attributes of groups.
     groups: Vec<(String, Value)>,
+    /// What is not read: the first [`NAMED`].
     unread: Vec<String>,
+    /// How many more there are.
+    more: usize,
     lenient: bool,
     salvage: bool,
 }
@@ -92,14 +97,24 @@ impl Reader {
             }
             return Ok(());
         }
-        let found = error.found_text().map(|found| format!(" ({found})")).unwrap_or_default();
-        self.unread.push(format!("{}: {}{found}", shown(path), error.message()));
+        self.note(|| {
+            let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
+            format!("{}: {}{found}", cut(&shown(path)), error.message())
+        });
         Ok(())
+    }
+
+    /// Names something that is not read, or counts it.
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        match self.unread.len() < NAMED {
+            true => self.unread.push(text()),
+            false => self.more += 1,
+        }
     }
 
     /// Brings in metadata and notes, when all tensors are there.
     fn finish(self, attributes: Attributes) -> Checkpoint {
-        let Self { mut checkpoint, names, groups, unread, .. } = self;
+        let Self { mut checkpoint, names, groups, unread, more, .. } = self;
         let mut index = None;
         let own = attributes.into_iter().filter_map(|(key, value)| match value {
             Value::Text(text) if key == INDEX_KEY => {
@@ -109,8 +124,7 @@ impl Reader {
             value => Some((key, value)),
         });
         checkpoint.metadata = own.chain(groups).collect::<Metadata>();
-        let more = unread.len().saturating_sub(NAMED);
-        for text in unread.into_iter().take(NAMED) {
+        for text in unread {
             checkpoint.notes.push(Note::omission("unread-object", text));
         }
         if more > 0 {
@@ -126,4 +140,12 @@ impl Reader {
 /// A path as people see it.
 fn shown(path: &[String]) -> String {
     escape(&format!("/{}", path.join("/")))
+}
+
+/// The beginning of a text from the file: a target may be as long as the file, and a hundred are shown.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods)]
+
 use super::*;
 use crate::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use crate::containers::hdf5::write::has_type;

@@ -45,7 +45,7 @@ impl DecodedSource {
         Arc::new(Self { outer, starts, decoder, sequential: true, kept: KeptBlocks::new() })
     }
 
-    fn block(&self, number: usize, len: u64) -> Result<Arc<[u8]>> {
+    fn block(&self, number: usize, len: u64) -> Result<Arc<Vec<u8>>> {
         self.kept.get(number as u64, len, || {
             let block = self.decoder.decode(number)?;
             if block.len() as u64 == len {

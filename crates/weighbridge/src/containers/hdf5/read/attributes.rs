@@ -66,6 +66,7 @@ fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Re
     let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
     };
+    spend(room, name.len() as u64)?;
     let mut value = || -> Result<Value> {
         let class = match flags & 1 {
             0 => Type::parse(class)?,
@@ -132,8 +133,10 @@ fn value(
             }
             Class::Array(..) | Class::Other(_) => return Err(no_value(element)),
         };
-        if let Value::Text(text) = &value {
-            spend(room, text.len() as u64)?;
+        match &value {
+            Value::Text(text) => spend(room, text.len() as u64)?,
+            Value::Bytes(bytes) => spend(room, bytes.len() as u64)?,
+            _ => {}
         }
         values.push(value);
     }

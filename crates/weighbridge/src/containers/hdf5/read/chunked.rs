@@ -1,5 +1,6 @@
 //! Chunks as one row-major run of bytes.
 
+use super::axes::{Axis, axes, boxes};
 use super::chunks::{Grid, Slot};
 use super::dataset::Stored;
 use super::file::fault;
@@ -8,10 +9,11 @@ use crate::error::{Error, Result};
 use crate::source::{KeptBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
 use hdf5_reader::filters::apply_pipeline_with_limit;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Runs of at least so many bytes are read where they lie, without the chunk around them.
-const LONG_RUN: usize = 4 << 10;
+const LONG_RUN: u64 = 4 << 10;
 /// Larger chunks that are not packed are never read whole.
 const LARGE_PLAIN: u64 = 1 << 20;
 
@@ -22,7 +24,10 @@ const LARGE_PLAIN: u64 = 1 << 20;
 pub(super) struct ChunkedSource {
     source: SourceRef,
     grid: Grid,
+    axes: Vec<Axis>,
     slots: Vec<Slot>,
+    /// True where chunks were never written.
+    gaps: bool,
     filters: Vec<FilterDescription>,
     fill: Vec<u8>,
     edges_plain: bool,
@@ -35,6 +40,8 @@ impl ChunkedSource {
     pub(super) fn new(stored: &Stored, grid: Grid, slots: Vec<Slot>, edges_plain: bool, len: u64) -> Self {
         Self {
             source: stored.place.source.clone(),
+            axes: axes(&grid),
+            gaps: (slots.len() as u64) < grid.counts.iter().product(),
             grid,
             slots,
             filters: stored.filters.clone(),
@@ -45,17 +52,12 @@ impl ChunkedSource {
         }
     }
 
-    fn slot(&self, number: u64) -> Option<&Slot> {
-        let at = self.slots.binary_search_by_key(&number, |slot| slot.number).ok()?;
-        self.slots.get(at)
-    }
-
     fn is_plain(&self, number: u64) -> bool {
         self.filters.is_empty() || (self.edges_plain && self.grid.is_edge(number))
     }
 
     /// The bytes of a chunk, unpacked.
-    fn chunk(&self, slot: &Slot) -> Result<Arc<[u8]>> {
+    fn chunk(&self, slot: &Slot) -> Result<Arc<Vec<u8>>> {
         self.kept.get(slot.number, self.grid.chunk_len, || self.unpack(slot))
     }
 
@@ -80,26 +82,58 @@ impl ChunkedSource {
             .found(format_args!("{} bytes", bytes.len())))
     }
 
-    /// Where the byte `at` of the dataset is: the number of its chunk, the offset in it, and how many
-    /// bytes follow there as they do in the dataset.
-    fn find(&self, at: u64) -> (u64, u64, u64) {
-        let Grid { shape, chunk, counts, size, .. } = &self.grid;
-        let mut rest = at / size;
-        let (mut number, mut offset) = (0, 0);
-        let (mut chunks, mut stride, mut run) = (1, 1, 0);
-        for axis in (0..shape.len()).rev() {
-            let index = rest % shape[axis];
-            rest /= shape[axis];
-            let inside = index % chunk[axis];
-            if axis + 1 == shape.len() {
-                run = (chunk[axis] - inside).min(shape[axis] - index);
+    /// Copies what a chunk has of a box into `buffer`, which begins at `offset` of the dataset.
+    fn copy(&self, slot: &Slot, bounds: &[Range<u64>], offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let (mut rest, mut to, mut from) = (slot.number, 0, 0);
+        let mut within = Vec::with_capacity(bounds.len());
+        for (axis, bounds) in self.axes.iter().zip(bounds) {
+            let start = rest / axis.numbers * axis.chunk;
+            rest %= axis.numbers;
+            let range = start.max(bounds.start)..start.saturating_add(axis.chunk).min(bounds.end);
+            if range.is_empty() {
+                return Ok(());
             }
-            number += index / chunk[axis] * chunks;
-            offset += inside * stride;
-            chunks *= counts[axis];
-            stride *= chunk[axis];
+            to += range.start * axis.step;
+            from += (range.start - start) * axis.inner;
+            within.push(range.end - range.start);
         }
-        (number, offset * size + at % size, run * size - at % size)
+        let run = within.last().copied().unwrap_or(0);
+        // What is not come back to need not be kept.
+        let long = run >= LONG_RUN.min(self.grid.chunk_len) || self.grid.chunk_len > LARGE_PLAIN;
+        let direct = long && self.is_plain(slot.number) && slot.len == self.grid.chunk_len;
+        let chunk = if direct { None } else { Some(self.chunk(slot)?) };
+        let (len, mut to) = (to_usize(run)?, to - offset);
+        let mut at = vec![0; within.len()];
+        loop {
+            let start = to_usize(to)?;
+            let Some(now) = buffer.get_mut(start..start + len) else { return Err(short()) };
+            match &chunk {
+                None => self.source.read_at(slot.offset + from, now)?,
+                Some(chunk) => {
+                    let from = to_usize(from)?;
+                    let Some(bytes) = chunk.get(from..from + len) else { return Err(short()) };
+                    match (&mut *now, bytes) {
+                        // A call for each of them would cost far more than the byte.
+                        ([to], [from]) => *to = *from,
+                        (to, from) => to.copy_from_slice(from),
+                    }
+                }
+            }
+            // The next run: one further on the axis before the last, or on one further out.
+            let mut axis = within.len() - 1;
+            loop {
+                let Some(outer) = axis.checked_sub(1) else { return Ok(()) };
+                axis = outer;
+                let Axis { step, inner, .. } = self.axes[axis];
+                at[axis] += 1;
+                if at[axis] < within[axis] {
+                    (to, from) = (to + step, from + inner);
+                    break;
+                }
+                at[axis] = 0;
+                (to, from) = (to - (within[axis] - 1) * step, from - (within[axis] - 1) * inner);
+            }
+        }
     }
 }
 
@@ -110,32 +144,20 @@ impl Source for ChunkedSource {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        let (mut at, mut rest) = (offset, buffer);
-        let mut last: Option<(u64, Arc<[u8]>)> = None;
-        while !rest.is_empty() {
-            let (number, inside, run) = self.find(at);
-            let (now, later) = rest.split_at_mut(to_usize(run.min(rest.len() as u64))?);
-            rest = later;
-            let start = at;
-            at += now.len() as u64;
-            if let Some((known, chunk)) = &last
-                && *known == number
-            {
-                copy(chunk, inside, now)?;
-                continue;
+        if self.gaps {
+            repeat(&self.fill, offset, buffer);
+        }
+        for bounds in boxes(&self.axes, offset, offset + buffer.len() as u64) {
+            let (mut first, mut last) = (0, 0);
+            for (axis, bounds) in self.axes.iter().zip(&bounds) {
+                first += bounds.start / axis.chunk * axis.numbers;
+                last += (bounds.end - 1) / axis.chunk * axis.numbers;
             }
-            let Some(slot) = self.slot(number) else {
-                repeat(&self.fill, start, now);
-                continue;
-            };
-            let direct = now.len() >= LONG_RUN || self.grid.chunk_len > LARGE_PLAIN;
-            if direct && self.is_plain(number) && slot.len == self.grid.chunk_len {
-                self.source.read_at(slot.offset + inside, now)?;
-                continue;
+            // Only chunks that were written: there may be far more that were not.
+            let from = self.slots.partition_point(|slot| slot.number < first);
+            for slot in self.slots[from..].iter().take_while(|slot| slot.number <= last) {
+                self.copy(slot, &bounds, offset, buffer)?;
             }
-            let chunk = self.chunk(slot)?;
-            copy(&chunk, inside, now)?;
-            last = Some((number, chunk));
         }
         Ok(())
     }
@@ -153,14 +175,6 @@ impl Source for ChunkedSource {
     }
 }
 
-/// Copies what stands at `at` of a chunk.
-fn copy(chunk: &[u8], at: u64, to: &mut [u8]) -> Result<()> {
-    let at = to_usize(at)?;
-    match chunk.get(at..at + to.len()) {
-        Some(bytes) => {
-            to.copy_from_slice(bytes);
-            Ok(())
-        }
-        None => Err(Error::corrupt("hdf5-chunk", "HDF5: a chunk is too short")),
-    }
+fn short() -> Error {
+    Error::corrupt("hdf5-chunk", "HDF5: a chunk is too short")
 }

@@ -1,7 +1,7 @@
 //! Chunked datasets: where each chunk lies, and what tensor they make together.
 
 use super::chunked::ChunkedSource;
-use super::file::{File, Place, fault};
+use super::file::{File, fault};
 use super::layout::{Chunked, Index};
 use crate::checkpoint::{Piece, TensorEntry};
 use crate::containers::hdf5::Dataset;
@@ -12,15 +12,19 @@ use crate::tensor::Region;
 use hdf5_reader::btree_v1::{BTreeV1Key, collect_btree_v1_leaves_storage};
 use hdf5_reader::chunk_index::{ChunkEntry, collect_v2_chunk_entries_storage};
 use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage;
-use hdf5_reader::filters;
 use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
 use hdf5_reader::messages::dataspace::UNLIMITED;
 use std::sync::Arc;
 
 /// Chunks that become pieces of their own; where there are more, they are one source.
 const PIECES: u64 = 1 << 16;
-/// The filters that can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
-const KNOWN: std::ops::RangeInclusive<u16> = filters::FILTER_DEFLATE..=filters::FILTER_SCALEOFFSET;
+/// Chunks side by side may be so many times as long as the file.
+const BAND_TIMES: u64 = 16;
+/// The places of chunks, a number for each dimension, may take so many times the length of the file while an
+/// index is read: in as many dimensions that is never too much.
+const PLACES_TIMES: u64 = 8;
+/// What they may take however short the file is, in bytes.
+const PLACES_LEAST: u64 = 8 << 20;
 
 /// The grid of chunks over a dataset.
 #[derive(Debug, Clone)]
@@ -86,6 +90,17 @@ impl Grid {
         Ok(Some(number))
     }
 
+    /// Bytes of the chunks that are come back to before the next are come to, if `written` of them are there;
+    /// nothing where it is one chunk.
+    fn band(&self, written: usize) -> u64 {
+        let Some(axis) = self.chunk.iter().zip(&self.shape).position(|(&chunk, &all)| chunk > 1 && all > 1)
+        else {
+            return 0;
+        };
+        let chunks = self.counts[axis + 1..].iter().product::<u64>().min(written as u64);
+        if chunks > 1 { chunks.saturating_mul(self.chunk_len) } else { 0 }
+    }
+
     /// True where a chunk sticks out of the dataset.
     pub(super) fn is_edge(&self, number: u64) -> bool {
         let mut rest = number;
@@ -110,15 +125,7 @@ impl Dataset {
         if len == 0 {
             return Ok(entry);
         }
-        if let Some(filter) = stored.filters.iter().find(|filter| !KNOWN.contains(&filter.id)) {
-            let name = filter.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
-            return Err(Error::unsupported(
-                "hdf5-filter",
-                "HDF5: chunks are packed in a way that is not known here",
-            )
-            .found(format_args!("filter {}{name}", filter.id))
-            .hint("write the file again with gzip, or without compression"));
-        }
+        super::filters::check(&stored.filters)?;
         let grid = Grid::new(self, chunked)?;
         let slots = self.slots(chunked, &grid)?;
         let all: u64 = grid.counts.iter().product();
@@ -131,6 +138,9 @@ impl Dataset {
         if !stored.filters.is_empty() {
             let most = stored.place.limits.chunk_bytes;
             Limits::check("bytes in a chunk", "chunk_bytes", grid.chunk_len, most)?;
+            // What a row goes through is unpacked again for the next row, unless all of it is kept.
+            let most = (most / 2).max(stored.place.source.len().saturating_mul(BAND_TIMES));
+            Limits::check("bytes in chunks side by side", "chunk_bytes", grid.band(slots.len()), most)?;
         }
         let source: SourceRef = Arc::new(ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len));
         let region = Region::whole(&entry.shape);
@@ -179,6 +189,11 @@ impl Dataset {
     pub(super) fn chunk_ranges(&self, file: &File, chunked: &Chunked) -> Result<Vec<(u64, u64)>> {
         let (Some(address), true) = (chunked.address, self.byte_len()? > 0) else { return Ok(Vec::new()) };
         let grid = Grid::new(self, chunked)?;
+        if let Index::Implicit = chunked.index {
+            let base = file.place.base;
+            let slots = self.implicit(&grid, address)?;
+            return Ok(slots.iter().map(|slot| (slot.offset.saturating_sub(base), slot.len)).collect());
+        }
         let entries = self.index(file, chunked, &grid, address)?;
         Limits::check("chunks", "tensors", entries.len() as u64, file.place.limits.tensors)?;
         let mut ranges = Vec::with_capacity(entries.len());
@@ -201,10 +216,14 @@ impl Dataset {
     /// The chunks that were written, in the order of the grid, each held against the file.
     fn slots(&self, chunked: &Chunked, grid: &Grid) -> Result<Vec<Slot>> {
         let Some(address) = chunked.address else { return Ok(Vec::new()) };
+        if let Index::Implicit = chunked.index {
+            return self.implicit(grid, address);
+        }
         let place = &self.stored.place;
         let file = place.open();
         let entries = self.index(&file, chunked, grid, address)?;
         Limits::check("chunks", "tensors", entries.len() as u64, place.limits.tensors)?;
+        place.account.list(entries.len() as u64, place.source.len())?;
         let mut slots = Vec::with_capacity(entries.len());
         for entry in entries {
             if hdf5_reader::io::Cursor::is_undefined_offset(entry.address, file.offset_size()) {
@@ -219,6 +238,13 @@ impl Dataset {
         if let Some(pair) = slots.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(Error::corrupt("hdf5-corrupt", "HDF5: two chunks for one place").at(pair[1].offset));
         }
+        // Each has bytes of its own, as writers make them.
+        let (all, len) = (slots.iter().map(|slot| u128::from(slot.len)).sum::<u128>(), place.source.len());
+        if all > u128::from(len) {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: the chunks of a dataset lie over each other")
+                .expected(format_args!("at most {len} bytes, as the file has"))
+                .found(format_args!("{all} bytes")));
+        }
         Ok(slots)
     }
 
@@ -229,11 +255,19 @@ impl Dataset {
         let chunk = chunk
             .map_err(|_| Error::unsupported("hdf5-unsupported", "HDF5: chunks of 2^32 elements or more"))?;
         let rank = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-        // Where the dataset may grow, places are counted as if it had.
-        let most = self.stored.most.as_ref().filter(|most| {
-            most.iter().zip(&grid.shape).all(|(&most, &now)| most != UNLIMITED && most >= now)
-        });
-        let full = most.unwrap_or(&grid.shape);
+        let full = self.full(grid);
+        // Each entry has an address in the file.
+        let all = grid.counts.iter().product::<u64>().min(file.place.source.len() / 8);
+        let most = file.place.source.len().saturating_mul(PLACES_TIMES).saturating_add(PLACES_LEAST);
+        if all.saturating_mul(8 * u64::from(rank)) > most {
+            return Err(Error::limit(
+                "limit",
+                "HDF5: the places of chunks take more memory than the file allows",
+            )
+            .expected(format_args!("at most {most} bytes"))
+            .found(format_args!("{all} chunks of {rank} dimensions"))
+            .hint("write the file again with larger chunks"));
+        }
         match chunked.index {
             Index::Tree1 => {
                 let leaves = collect_btree_v1_leaves_storage(
@@ -259,7 +293,8 @@ impl Dataset {
             Index::Single(size, filter_mask) => {
                 Ok(vec![ChunkEntry { address, size, filter_mask, offsets: vec![0; grid.shape.len()] }])
             }
-            Index::Implicit => implicit(grid, full, address, &file.place),
+            // Made by [`Self::implicit`], without a list of places.
+            Index::Implicit => Ok(Vec::new()),
             Index::Fixed => collect_fixed_array_chunk_entries_storage(
                 storage, address, offsets, lengths, full, &chunk, None,
             )
@@ -278,28 +313,44 @@ impl Dataset {
             }
         }
     }
-}
 
-/// Chunks one after the other, in the order of a dataset of the extents `full`.
-fn implicit(grid: &Grid, full: &[u64], address: u64, place_of: &Place) -> Result<Vec<ChunkEntry>> {
-    let all: u64 = grid.counts.iter().product();
-    Limits::check("chunks", "tensors", all, place_of.limits.tensors)?;
-    let past = || Error::corrupt("past-the-end", "HDF5: chunks leave the file").at(address);
-    let mut entries = Vec::new();
-    for number in 0..all {
-        let (mut rest, mut place, mut step) = (number, 0u64, 1u64);
-        let mut offsets = vec![0; grid.shape.len()];
-        for axis in (0..grid.shape.len()).rev() {
-            let at = rest % grid.counts[axis];
-            rest /= grid.counts[axis];
-            offsets[axis] = at * grid.chunk[axis];
-            place = at.checked_mul(step).and_then(|at| place.checked_add(at)).ok_or_else(past)?;
-            step = step.saturating_mul(full[axis].div_ceil(grid.chunk[axis]));
-        }
-        let at = place.checked_mul(grid.chunk_len).and_then(|at| at.checked_add(address)).ok_or_else(past)?;
-        // No more entries are kept than there are chunks in the file.
-        place_of.offset(at, grid.chunk_len)?;
-        entries.push(ChunkEntry { address: at, size: 0, filter_mask: 0, offsets });
+    /// The extents by which places are counted: where the dataset may grow, as if it had.
+    fn full<'a>(&'a self, grid: &'a Grid) -> &'a [u64] {
+        let most = self.stored.most.as_ref().filter(|most| {
+            most.len() == grid.shape.len()
+                && most.iter().zip(&grid.shape).all(|(&most, &now)| most != UNLIMITED && most >= now)
+        });
+        most.unwrap_or(&grid.shape)
     }
-    Ok(entries)
+
+    /// Chunks one after the other from `address` on, in the order of the grid.
+    fn implicit(&self, grid: &Grid, address: u64) -> Result<Vec<Slot>> {
+        let (place, full) = (&self.stored.place, self.full(grid));
+        let all: u64 = grid.counts.iter().product();
+        Limits::check("chunks", "tensors", all, place.limits.tensors)?;
+        place.account.list(all, place.source.len())?;
+        let past = || Error::corrupt("past-the-end", "HDF5: chunks leave the file").at(address);
+        // Chunks from one to the next along each dimension that has several.
+        let (mut steps, mut step) = (Vec::new(), 1u64);
+        for ((&count, &full), &chunk) in grid.counts.iter().zip(full).zip(&grid.chunk).rev() {
+            if count > 1 {
+                steps.push((count, step));
+            }
+            step = step.saturating_mul(full.div_ceil(chunk));
+        }
+        let mut slots = Vec::new();
+        for number in 0..all {
+            let (mut rest, mut before) = (number, 0u64);
+            for &(count, step) in &steps {
+                let at = (rest % count).checked_mul(step);
+                before = at.and_then(|at| before.checked_add(at)).ok_or_else(past)?;
+                rest /= count;
+            }
+            let at = before.checked_mul(grid.chunk_len).and_then(|at| at.checked_add(address));
+            // No more of them are kept than there are chunks in the file.
+            let offset = place.offset(at.ok_or_else(past)?, grid.chunk_len)?;
+            slots.push(Slot { number, offset, len: grid.chunk_len, mask: 0 });
+        }
+        Ok(slots)
+    }
 }

@@ -1,5 +1,6 @@
 //! An opened file: its bytes by address, the widths of its numbers, and how much may be read.
 
+use super::account::Account;
 use super::bytes::Reader;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
@@ -33,6 +34,8 @@ pub(super) struct Place {
     quick: bool,
     pub(super) superblock: Superblock,
     pub(super) limits: Limits,
+    /// What its datasets took so far.
+    pub(super) account: Account,
 }
 
 impl std::fmt::Debug for Place {
@@ -64,6 +67,7 @@ impl Place {
             quick,
             superblock,
             limits: limits.clone(),
+            account: Account::default(),
         }))
     }
 

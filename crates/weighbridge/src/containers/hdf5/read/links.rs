@@ -1,5 +1,6 @@
 //! What a group holds: names, and where each leads.
 
+use super::attributes::spend;
 use super::file::{File, fault};
 use super::header::Header;
 use crate::error::{Error, Result};
@@ -20,6 +21,18 @@ pub(super) struct Link {
     order: Option<u64>,
 }
 
+impl Link {
+    /// Bytes of the texts of it.
+    fn bytes(&self) -> u64 {
+        let target = match &self.target {
+            Ok(Target::Soft(path)) => path.len(),
+            Ok(Target::External(file, path)) => file.len() + path.len(),
+            _ => 0,
+        };
+        (self.name.len() + target) as u64
+    }
+}
+
 /// Where a link leads.
 pub(super) enum Target {
     Hard(u64),
@@ -30,23 +43,30 @@ pub(super) enum Target {
 }
 
 /// The links of the group of that header: in the order in which they were made where the group keeps
-/// it, else by name.
-pub(super) fn links(file: &File, header: &Header, limit: u64) -> Result<Vec<Link>> {
-    if let Some(message) = header.first(file, messages::MSG_SYMBOL_TABLE)? {
-        return symbol_table(file, &message, limit);
-    }
+/// it, else by name. `room` is the memory that they may still take.
+pub(super) fn links(file: &File, header: &Header, room: &mut u64) -> Result<Vec<Link>> {
     let mut links = Vec::new();
+    let mut keep = |link: Link| {
+        spend(room, link.bytes() + size_of::<Link>() as u64)?;
+        links.push(link);
+        Ok(())
+    };
+    if let Some(message) = header.first(file, messages::MSG_SYMBOL_TABLE)? {
+        symbol_table(file, &message, &mut keep)?;
+        return Ok(links);
+    }
     for message in header.all(messages::MSG_LINK) {
         let payload = header.payload(file, message)?;
-        links.push(parse(file, &payload));
+        keep(parse(file, &payload))?;
     }
     if let Some(message) = header.first(file, messages::MSG_LINK_INFO)? {
         let mut cursor = hdf5_reader::io::Cursor::new(&message);
         let info = link_info::parse(&mut cursor, file.offset_size(), file.length_size(), message.len())
             .map_err(fault)?;
-        let objects = dense(file, info.fractal_heap_address, info.btree_name_index_address)?;
+        dense(file, info.fractal_heap_address, info.btree_name_index_address, |_, bytes| {
+            keep(parse(file, &bytes))
+        })?;
         claim_order(file, info.btree_creation_order_address)?;
-        links.extend(objects.iter().map(|(_, bytes)| parse(file, bytes)));
     }
     match links.iter().all(|link| link.order.is_some()) {
         true => links.sort_by_key(|link| link.order),
@@ -55,21 +75,26 @@ pub(super) fn links(file: &File, header: &Header, limit: u64) -> Result<Vec<Link
     Ok(links)
 }
 
-/// The objects of a fractal heap that a tree lists, with the order in which attributes were made.
-pub(super) fn dense(file: &File, heap: u64, tree: u64) -> Result<Vec<(u32, Vec<u8>)>> {
+/// Gives `take` each object of a fractal heap that a tree lists, with the order in which attributes were made.
+fn dense(file: &File, heap: u64, tree: u64, mut take: impl FnMut(u32, Vec<u8>) -> Result<()>) -> Result<()> {
     let (offsets, lengths) = (file.offset_size(), file.length_size());
     let undefined = |address| hdf5_reader::io::Cursor::is_undefined_offset(address, offsets);
     if undefined(heap) || undefined(tree) {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let storage = file.storage();
     let heap = FractalHeap::parse_at_storage(storage, heap, offsets, lengths).map_err(fault)?;
+    if heap.io_filters_len > 0 {
+        // What they inflate to has no bound but what the file says, and hardly any writer packs them.
+        return Err(Error::unsupported("hdf5-filter", "HDF5: the names in a group are packed")
+            .hint("write the file again without filters for groups"));
+    }
     super::free::claim(file, heap.free_space_managed_address)?;
     let tree = BTreeV2Header::parse_at_storage(storage, tree, offsets, lengths).map_err(fault)?;
     let records =
         collect_btree_v2_records_storage(storage, &tree, offsets, lengths, None, &[], None).map_err(fault)?;
     let mut blocks = FractalHeapDirectBlockCache::default();
-    let mut objects = Vec::new();
+    let mut owned = Owned::new(file);
     for record in records {
         let (order, id) = match record {
             BTreeV2Record::LinkNameHash { heap_id, .. } => (0, heap_id),
@@ -87,9 +112,37 @@ pub(super) fn dense(file: &File, heap: u64, tree: u64) -> Result<Vec<(u32, Vec<u
         let bytes = heap
             .get_object_storage_cached_with_registry(&id, storage, offsets, lengths, &mut blocks, None)
             .map_err(fault)?;
-        objects.push((order, bytes));
+        owned.take(bytes.len() as u64)?;
+        take(order, bytes)?;
     }
-    Ok(objects)
+    Ok(())
+}
+
+/// The bytes of a file that the members of a group may still be made of: each has its own.
+struct Owned {
+    left: u64,
+    all: u64,
+}
+
+impl Owned {
+    fn new(file: &File) -> Self {
+        let all = file.place.source.len();
+        Self { left: all, all }
+    }
+
+    /// Takes those of one member.
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: what a group or its attributes are made of is longer than the file",
+            )
+            .expected(format_args!("at most {} bytes", self.all))
+            .hint("several names may stand for the same bytes"));
+        };
+        self.left = left;
+        Ok(())
+    }
 }
 
 /// Where bytes are accounted for, goes through the tree in the order in which things were made: it says
@@ -112,7 +165,11 @@ pub(super) fn dense_attributes(file: &File, header: &Header) -> Result<Vec<Vec<u
     let mut cursor = hdf5_reader::io::Cursor::new(&message);
     let info = attribute_info::parse(&mut cursor, file.offset_size(), file.length_size(), message.len())
         .map_err(fault)?;
-    let mut objects = dense(file, info.fractal_heap_address, info.btree_name_index_address)?;
+    let mut objects = Vec::new();
+    dense(file, info.fractal_heap_address, info.btree_name_index_address, |order, bytes| {
+        objects.push((order, bytes));
+        Ok(())
+    })?;
     claim_order(file, info.btree_creation_order_address)?;
     objects.sort_by_key(|&(order, _)| order);
     Ok(objects.into_iter().map(|(_, bytes)| bytes).collect())
@@ -151,7 +208,7 @@ fn user_kind(bytes: &[u8]) -> Option<u8> {
 }
 
 /// The links of a group of the first kind: names in a heap, entries in the leaves of a tree.
-fn symbol_table(file: &File, message: &[u8], limit: u64) -> Result<Vec<Link>> {
+fn symbol_table(file: &File, message: &[u8], keep: &mut impl FnMut(Link) -> Result<()>) -> Result<()> {
     let (offsets, lengths) = (file.offset_size(), file.length_size());
     let mut cursor = hdf5_reader::io::Cursor::new(message);
     let table = symbol_table_msg::parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?;
@@ -164,14 +221,8 @@ fn symbol_table(file: &File, message: &[u8], limit: u64) -> Result<Vec<Link>> {
     let names: &[u8] = names.as_deref().unwrap_or_default();
     let text = |at: u64| -> Result<Result<String, String>> {
         let rest = usize::try_from(at).ok().and_then(|at| names.get(at..)).unwrap_or_default();
-        // A name longer than all that this listing may hold is no name.
-        let most = usize::try_from(limit.saturating_add(1)).unwrap_or(usize::MAX);
-        let rest = &rest[..rest.len().min(most)];
         let Some(len) = memchr::memchr(0, rest) else {
-            return Err(Error::corrupt(
-                "hdf5-corrupt",
-                "HDF5: a name in a group does not end, or is too long",
-            ));
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a name in a group does not end"));
         };
         let own = String::from_utf8(rest[..len].to_vec());
         Ok(own.map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
@@ -179,7 +230,7 @@ fn symbol_table(file: &File, message: &[u8], limit: u64) -> Result<Vec<Link>> {
     let leaves =
         collect_btree_v1_leaves_storage(storage, table.btree_address, offsets, lengths, None, &[], None)
             .map_err(fault)?;
-    let (mut links, mut held) = (Vec::new(), 0);
+    let mut owned = Owned::new(file);
     for (_, address) in leaves {
         let head = file.bytes(address, 8)?;
         let mut reader = file.place.reader(&head);
@@ -209,15 +260,9 @@ fn symbol_table(file: &File, message: &[u8], limit: u64) -> Result<Vec<Link>> {
                     Link { name, target, order: None }
                 }
             };
-            held += link.name.len() as u64 + 64;
-            if held > limit {
-                return Err(Error::limit(
-                    "limit",
-                    "HDF5: the names of a group are longer than its file allows",
-                ));
-            }
-            links.push(link);
+            owned.take(link.bytes())?;
+            keep(link)?;
         }
     }
-    Ok(links)
+    Ok(())
 }

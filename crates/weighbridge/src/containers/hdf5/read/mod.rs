@@ -12,13 +12,16 @@
 //! | soft | a [`Link`](super::Link); what it leads to has its own item |
 //! | external | a [`Problem`]: other files are never opened |
 
+mod account;
 mod attributes;
+mod axes;
 mod bytes;
 mod chunked;
 mod chunks;
 mod dataset;
 mod file;
 mod fill;
+mod filters;
 mod free;
 mod header;
 mod heap;
@@ -110,7 +113,7 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             walk.path.pop();
             continue;
         };
-        walk.charge(&link.name)?;
+        walk.count()?;
         walk.path.push(link.name);
         match link.target.and_then(|target| walk.follow(target)) {
             // Its name stays in the path until its members are walked through.
@@ -176,11 +179,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Holds one more object of this name against the limits of the whole.
-    fn charge(&mut self, name: &str) -> Result<()> {
+    /// Holds one more object against the limits of the whole.
+    fn count(&mut self) -> Result<()> {
         crate::Limits::check("objects", "tensors", self.met, self.file.place.limits.tensors)?;
         self.met += 1;
-        spend(&mut self.room, name.len() as u64 + size_of::<links::Link>() as u64)
+        Ok(())
     }
 
     /// The path, to be kept: of groups within groups it may be far longer than the last name.
@@ -251,6 +254,6 @@ impl Walk {
 
     /// The members of a group, to be walked through.
     fn members(&mut self, header: &Header) -> Result<Members> {
-        Ok(links::links(&self.file, header, self.room)?.into_iter())
+        Ok(links::links(&self.file, header, &mut self.room)?.into_iter())
     }
 }

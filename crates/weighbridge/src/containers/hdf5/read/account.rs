@@ -1,0 +1,52 @@
+//! What all datasets of a file come to together: each may be small, and the same bytes stand for many.
+
+use super::chunks::Slot;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Lists of chunks may take so many times the length of the file: an index has eight bytes at least for each,
+/// and the chunk itself is there too.
+const MOST_TIMES: u64 = 8;
+/// What they may take however short the file is, in bytes.
+const LEAST: u64 = 4 << 20;
+
+/// What the datasets of a file took so far.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// Bytes of elements, as they are when they are read.
+    elements: AtomicU64,
+    /// Bytes of lists of chunks.
+    lists: AtomicU64,
+}
+
+impl Account {
+    /// Adds the elements of a dataset of `len` bytes in a file of `file` bytes: names for one dataset, datasets
+    /// in one place, chunks that inflate and elements that were never written are all small in the file.
+    pub(super) fn elements(&self, len: u64, file: u64, limits: &Limits) -> Result<()> {
+        let most = file.saturating_mul(limits.expansion).max(limits.repeated_bytes);
+        let all = add(&self.elements, len, most);
+        Limits::check("bytes of elements in all datasets together", "repeated_bytes", all, most)
+    }
+
+    /// Adds the list of `count` chunks of a dataset in a file of `file` bytes.
+    pub(super) fn list(&self, count: u64, file: u64) -> Result<()> {
+        let most = file.saturating_mul(MOST_TIMES).saturating_add(LEAST);
+        let all = add(&self.lists, count.saturating_mul(size_of::<Slot>() as u64), most);
+        if all <= most {
+            return Ok(());
+        }
+        Err(Error::limit("limit", "HDF5: the lists of chunks take more memory than the file allows")
+            .expected(format_args!("at most {most} bytes"))
+            .found(format_args!("{all} bytes"))
+            .hint("write the file again with larger chunks, or each dataset once"))
+    }
+}
+
+/// The sum with `more`, which is kept where it is at most `most`.
+fn add(sum: &AtomicU64, more: u64, most: u64) -> u64 {
+    let add = |now: u64| now.checked_add(more).filter(|&all| all <= most);
+    match sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+        Ok(before) | Err(before) => before.saturating_add(more),
+    }
+}

@@ -1,0 +1,144 @@
+//! Which filters can be undone, and what their parameters may ask for.
+
+use crate::error::{Error, Result};
+use hdf5_reader::filters::{FILTER_DEFLATE, FILTER_FLETCHER32, FILTER_NBIT, FILTER_SCALEOFFSET, FILTER_SZIP};
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+
+/// The filters that can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
+const KNOWN: std::ops::RangeInclusive<u16> = FILTER_DEFLATE..=FILTER_SCALEOFFSET;
+/// Types within types in the parameters of nbit, as of all types of HDF5.
+const DEEPEST: u32 = 16;
+/// Where the bytes of an element stand among the parameters of scale-offset.
+const SCALED_SIZE: usize = 4;
+
+/// Holds filters against what undoing them may cost, before a byte of a chunk is read.
+///
+/// # Errors
+/// [`crate::Kind::Unsupported`], code `hdf5-filter`, for filters that are not known, or that follow each other
+/// in a way that no writer has use for; [`crate::Kind::Corrupt`] for parameters that cannot be.
+pub(super) fn check(filters: &[FilterDescription]) -> Result<()> {
+    for (place, filter) in filters.iter().enumerate() {
+        if !KNOWN.contains(&filter.id) {
+            let name = filter.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+            return Err(Error::unsupported(
+                "hdf5-filter",
+                "HDF5: chunks are packed in a way that is not known here",
+            )
+            .found(format_args!("filter {}{name}", filter.id))
+            .hint("write the file again with gzip, or without compression"));
+        }
+        let later = filters.get(place + 1..).unwrap_or_default();
+        // Packed twice, a few bytes would be a million times as many, and shuffling goes through all of them
+        // each time. How long szip makes its input is not known, so what is undone before it has no bound.
+        let odd = later.iter().any(|later| {
+            later.id == filter.id || (filter.id == FILTER_SZIP && later.id != FILTER_FLETCHER32)
+        });
+        if odd {
+            let ids: Vec<u16> = filters.iter().map(|filter| filter.id).take(8).collect();
+            return Err(Error::unsupported(
+                "hdf5-filter",
+                "HDF5: filters follow each other in a way that is not known here",
+            )
+            .expected("each filter once, and nothing but a checksum after szip")
+            .found(format_args!("filters {ids:?}"))
+            .hint("write the file again with gzip, or without compression"));
+        }
+        let possible = match filter.id {
+            FILTER_NBIT => nbit(&filter.client_data),
+            FILTER_SCALEOFFSET => filter.client_data.get(SCALED_SIZE) != Some(&0),
+            _ => true,
+        };
+        if !possible {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: the parameters of a filter describe no elements that there can be",
+            )
+            .expected(format_args!(
+                "types of a byte at least, members side by side, {DEEPEST} within each other at most"
+            ))
+            .found(format_args!("filter {}", filter.id)));
+        }
+    }
+    Ok(())
+}
+
+/// False where the parameters of nbit describe a type that cannot be.
+fn nbit(parameters: &[u32]) -> bool {
+    // Their number, whether nothing is packed, the number of elements, the type.
+    match parameters {
+        [_, 0, _, of_type @ ..] => nbit_type(&mut of_type.iter(), DEEPEST).is_some(),
+        // Nothing is packed, or too few of them: that is seen before any of them is used.
+        _ => true,
+    }
+}
+
+/// The bytes of a type of nbit: at least one, so that as many bytes as a chunk has bound the steps of
+/// unpacking it.
+fn nbit_type(parameters: &mut std::slice::Iter<'_, u32>, depth: u32) -> Option<u32> {
+    let depth = depth.checked_sub(1)?;
+    let (class, size) = (*parameters.next()?, *parameters.next()?);
+    match class {
+        // A number: order, bits, the first of them.
+        1 => (0..3).try_for_each(|_| parameters.next().map(|_| ()))?,
+        // An array.
+        2 => nbit_type(parameters, depth).filter(|&base| base <= size).map(|_| ())?,
+        // Members, each with its offset; members over each other would be unpacked each.
+        3 => {
+            let (count, mut all) = (*parameters.next()?, 0u32);
+            for _ in 0..count {
+                parameters.next()?;
+                all = all.checked_add(nbit_type(parameters, depth)?).filter(|&all| all <= size)?;
+            }
+        }
+        // Bytes as they are.
+        4 => {}
+        _ => return None,
+    }
+    (size > 0).then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(id: u16, client_data: &[u32]) -> FilterDescription {
+        FilterDescription { id, name: None, client_data: client_data.to_vec() }
+    }
+
+    fn code(filters: &[FilterDescription]) -> &'static str {
+        check(filters).map_or_else(|error| error.code(), |()| "fits")
+    }
+
+    #[test]
+    fn filters_that_multiply_are_refused() {
+        let [deflate, shuffle, sum, szip] = [1, 2, 3, 4].map(|id| filter(id, &[]));
+        let all = |filters: &[&FilterDescription]| filters.iter().map(|&f| f.clone()).collect::<Vec<_>>();
+        assert_eq!(code(&all(&[&shuffle, &deflate, &sum])), "fits");
+        assert_eq!(code(&all(&[&shuffle, &szip, &sum])), "fits");
+        assert_eq!(code(&all(&[&szip, &deflate])), "hdf5-filter");
+        assert_eq!(code(&all(&[&deflate, &deflate])), "hdf5-filter");
+        assert_eq!(code(&all(&[&shuffle, &deflate, &shuffle])), "hdf5-filter");
+        assert_eq!(code(&[filter(32000, &[])]), "hdf5-filter");
+    }
+
+    #[test]
+    fn parameters_that_cannot_be_are_refused() {
+        let nbit = |of_type: &[u32]| code(&[filter(5, &[&[0, 0, 7][..], of_type].concat())]);
+        assert_eq!(nbit(&[1, 4, 0, 17, 3]), "fits");
+        assert_eq!(nbit(&[3, 6, 2, 0, 2, 4, 1, 2, 0, 10, 0, 4, 4, 2]), "fits");
+        // As many members as there are numbers, without memory for them.
+        assert_eq!(nbit(&[3, 4, u32::MAX]), "hdf5-corrupt");
+        // Elements and members of no size, members over each other.
+        for none in
+            [&[3, 0, 0][..], &[4, 0], &[3, 4, 1, 0, 4, 0], &[3, 4, 2, 0, 4, 4, 0, 4, 1], &[2, 4, 4, 0]]
+        {
+            assert_eq!(nbit(none), "hdf5-corrupt", "{none:?}");
+        }
+        let nested = |levels| nbit(&[[2, 4].repeat(levels), vec![4, 4]].concat());
+        assert_eq!((nested(15), nested(16), nested(100_000)), ("fits", "hdf5-corrupt", "hdf5-corrupt"));
+        assert_eq!(code(&[filter(6, &[2, 0, 9, 0, 0, 0])]), "hdf5-corrupt");
+        // Nothing is packed.
+        assert_eq!(code(&[filter(5, &[2, 1])]), "fits");
+        assert_eq!(code(&[filter(5, &[3, 1, 9])]), "fits");
+    }
+}

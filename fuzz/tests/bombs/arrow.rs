@@ -108,7 +108,11 @@ fn arrow_batches_that_multiply() {
     let other: ArrayRef = Arc::new(BinaryArray::from_iter_values(noise.chunks(2 << 11)));
     let rows = other.len();
     let beside = file(vec![("vector", zeros(rows, 2)), ("other", other)], 1, zstd);
-    range.file("60 MB beside 2 MB", claim(beside, rows as i64 * 2, 60_000_000), Refused("limit"));
+    range.file(
+        "60 MB beside 2 MB",
+        claim(beside, 2 * i64::try_from(rows).unwrap(), 60_000_000),
+        Refused("limit"),
+    );
     range.file("20 MB of zeros", file(vec![("vector", zeros(20, 1_000_000))], 1, zstd), Opens(1));
     let plain = (0..20).map(|_| Arc::new(Float32Array::from(vec![0.0; 300_000])) as ArrayRef);
     let names =

@@ -111,3 +111,62 @@ fn biggraph_texts() {
     count("a count of 1 GiB", vec![Part::Again(b"9".to_vec(), 1 << 30)], Opens(1));
     count("a count in 1 GiB of blanks", vec![Part::Again(b" ".to_vec(), 1 << 30)], Opens(1));
 }
+
+/// A folder of entities with this configuration.
+fn entities(config: String) -> MemoryFolder {
+    MemoryFolder::new("bomb")
+        .with("config.json", config.into_bytes())
+        .with("entity_count_a_0.txt", b"1".to_vec())
+        .with("entity_names_a_0.json", b"[\"x\"]".to_vec())
+}
+
+fn config(types: &[String], partitions: u64, relation: &str, relations: usize) -> String {
+    let types: Vec<_> =
+        types.iter().map(|name| format!(r#""{name}":{{"num_partitions":{partitions}}}"#)).collect();
+    let relation = format!(r#"{{"name":"r","lhs":"{relation}","rhs":"{relation}","operator":"none"}}"#);
+    format!(
+        r#"{{"entities":{{{}}},"relations":[{}],"dimension":4,"entity_path":"e","edge_paths":[],"checkpoint_path":"m"}}"#,
+        types.join(","),
+        vec![relation; relations].join(",")
+    )
+}
+
+#[test]
+fn biggraph_configurations() {
+    let mut range = Range::new("biggraph");
+    // Held against the names of files: a name is repeated for each partition.
+    let long = vec!["a".repeat(1_000_000)];
+    range.folder("a name of 1 MB", shared(entities(config(&long, 3000, "a", 1))), Opens(1));
+    range.file("a name of 1 MB, alone", config(&long, 3000, "a", 1).into_bytes(), Refused("config"));
+    let one = vec!["a".to_owned()];
+    range.folder("50,000 partitions", shared(entities(config(&one, 50_000, "a", 1))), Opens(1));
+    range.folder("1,000,000 partitions", shared(entities(config(&one, 1_000_000, "a", 1))), Refused("limit"));
+    // As many as may be, by the name of a file.
+    let last = MemoryFolder::new("bomb")
+        .with("checkpoint_version.txt", b"1".to_vec())
+        .with("embeddings_all_49999.v1.h5", golden("embeddings_all_0.v1.h5"));
+    range.folder("part 49,999 alone", shared(last), Refused("partition-missing"));
+    let many: Vec<_> = (0..16_000).map(|n| format!("a{n:06}")).collect();
+    range.file(
+        "16,000 types and 40,000 relations",
+        config(&many, 1, "a015999", 40_000).into_bytes(),
+        Opens(0),
+    );
+    range.folder("16,000 types", shared(entities(config(&many, 1, "a000000", 1))), Opens(16_000));
+    range.file("60,000 relations", config(&one, 1, "a", 60_000).into_bytes(), Opens(0));
+    let values = format!(r#"{{"entities":[{}],"num_partitions":0}}"#, vec!["0"; 2_000_000].join(","));
+    range.folder("2,000,000 numbers", shared(entities(values)), Opens(1));
+}
+
+#[test]
+fn biggraph_relations() {
+    let mut range = Range::new("biggraph");
+    for (count, end) in [(1_300_000, Refused("limit")), (78_000, Opens(1))] {
+        let folder = MemoryFolder::new("bomb")
+            .with("entity_count_a_0.txt", b"1".to_vec())
+            .with("entity_names_a_0.json", b"[\"x\"]".to_vec())
+            .with("dynamic_rel_count.txt", count.to_string().into_bytes())
+            .with("dynamic_rel_names.json", format!("[{}]", vec!["\"\""; count].join(",")).into_bytes());
+        range.folder(&format!("{count} names of nothing"), shared(folder), end);
+    }
+}

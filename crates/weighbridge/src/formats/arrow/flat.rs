@@ -52,6 +52,7 @@ fn understood<T>(what: &'static str, read: std::result::Result<T, InvalidFlatbuf
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
     use arrow_ipc::writer::FileWriter;

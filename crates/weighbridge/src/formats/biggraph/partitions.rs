@@ -4,8 +4,8 @@ use super::layout::split_counts;
 use crate::checkpoint::{Name, RENAMED_FROM, TensorEntry, TensorPath};
 use crate::error::{Error, Result};
 
-/// The most partitions that a type may be given: more files than any folder should hold.
-const MOST: u64 = 1_000_000;
+/// The most partitions that a type may be given: as many as are read.
+const MOST: u64 = super::read::MOST_PARTS;
 
 /// How many partitions each type of entities is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +21,11 @@ impl Partitions {
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], code `bad-partitions`, where it is neither, or a number is 0 or above
-    /// 1,000,000.
+    /// 50,000.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || {
             Error::usage("bad-partitions", "this does not say how many partitions there are to be")
-                .expected("a number from 1 to 1000000, or TYPE:NUMBER,TYPE:NUMBER")
+                .expected(format_args!("a number from 1 to {MOST}, or TYPE:NUMBER,TYPE:NUMBER"))
                 .found(text)
         };
         let number = |digits: &str| digits.parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(bad);

@@ -2,7 +2,8 @@
 
 use super::layout::FileName;
 use super::read;
-use crate::error::Result;
+use super::text::json;
+use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::scan;
@@ -46,7 +47,15 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     if opened.kind == "config" {
         let bytes = read_vec(&**source, 0, source.len())?;
-        if !scan::config(&String::from_utf8_lossy(&bytes), &mut scan) {
+        let text = String::from_utf8_lossy(&bytes);
+        // More values than a configuration has are not taken into memory here either.
+        if let Err(error) = json::parse(&text)
+            && error.kind() == Kind::Limit
+        {
+            scan.push("left-out", format!("config: {}", error.message()));
+            return Ok(scan);
+        }
+        if !scan::config(&text, &mut scan) {
             scan.push("left-out", "config: the configuration is no JSON");
         }
         return Ok(scan);

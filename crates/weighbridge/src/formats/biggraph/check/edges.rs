@@ -1,14 +1,14 @@
 //! Edges: what upstream finds while it trains, or never. All columns are read, in blocks.
 
-use super::super::config::{Config, Relation, Sides};
-use super::super::read::{BUCKET, parallel};
+use super::super::config::{Config, Sides};
+use super::super::read::{BUCKET, lists_of, numbers, parallel};
 use super::column::Id;
 use super::look::look_at;
-use super::tables::counts_of;
 use crate::checkpoint::{Checkpoint, TensorEntry, Value};
 use crate::error::Result;
 use crate::finding::Finding;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// The columns of a bucket.
 #[derive(Default)]
@@ -21,8 +21,8 @@ pub(super) struct Bucket<'a> {
 
 /// What is known of the meaning of edges.
 pub(super) struct Meaning {
-    /// The types of both sides of each relation.
-    relations: Vec<[Side; 2]>,
+    /// The types of both sides of each relation; relations share their types.
+    relations: Vec<[Arc<Side>; 2]>,
     /// True where all relations have the one type of the first.
     dynamic: bool,
     /// The number of dynamic relations, where it is known.
@@ -122,26 +122,28 @@ fn missing_buckets(buckets: &[Bucket], config: &Config) -> Vec<Finding> {
 
 impl Meaning {
     fn of(checkpoint: &Checkpoint, config: &Config) -> Self {
-        let counts = checkpoint.metadata.get("counts");
+        let counts = lists_of(checkpoint.metadata.get("counts"));
+        let types = config.by_name();
         let side = |entity: &str| {
-            let known = config.entity(entity);
-            Side {
+            let known = types.get(entity);
+            Arc::new(Side {
                 entity: entity.to_owned(),
                 partitioned: known.is_some_and(|e| e.num_partitions > 1),
                 featurized: known.is_some_and(|e| e.featurized),
-                counts: counts.map(|counts| counts_of(counts, entity)).unwrap_or_default(),
-            }
+                counts: counts.get(entity).copied().map(numbers).unwrap_or_default(),
+            })
         };
-        let relation = |r: &Relation| [side(&r.lhs), side(&r.rhs)];
+        let mut sides: HashMap<&str, Arc<Side>> = HashMap::new();
+        let relations = config.relations.iter().map(|relation| {
+            let both = [relation.lhs.as_str(), relation.rhs.as_str()];
+            both.map(|entity| sides.entry(entity).or_insert_with(|| side(entity)).clone())
+        });
+        let relations = relations.collect();
         let dynamic_count = match checkpoint.metadata.get("dynamic_relations") {
             Some(Value::U64(count)) => Some(*count),
             _ => None,
         };
-        Self {
-            relations: config.relations.iter().map(relation).collect(),
-            dynamic: config.dynamic_relations,
-            dynamic_count,
-        }
+        Self { relations, dynamic: config.dynamic_relations, dynamic_count }
     }
 
     fn lacks_counts(&self) -> bool {
@@ -149,7 +151,7 @@ impl Meaning {
     }
 
     /// The sides of a relation; `None` where there is no such relation.
-    pub(super) fn relation(&self, rel: Id) -> Option<&[Side; 2]> {
+    pub(super) fn relation(&self, rel: Id) -> Option<&[Arc<Side>; 2]> {
         let Id::Whole(number) = rel else { return None };
         let number = u64::try_from(number).ok()?;
         if self.dynamic {

@@ -56,7 +56,7 @@ pub(super) fn look_at(bucket: &Bucket, meaning: Option<&Meaning>) -> Result<Vec<
             }
             for (side, block) in [&left, &right].into_iter().enumerate() {
                 let Some(id) = block.get(at) else { continue };
-                let entity = sides.map(|sides| &sides[side]);
+                let entity = sides.map(|sides| &*sides[side]);
                 look.side(edge, at, side, *id, entity, lists[side].as_mut())?;
             }
         }

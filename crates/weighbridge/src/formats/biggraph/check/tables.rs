@@ -2,18 +2,13 @@
 
 use super::super::config::Config;
 use super::super::layout::FileName;
-use super::super::read::{self, CHECKPOINT, MODEL, list_of, table_path};
+use super::super::read::{self, CHECKPOINT, MODEL, lists_of, numbers, table_path};
 use super::super::text::summarise_stats;
 use crate::checkpoint::{Checkpoint, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::limits::Limits;
 use std::collections::{HashMap, HashSet};
-
-/// The numbers of `entity` by partition; `None` for one that is not known.
-pub(super) fn counts_of(counts: &Value, entity: &str) -> Vec<Option<u64>> {
-    list_of(Some(counts), entity)
-}
 
 /// The tables and parameters that the configuration wants, and no others.
 pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<Vec<Finding>> {
@@ -27,16 +22,12 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
     let own: HashMap<&TensorPath, &TensorEntry> =
         checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()).map(|t| (&t.path, t)).collect();
     let mut findings = Vec::new();
-    for (entity, _) in &config.entities {
+    for (entity, known) in &config.entities {
         let Some(table) = own.get(&table_path(Some(entity))) else { continue };
-        let wanted = config.dimension_of(entity);
+        let wanted = known.dimension.unwrap_or(config.dimension);
         let found = table.shape.dims().get(1).copied();
-        if wanted.is_some() && found.is_some() && wanted != found {
-            let text = format!(
-                "the rows have {} numbers, where the configuration says {}",
-                found.unwrap_or(0),
-                wanted.unwrap_or(0)
-            );
+        if let Some(found) = found.filter(|found| *found != wanted) {
+            let text = format!("the rows have {found} numbers, where the configuration says {wanted}");
             findings.push(Finding::error("table-dimension", text).on_tensor(table.name()));
         }
     }
@@ -148,11 +139,11 @@ pub(super) fn statistics(checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
 
 /// The partitions of entities that the configuration wants.
 pub(super) fn entities(checkpoint: &Checkpoint, config: Option<&Config>) -> Vec<Finding> {
-    let partitions = checkpoint.metadata.get("partitions");
+    let partitions = lists_of(checkpoint.metadata.get("partitions"));
     let mut findings = Vec::new();
     for tensor in &checkpoint.tensors {
         let Some(entity) = tensor.path.parts().get(1).and_then(|part| part.as_str()) else { continue };
-        let counts = list_of(partitions, entity);
+        let counts = partitions.get(entity).copied().map(numbers).unwrap_or_default();
         if tensor.labels.is_none() && counts.iter().all(Option::is_some) {
             let text = "there are no names of its entities, or not for all partitions";
             findings.push(Finding::note("names-missing", text).on_tensor(tensor.name()));

@@ -21,12 +21,19 @@ use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use field::{Field, Loader, Writer};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// How to make a JSON file of a configuration that is Python code: by upstream's own parser.
 const BY_UPSTREAM: &str = "it is code and is not run here; if you trust it: python -c 'import sys, json; \
      from torchbiggraph.config import ConfigFileLoader as L; \
      print(json.dumps(L().load_config(sys.argv[1]).to_dict(), indent=4))' FILE > config.json";
+
+/// Longest name of a type, in bytes: it is a part of the names of files, none of which is longer.
+const MOST_TYPE_NAME: usize = 255;
+
+/// Types that there may be: each is a table, and thousands of bytes wherever it is told. Upstream loads all of them at
+/// once.
+const MOST_TYPES: usize = 1 << 14;
 
 /// The numbers of partitions of the two sides of edges: the extents of the table of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +51,8 @@ impl Config {
     ///
     /// # Errors
     /// [`crate::Kind::Corrupt`]: `not-json`, or `config` with upstream's own words: an unknown key, a
-    /// missing one, a value of the wrong sort or against the rule; [`crate::Kind::Unsupported`],
-    /// `python-config`, for Python code.
+    /// missing one, a value of the wrong sort or against the rule, a type whose name is too long for a
+    /// file, or too many of them; [`crate::Kind::Unsupported`], `python-config`, for Python code.
     pub fn parse(text: &str, lenient: bool) -> Result<(Self, Vec<Finding>)> {
         let json = match json::parse(text) {
             Ok(json) => json,
@@ -57,6 +64,8 @@ impl Config {
         };
         let mut loader = Loader::new(lenient);
         let config = Self::load(&json, &mut loader).map_err(field::Wrong::error)?;
+        drop(json);
+        config.check_types()?;
         config.check_whole(&mut loader)?;
         Ok((config, loader.findings))
     }
@@ -100,6 +109,15 @@ impl Config {
         self.entities.iter().find(|(own, _)| own == name).map(|(_, entity)| entity)
     }
 
+    /// All types by name, for who asks for more than one.
+    pub(in crate::formats::biggraph) fn by_name(&self) -> HashMap<&str, &EntityType> {
+        let mut all = HashMap::with_capacity(self.entities.len());
+        for (name, entity) in &self.entities {
+            all.entry(name.as_str()).or_insert(entity);
+        }
+        all
+    }
+
     /// The types of which a version has tables, in order: those that a relation uses. Upstream neither
     /// trains nor writes any other.
     pub fn stored_types(&self) -> impl Iterator<Item = (&str, &EntityType)> {
@@ -120,10 +138,11 @@ impl Config {
     /// [`crate::Kind::Mismatch`], `partitions-differ`, where the partitioned types of one side have
     /// different numbers. Upstream finds that when training starts.
     pub fn sides(&self) -> Result<Sides> {
+        let types = self.by_name();
         let parts = |side: Side| {
             let mut parts = 1;
             for relation in &self.relations {
-                let own = self.entity(relation.side(side)).map_or(1, |entity| entity.num_partitions);
+                let own = types.get(relation.side(side)).map_or(1, |entity| entity.num_partitions);
                 if own > 1 && parts > 1 && own != parts {
                     let what = "Currently num_partitions must be a single value across all \
                                 partitioned entities.";
@@ -156,12 +175,28 @@ impl Config {
         self
     }
 
+    /// Names of types are repeated for each partition, among others: they must be such as files can have.
+    fn check_types(&self) -> Result<()> {
+        if self.entities.len() > MOST_TYPES {
+            return Err(Error::corrupt("config", "the configuration has more types than any model")
+                .expected(format_args!("at most {MOST_TYPES}"))
+                .found(self.entities.len()));
+        }
+        let Some((name, _)) = self.entities.iter().find(|(name, _)| name.len() > MOST_TYPE_NAME) else {
+            return Ok(());
+        };
+        Err(Error::corrupt("config", "a type has a longer name than a file can have")
+            .expected(format_args!("at most {MOST_TYPE_NAME} bytes"))
+            .found(format_args!("{} bytes", name.len())))
+    }
+
     /// The rules that concern more than one key.
     fn check_whole(&self, loader: &mut Loader) -> Result<()> {
+        let types = self.by_name();
         for (number, relation) in self.relations.iter().enumerate() {
             for (side, word) in [(Side::Lhs, "left"), (Side::Rhs, "right")] {
                 let entity = relation.side(side);
-                if self.entity(entity).is_none() {
+                if !types.contains_key(entity) {
                     loader.odd(format!(
                         "Relation type {} (#{number}) has an unknown {word}-hand side entity type {entity}",
                         relation.name

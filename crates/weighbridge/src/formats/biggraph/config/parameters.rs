@@ -103,6 +103,7 @@ impl Config {
     /// [`crate::Kind::Mismatch`], `operator`, for an operator that upstream does not have.
     pub fn parameters(&self, dynamic_relations: u64) -> Result<Vec<ModelParameter>> {
         let mut parameters = Vec::new();
+        let types = self.by_name();
         let sides: &[Side] = if self.dynamic_relations { &[Side::Lhs, Side::Rhs] } else { &[Side::Rhs] };
         let many = self.dynamic_relations.then_some(dynamic_relations);
         for &side in sides {
@@ -112,7 +113,8 @@ impl Config {
                         .expected(operator_names())
                         .found(format_args!("{} of relation {index}", relation.operator)));
                 };
-                let dimension = self.dimension_of(relation.side(side)).unwrap_or(self.dimension);
+                let dimension =
+                    types.get(relation.side(side)).and_then(|own| own.dimension).unwrap_or(self.dimension);
                 for &(one, all, form, initial) in *named {
                     let name = if many.is_some() { all } else { one };
                     let mut shape: Vec<u64> = many.into_iter().collect();

@@ -5,7 +5,7 @@ use crate::finding::Finding;
 use crate::formats::biggraph::layout::{is_type_name, plain_path};
 use crate::text::escape;
 
-/// Relations whose faults are listed one by one.
+/// Types, and relations, whose faults are listed one by one.
 const MOST_LISTED: usize = 20;
 
 impl Config {
@@ -23,6 +23,10 @@ impl Config {
 
     fn of_entities(&self, found: &mut Vec<Finding>) {
         for (name, entity) in &self.entities {
+            if found.len() >= MOST_LISTED {
+                found.push(Finding::unchecked("types-not-checked", "further types were not looked at"));
+                break;
+            }
             let shown = escape(name);
             if !is_type_name(name) {
                 let text =
@@ -50,6 +54,8 @@ impl Config {
 
     fn of_relations(&self, found: &mut Vec<Finding>) {
         let before = found.len();
+        let types = self.by_name();
+        let dimension = |name: &str| types.get(name).map(|own| own.dimension.unwrap_or(self.dimension));
         for (index, relation) in self.relations.iter().enumerate() {
             let name = format!("relation {index} ({})", escape(&relation.name));
             if !parameters::is_operator(&relation.operator) {
@@ -57,7 +63,7 @@ impl Config {
                 let hint = format!("the operators are {}", parameters::operator_names());
                 found.push(Finding::error("operator", text).hint(hint));
             }
-            let (lhs, rhs) = (self.dimension_of(&relation.lhs), self.dimension_of(&relation.rhs));
+            let (lhs, rhs) = (dimension(&relation.lhs), dimension(&relation.rhs));
             if lhs != rhs {
                 let (lhs, rhs) = (lhs.unwrap_or(0), rhs.unwrap_or(0));
                 let text = format!("{name}: its sides have {lhs} and {rhs} columns");

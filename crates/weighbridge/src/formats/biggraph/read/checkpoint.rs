@@ -14,7 +14,7 @@ use crate::source::{FolderRef, SourceRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// Partitions that are looked at to name some of them.
+/// Partitions that are not there and are named, of each type and of all.
 const MOST_LISTED: usize = 64;
 
 /// A file of the version, opened.
@@ -25,6 +25,33 @@ enum Opened {
 
 /// The partitions of each type; `None` where one is not there.
 type Parts = BTreeMap<String, BTreeMap<u64, (SourceRef, Part)>>;
+
+/// Files that should be there: a configuration can want any number of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Missing {
+    pub(super) count: usize,
+    /// Some of them.
+    pub(super) first: Vec<FileName>,
+}
+
+impl Missing {
+    fn of(names: impl Iterator<Item = FileName>) -> Self {
+        let mut missing = Self::default();
+        for name in names {
+            missing.count += 1;
+            if missing.first.len() < MOST_LISTED {
+                missing.first.push(name);
+            }
+        }
+        missing
+    }
+
+    fn extend(&mut self, more: Self) {
+        self.count += more.count;
+        let room = MOST_LISTED.saturating_sub(self.first.len());
+        self.first.extend(more.first.into_iter().take(room));
+    }
+}
 
 /// Opens one version of a checkpoint folder.
 ///
@@ -72,41 +99,44 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         |name| stored_types.contains_key(name) || files.embeddings.contains_key(name),
         files,
     );
+    let types = config.map(Config::by_name);
     let (mut partitions, mut optimizers) = (Vec::new(), Vec::new());
     let mut all_parts = 0u64;
-    let mut missing = Vec::new();
+    let mut missing = Missing::default();
     for entity in order {
-        let mut found = parts.remove(&entity).unwrap_or_default();
+        let found = parts.remove(&entity).unwrap_or_default();
         let wanted = stored_types.get(entity.as_str()).filter(|_| !init).copied();
         let last =
             files.embeddings.get(&entity).and_then(|all| all.last()).map_or(0, |l| l.saturating_add(1));
-        if config.is_some_and(|c| c.entity(&entity).is_none()) && !init {
+        if types.as_ref().is_some_and(|types| !types.contains_key(entity.as_str())) && !init {
             let text = format!("the configuration knows no type {entity}, but there are embeddings of it");
             all_notes.push(Note::new("unknown-type", text));
         }
         let count = wanted.unwrap_or(0).max(last);
         all_parts = all_parts.saturating_add(count);
         Limits::check("partitions", "tensors", all_parts, super::MOST_PARTS)?;
-        let mut list = Vec::new();
-        let before = missing.len();
-        for part in 0..count {
-            let opened = found.remove(&part);
-            if opened.is_none() {
-                missing.push(FileName::Embeddings { entity: entity.clone(), part, version: number });
-            }
-            list.push(opened);
-        }
-        let lost: &[FileName] = if options.salvage && !init { &missing[before..] } else { &[] };
-        for name in lost {
-            let error = Error::corrupt("partition-missing", "the partition is not there or not readable");
-            let table = super::table_path(Some(&entity));
+        let absent = (0..count).filter(|part| !found.contains_key(part));
+        let absent = Missing::of(absent.map(|part| FileName::Embeddings {
+            entity: entity.clone(),
+            part,
+            version: number,
+        }));
+        let lost = if options.salvage && !init { absent.clone() } else { Missing::default() };
+        missing.extend(absent);
+        let table = super::table_path(Some(&entity));
+        let error = Error::corrupt("partition-missing", "the partition is not there or not readable");
+        for name in &lost.first {
             checkpoint.lose(format_args!("{table} (rows of {name})"), &error);
         }
-        let joined = match table::join(&entity, list) {
+        if lost.count > lost.first.len() {
+            let more = lost.count - lost.first.len();
+            checkpoint.lose(format_args!("{table} (rows of {more} more partitions)"), &error);
+        }
+        let joined = match table::join(&entity, count, found) {
             Ok(mut joined) => {
-                if !lost.is_empty() {
-                    let names = notes::some(lost.iter().take(MOST_LISTED).map(FileName::to_string));
-                    let which = Value::Text(format!("without {} partitions: {names}", lost.len()));
+                if lost.count > 0 {
+                    let names = notes::some(lost.first.iter().map(FileName::to_string));
+                    let which = Value::Text(format!("without {} partitions: {names}", lost.count));
                     for table in joined.rows.iter_mut().chain(&mut joined.sum) {
                         table.attributes.insert(SALVAGED_ROWS.to_owned(), which.clone());
                     }

@@ -2,7 +2,7 @@
 
 use super::super::layout::{FileName, Listing};
 use super::super::text::{read_count, read_names};
-use super::names::{Entities, counts, labels, list_of};
+use super::names::{Entities, counts, labels, lists_of, numbers};
 use super::{config, notes};
 use crate::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
@@ -12,6 +12,11 @@ use crate::source::{FolderRef, MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Shape};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Types without counts that are told one by one.
+const MOST_LISTED: usize = 20;
+/// What a name of a relation takes beside its text, at least: each is a value of the metadata.
+const VALUE: u64 = 320;
 
 /// Opens a folder of entities.
 ///
@@ -27,26 +32,31 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     let entities = Entities { folder: folder.clone(), listing: listing.clone() };
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
-    let types: Vec<String> = match &all {
-        Value::Map(pairs) => pairs.iter().map(|(name, _)| name.to_text()).collect(),
-        _ => Vec::new(),
-    };
+    let lists = lists_of(Some(&all));
+    let types: &[(Name, Value)] = if let Value::Map(pairs) = &all { pairs } else { &[] };
+    let mut uncounted = 0usize;
     let nothing: SourceRef = Arc::new(MemorySource::new(folder.label(), Vec::new()));
-    for entity in types {
-        let parts = list_of(Some(&all), &entity);
+    for entity in types.iter().filter_map(|(name, _)| name.as_str()) {
+        let parts = lists.get(entity).copied().map(numbers).unwrap_or_default();
         let rows = parts.iter().flatten().fold(0u64, |sum, rows| sum.saturating_add(*rows));
-        let path = TensorPath::new(vec![Name::from("entities"), Name::from(entity.as_str())]);
+        let path = TensorPath::new(vec![Name::from("entities"), Name::from(entity)]);
         let shape = Shape::from([rows, 0]);
         let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW)?;
         entry.role = Role::Names;
         match parts.iter().all(Option::is_some) {
-            true => entry.labels = labels(&entities, &entity, &parts, &options.limits)?,
+            true => entry.labels = labels(&entities, entity, &parts, &options.limits)?,
+            false if uncounted >= MOST_LISTED => uncounted += 1,
             false => {
+                uncounted += 1;
                 let text = format!("{entity}: partitions without a count: names cannot be given to rows");
                 checkpoint.notes.push(Note::new("count-missing", text));
             }
         }
         checkpoint.tensors.push(entry);
+    }
+    if let Some(more) = uncounted.checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+        let text = format!("{more} more types have partitions without a count");
+        checkpoint.notes.push(Note::new("count-missing", text));
     }
     checkpoint.metadata.set("partitions", all);
     if let Some(known) = &known {
@@ -80,7 +90,14 @@ pub(super) fn relations(
     let names = |source: &SourceRef| {
         Limits::check("bytes of names", "header_bytes", source.len(), options.limits.header_bytes)?;
         let mut list = LabelList::new();
-        read_names(source, &options.limits, None, &mut list)?;
+        let most = options.limits.header_bytes / 4;
+        // Past the most, one is enough to tell that they are too many.
+        let count = match read_names(source, &options.limits, Some(most / VALUE), &mut list) {
+            Err(error) if error.code() == "names-differ" => most / VALUE + 1,
+            count => count?,
+        };
+        let bytes = count.saturating_mul(VALUE).saturating_add(list.text().len() as u64);
+        Limits::check("bytes of names of relations", "header_bytes", bytes, most)?;
         Ok(Value::List(list.iter().map(|name| Value::Text(name.to_owned())).collect()))
     };
     take(FileName::RelationCount, &|source| read_count(source).map(Value::U64), "dynamic_relations")?;

@@ -27,7 +27,7 @@ mod version;
 
 pub(super) use config::{lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
-pub(super) use names::list_of;
+pub(super) use names::{lists_of, numbers};
 pub(in crate::formats) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};
 
@@ -59,7 +59,7 @@ pub(super) const CONFIG: &str = "config";
 
 /// Partitions that all types together may have. Names of files are free: one could claim to be the
 /// last of 2^64.
-const MOST_PARTS: u64 = 1_000_000;
+pub(super) const MOST_PARTS: u64 = 50_000;
 
 /// What stands around the tensors: the structures of HDF5; text is one thing.
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {

@@ -9,8 +9,8 @@ use crate::checkpoint::{Checkpoint, LabelsRef, Name, Note, Role, Value};
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef};
-use std::collections::BTreeMap;
+use crate::source::{FolderRef, SourceRef, to_usize};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// A folder of entities.
@@ -37,30 +37,30 @@ impl Entities {
 pub(super) fn counts(entities: &Entities, config: Option<&Config>) -> Result<(Value, Vec<Note>)> {
     let (mut pairs, mut notes) = (Vec::new(), Vec::new());
     for (entity, parts) in types(entities, config)? {
-        let jobs: Vec<FileName> =
-            (0..parts).map(|part| FileName::EntityCount { entity: entity.clone(), part }).collect();
+        // Only those that are there: a configuration can speak of any number.
         let have = entities.listing.counts.get(&entity);
-        let read = |name: &FileName| -> Result<Option<u64>> {
-            let listed =
-                matches!(name, FileName::EntityCount { part, .. } if have.is_some_and(|h| h.contains(part)));
-            if !listed {
-                return Ok(None);
-            }
-            match entities.folder.open(Path::new(&name.to_string()))? {
+        let jobs: Vec<u64> = have.into_iter().flatten().copied().filter(|part| *part < parts).collect();
+        let name = |part: u64| FileName::EntityCount { entity: entity.clone(), part };
+        let read = |part: &u64| -> Result<Option<u64>> {
+            match entities.folder.open(Path::new(&name(*part).to_string()))? {
                 Some(source) => read_count(&source).map(Some),
                 None => Ok(None),
             }
         };
-        let mut list = Vec::with_capacity(jobs.len());
-        for (name, count) in jobs.iter().zip(parallel::map(&jobs, read)) {
-            list.push(match count {
-                Ok(count) => count.map_or(Value::Null, Value::U64),
+        let mut list = vec![Value::Null; to_usize(parts)?];
+        for (part, count) in jobs.iter().zip(parallel::map(&jobs, read)) {
+            let count = match count {
+                Ok(count) => count.map(Value::U64),
                 Err(error) if super::is_content(&error) => {
-                    notes.push(Note::new("count-broken", format!("{name}: {}", error.message())));
-                    Value::Null
+                    let text = format!("{}: {}", name(*part), error.message());
+                    notes.push(Note::new("count-broken", text));
+                    None
                 }
                 Err(error) => return Err(error),
-            });
+            };
+            if let (Some(count), Some(slot)) = (count, list.get_mut(to_usize(*part)?)) {
+                *slot = count;
+            }
         }
         pairs.push((Name::from(entity.as_str()), Value::List(list)));
     }
@@ -194,7 +194,8 @@ pub(super) fn attach_to_part(
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
     let at = usize::try_from(part).ok();
-    let said = at.and_then(|part| list_of(Some(&all), entity).get(part).copied()).flatten();
+    let said = lists_of(Some(&all)).get(entity).copied().map(numbers).unwrap_or_default();
+    let said = at.and_then(|part| said.get(part).copied()).flatten();
     let rows = checkpoint.tensors.first().and_then(|t| t.shape.dims().first().copied());
     let way = entities.folder.label().to_owned();
     if said.is_some() && said != rows {
@@ -239,14 +240,15 @@ fn name_tables(
     options: &OpenOptions,
 ) -> Result<()> {
     let partitions = checkpoint.metadata.get("partitions").cloned();
+    let (partitions, all) = (lists_of(partitions.as_ref()), lists_of(Some(all)));
     let (mut named, mut differ, mut in_part, mut nameless) = (false, Vec::new(), Vec::new(), Vec::new());
     for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role == Role::Embedding) {
         let Some(entity) = tensor.path.parts().get(1).and_then(|name| name.as_str()).map(str::to_owned)
         else {
             continue;
         };
-        let rows = list_of(partitions.as_ref(), &entity);
-        let said = list_of(Some(all), &entity);
+        let rows = partitions.get(entity.as_str()).copied().map(numbers).unwrap_or_default();
+        let said = all.get(entity.as_str()).copied().map(numbers).unwrap_or_default();
         let disagree =
             rows.iter().zip(&said).any(|(rows, said)| rows.is_some() && said.is_some() && rows != said);
         if disagree || (rows.len() != said.len() && said.iter().any(Option::is_some)) {
@@ -284,11 +286,20 @@ fn name_tables(
     Ok(())
 }
 
-/// The numbers of `entity` in a map of lists of numbers.
-pub(in super::super) fn list_of(map: Option<&Value>, entity: &str) -> Vec<Option<u64>> {
-    let Some(Value::Map(pairs)) = map else { return Vec::new() };
-    let list = pairs.iter().find(|(name, _)| name.as_str() == Some(entity));
-    let Some((_, Value::List(list))) = list else { return Vec::new() };
+/// The lists in a map of lists, by type.
+pub(in super::super) fn lists_of(map: Option<&Value>) -> HashMap<&str, &[Value]> {
+    let Some(Value::Map(pairs)) = map else { return HashMap::new() };
+    let mut lists = HashMap::with_capacity(pairs.len());
+    for (name, list) in pairs {
+        if let (Some(name), Value::List(list)) = (name.as_str(), list) {
+            lists.entry(name).or_insert(list.as_slice());
+        }
+    }
+    lists
+}
+
+/// The numbers in a list; `None` for what is none.
+pub(in super::super) fn numbers(list: &[Value]) -> Vec<Option<u64>> {
     let number = |value: &Value| match value {
         Value::U64(number) => Some(*number),
         _ => None,

@@ -1,6 +1,7 @@
 //! What is odd about a folder, as notes. The check of the format says how much each weighs.
 
 use super::super::layout::{FileName, Listing, Orphan, OrphanReason};
+use super::checkpoint::Missing;
 use crate::checkpoint::Note;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -32,17 +33,17 @@ pub(super) fn some(names: impl IntoIterator<Item = String>) -> String {
 /// # Errors
 /// `partition-missing`, unless the folder is one to start training from, or `options.lenient`.
 pub(super) fn missing(
-    names: &[FileName],
+    missing: &Missing,
     init: bool,
     folder: &FolderRef,
     options: &OpenOptions,
 ) -> Result<Vec<Note>> {
-    if names.is_empty() {
+    if missing.count == 0 {
         return Ok(Vec::new());
     }
-    let list = some(names.iter().take(SHOWN + 1).map(FileName::to_string));
-    let list = match names.len().checked_sub(SHOWN + 1) {
-        Some(more) if more > 0 => format!("{} partitions, such as {list}", names.len()),
+    let list = some(missing.first.iter().take(SHOWN + 1).map(FileName::to_string));
+    let list = match missing.count.checked_sub(SHOWN + 1) {
+        Some(more) if more > 0 => format!("{} partitions, such as {list}", missing.count),
         _ => list,
     };
     if init {

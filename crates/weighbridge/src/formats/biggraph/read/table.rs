@@ -5,6 +5,7 @@ use crate::checkpoint::{Note, TensorEntry, Value};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::Shape;
+use std::collections::BTreeMap;
 
 /// A table and what the optimizer remembers about its rows.
 #[derive(Debug, Default)]
@@ -21,17 +22,17 @@ pub(super) struct Table {
     pub(super) notes: Vec<Note>,
 }
 
-/// Joins the partitions of `entity`, in their order. `None` is one that is not there.
+/// Joins the partitions of `entity`, of which there should be `count`, in their order.
 ///
 /// # Errors
 /// `embeddings-shape` and `partitions-differ` where they are not parts of one table.
-pub(super) fn join(entity: &str, parts: Vec<Option<(SourceRef, Part)>>) -> Result<Table> {
+pub(super) fn join(entity: &str, count: u64, mut parts: BTreeMap<u64, (SourceRef, Part)>) -> Result<Table> {
     let mut table = Table::default();
     let mut rows: Vec<TensorEntry> = Vec::with_capacity(parts.len());
     let mut sums: Vec<TensorEntry> = Vec::new();
     let mut steps: Vec<Value> = Vec::new();
-    for part in parts {
-        let Some((source, part)) = part else {
+    for part in 0..count {
+        let Some((source, part)) = parts.remove(&part) else {
             table.counts.push(Value::Null);
             table.optimizers.push(Value::Null);
             continue;

@@ -7,6 +7,11 @@ use std::fmt::Write as _;
 /// Deepest nesting. A configuration has three levels.
 const DEPTH: usize = 64;
 
+/// A value takes so many bytes of text on average; in a configuration that is as short as can be it takes twelve.
+const VALUE: usize = 8;
+/// Values that are free.
+const FREE: usize = 1 << 16;
+
 /// A value. Integers keep their digits, for they may be of any length.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
@@ -35,9 +40,10 @@ impl Json {
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], `not-json`, with the offset; [`crate::Kind::Unsupported`],
-/// `lone-surrogate`, for `\ud800`, which no text can hold; [`crate::Kind::Limit`] for deep nesting.
+/// `lone-surrogate`, for `\ud800`, which no text can hold; [`crate::Kind::Limit`] for deep nesting, and for more
+/// values than any configuration has: each takes many times the two bytes that it can have in the text.
 pub(crate) fn parse(text: &str) -> Result<Json> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser { text, at: 0, left: text.len() / VALUE + FREE };
     let value = parser.value(0)?;
     parser.blanks();
     if parser.at < text.len() {
@@ -49,6 +55,8 @@ pub(crate) fn parse(text: &str) -> Result<Json> {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Values that may still come.
+    left: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -86,6 +94,11 @@ impl<'a> Parser<'a> {
         if depth > DEPTH {
             return Err(Error::limit("too-deep", "the JSON is nested too deeply").at(self.at as u64));
         }
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            Error::limit("limit", "the JSON has more values than a configuration has")
+                .at(self.at as u64)
+                .expected(format_args!("a value for each {VALUE} bytes, and {FREE}"))
+        })?;
         self.blanks();
         for (word, value) in [
             ("null", Json::Null),
@@ -314,6 +327,16 @@ pub(crate) fn float_text(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The shortest relations, a hundred thousand of them, are read; as many numbers and nothing else are not.
+    #[test]
+    fn values_are_held_against_the_text() {
+        let relation = r#"{"name":"r","lhs":"a","rhs":"a"}"#;
+        assert!(parse(&format!("[{}]", vec![relation; 100_000].join(","))).is_ok());
+        assert!(parse(&format!("[{}]", vec!["0"; FREE].join(","))).is_ok());
+        let error = parse(&format!("[{}]", vec!["0"; 400_000].join(","))).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (crate::Kind::Limit, "limit"));
+    }
 
     #[test]
     fn values_as_python_reads_them() {

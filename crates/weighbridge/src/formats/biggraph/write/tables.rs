@@ -3,9 +3,12 @@
 use super::super::config::Config;
 use super::super::layout::is_type_name;
 use super::super::partitions::{Partitions, new_counts, stored_type};
+use super::super::read::MOST_PARTS;
 use super::settings::Settings;
 use crate::checkpoint::{Checkpoint, LabelsRef, Name, Role, TensorEntry, Value};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// The slot of row-wise Adagrad.
@@ -120,6 +123,7 @@ pub(super) fn tables<'a>(
     config: Option<&Config>,
 ) -> Result<Vec<Table<'a>>> {
     let mut tables: Vec<Table<'_>> = Vec::new();
+    let mut types = HashSet::new();
     let found: Vec<&TensorEntry> = checkpoint.tensors.iter().filter(|t| is_table(t)).collect();
     if found.is_empty() {
         return Err(Error::mismatch("no-tables", "there is no table of embeddings to write")
@@ -137,7 +141,7 @@ pub(super) fn tables<'a>(
         Some(partitions) => {
             let old = |rows: &&TensorEntry| {
                 let entity = type_of(rows, settings)?;
-                let parts = old_parts(checkpoint, rows, &entity, config);
+                let parts = old_parts(checkpoint, rows, &entity, config)?;
                 Ok((entity, parts))
             };
             Some(partitions.resolve(&found.iter().map(old).collect::<Result<Vec<_>>>()?)?)
@@ -151,7 +155,7 @@ pub(super) fn tables<'a>(
                 .on_tensor(rows.name())
                 .found(&rows.shape));
         }
-        if tables.iter().any(|table| table.entity == entity) {
+        if !types.insert(entity.clone()) {
             return Err(Error::mismatch("two-tables", "two tables are of one type")
                 .on_tensor(rows.name())
                 .found(&entity)
@@ -163,8 +167,10 @@ pub(super) fn tables<'a>(
         partitions.check(tables.iter().map(|table| table.entity.as_str()))?;
     }
     if let Some(config) = config {
-        let place = |table: &Table<'_>| config.entities.iter().position(|(name, _)| *name == table.entity);
-        tables.sort_by_key(|table| place(table).unwrap_or(usize::MAX));
+        let places =
+            config.entities.iter().enumerate().rev().map(|(place, (name, _))| (name.as_str(), place));
+        let places: HashMap<&str, usize> = places.collect();
+        tables.sort_by_key(|table| places.get(table.entity.as_str()).copied().unwrap_or(usize::MAX));
     }
     Ok(tables)
 }
@@ -203,7 +209,7 @@ fn table<'a>(
     config: Option<&Config>,
 ) -> Result<Table<'a>> {
     let all = rows.shape.dims().first().copied().unwrap_or(0);
-    let old_parts = old_parts(checkpoint, rows, &entity, config);
+    let old_parts = old_parts(checkpoint, rows, &entity, config)?;
     let old = stored_counts(checkpoint, &stored_type(rows), all);
     let old = old.unwrap_or_else(|| new_counts(&[all], old_parts).into_iter().map(Some).collect());
     let new_parts = partitions.map_or(old_parts, |p| p.of(&entity, old_parts));
@@ -241,11 +247,24 @@ fn table<'a>(
 }
 
 /// How many partitions a table has: as the metadata say, else as the configuration says, else one.
-fn old_parts(checkpoint: &Checkpoint, rows: &TensorEntry, entity: &str, config: Option<&Config>) -> u64 {
+///
+/// # Errors
+/// [`crate::Kind::Limit`] where a configuration says that it has more than there can be.
+fn old_parts(
+    checkpoint: &Checkpoint,
+    rows: &TensorEntry,
+    entity: &str,
+    config: Option<&Config>,
+) -> Result<u64> {
     let all = rows.shape.dims().first().copied().unwrap_or(0);
     match stored_counts(checkpoint, &stored_type(rows), all) {
-        Some(counts) => counts.len() as u64,
-        None => config.and_then(|c| c.entity(entity)).map_or(1, |e| e.num_partitions),
+        Some(counts) => Ok(counts.len() as u64),
+        None => {
+            let parts = config.and_then(|c| c.entity(entity)).map_or(1, |e| e.num_partitions);
+            Limits::check("partitions", "tensors", parts, MOST_PARTS)
+                .map_err(|e| e.on_tensor(rows.name()))?;
+            Ok(parts)
+        }
     }
 }
 

@@ -9,10 +9,11 @@ use crate::containers::zip::{self, Member, Method, Recovered};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
-use crate::source::{SourceRef, read_vec};
+use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// How `torch.save` laid a file out.
@@ -42,6 +43,10 @@ pub struct Saved {
     /// What the pickle was read from.
     pub(super) source: SourceRef,
     pub(super) limits: Limits,
+    /// Bytes of memory that may still be taken by what is made of the objects.
+    room: u64,
+    /// Bytes of the file, however the pickle is packed in it.
+    file_len: u64,
     storages: Storages,
     /// Of the storages that the object refers to.
     keys: HashSet<String>,
@@ -77,9 +82,11 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
             .in_file(source.label())
             .at(0));
     }
-    let (pickle, legacy) = legacy::read(source, &Options::with_limits(limits.clone()))?;
+    let options = Options::with_limits(limits.clone());
+    let (pickle, legacy) = legacy::read(source, &options)?;
     let storages = Storages::Legacy(legacy);
-    Ok(Saved::new(pickle, source.clone(), limits, storages))
+    let room = (options.allowance(source), source.len());
+    Ok(Saved::new(pickle, source.clone(), limits, room, storages))
 }
 
 /// What is intact of a damaged file.
@@ -104,8 +111,10 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     let head = &mut head[..count];
     source.read_at(0, head)?;
     if is_legacy(head) {
-        let (pickle, legacy) = legacy::salvage(source, &Options::with_limits(limits.clone()))?;
-        let saved = Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy));
+        let options = Options::with_limits(limits.clone());
+        let (pickle, legacy) = legacy::salvage(source, &options)?;
+        let room = (options.allowance(source), source.len());
+        let saved = Saved::new(pickle, source.clone(), limits, room, Storages::Legacy(legacy));
         return Ok(Salvaged { saved, lost: Vec::new(), unnamed: false });
     }
     let mut found = zip::salvage(source, limits)?;
@@ -155,10 +164,26 @@ fn has_certain_order(found: &Recovered) -> bool {
 }
 
 impl Saved {
-    fn new(pickle: Pickle, source: SourceRef, limits: &Limits, storages: Storages) -> Self {
+    fn new(
+        pickle: Pickle,
+        source: SourceRef,
+        limits: &Limits,
+        (room, file_len): (u64, u64),
+        storages: Storages,
+    ) -> Self {
         let references = pickle.graph.iter().filter_map(|(_, object)| reference(&pickle.graph, object));
         let keys = references.map(|found| found.key.to_owned()).collect();
-        Self { pickle, source, limits: limits.clone(), storages, keys, repeated: AtomicU64::new(0) }
+        let room = room.saturating_sub(pickle.memory);
+        Self {
+            pickle,
+            source,
+            limits: limits.clone(),
+            room,
+            file_len,
+            storages,
+            keys,
+            repeated: AtomicU64::new(0),
+        }
     }
 
     fn of_archive(
@@ -171,15 +196,24 @@ impl Saved {
             return Err(Error::corrupt("torch-no-pickle", format!("the archive has no member X/{name}"))
                 .in_file(source.label()));
         };
-        let (bytes, offset) = archive.bytes_of(member)?;
-        check(member, &bytes, offset, limits)?;
-        let pickle = pickle::read(&bytes, offset, &Options::with_limits(limits.clone()))?;
+        let mut options = Options::with_limits(limits.clone());
+        let mut room = options.allowance(source);
+        let (mut bytes, offset) = archive.bytes_of(member)?;
+        if member.method == Method::Stored {
+            check(member, &bytes, offset, limits)?;
+        } else {
+            // Inflated once: long texts are read again in any order, and from a stream each would begin at its start.
+            bytes = inflated(member, &bytes, room, limits)?;
+            room = room.saturating_sub(member.len);
+        }
+        options.memory = Some(room);
+        let pickle = pickle::read(&bytes, offset, &options)?;
         if pickle.end > offset.saturating_add(member.len) {
             return Err(Error::corrupt("torch-pickle-length", "the pickle goes on behind its member")
                 .in_file(source.label())
                 .at(member.header_offset));
         }
-        Ok(Self::new(pickle, bytes, limits, Storages::Zip(archive, folder)))
+        Ok(Self::new(pickle, bytes, limits, (room, source.len()), Storages::Zip(archive, folder)))
     }
 
     /// The form of the file.
@@ -188,6 +222,16 @@ impl Saved {
             Storages::Zip(..) => Form::Zip,
             Storages::Legacy(_) => Form::Legacy,
         }
+    }
+
+    /// Bytes of memory that may still be taken by what is made of the objects.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.file_len
     }
 
     /// The objects.
@@ -312,10 +356,25 @@ impl Saved {
     }
 }
 
+/// A deflated pickle in memory; `most` bytes are allowed to it and its objects.
+fn inflated(member: &Member, packed: &SourceRef, most: u64, limits: &Limits) -> Result<SourceRef> {
+    let at = |error: Error| error.in_file(packed.label()).at(member.header_offset);
+    let what = "bytes of a deflated pickle";
+    Limits::check(what, "header_bytes", member.len, limits.header_bytes).map_err(at)?;
+    if member.len > most {
+        return Err(at(Error::limit("limit", "the deflated pickle is many times as long as the file")
+            .expected(format_args!("at most {most} bytes"))
+            .found(format_args!("{} bytes", member.len))
+            .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")));
+    }
+    let bytes = read_vec(&**packed, 0, member.len)?;
+    Ok(Arc::new(MemorySource::new(packed.label(), bytes)))
+}
+
 /// Holds a stored pickle that fits into memory against its checksum. One that is deflated is held
 /// against it when it is inflated.
 fn check(member: &Member, source: &SourceRef, offset: u64, limits: &Limits) -> Result<()> {
-    if member.method != Method::Stored || member.len > limits.header_bytes {
+    if member.len > limits.header_bytes {
         return Ok(());
     }
     let found = match source.as_slice().and_then(|all| slice(all, offset, member.len)) {

@@ -196,3 +196,34 @@ fn pickles_that_multiply() {
         range.any(&format!("4 MB of {name}"), body);
     }
 }
+
+/// Tensors of a deflated storage that have it inflated again and again.
+#[test]
+fn deflated_storages() {
+    let mut range = Range::new("torch");
+    let (times, block) = (64, vec![0; 1 << 20]);
+    let (data, sum) = (deflate(&[], &block, times), crc32(&[], &block, times));
+    let storage =
+        Member { name: "archive/data/0".to_owned(), method: 8, data, len: 64 << 20, crc32: sum, at: None };
+    let mut file = |name: &str, pickle: Vec<u8>, end: End| {
+        let pickle = stored("archive/data.pkl", pickle);
+        let version = stored("archive/version", b"3\n".to_vec());
+        range.file(name, archive(&[pickle, storage.clone(), version]), end);
+    };
+    let view = |first: u64, size: &[u64], stride: &[u64]| {
+        let start = String::from_utf8_lossy(b"tQK\0").into_owned();
+        let place = tensor(16 << 20, size, stride);
+        let at = place.windows(4).position(|four| four == start.as_bytes()).unwrap();
+        [&place[..at], b"tQ", &number(first), &place[at + 4..]].concat()
+    };
+    let backwards: Vec<u8> = (0..500u64)
+        .flat_map(|i| [text(&format!("t{i}")), view((16 << 20) - 1 - i, &[1], &[1]), b"s".to_vec()].concat())
+        .collect();
+    file(
+        "500 tensors from the end of 64 MiB",
+        [&b"\x80\x02}"[..], &backwards, b"."].concat(),
+        Refused("torch-inflated"),
+    );
+    let across = view(0, &[1024, 2, 8192], &[1, 8192 * 1024, 1024]);
+    file("64 MiB across", dict(&across), Refused("torch-inflated"));
+}

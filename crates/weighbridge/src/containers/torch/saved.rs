@@ -1,6 +1,7 @@
 //! A file of `torch.save`, opened.
 
 use super::files::Archive;
+use super::layout::View;
 use super::legacy::{self, Legacy, is_legacy};
 use super::order::out_of_order;
 use super::storage::{Reference, Storage, reference};
@@ -15,6 +16,9 @@ use crate::text::escape;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Elements that lie across their storage are gathered for about so many bytes at once.
+const ACROSS: u64 = 4 << 20;
 
 /// How `torch.save` laid a file out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -325,6 +329,37 @@ impl Saved {
                 .found(format_args!("no storage {}", escape(wanted.key)))
         };
         found.ok_or_else(missing)
+    }
+
+    /// Counts what a tensor costs in a deflated storage, which can only be read forwards: one that lies before the one
+    /// before it has all before it inflated again, and so has each part of one whose elements lie across.
+    pub(super) fn count_inflated(&self, view: &View) -> Result<()> {
+        let (Storages::Zip(archive, _), None) = (&self.storages, view.storage.check) else { return Ok(()) };
+        let size = view.dtype.size().map_or(1, |size| size as u64);
+        let shape =
+            || view.size.iter().copied().zip(view.stride.iter().copied()).filter(|&(extent, _)| extent != 1);
+        let part = view.part.map_or(0, |(first, _)| first.saturating_mul(view.storage_unit));
+        let start = part.saturating_add(view.offset.saturating_mul(size)).min(view.storage.len);
+        let reach = shape().fold(1u64, |reach, (extent, stride)| {
+            reach.saturating_add(extent.saturating_sub(1).saturating_mul(stride))
+        });
+        let end = start.saturating_add(reach.saturating_mul(size)).min(view.storage.len);
+        let mut outer = u64::MAX;
+        let forwards = shape().all(|(_, stride)| std::mem::replace(&mut outer, stride) >= stride);
+        let bytes = shape().fold(size, |bytes, (extent, _)| bytes.saturating_mul(extent));
+        let again = if forwards { 0 } else { bytes / ACROSS };
+        let most = self.limits.repeated_bytes;
+        let passes = archive.count_inflated(&view.storage, start, end, again);
+        if passes <= most {
+            return Ok(());
+        }
+        Err(Error::limit(
+            "torch-inflated",
+            "the tensors of deflated storages have them inflated again and again",
+        )
+        .expected(format_args!("at most {most} bytes more than the storages have"))
+        .found(format_args!("{passes} bytes"))
+        .hint("pack the archive again without compression, or raise the limit `repeated_bytes`"))
     }
 
     /// Offsets of the pickles of the legacy form; that of the object is the fourth.

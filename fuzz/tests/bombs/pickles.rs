@@ -1,7 +1,7 @@
 //! Pickles: those of PyTorch in an archive and alone, and those of Paddle.
 
 use crate::harness::{End, Opens, Range, Refused};
-use crate::zips::{archive, stored};
+use crate::zips::{Member, archive, crc32, deflate, stored};
 
 /// A file of `torch.save` with this pickle and one storage.
 pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
@@ -122,4 +122,108 @@ fn pickle_bombs() {
             }
         }
     }
+}
+
+/// A file of `torch.save` whose pickle is deflated: `head`, then `block` so many times.
+fn deflated_torch(head: &[u8], block: &[u8], times: usize) -> Vec<u8> {
+    let (data, crc32) = (deflate(head, block, times), crc32(head, block, times));
+    let len = (head.len() + block.len() * times) as u64;
+    let pickle = Member { name: "archive/data.pkl".to_owned(), method: 8, data, len, crc32, at: None };
+    archive(&[pickle, stored("archive/data/0", vec![0; 4]), stored("archive/version", b"3\n".to_vec())])
+}
+
+/// What takes many times its bytes as objects, on the stack, or as text that is copied.
+#[test]
+fn pickles_that_multiply() {
+    let legacy = |body: &[u8]| {
+        let magic = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.";
+        [&magic[..], body, b"\x80\x02]."].concat()
+    };
+    let mut range = Range::new("torch");
+    let ops: [(&str, &[u8], &[u8]); 4] = [
+        ("marks", b"\x80\x02", b"("),
+        ("lists", b"\x80\x02(", b"]"),
+        ("calls", b"\x80\x02ca\nb\n", b")R"),
+        ("copies of the top", b"\x80\x02]", b"2"),
+    ];
+    for (name, head, op) in ops {
+        let block = op.repeat((1 << 20) / op.len());
+        range.file(
+            &format!("500 MiB of {name}, deflated"),
+            deflated_torch(head, &block, 500),
+            Refused("limit"),
+        );
+        range.file(
+            &format!("17 MiB of {name}, deflated"),
+            deflated_torch(head, &block, 17),
+            Refused("limit"),
+        );
+        range.file(&format!("6 MiB of {name}, deflated"), deflated_torch(head, &block, 6), Refused("limit"));
+        // What no pickler writes is noted each time.
+        let len = if *op == *b"2" { 1_000_000 } else { 4_000_000 };
+        let body = [head, &block.repeat(4)[..len], b"."].concat();
+        range.any(&format!("4 MB of {name}"), torch(&body, &[0; 4]));
+        range.any(&format!("4 MB of {name}, in the old form"), legacy(&body));
+    }
+    // Texts that are kept in the file, fetched from the front and the end by turns.
+    let far = [&b"\x80\x02"[..], &text(&"a".repeat(300)), b"q\00B\0\0\xf0\0"].concat();
+    let behind = [&b"0"[..], &text(&"b".repeat(300)), b"q\x010]("].concat();
+    let fetched = b"h\x01h\0".repeat(2000);
+    let whole = [&far[..], &vec![0; 15 << 20], &behind, &fetched, b"e."].concat();
+    range.file("texts far apart, deflated", deflated_torch(&whole, b"", 1), Opens(0));
+
+    // A key of 1 MB over 95 tensors, and a text of 1 MB that is shared as often.
+    let long = "k".repeat(1_000_000);
+    let many: Vec<u8> = (0..95).flat_map(|_| tensor(1, &[1], &[1])).collect();
+    let keyed = [&b"\x80\x02}"[..], &text(&long), b"](", &many, b"es."].concat();
+    range.file("a key of 1 MB over 95 tensors", torch(&keyed, &[0; 4]), Refused("limit"));
+    let shared =
+        [&b"\x80\x02}"[..], &text("v"), b"](", &text(&long), b"q\0", &b"h\0".repeat(94), b"es."].concat();
+    range.file("a text of 1 MB 95 times", torch(&shared, &[0; 4]), Refused("limit"));
+
+    let mut range = Range::new("paddle");
+    for (name, value) in [
+        ("lists", [&b"("[..], &b"]".repeat(4_000_000), b"l"].concat()),
+        ("calls", [&b"ca\nb\n"[..], &b")R".repeat(2_000_000)].concat()),
+        ("numbers", [&b"("[..], &b"K\x01".repeat(2_000_000), b"l"].concat()),
+        (
+            "places",
+            (0..800_000u32).flat_map(|i| [b"r", &(u32::MAX - i).to_le_bytes()[..]].concat()).collect(),
+        ),
+    ] {
+        let body = [&b"\x80\x02}"[..], &text("a"), if name == "places" { b"N" } else { b"" }, &value, b"s."]
+            .concat();
+        range.any(&format!("4 MB of {name}"), body);
+    }
+}
+
+/// Tensors of a deflated storage that have it inflated again and again.
+#[test]
+fn deflated_storages() {
+    let mut range = Range::new("torch");
+    let (times, block) = (64, vec![0; 1 << 20]);
+    let (data, sum) = (deflate(&[], &block, times), crc32(&[], &block, times));
+    let storage =
+        Member { name: "archive/data/0".to_owned(), method: 8, data, len: 64 << 20, crc32: sum, at: None };
+    let mut file = |name: &str, pickle: Vec<u8>, end: End| {
+        let pickle = stored("archive/data.pkl", pickle);
+        let version = stored("archive/version", b"3\n".to_vec());
+        range.file(name, archive(&[pickle, storage.clone(), version]), end);
+    };
+    let view = |first: u64, size: &[u64], stride: &[u64]| {
+        let start = String::from_utf8_lossy(b"tQK\0").into_owned();
+        let place = tensor(16 << 20, size, stride);
+        let at = place.windows(4).position(|four| four == start.as_bytes()).unwrap();
+        [&place[..at], b"tQ", &number(first), &place[at + 4..]].concat()
+    };
+    let backwards: Vec<u8> = (0..500u64)
+        .flat_map(|i| [text(&format!("t{i}")), view((16 << 20) - 1 - i, &[1], &[1]), b"s".to_vec()].concat())
+        .collect();
+    file(
+        "500 tensors from the end of 64 MiB",
+        [&b"\x80\x02}"[..], &backwards, b"."].concat(),
+        Refused("torch-inflated"),
+    );
+    let across = view(0, &[1024, 2, 8192], &[1, 8192 * 1024, 1024]);
+    file("64 MiB across", dict(&across), Refused("torch-inflated"));
 }

@@ -1,5 +1,6 @@
 //! What a pickle describes: objects that point at each other.
 
+use super::objects::Objects;
 use super::write::ModuleNames;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ impl ObjectId {
     /// Python's `()`, in every graph.
     pub const EMPTY_TUPLE: Self = Self(3);
 
-    pub(super) fn index(self) -> usize {
+    /// Its place among the objects of its graph.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -198,7 +200,7 @@ impl Made {
 /// Objects by their ids. Flat: nothing in it is recursive, though what it describes may be.
 #[derive(Debug, Clone)]
 pub struct Graph {
-    pub(super) objects: Vec<Object>,
+    pub(super) objects: Objects,
     pub(super) names: ModuleNames,
     /// The texts of one Latin-1 character of which Python has only one each.
     pub(super) chars: BTreeMap<u8, ObjectId>,
@@ -213,9 +215,8 @@ impl Default for Graph {
 impl Graph {
     /// A graph with the constants only.
     pub(super) fn new(names: ModuleNames) -> Self {
-        let objects =
-            vec![Object::None, Object::Bool(true), Object::Bool(false), Object::Tuple(Box::default())];
-        Self { objects, names, chars: BTreeMap::new() }
+        let objects = [Object::None, Object::Bool(true), Object::Bool(false), Object::Tuple(Box::default())];
+        Self { objects: objects.into_iter().collect(), names, chars: BTreeMap::new() }
     }
 
     /// The number of objects.
@@ -225,7 +226,7 @@ impl Graph {
 
     /// Never: the constants are always there.
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.objects.len() == 0
     }
 
     /// The object of that id. An id of another graph gives another object, or `None`'s.
@@ -236,7 +237,7 @@ impl Graph {
     /// All objects with their ids, in the order in which they were made; also those that nothing
     /// points at any more.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
-        (0u32..).map(ObjectId).zip(&self.objects)
+        (0u32..).map(ObjectId).zip(self.objects.iter())
     }
 
     /// The text of a `str` of either Python, where it is short.

@@ -114,7 +114,7 @@ pub struct Report {
 ///
 /// It fails closed: what was not read to the end is never called sound.
 pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
-    let mut machine = Machine::new(offset, options);
+    let mut machine = Machine::new(source, offset, options);
     let mut opcodes = Opcodes::new(source, offset);
     let error = machine.run(&mut opcodes).err().map(|e| e.in_file(source.label()));
     let mut notes = std::mem::take(&mut machine.notes);

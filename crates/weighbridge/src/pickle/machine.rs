@@ -1,6 +1,7 @@
 //! The machine: follows the instructions, imports nothing, calls nothing.
 
 mod cut;
+mod memory;
 mod stack;
 
 use super::decode::{Arg, Op, Opcodes};
@@ -12,6 +13,7 @@ use super::write::ModuleNames;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
 use crate::source::SourceRef;
+use memory::Room;
 use std::collections::HashMap;
 
 pub use cut::{Cut, read_cut};
@@ -30,7 +32,7 @@ const SMALL_INTS: usize = 256;
 /// [`crate::Kind::Corrupt`] where Python's machine would fail too, [`crate::Kind::Unsupported`] for
 /// an unknown protocol, [`crate::Kind::Limit`] where `options` are passed.
 pub fn read(source: &SourceRef, offset: u64, options: &Options) -> Result<Pickle> {
-    let mut machine = Machine::new(offset, options);
+    let mut machine = Machine::new(source, offset, options);
     let mut opcodes = Opcodes::new(source, offset);
     machine.run(&mut opcodes).map_err(|e| e.in_file(source.label()))?;
     Ok(machine.finish(opcodes.position()))
@@ -49,6 +51,7 @@ pub(super) struct Machine<'a> {
     small_ints: [Option<ObjectId>; SMALL_INTS],
     names: HashMap<Box<str>, ObjectId>,
     text_bytes: u64,
+    room: Room,
     start: u64,
     frame_end: Option<u64>,
     /// True where the pickle may end before it ends.
@@ -62,7 +65,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(start: u64, options: &'a Options) -> Self {
+    pub(super) fn new(source: &SourceRef, start: u64, options: &'a Options) -> Self {
         Self {
             options,
             graph: Graph::new(ModuleNames::Python2),
@@ -73,6 +76,7 @@ impl<'a> Machine<'a> {
             small_ints: [None; SMALL_INTS],
             names: HashMap::new(),
             text_bytes: 0,
+            room: Room::new(options.memory.unwrap_or_else(|| options.allowance(source))),
             start,
             frame_end: None,
             cut: false,
@@ -94,7 +98,7 @@ impl<'a> Machine<'a> {
             if let Some(count) = self.counts.get_mut(usize::from(code)) {
                 *count += 1;
             }
-            self.step(op).map_err(|e| e.at(offset))?;
+            self.step(op).and_then(|()| self.take_height()).map_err(|e| e.at(offset))?;
             if code == op::STOP {
                 return Ok(());
             }
@@ -110,6 +114,7 @@ impl<'a> Machine<'a> {
             globals: self.globals,
             uses_frames: self.uses_frames,
             counts: self.counts,
+            memory: self.room.taken(),
         }
     }
 
@@ -284,10 +289,10 @@ impl<'a> Machine<'a> {
             }
             op::ADDITEMS => {
                 let items = self.pop_mark()?;
-                match self.top_object()? {
-                    Object::Set(set) => set.extend(items),
-                    _ => return Err(wrong_target("a set")),
-                }
+                self.grow(|target| match target {
+                    Object::Set(set) => Ok(set.extend(items)),
+                    _ => Err(wrong_target("a set")),
+                })?;
             }
             op::SETITEM => {
                 let (value, key) = (self.pop()?, self.pop()?);
@@ -299,10 +304,10 @@ impl<'a> Machine<'a> {
             }
             op::BUILD => {
                 let state = self.pop()?;
-                match self.top_object()? {
-                    Object::Made(made) => made.states.push(state),
-                    _ => return Err(wrong_target("an object that was made by a call")),
-                }
+                self.grow(|target| match target {
+                    Object::Made(made) => Ok(made.states.push(state)),
+                    _ => Err(wrong_target("an object that was made by a call")),
+                })?;
             }
             op::REDUCE => {
                 let (args, callable) = (self.pop()?, self.pop()?);

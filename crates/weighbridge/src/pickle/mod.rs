@@ -32,6 +32,7 @@ mod json;
 mod lines;
 mod machine;
 mod numpy;
+mod objects;
 mod opcode;
 mod opened;
 mod payload;

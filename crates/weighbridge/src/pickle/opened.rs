@@ -12,6 +12,9 @@ pub struct Options {
     pub limits: Limits,
     /// Largest number of objects; [`Limits::pickle_objects`] unless it is set apart.
     pub objects: u64,
+    /// Most bytes of memory that the objects may take; `None` for 15 times the file that holds the pickle, or
+    /// as many bytes as objects may be, whichever is more.
+    pub memory: Option<u64>,
 }
 
 impl Default for Options {
@@ -23,7 +26,7 @@ impl Default for Options {
 impl Options {
     /// Reading within these limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { objects: limits.pickle_objects, limits }
+        Self { objects: limits.pickle_objects, memory: None, limits }
     }
 }
 
@@ -54,6 +57,8 @@ pub struct Pickle {
     /// True where there are frames, as protocol 4 has them.
     pub uses_frames: bool,
     pub(super) counts: Box<[u64; 256]>,
+    /// Bytes of memory that the objects take, about.
+    pub(crate) memory: u64,
 }
 
 impl Pickle {

@@ -9,9 +9,20 @@ use crate::source::{SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 /// The longest member of one word, such as `byteorder`, that is read.
 const MOST_WORD: u64 = 64;
+
+/// What was counted of reading deflated storages.
+#[derive(Debug, Default)]
+struct Passes {
+    /// Where the tensor that came last in each storage ends, by the address of its source.
+    ends: HashMap<usize, u64>,
+    /// Bytes that all tensors so far have inflated, and those of the storages that they are in.
+    inflated: u64,
+    storages: u64,
+}
 
 /// The members of an archive of `torch.save`.
 #[derive(Debug)]
@@ -20,6 +31,10 @@ pub(super) struct Archive {
     members: Vec<Member>,
     /// The name of each member without the folder, and its place.
     places: HashMap<String, usize>,
+    /// Sources of deflated members by their offsets, one each: tensors of the same storage share an inflater, and are
+    /// read by one worker, in order.
+    inflating: Mutex<HashMap<u64, SourceRef>>,
+    passes: Mutex<Passes>,
     /// The folder's name, with its slash; empty where the members stand in no folder.
     folder: String,
     /// The byte order of the storages.
@@ -45,7 +60,15 @@ impl Archive {
         };
         let inside = |(place, m): (usize, &Member)| Some((m.name.strip_prefix(&folder)?.to_owned(), place));
         let places = members.iter().enumerate().filter_map(inside).collect();
-        let mut archive = Self { source: source.clone(), members, places, folder, endian: Endian::Little };
+        let mut archive = Self {
+            source: source.clone(),
+            members,
+            places,
+            inflating: Mutex::default(),
+            passes: Mutex::default(),
+            folder,
+            endian: Endian::Little,
+        };
         if let Some(word) = archive.word("byteorder")? {
             archive.endian = match word.as_slice() {
                 b"little" => Endian::Little,
@@ -92,7 +115,27 @@ impl Archive {
         if member.method == Method::Stored {
             return Ok((self.source.clone(), member.data_offset));
         }
-        Ok((member.open(&self.source)?, 0))
+        let mut inflating = self.inflating.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = inflating.get(&member.data_offset) {
+            return Ok((known.clone(), 0));
+        }
+        let opened = member.open(&self.source)?;
+        inflating.insert(member.data_offset, opened.clone());
+        Ok((opened, 0))
+    }
+
+    /// Counts that `start` to `end` of a deflated storage is read, and all before its end `again` times more. Gives the bytes
+    /// that all such reading so far inflates beyond once each storage.
+    pub(super) fn count_inflated(&self, storage: &Storage, start: u64, end: u64, again: u64) -> u64 {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = passes.ends.insert(std::sync::Arc::as_ptr(&storage.source).cast::<()>().addr(), end);
+        if known.is_none() {
+            passes.storages = passes.storages.saturating_add(storage.len);
+        }
+        let from = known.filter(|&known| known <= start).unwrap_or(0);
+        let more = end.saturating_sub(from).saturating_add(end.saturating_mul(again));
+        passes.inflated = passes.inflated.saturating_add(more);
+        passes.inflated.saturating_sub(passes.storages)
     }
 
     /// The bytes of the storage `key`.

@@ -49,8 +49,7 @@ pub(super) fn salvage(source: &SourceRef, options: &Options) -> Result<(Pickle, 
 fn read_until(source: &SourceRef, options: &Options, broken: impl FnOnce(Error)) -> Result<(Pickle, Legacy)> {
     let next = |offset: u64| pickle::read(source, offset, options);
     let mut starts = [0; PICKLES];
-    let magic = next(0)?;
-    starts[1] = magic.end;
+    starts[1] = next(0)?.end;
     let version = next(starts[1])?;
     if version.graph.int(version.root) != Some(VERSION) {
         return Err(Error::unsupported(
@@ -62,10 +61,13 @@ fn read_until(source: &SourceRef, options: &Options, broken: impl FnOnce(Error))
         .expected(VERSION));
     }
     starts[2] = version.end;
+    drop(version);
     starts[3] = next(starts[2])?.end;
     let pickle = next(starts[3])?;
     starts[4] = pickle.end;
-    let keys = next(starts[4])?;
+    // Both are held together.
+    let memory = options.allowance(source).saturating_sub(pickle.memory);
+    let keys = pickle::read(source, starts[4], &Options { memory: Some(memory), ..options.clone() })?;
     let mut cursor = Cursor::new(source.clone(), keys.end);
     let mut whole = HashMap::new();
     storages(&mut cursor, source, &pickle.graph, (&keys.graph, keys.root), &mut whole)

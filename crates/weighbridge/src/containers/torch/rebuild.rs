@@ -67,6 +67,7 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
     };
     let view = view(saved, &parts).map_err(place)?;
     let mut entry = entry(&view, path.clone(), saved).map_err(place)?;
+    saved.count_inflated(&view).map_err(place)?;
     if parts.requires_grad {
         entry.attributes.insert(REQUIRES_GRAD.to_owned(), Value::Bool(true));
     }

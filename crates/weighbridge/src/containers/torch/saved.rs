@@ -1,6 +1,7 @@
 //! A file of `torch.save`, opened.
 
 use super::files::Archive;
+use super::layout::View;
 use super::legacy::{self, Legacy, is_legacy};
 use super::order::out_of_order;
 use super::storage::{Reference, Storage, reference};
@@ -9,11 +10,15 @@ use crate::containers::zip::{self, Member, Method, Recovered};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
-use crate::source::{SourceRef, read_vec};
+use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Elements that lie across their storage are gathered for about so many bytes at once.
+const ACROSS: u64 = 4 << 20;
 
 /// How `torch.save` laid a file out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,6 +47,10 @@ pub struct Saved {
     /// What the pickle was read from.
     pub(super) source: SourceRef,
     pub(super) limits: Limits,
+    /// Bytes of memory that may still be taken by what is made of the objects.
+    room: u64,
+    /// Bytes of the file, however the pickle is packed in it.
+    file_len: u64,
     storages: Storages,
     /// Of the storages that the object refers to.
     keys: HashSet<String>,
@@ -77,9 +86,11 @@ pub fn read(source: &SourceRef, limits: &Limits) -> Result<Saved> {
             .in_file(source.label())
             .at(0));
     }
-    let (pickle, legacy) = legacy::read(source, &Options::with_limits(limits.clone()))?;
+    let options = Options::with_limits(limits.clone());
+    let (pickle, legacy) = legacy::read(source, &options)?;
     let storages = Storages::Legacy(legacy);
-    Ok(Saved::new(pickle, source.clone(), limits, storages))
+    let room = (options.allowance(source), source.len());
+    Ok(Saved::new(pickle, source.clone(), limits, room, storages))
 }
 
 /// What is intact of a damaged file.
@@ -104,8 +115,10 @@ pub fn salvage(source: &SourceRef, limits: &Limits) -> Result<Salvaged> {
     let head = &mut head[..count];
     source.read_at(0, head)?;
     if is_legacy(head) {
-        let (pickle, legacy) = legacy::salvage(source, &Options::with_limits(limits.clone()))?;
-        let saved = Saved::new(pickle, source.clone(), limits, Storages::Legacy(legacy));
+        let options = Options::with_limits(limits.clone());
+        let (pickle, legacy) = legacy::salvage(source, &options)?;
+        let room = (options.allowance(source), source.len());
+        let saved = Saved::new(pickle, source.clone(), limits, room, Storages::Legacy(legacy));
         return Ok(Salvaged { saved, lost: Vec::new(), unnamed: false });
     }
     let mut found = zip::salvage(source, limits)?;
@@ -155,10 +168,26 @@ fn has_certain_order(found: &Recovered) -> bool {
 }
 
 impl Saved {
-    fn new(pickle: Pickle, source: SourceRef, limits: &Limits, storages: Storages) -> Self {
+    fn new(
+        pickle: Pickle,
+        source: SourceRef,
+        limits: &Limits,
+        (room, file_len): (u64, u64),
+        storages: Storages,
+    ) -> Self {
         let references = pickle.graph.iter().filter_map(|(_, object)| reference(&pickle.graph, object));
         let keys = references.map(|found| found.key.to_owned()).collect();
-        Self { pickle, source, limits: limits.clone(), storages, keys, repeated: AtomicU64::new(0) }
+        let room = room.saturating_sub(pickle.memory);
+        Self {
+            pickle,
+            source,
+            limits: limits.clone(),
+            room,
+            file_len,
+            storages,
+            keys,
+            repeated: AtomicU64::new(0),
+        }
     }
 
     fn of_archive(
@@ -171,15 +200,24 @@ impl Saved {
             return Err(Error::corrupt("torch-no-pickle", format!("the archive has no member X/{name}"))
                 .in_file(source.label()));
         };
-        let (bytes, offset) = archive.bytes_of(member)?;
-        check(member, &bytes, offset, limits)?;
-        let pickle = pickle::read(&bytes, offset, &Options::with_limits(limits.clone()))?;
+        let mut options = Options::with_limits(limits.clone());
+        let mut room = options.allowance(source);
+        let (mut bytes, offset) = archive.bytes_of(member)?;
+        if member.method == Method::Stored {
+            check(member, &bytes, offset, limits)?;
+        } else {
+            // Inflated once: long texts are read again in any order, and from a stream each would begin at its start.
+            bytes = inflated(member, &bytes, room, limits)?;
+            room = room.saturating_sub(member.len);
+        }
+        options.memory = Some(room);
+        let pickle = pickle::read(&bytes, offset, &options)?;
         if pickle.end > offset.saturating_add(member.len) {
             return Err(Error::corrupt("torch-pickle-length", "the pickle goes on behind its member")
                 .in_file(source.label())
                 .at(member.header_offset));
         }
-        Ok(Self::new(pickle, bytes, limits, Storages::Zip(archive, folder)))
+        Ok(Self::new(pickle, bytes, limits, (room, source.len()), Storages::Zip(archive, folder)))
     }
 
     /// The form of the file.
@@ -188,6 +226,16 @@ impl Saved {
             Storages::Zip(..) => Form::Zip,
             Storages::Legacy(_) => Form::Legacy,
         }
+    }
+
+    /// Bytes of memory that may still be taken by what is made of the objects.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.file_len
     }
 
     /// The objects.
@@ -283,6 +331,37 @@ impl Saved {
         found.ok_or_else(missing)
     }
 
+    /// Counts what a tensor costs in a deflated storage, which can only be read forwards: one that lies before the one
+    /// before it has all before it inflated again, and so has each part of one whose elements lie across.
+    pub(super) fn count_inflated(&self, view: &View) -> Result<()> {
+        let (Storages::Zip(archive, _), None) = (&self.storages, view.storage.check) else { return Ok(()) };
+        let size = view.dtype.size().map_or(1, |size| size as u64);
+        let shape =
+            || view.size.iter().copied().zip(view.stride.iter().copied()).filter(|&(extent, _)| extent != 1);
+        let part = view.part.map_or(0, |(first, _)| first.saturating_mul(view.storage_unit));
+        let start = part.saturating_add(view.offset.saturating_mul(size)).min(view.storage.len);
+        let reach = shape().fold(1u64, |reach, (extent, stride)| {
+            reach.saturating_add(extent.saturating_sub(1).saturating_mul(stride))
+        });
+        let end = start.saturating_add(reach.saturating_mul(size)).min(view.storage.len);
+        let mut outer = u64::MAX;
+        let forwards = shape().all(|(_, stride)| std::mem::replace(&mut outer, stride) >= stride);
+        let bytes = shape().fold(size, |bytes, (extent, _)| bytes.saturating_mul(extent));
+        let again = if forwards { 0 } else { bytes / ACROSS };
+        let most = self.limits.repeated_bytes;
+        let passes = archive.count_inflated(&view.storage, start, end, again);
+        if passes <= most {
+            return Ok(());
+        }
+        Err(Error::limit(
+            "torch-inflated",
+            "the tensors of deflated storages have them inflated again and again",
+        )
+        .expected(format_args!("at most {most} bytes more than the storages have"))
+        .found(format_args!("{passes} bytes"))
+        .hint("pack the archive again without compression, or raise the limit `repeated_bytes`"))
+    }
+
     /// Offsets of the pickles of the legacy form; that of the object is the fourth.
     pub fn legacy_pickles(&self) -> Option<&[u64]> {
         match &self.storages {
@@ -312,10 +391,25 @@ impl Saved {
     }
 }
 
+/// A deflated pickle in memory; `most` bytes are allowed to it and its objects.
+fn inflated(member: &Member, packed: &SourceRef, most: u64, limits: &Limits) -> Result<SourceRef> {
+    let at = |error: Error| error.in_file(packed.label()).at(member.header_offset);
+    let what = "bytes of a deflated pickle";
+    Limits::check(what, "header_bytes", member.len, limits.header_bytes).map_err(at)?;
+    if member.len > most {
+        return Err(at(Error::limit("limit", "the deflated pickle is many times as long as the file")
+            .expected(format_args!("at most {most} bytes"))
+            .found(format_args!("{} bytes", member.len))
+            .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")));
+    }
+    let bytes = read_vec(&**packed, 0, member.len)?;
+    Ok(Arc::new(MemorySource::new(packed.label(), bytes)))
+}
+
 /// Holds a stored pickle that fits into memory against its checksum. One that is deflated is held
 /// against it when it is inflated.
 fn check(member: &Member, source: &SourceRef, offset: u64, limits: &Limits) -> Result<()> {
-    if member.method != Method::Stored || member.len > limits.header_bytes {
+    if member.len > limits.header_bytes {
         return Ok(());
     }
     let found = match source.as_slice().and_then(|all| slice(all, offset, member.len)) {

@@ -20,6 +20,8 @@ const NAMED: usize = 100;
 /// Metadata may be this many times as long as the whole archive. JSON packs to a tenth or so, a
 /// bomb to a thousandth, and understanding it takes a multiple of its length in memory.
 const MOST_INFLATED: u64 = 64;
+/// Metadata that is longer than the whole file may have so many bytes: it is held several times while it is read.
+const LONGEST_INFLATED: u64 = 8 << 20;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let members = read_directory(source, &options.limits)?;
@@ -131,7 +133,8 @@ impl Reader<'_> {
     fn read_metadata(&mut self, entry: &TensorEntry) -> Result<()> {
         let limit = self.options.limits.header_bytes;
         Limits::check("bytes of metadata", "header_bytes", entry.bytes(), limit)?;
-        if entry.bytes() / MOST_INFLATED > self.source.len() {
+        let most = LONGEST_INFLATED.max(self.source.len());
+        if entry.bytes() / MOST_INFLATED > self.source.len() || entry.bytes() > most {
             let text = format!("{METADATA}: {} bytes are more than such an archive can say", entry.bytes());
             self.checkpoint.notes.push(Note::omission("metadata-unreadable", text));
             return Ok(());

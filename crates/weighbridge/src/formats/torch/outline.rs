@@ -1,7 +1,7 @@
 //! What stands around the storages: the archive and its pickle, or the pickles of the legacy form.
 
 use super::facts::is_fact;
-use super::read::MOST_INFLATED;
+use super::read::is_bomb;
 use super::{METADATA, metadata};
 use crate::check::{Gaps, Outline};
 use crate::containers::torch::{self, Saved};
@@ -36,7 +36,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
 
 /// True where a member is what this library writes under that name.
 fn is_metadata(member: &zip::Member, source: &SourceRef, limits: &Limits) -> Result<bool> {
-    if member.len > limits.header_bytes || member.len / MOST_INFLATED > source.len() {
+    if member.len > limits.header_bytes || is_bomb(member, source) {
         return Ok(false);
     }
     Ok(metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?).is_some())

@@ -12,7 +12,9 @@ use crate::source::{SourceRef, read_vec};
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
 /// Metadata may be this many times as long as the whole file; a bomb is longer.
-pub(super) const MOST_INFLATED: u64 = 64;
+const MOST_INFLATED: u64 = 64;
+/// Metadata that is longer than the whole file may have so many bytes: it is held several times while it is read.
+const LONGEST_INFLATED: u64 = 8 << 20;
 
 /// True for the tar archives that torch wrote before version 0.1.10.
 pub(super) fn is_tar(head: &[u8]) -> bool {
@@ -119,6 +121,11 @@ pub(super) fn is_code(name: &str) -> bool {
         || name.ends_with(".py")
 }
 
+/// True for metadata that is longer than an honest archive has it.
+pub(super) fn is_bomb(member: &Member, source: &SourceRef) -> bool {
+    member.len / MOST_INFLATED > source.len() || member.len > LONGEST_INFLATED.max(source.len())
+}
+
 /// Reads what this library carries.
 fn carried(
     member: &Member,
@@ -133,7 +140,7 @@ fn carried(
         options.limits.header_bytes,
     )?;
     let mut decoded = None;
-    if member.len / MOST_INFLATED <= source.len() {
+    if !is_bomb(member, source) {
         decoded = metadata::decode(&read_vec(&*member.open(source)?, 0, member.len)?);
     }
     let Some((pairs, index)) = decoded else {

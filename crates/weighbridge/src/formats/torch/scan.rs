@@ -3,10 +3,11 @@
 use super::facts::is_fact;
 use super::read;
 use crate::containers::torch::{self, is_legacy};
+use crate::containers::zip::{Member, Method};
 use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
 use crate::scan::{TakenFor, archive, is_tar, pickles, tar};
-use crate::source::{RangeSource, SourceRef};
+use crate::source::{RangeSource, Source, SourceRef, Within};
 use crate::text::escape;
 use std::sync::Arc;
 
@@ -33,6 +34,41 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
+}
+
+/// The bytes of a member, which know what they are packed in: its objects may take so many times that.
+#[derive(Debug)]
+struct Unpacked {
+    bytes: SourceRef,
+    archive: SourceRef,
+    member: Member,
+}
+
+impl Source for Unpacked {
+    fn len(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.bytes.read_at(offset, buffer)
+    }
+
+    fn label(&self) -> &str {
+        self.bytes.label()
+    }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        self.bytes.as_slice()
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.bytes.is_sequential()
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        let (offset, len) = (self.member.data_offset, self.member.compressed_len);
+        Some(Within { source: &self.archive, offset, len, encoded: self.member.method == Method::Deflated })
+    }
 }
 
 /// The pickles of the legacy form, one behind the other. Raw numbers follow.
@@ -68,6 +104,8 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
         let name = member.name.as_str();
         let own = inner(name);
         if name.ends_with(".pkl") {
+            let bytes: SourceRef =
+                Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() });
             let mut pickled = Scan::default();
             pickles(&bytes, 0, 1, false, &options.limits, &mut pickled);
             scan.absorb(pickled, Some(&escape(name)));

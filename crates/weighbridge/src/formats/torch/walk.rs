@@ -21,6 +21,8 @@ const VISITS: u64 = 16;
 /// Objects of plain values, besides one for each two bytes of the file: a number has no fewer. What is
 /// shared is copied each time, and so would take any memory.
 const FREE: u64 = 40_000;
+/// Bytes of memory that a plain value takes, at least.
+const VALUE: u64 = 64;
 /// Kinds of objects that are not kept are named up to this number.
 const NAMED: usize = 100;
 
@@ -34,6 +36,9 @@ pub(super) struct Walk<'a> {
     path: Vec<Name>,
     role: Role,
     visits_left: u64,
+    /// Bytes of names: the file's and a 48th of what a header may have. A long key over many tensors is copied for each,
+    /// some ten times by a conversion; honest names are a part of the file. Plain texts likewise: four times the
+    /// file and a 24th, as the same short one may be shared by many.
     names_left: u64,
     budget: Budget,
     /// What is not kept, and how often.
@@ -47,7 +52,10 @@ impl<'a> Walk<'a> {
     pub(super) fn new(saved: &'a Saved, options: &'a OpenOptions) -> Self {
         let reach = Reach::of(saved);
         let objects = reach.size().saturating_mul(VISITS);
-        let text = options.limits.header_bytes;
+        let most = options.limits.header_bytes;
+        let file = saved.file_len();
+        let plain = objects.min(saved.source().len() / 2 + FREE).min(saved.room() / VALUE);
+        let text = most.min((most / 24).saturating_add(file.saturating_mul(4)));
         Self {
             saved,
             options,
@@ -57,8 +65,8 @@ impl<'a> Walk<'a> {
             path: Vec::new(),
             role: Role::Parameter,
             visits_left: objects,
-            names_left: text,
-            budget: Budget { objects: objects.min(saved.source().len() / 2 + FREE), text },
+            names_left: most.min((most / 48).saturating_add(file)),
+            budget: Budget { objects: plain, text },
             unknown: BTreeMap::new(),
             refused: BTreeMap::new(),
             doubled: 0,

@@ -32,12 +32,15 @@ pub struct Cut {
 /// As [`read`](super::read), where something else is wrong than the end: then what was read before it is
 /// not certain. Also where the outermost object is no dict.
 pub fn read_cut(source: &SourceRef, offset: u64, options: &Options) -> Result<Cut> {
-    let mut machine = Machine::new(offset, options);
+    let mut machine = Machine::new(source, offset, options);
     machine.cut = true;
     let mut opcodes = Opcodes::new(source, offset);
     let error = match machine.run(&mut opcodes) {
         // Once more, with all that is held against a whole one.
-        Ok(()) => return Ok(Cut { pickle: read(source, offset, options)?, error: None, key: None }),
+        Ok(()) => {
+            drop(machine);
+            return Ok(Cut { pickle: read(source, offset, options)?, error: None, key: None });
+        }
         Err(error) => error.in_file(source.label()),
     };
     if error.code() != "truncated" {

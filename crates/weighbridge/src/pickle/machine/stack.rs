@@ -1,5 +1,6 @@
 //! The stack, the memo and the objects of the machine.
 
+use super::memory::room_of;
 use super::{Machine, SMALL_INTS, underflow, wrong_target};
 use crate::error::{Error, Result};
 use crate::finding::Severity;
@@ -14,6 +15,7 @@ impl Machine<'_> {
         let id = u32::try_from(count).map(ObjectId).map_err(|_| {
             Error::limit("pickle-objects", "the pickle has more objects than can be numbered")
         })?;
+        self.take_object(&object)?;
         self.graph.objects.push(object);
         Ok(id)
     }
@@ -60,6 +62,7 @@ impl Machine<'_> {
             return Ok(id);
         }
         let id = self.text(Text { short: Some(name.clone()), place: Place::Memory })?;
+        self.take_name(&name)?;
         self.names.insert(name, id);
         Ok(id)
     }
@@ -72,6 +75,7 @@ impl Machine<'_> {
         opcode: &'static str,
     ) -> Result<ObjectId> {
         let (module, name) = (self.name(module)?, self.name(name)?);
+        self.take_global()?;
         let object = self.make(Object::Global { module, name })?;
         self.globals.push(GlobalUse { object, offset: at, opcode });
         Ok(object)
@@ -84,6 +88,7 @@ impl Machine<'_> {
                 return Err(Error::corrupt("pickle-global", "a module or name to import is no text"));
             }
         }
+        self.take_global()?;
         let object = self.make(Object::Global { module, name })?;
         self.globals.push(GlobalUse { object, offset, opcode: "STACK_GLOBAL" });
         self.stack.push(object);
@@ -143,22 +148,29 @@ impl Machine<'_> {
         self.graph.objects.get_mut(top.index()).ok_or_else(underflow)
     }
 
+    /// Changes the object on top, and counts by how much it grew.
+    pub(super) fn grow(&mut self, change: impl FnOnce(&mut Object) -> Result<()>) -> Result<()> {
+        let top = self.top_object()?;
+        let before = room_of(top);
+        change(top)?;
+        let grown = room_of(top).saturating_sub(before);
+        self.take_growth(grown)
+    }
+
     pub(super) fn append(&mut self, items: &[ObjectId]) -> Result<()> {
-        match self.top_object()? {
-            Object::List(list) => list.extend_from_slice(items),
-            Object::Made(made) => made.items.extend_from_slice(items),
-            _ => return Err(wrong_target("a list")),
-        }
-        Ok(())
+        self.grow(|target| match target {
+            Object::List(list) => Ok(list.extend_from_slice(items)),
+            Object::Made(made) => Ok(made.items.extend_from_slice(items)),
+            _ => Err(wrong_target("a list")),
+        })
     }
 
     pub(super) fn set_items(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<()> {
-        match self.top_object()? {
-            Object::Dict(dict) => dict.extend_from_slice(pairs),
-            Object::Made(made) => made.pairs.extend_from_slice(pairs),
-            _ => return Err(wrong_target("a dict")),
-        }
-        Ok(())
+        self.grow(|target| match target {
+            Object::Dict(dict) => Ok(dict.extend_from_slice(pairs)),
+            Object::Made(made) => Ok(made.pairs.extend_from_slice(pairs)),
+            _ => Err(wrong_target("a dict")),
+        })
     }
 
     pub(super) fn recall(&self, place: u64) -> Option<ObjectId> {
@@ -174,8 +186,12 @@ impl Machine<'_> {
         }
         match usize::try_from(place) {
             Ok(near) if near < self.memo.len() => self.memo[near] = top,
-            Ok(near) if near == self.memo.len() && !self.far.contains_key(&place) => self.memo.push(top),
+            Ok(near) if near == self.memo.len() && !self.far.contains_key(&place) => {
+                self.take_place(true)?;
+                self.memo.push(top);
+            }
             _ => {
+                self.take_place(false)?;
                 self.far.insert(place, top);
             }
         }

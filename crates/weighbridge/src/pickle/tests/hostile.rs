@@ -106,10 +106,11 @@ fn a_million_levels_are_no_depth() {
     let ids = [&b"\x80\x02N"[..], &vec![b'Q'; levels], b"."].concat();
     for bytes in [lists, tuples, calls, ids] {
         let source = memory(&bytes);
-        let pickle = read(&source, 0, &Options::default()).unwrap();
+        let pickle = read(&source, 0, &Options { memory: Some(u64::MAX), ..Options::default() }).unwrap();
         assert!(pickle.graph.len() >= levels);
         let again = rewrite(&pickle, &source, 2).unwrap();
-        let reread = read_bytes(&again).unwrap();
+        let reread =
+            read(&memory(&again), 0, &Options { memory: Some(u64::MAX), ..Options::default() }).unwrap();
         assert_eq!(reread.graph.len(), pickle.graph.len());
         to_json(
             &pickle.graph,
@@ -150,4 +151,41 @@ fn tuples_within_themselves_end() {
     }
     // A call that gets a list that holds its own result, and the same list as its state.
     assert!(exercise(b"\x80\x02]q\x00cos\nname\nh\x00\x85Rq\x01ah\x01h\x00b."));
+}
+
+/// An instruction of a byte or two makes an object of a hundred bytes: there are fewer than the file has room for. Tensors
+/// as PyTorch and arrays as Paddle describe them, and words with numbers, stay within the bounds by far.
+#[test]
+fn objects_take_no_more_than_a_few_times_the_file() {
+    let count = 1_000_000;
+    for op in
+        [&b"]"[..], b"}", b")R", b"N]", b"N\x85", b"Na", b"K\x01a", b"ca\nb\n", b"2", b"(", b"U\0", b"C\0"]
+    {
+        let bytes = [&b"\x80\x02ca\nb\n]"[..], &op.repeat(count), b"."].concat();
+        let options = Options { memory: Some(4 << 20), ..Options::default() };
+        let error = read(&memory(&bytes), 0, &options).unwrap_err();
+        assert!(error.hint_text().unwrap().contains("`pickle_objects`"), "{op:?}: {error}");
+    }
+    let text =
+        |text: &str| [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
+    let mut places = 10u32..;
+    let mut put = || [b"r", &places.next().unwrap().to_le_bytes()[..]].concat();
+    let mut words = b"\x80\x02}q\0(".to_vec();
+    let mut tensors = words.clone();
+    for i in 0..20_000u32 {
+        let number = (b'M', u16::try_from(300 + i).unwrap().to_le_bytes());
+        words.extend([text(&format!("word{i}")), put(), vec![number.0, number.1[0], number.1[1]]].concat());
+        tensors.extend([text(&format!("layer.{i}.weight")), put(), b"h\0((h\0h\0".to_vec()].concat());
+        tensors.extend(
+            [text(&i.to_string()), put(), b"h\0M\x10\x10tq\x01QK\0M\x05\x05M\x06\x06\x86".to_vec(), put()]
+                .concat(),
+        );
+        tensors.extend(
+            [&b"M\x05\x05K\x01\x86"[..], &put(), b"\x89h\0)R", &put(), b"t", &put(), b"R", &put()].concat(),
+        );
+    }
+    for pickle in [words, tensors] {
+        let read = read_bytes(&[&pickle[..], b"u."].concat()).unwrap();
+        assert!(read.memory < 15 * pickle.len() as u64, "{} bytes take {}", pickle.len(), read.memory);
+    }
 }

@@ -20,10 +20,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const DEEPEST: usize = 64;
 /// How often, on average, each object may be met: what is shared counts each time.
 const VISITS: u64 = 4;
-/// Values may take so many times the length of the file in memory, and so many bytes more. Numbers take
-/// 20 times their bytes; what is shared, and empty lists, would take any.
-const MOST_TIMES: u64 = 64;
-const LEAST: u64 = 8 << 20;
 /// Kinds of objects that are not kept are named up to this number.
 const NAMED: usize = 100;
 
@@ -38,7 +34,8 @@ pub(super) struct Walk<'a> {
     /// The parts of the name so far.
     pub(super) path: Vec<Name>,
     visits_left: u64,
-    /// Memory that values may still take, in bytes.
+    /// Memory that values may still take, in bytes: what the objects left of theirs. Numbers take 20 times their
+    /// bytes; what is shared, and empty lists, would take any.
     room: u64,
     text_bytes: u64,
     /// The displayed text of the tensor that an object was met as first.
@@ -125,7 +122,7 @@ impl<'a> Walk<'a> {
             checkpoint: Checkpoint::new("paddle", KIND, source.label()),
             path: Vec::new(),
             visits_left: size.saturating_mul(VISITS),
-            room: source.len().saturating_mul(MOST_TIMES).saturating_add(LEAST),
+            room: bounds.allowance(source).saturating_sub(pickle.memory),
             text_bytes: 0,
             first: HashMap::new(),
             texts: HashSet::new(),
@@ -296,8 +293,10 @@ impl<'a> Walk<'a> {
             _ => 40,
         };
         self.room = self.room.checked_sub(cost).ok_or_else(|| {
+            let most = self.bounds.allowance(self.source);
             Error::limit("pickle-tangle", "the values would take many times the memory of the file")
-                .expected(format_args!("at most {MOST_TIMES} times the file and {LEAST} bytes"))
+                .expected(format_args!("at most {most} bytes, with the objects of the pickle"))
+                .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")
         })?;
         Ok(())
     }

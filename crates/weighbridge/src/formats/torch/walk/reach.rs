@@ -2,60 +2,80 @@
 
 use crate::containers::torch::Saved;
 use crate::pickle::{Object, ObjectId};
-use std::collections::HashMap;
 
 /// The objects that are tensors or lead to some.
 pub(super) struct Reach {
     holds: Vec<bool>,
-    places: HashMap<ObjectId, usize>,
     size: u64,
 }
 
-/// The objects that an object points at.
-fn edges(object: &Object) -> Vec<ObjectId> {
+/// Calls `meet` with each object that an object points at.
+fn edges(object: &Object, mut meet: impl FnMut(usize)) {
     match object {
-        Object::List(items) | Object::Set(items) => items.clone(),
-        Object::Tuple(items) | Object::FrozenSet(items) => items.to_vec(),
-        Object::Dict(pairs) => pairs.iter().map(|&(_, value)| value).collect(),
+        Object::List(items) | Object::Set(items) => items.iter().for_each(|item| meet(item.index())),
+        Object::Tuple(items) | Object::FrozenSet(items) => items.iter().for_each(|item| meet(item.index())),
+        Object::Dict(pairs) => pairs.iter().for_each(|(_, value)| meet(value.index())),
         Object::Made(made) => {
-            let values = made.pairs.iter().map(|&(_, value)| value);
-            values.chain(made.items.iter().copied()).chain(made.states.iter().copied()).collect()
+            made.pairs.iter().for_each(|(_, value)| meet(value.index()));
+            made.items.iter().chain(&made.states).for_each(|item| meet(item.index()));
         }
-        _ => Vec::new(),
+        _ => {}
     }
 }
 
 impl Reach {
-    /// Goes backwards from the tensors, once over every edge.
+    /// Goes backwards from the tensors, once over every edge. The edges stand in two vectors: where those that lead to
+    /// an object begin, and where they come from. A vector for each object would take more than the objects.
     pub(super) fn of(saved: &Saved) -> Self {
         let graph = saved.graph();
-        let places: HashMap<ObjectId, usize> =
-            graph.iter().enumerate().map(|(place, (id, _))| (id, place)).collect();
-        let mut size = graph.len() as u64;
         let mut holds = vec![false; graph.len()];
-        let mut pointed: Vec<Vec<usize>> = vec![Vec::new(); graph.len()];
         let mut open = Vec::new();
-        for (place, (id, object)) in graph.iter().enumerate() {
+        let mut starts = vec![0u32; graph.len() + 1];
+        let mut count = 0u64;
+        for (id, object) in graph.iter() {
             if saved.is_tensor(id) {
-                holds[place] = true;
-                open.push(place);
+                if let Some(holds) = holds.get_mut(id.index()) {
+                    *holds = true;
+                }
+                open.push(id.index());
                 continue;
             }
-            for target in edges(object) {
-                size += 2;
-                if let Some(&target) = places.get(&target) {
-                    pointed[target].push(place);
+            edges(object, |target| {
+                count += 1;
+                if let Some(edges) = starts.get_mut(target + 1) {
+                    *edges = edges.saturating_add(1);
                 }
-            }
+            });
+        }
+        for place in 1..starts.len() {
+            starts[place] = starts[place].saturating_add(starts[place - 1]);
+        }
+        let mut from = vec![ObjectId::NONE; starts.last().map_or(0, |&all| all as usize)];
+        let mut next = starts.clone();
+        for (id, object) in
+            graph.iter().filter(|(id, _)| !holds.get(id.index()).is_some_and(|&tensor| tensor))
+        {
+            edges(object, |target| {
+                if let Some(place) = next.get_mut(target) {
+                    if let Some(edge) = from.get_mut(*place as usize) {
+                        *edge = id;
+                    }
+                    *place = place.saturating_add(1);
+                }
+            });
         }
         while let Some(place) = open.pop() {
-            for from in std::mem::take(&mut pointed[place]) {
-                if !std::mem::replace(&mut holds[from], true) {
-                    open.push(from);
+            let end = starts.get(place + 1).map_or(0, |&end| end as usize);
+            let start = starts.get(place).map_or(end, |&start| start as usize);
+            for from in from.get(start..end).unwrap_or_default() {
+                if let Some(holds) = holds.get_mut(from.index())
+                    && !std::mem::replace(holds, true)
+                {
+                    open.push(from.index());
                 }
             }
         }
-        Self { holds, places, size }
+        Self { holds, size: (graph.len() as u64).saturating_add(2 * count) }
     }
 
     /// Objects and edges together.
@@ -65,6 +85,6 @@ impl Reach {
 
     /// True for a tensor, and for what leads to one.
     pub(super) fn holds_tensor(&self, id: ObjectId) -> bool {
-        self.places.get(&id).and_then(|&place| self.holds.get(place)).copied().unwrap_or(false)
+        self.holds.get(id.index()).is_some_and(|&holds| holds)
     }
 }

@@ -13,6 +13,16 @@ pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
     ])
 }
 
+/// As [`torch`], with one more member.
+pub(crate) fn torch_of(pickle: &[u8], more: Member) -> Vec<u8> {
+    archive(&[
+        stored("archive/data.pkl", pickle.to_vec()),
+        stored("archive/data/0", vec![0; 4]),
+        more,
+        stored("archive/version", b"3\n".to_vec()),
+    ])
+}
+
 pub(crate) fn text(text: &str) -> Vec<u8> {
     [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat()
 }
@@ -45,7 +55,7 @@ pub(crate) fn tensor(elements: u64, size: &[u64], stride: &[u64]) -> Vec<u8> {
 }
 
 /// A dict of one item.
-fn dict(value: &[u8]) -> Vec<u8> {
+pub(crate) fn dict(value: &[u8]) -> Vec<u8> {
     [&b"\x80\x02}"[..], &text("w"), value, b"s."].concat()
 }
 

@@ -1,7 +1,7 @@
 //! States of PyTorch and Paddle that are small each on its own, and many that multiply.
 
 use crate::harness::{Any, Opens, Range, Refused};
-use crate::pickles::{tensor, text, torch, tuple};
+use crate::pickles::{number, tensor, text, torch, tuple};
 
 /// An array of bytes of numpy, whose elements `payload` puts on the stack.
 fn array(extents: &[u64], payload: &[u8]) -> Vec<u8> {
@@ -53,6 +53,14 @@ fn paddle_states_that_multiply() {
     let info = [text("UnpackBigParamInfor@@"), b"}(".to_vec(), text("a"), described, more, b"u".to_vec()];
     let file = state(&[text("p"), part, info.concat()]);
     range.file("parameters that share their parts", file, Refused("split-parameter"));
+
+    // One payload, spelled as text, of many arrays: it would be decoded for each.
+    let spelled =
+        [&b"c_codecs\nencode\n("[..], &text(&"x".repeat(1_000_000)), &text("latin1"), b"tRq\x05"].concat();
+    let first = [text("a"), array(&[1_000_000], &spelled)].concat();
+    let others = (1..1_200).map(|i| [text(&format!("a{i}")), array(&[1_000, 1_000], b"h\x05")].concat());
+    let file = state(&[vec![first], others.collect()].concat());
+    range.file("1,200 arrays of one payload", file, Refused("paddle-repeated"));
 }
 
 #[test]
@@ -76,4 +84,15 @@ fn torch_states_that_multiply() {
     pickle.extend([&text("pad")[..], b"](", &b"}".repeat(3 * count), b"e"].concat());
     pickle.extend([&b"K\x01"[..], &top, &text("1"), &top, b"u."].concat());
     range.file("names that collide", torch(&pickle, &[0; 4]), Opens(4096));
+
+    // Each begins an element further on.
+    let mut moved = |name: &str, size: &[u64], stride: &[u64]| {
+        let view = tensor(104_000, size, stride);
+        let at = view.windows(4).position(|bytes| bytes == b"tQK\0").unwrap();
+        let item = |i| [&text(&format!("t{i}"))[..], &view[..at + 2], &number(i), &view[at + 4..]].concat();
+        let pickle = [&b"\x80\x02}("[..], &(0..4_000).flat_map(item).collect::<Vec<u8>>(), b"u."].concat();
+        range.file(name, torch(&pickle, &[0; 416_000]), Refused("torch-repeated"));
+    };
+    moved("4,000 views of 400 kB", &[100_000], &[1]);
+    moved("4,000 turned views of 400 kB", &[10, 100, 100], &[1, 1_000, 10]);
 }

@@ -4,6 +4,7 @@
 //! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
+mod again;
 pub mod arrow;
 pub mod biggraph;
 pub mod hdf5;

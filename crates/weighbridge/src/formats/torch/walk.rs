@@ -86,7 +86,9 @@ impl<'a> Walk<'a> {
             self.checkpoint.origin = Some(Origin { format: "torch".to_owned(), kind: OBJECT.to_owned() });
         }
         self.node(root, 0)?;
-        self.places.finish(&mut self.checkpoint);
+        self.places
+            .finish(&mut self.checkpoint, &self.options.limits)
+            .map_err(|error| error.in_file(self.saved.source().label()))?;
         if self.doubled > 0 {
             let text = format!("{} keys stand twice in a dict; the last value counts", self.doubled);
             self.checkpoint.notes.push(Note::new("duplicate-key", text));

@@ -29,7 +29,7 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
         Object::Dict(pairs) => root_dict(&mut walk, pairs)?,
         _ => walk.lone(pickle.root)?,
     };
-    let mut checkpoint = walk.finish();
+    let mut checkpoint = walk.finish()?;
     checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
     checkpoint.files.push(source.clone());
     facts(&mut checkpoint, &pickle);

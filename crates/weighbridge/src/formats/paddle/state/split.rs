@@ -51,11 +51,15 @@ pub(super) fn join(
     let pairs = graph.pairs(info).ok_or_else(|| corrupt("what was split is not described by a dict"))?;
     let mut all = Vec::new();
     // A part belongs to one parameter, once: descriptions that are shared would multiply.
-    let mut taken = HashSet::new();
+    let (mut taken, mut bytes) = (HashSet::new(), 0u64);
     for &(key, described) in pairs {
         let key = graph.text(key).ok_or_else(|| corrupt("the name of a split parameter is no text"))?;
         let joined = one(graph, key, described, values, &mut taken, (source, options));
         let joined = joined.map_err(|e| e.on_tensor(key))?;
+        bytes = bytes.saturating_add(joined.array.source.len());
+        if bytes > source.len() {
+            return Err(corrupt("the parts of what was split share their bytes").on_tensor(key));
+        }
         all.push(joined);
     }
     Ok(all)

@@ -8,6 +8,7 @@ use crate::checkpoint::{
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
+use crate::formats::again::Spans;
 use crate::limits::Limits;
 use crate::pickle::{
     Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, scalar,
@@ -43,6 +44,8 @@ pub(super) struct Walk<'a> {
     texts: HashSet<String>,
     /// Of each name that was met twice, the number from which on a free one is sought.
     free: HashMap<String, usize>,
+    /// What arrays read that are no other one by another name.
+    spans: Spans,
     unknown: BTreeMap<String, u64>,
     bf16: bool,
     /// True while a key is followed.
@@ -127,6 +130,7 @@ impl<'a> Walk<'a> {
             first: HashMap::new(),
             texts: HashSet::new(),
             free: HashMap::new(),
+            spans: Spans::default(),
             unknown: BTreeMap::new(),
             bf16: false,
             in_key: false,
@@ -142,7 +146,12 @@ impl<'a> Walk<'a> {
     }
 
     /// The index, with notes of what is not in it.
-    pub(super) fn finish(mut self) -> Checkpoint {
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`], `paddle-repeated`, where arrays share their elements without measure.
+    pub(super) fn finish(mut self) -> Result<Checkpoint> {
+        let shared = self.spans.check("paddle-repeated", &self.options.limits);
+        shared.map_err(|error| error.in_file(self.source.label()))?;
         let kinds = self.unknown.len();
         for (name, count) in self.unknown.into_iter().take(NAMED) {
             let text = format!("{count} times {name}: not kept");
@@ -152,7 +161,7 @@ impl<'a> Walk<'a> {
             let text = format!("and {} more kinds of objects", kinds - NAMED);
             self.checkpoint.notes.push(Note::omission("unknown-class", text));
         }
-        self.checkpoint
+        Ok(self.checkpoint)
     }
 
     /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
@@ -465,6 +474,13 @@ impl<'a> Walk<'a> {
             entry.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
         }
         let text = entry.text();
+        // The same object is read once. So are ranges that are alike, where they stand in the file as they are.
+        if spot.id.is_none_or(|id| !self.first.contains_key(&id))
+            && let Some(piece) = entry.single_piece().filter(|piece| piece.len > 0)
+            && let Some(within) = piece.source.within().filter(|within| within.encoded)
+        {
+            self.spans.add("", (within.offset, within.offset.saturating_add(within.len)), within.len);
+        }
         if let Some(id) = spot.id {
             match self.first.get(&id) {
                 Some(first) => {

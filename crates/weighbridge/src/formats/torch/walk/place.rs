@@ -3,6 +3,9 @@
 use crate::checkpoint::{
     ALIAS_OF, Checkpoint, Metadata, Name, Note, STORAGE, TensorEntry, TensorPath, Value,
 };
+use crate::error::Result;
+use crate::formats::again::Spans;
+use crate::limits::Limits;
 use crate::pickle::ObjectId;
 use crate::tensor::Order;
 use std::collections::{HashMap, HashSet};
@@ -22,6 +25,8 @@ pub(super) struct Places {
     checked: HashSet<String>,
     /// Storage, first byte, byte behind the last one, and place of each dense tensor.
     ranges: Vec<(String, u64, u64, usize)>,
+    /// What tensors read that are no other one by another name.
+    spans: Spans,
     /// Plain values, in order.
     kept: Vec<(String, Value)>,
 }
@@ -58,6 +63,13 @@ impl Places {
             }
             self.ranges.push((storage.to_owned(), piece.offset, piece.offset + piece.len, place));
         }
+        if first.is_none()
+            && let Some(piece) = entry.single_piece().filter(|p| p.len > 0)
+        {
+            let within = piece.source.within().filter(|_| gathered);
+            let (from, len) = within.map_or((piece.offset, piece.len), |w| (w.offset, w.len));
+            self.spans.add(storage, (from, from.saturating_add(len)), piece.len);
+        }
         if !self.checked.insert(storage.to_owned()) {
             entry.pieces.iter_mut().for_each(|piece| piece.check = None);
         }
@@ -78,7 +90,11 @@ impl Places {
     }
 
     /// Marks the tensors that overlap another one, and brings the plain values in.
-    pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint) {
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`], `torch-repeated`, where they overlap without measure.
+    pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint, limits: &Limits) -> Result<()> {
+        std::mem::take(&mut self.spans).check("torch-repeated", limits)?;
         self.ranges.sort();
         let mut last: Option<&(String, u64, u64, usize)> = None;
         for range in &self.ranges {
@@ -97,6 +113,7 @@ impl Places {
             last = Some(range);
         }
         checkpoint.metadata = std::mem::take(&mut self.kept).into_iter().collect::<Metadata>();
+        Ok(())
     }
 
     /// Makes the name the only one of its kind: keys with dots can look like keys within keys.

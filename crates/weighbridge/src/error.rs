@@ -4,7 +4,7 @@
 //! `expected` and `found`, and, where there is one, a `hint` that helps. Callers branch on
 //! [`Kind`] or on the stable [`Error::code`]; people read the [`std::fmt::Display`] form.
 
-use crate::text::escape;
+use crate::text::{brief, escape};
 use std::fmt;
 
 /// The result of everything in this library that can fail.
@@ -73,11 +73,11 @@ macro_rules! constructors {
 }
 
 macro_rules! places {
-    ($($(#[$doc:meta])* $setter:ident, $getter:ident);* $(;)?) => {$(
+    ($shorten:expr; $($(#[$doc:meta])* $setter:ident, $getter:ident);* $(;)?) => {$(
         $(#[$doc])*
         #[must_use]
         pub fn $setter(mut self, text: impl fmt::Display) -> Self {
-            self.0.$getter.get_or_insert_with(|| text.to_string());
+            self.0.$getter.get_or_insert_with(|| $shorten(text.to_string()));
             self
         }
     )*};
@@ -89,7 +89,7 @@ impl Error {
         Self(Box::new(Inner {
             kind,
             code,
-            message: message.into(),
+            message: brief(message.into()),
             file: None,
             offset: None,
             tensor: None,
@@ -135,11 +135,14 @@ impl Error {
         Self::new(Kind::Cancelled, "cancelled", "stopped on request; nothing was changed")
     }
 
-    places! {
+    places! { Into::into;
         /// Names the file. The first name given stays: it is the one nearest to the fault.
         in_file, file;
         /// Names the tensor.
         on_tensor, tensor;
+    }
+    // What quotes a file may be as long as the file: its beginning is told.
+    places! { brief;
         /// Says what should have been there.
         expected, expected;
         /// Says what was there.
@@ -159,8 +162,8 @@ impl Error {
     #[must_use]
     pub fn hint_too(mut self, text: impl fmt::Display) -> Self {
         match &mut self.0.hint {
-            Some(hint) => hint.push_str(&format!("; {text}")),
-            none => *none = Some(text.to_string()),
+            Some(hint) => hint.push_str(&brief(format!("; {text}"))),
+            none => *none = Some(brief(text.to_string())),
         }
         self
     }
@@ -168,7 +171,7 @@ impl Error {
     /// Puts `step` in front of the message: the step of a longer work at which it came up.
     #[must_use]
     pub fn within(mut self, step: impl fmt::Display) -> Self {
-        self.0.message = format!("{step}: {}", self.0.message);
+        self.0.message = brief(format!("{step}: {}", self.0.message));
         self
     }
 

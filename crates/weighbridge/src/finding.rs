@@ -1,6 +1,7 @@
 //! What checking a file brings to light, and the verdict that follows.
 
 use crate::error::{Error, Kind};
+use crate::text::brief;
 use serde_json::{Value as Json, json};
 use std::fmt;
 
@@ -71,21 +72,28 @@ pub struct Finding {
     pub tensor: Option<String>,
     /// What to try.
     pub hint: Option<String>,
+    /// How many of this code and weight it stands for: 1, or more where others are not told one by one.
+    pub alike: usize,
 }
 
 impl Finding {
-    /// A finding without a place.
+    /// A finding without a place. Of a text that quotes more of a file than anybody reads, the beginning is told.
     pub fn new(severity: Severity, code: &'static str, text: impl Into<String>) -> Self {
         Self {
             severity,
             code,
-            text: text.into(),
+            text: brief(text.into()),
             file: None,
             member: None,
             offset: None,
             tensor: None,
             hint: None,
+            alike: 1,
         }
+    }
+    /// What stands for `more` findings of one code and weight that are not told one by one.
+    pub(crate) fn and_more(severity: Severity, code: &'static str, more: usize) -> Self {
+        Self { alike: more, ..Self::new(severity, code, format!("and {more} more of these")) }
     }
     /// Something wrong.
     pub fn error(code: &'static str, text: impl Into<String>) -> Self {
@@ -124,7 +132,7 @@ impl Finding {
     /// Says what to try.
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
-        self.hint = Some(hint.to_string());
+        self.hint = Some(brief(hint.to_string()));
         self
     }
 
@@ -152,6 +160,7 @@ impl Finding {
             offset: error.offset(),
             tensor: error.tensor().map(str::to_owned),
             hint: error.hint_text().map(str::to_owned),
+            alike: 1,
         })
     }
 

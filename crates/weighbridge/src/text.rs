@@ -28,6 +28,35 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
+/// The longest text, in bytes, that an error or a finding quotes from a file.
+const QUOTED: usize = 1000;
+
+/// `text`, or where it is longer than an error or a finding may quote, its beginning and how much more there is.
+pub(crate) fn brief(mut text: String) -> String {
+    if text.len() > QUOTED {
+        let (end, more) = cut(&text);
+        text.truncate(end);
+        text.push_str(&more);
+        text.shrink_to_fit();
+    }
+    text
+}
+
+/// [`escape`]s a name from a file, of a long one its beginning.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.len() <= QUOTED {
+        return escape(text);
+    }
+    let (end, more) = cut(text);
+    escape(text.get(..end).unwrap_or_default()) + &more
+}
+
+/// Where to cut a long text, and what to say there.
+fn cut(text: &str) -> (usize, String) {
+    let end = (0..=QUOTED).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    (end, format!("... ({} bytes more)", text.len() - end))
+}
+
 /// A real number in JSON; `"NaN"`, `"Infinity"` and `"-Infinity"`, which JSON lacks, are strings.
 pub fn json_number(x: f64) -> Json {
     if x.is_finite() {
@@ -38,5 +67,19 @@ pub fn json_number(x: f64) -> Json {
         json!("Infinity")
     } else {
         json!("-Infinity")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_quoted_in_part() {
+        let exact = "a".repeat(QUOTED);
+        assert_eq!((brief(exact.clone()), quoted(&exact)), (exact.clone(), exact));
+        let long = format!("{}ä{}", "a".repeat(QUOTED - 1), "b".repeat(QUOTED));
+        let told = format!("{}... ({} bytes more)", "a".repeat(QUOTED - 1), QUOTED + 2);
+        assert_eq!((brief(long.clone()), quoted(&long)), (told.clone(), told));
     }
 }

@@ -119,3 +119,33 @@ fn program_bombs() {
         Refused("bad-program"),
     );
 }
+
+/// Long names that much refers to: each finding, operand and difference would quote them.
+#[test]
+fn long_names_of_programs() {
+    let mut range = Range::new("paddle");
+    let kind = field(3, "k".repeat(1_000_000).as_bytes());
+    let program = |operator: &[u8]| field(1, &[&[8, 0, 0x10, 0][..], &field(4, operator)].concat());
+    let mut arguments = field(1, b"X");
+    for number in 0..300_000 {
+        arguments.extend(field(2, format!("{number:x}").as_bytes()));
+    }
+    range.file("300,000 names of nothing", program(&[field(1, &arguments), kind.clone()].concat()), Opens(0));
+    let bodies = [0x70, 9].repeat(500_000);
+    let setting = field(4, &[field(1, b"sub"), vec![0x10, 10], bodies].concat());
+    range.file("500,000 blocks of nothing", program(&[kind, setting].concat()), Opens(0));
+    let long = field(3, "k".repeat(2 << 20).as_bytes());
+    // Behind what is known to be a program.
+    let long = [&program(&field(3, b"relu"))[..], &program(&long)].concat();
+    range.file("a type of 2 MiB", long, Refused("limit"));
+
+    let kind = r##"{"#":"0.t_dtensor","D":[{"#":"0.t_f32"},[1],"NCHW",[],0]}"##;
+    let operands = vec![r#"{"%":1}"#; 300_000].join(",");
+    let name = "n".repeat(1_000_000);
+    let text = format!(
+        r##"{{"base_code":{{"magic":"pir","version":1,"trainable":true}},"program":{{"regions":[{{"#":"region_0","blocks":[{{"#":"block_0","args":[],"ops":[
+            {{"#":"p","A":[0,1,1,"{name}"],"OA":[1,0,1],"O":{{"%":1,"TT":{kind}}},"DA":[],"QA":[]}},
+            {{"#":"1.concat","I":[{operands}],"O":[{{"%":2,"TT":{kind}}}],"A":[]}}]}}]}}]}}}}"##
+    );
+    range.file("300,000 operands of a long name", text.into_bytes(), Refused("names-too-long"));
+}

@@ -79,3 +79,21 @@ fn primitiv_bombs() {
     let name = [vec![0x81], endless(STR32)].concat();
     range.file("str32 in an optimizer", file(4, &name), Refused("impossible-count"));
 }
+
+/// The path of a parameter stands in the file once, and each of its stats has it.
+#[test]
+fn a_long_path_of_many_stats() {
+    let mut range = Range::new("primitiv");
+    let value = [shape(&[]), vec![0xc4, 4, 0, 0, 0, 0]].concat();
+    let path = vec![b'x'; 1_000_000];
+    let mut model = [word(1), vec![0x91, STR32], 1_000_000u32.to_be_bytes().to_vec(), path].concat();
+    model.extend([value.clone(), word(100_000)].concat());
+    for number in 0..100_000u32 {
+        let name = format!("{number:05}");
+        model.extend([&[0xa5][..], name.as_bytes(), &value].concat());
+    }
+    let whole = file(3, &model);
+    // What is cut short is salvaged in the same bound.
+    range.file("a path of 1 MB", whole.clone(), Refused("names-too-long"));
+    range.file("a path of 1 MB, cut short", whole[..whole.len() - 3].to_vec(), Refused("truncated"));
+}

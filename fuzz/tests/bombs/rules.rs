@@ -50,7 +50,7 @@ fn rules_that_multiply() {
     assert_eq!(told("globs", &list("rename-glob", "'*=b'", 9_000), 1), "too-many-patterns");
     assert_eq!(told("lists", &list("rename", "'a=b'", 4_000).repeat(3), 1), "too-many-rules");
     let far = format!("#{}\n{}", "x".repeat(700_000), "[[rule]]\nprefix='a'\n".repeat(9_900));
-    assert_eq!(told("rules far down", &far, 1), "ok");
+    assert_eq!(told("rules far down", &far, 1), "limit");
     // What people write is far from that.
     let honest = list("rename-glob", "'*.layers.*.weight={1}.h.{2}.w'", 1_000);
     assert_eq!(told("1,000 globs", &honest, 1), "ok");

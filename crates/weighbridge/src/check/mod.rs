@@ -28,8 +28,8 @@ pub use shared::shared_bytes;
 pub use structure::structure;
 
 use crate::finding::{Finding, Severity};
-use crate::text::escape;
-use std::collections::HashMap;
+use crate::text::quoted;
+use std::collections::{BTreeMap, HashMap};
 
 /// Findings of one code and weight that are kept one by one.
 pub const MOST_ALIKE: usize = 100;
@@ -51,8 +51,8 @@ pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
             continue;
         }
         let count = counts.entry((finding.code, finding.severity)).or_default();
-        *count += 1;
-        if *count <= MOST_ALIKE {
+        *count = count.saturating_add(finding.alike);
+        if *count <= MOST_ALIKE && finding.alike == 1 {
             alike.push(kept.len());
             kept.push(finding);
         }
@@ -61,9 +61,38 @@ pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
         counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
     more.sort_unstable();
     for ((code, severity), count) in more {
-        kept.push(Finding::new(severity, code, format!("and {} more of these", count - MOST_ALIKE)));
+        kept.push(Finding::and_more(severity, code, count - MOST_ALIKE));
     }
     kept
+}
+
+/// Errors of a check that may find something in every few bytes of a file: of each code some are told, others are
+/// counted.
+#[derive(Debug, Default)]
+struct Findings {
+    list: Vec<Finding>,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+impl Findings {
+    /// Errors of one code that are told one by one. More than [`capped`] leaves, as equal ones are one there.
+    const MOST: usize = 10_000;
+
+    /// One more error. Its text is made where it is told.
+    fn error(&mut self, code: &'static str, text: impl FnOnce() -> String) {
+        let count = self.counts.entry(code).or_default();
+        *count += 1;
+        if *count <= Self::MOST {
+            self.list.push(Finding::error(code, text()));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Finding> {
+        for (code, count) in self.counts.into_iter().filter(|(_, count)| *count > Self::MOST) {
+            self.list.push(Finding::and_more(Severity::Error, code, count - Self::MOST));
+        }
+        self.list
+    }
 }
 
 /// Some of `names`, escaped, and how many more there are.
@@ -74,7 +103,7 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         count += 1;
         if count <= SHOWN {
             text.push_str(if count > 1 { ", " } else { "" });
-            text.push_str(&escape(name));
+            text.push_str(&quoted(name));
         }
     }
     if count > SHOWN {
@@ -97,6 +126,12 @@ mod tests {
         assert_eq!(kept.len(), MOST_ALIKE + 2);
         assert_eq!(kept.last().unwrap().text, "and 150 more of these");
         assert_eq!(capped(vec![one(1), one(1)]), [one(1)]);
+        let mut many = Findings::default();
+        (0..30_000).for_each(|number| many.error("lost", || format!("{number} is lost")));
+        let many = many.finish();
+        assert_eq!(many.len(), Findings::MOST + 1);
+        let kept = capped(many);
+        assert_eq!((kept.len(), kept[MOST_ALIKE].text.as_str()), (MOST_ALIKE + 1, "and 29900 more of these"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A program on its own: does it hold together?
 
-use super::listed;
+use super::{Findings, listed};
 use crate::finding::Finding;
-use crate::text::escape;
+use crate::text::quoted;
 use crate::topology::{Attribute, AttributeValue, Operator, Topology};
 use std::collections::HashSet;
 
@@ -17,28 +17,32 @@ const MOST_NESTED: usize = 64;
 /// there), `block-ring` (blocks that stand in each other); and, as a warning, `unused-parameters`.
 pub fn structure(topology: &Topology) -> Vec<Finding> {
     let known = known_names(topology);
-    let mut findings = blocks(topology);
+    let mut found = Findings::default();
+    blocks(topology, &mut found);
     for (endpoints, code, what) in
         [(&topology.feeds, "unknown-feed", "input"), (&topology.fetches, "unknown-fetch", "output")]
     {
         for endpoint in endpoints.iter().filter(|e| !known.contains(e.name.as_str())) {
-            let text = format!("the program names an {what} that no block has: {}", escape(&endpoint.name));
-            findings.push(Finding::error(code, text));
+            found.error(code, || {
+                format!("the program names an {what} that no block has: {}", quoted(&endpoint.name))
+            });
         }
     }
     let mut told = HashSet::new();
     for (number, block) in topology.blocks.iter().enumerate() {
         for operator in &block.operators {
             for name in arguments(operator).filter(|name| !known.contains(name) && told.insert(*name)) {
-                let text = format!(
-                    "{} in block {number} reads {}, which nobody declares or writes",
-                    escape(&operator.kind),
-                    escape(name)
-                );
-                findings.push(Finding::error("undeclared-variable", text));
+                found.error("undeclared-variable", || {
+                    format!(
+                        "{} in block {number} reads {}, which nobody declares or writes",
+                        quoted(&operator.kind),
+                        quoted(name)
+                    )
+                });
             }
         }
     }
+    let mut findings = found.finish();
     findings.extend(unused(topology));
     findings
 }
@@ -61,27 +65,28 @@ fn arguments(operator: &Operator) -> impl Iterator<Item = &str> {
     all.filter(|name| !name.is_empty() && *name != EMPTY)
 }
 
-fn blocks(topology: &Topology) -> Vec<Finding> {
+fn blocks(topology: &Topology, found: &mut Findings) {
     let count = topology.blocks.len();
-    let mut findings = Vec::new();
     for (number, block) in topology.blocks.iter().enumerate() {
         if let Some(parent) = block.parent.filter(|&parent| parent >= count) {
-            let text = format!("block {number} stands in block {parent}, which is not there");
-            findings.push(Finding::error("unknown-block", text));
+            found.error("unknown-block", || {
+                format!("block {number} stands in block {parent}, which is not there")
+            });
         }
         for operator in &block.operators {
             for body in operator.blocks.iter().filter(|&&body| body >= count) {
-                let kind = escape(&operator.kind);
-                let text = format!("{kind} in block {number} runs block {body}, which is not there");
-                findings.push(Finding::error("unknown-block", text));
+                found.error("unknown-block", || {
+                    let kind = quoted(&operator.kind);
+                    format!("{kind} in block {number} runs block {body}, which is not there")
+                });
             }
         }
     }
     for number in ring(topology) {
-        let text = format!("block {number} stands, through the blocks around it, in itself");
-        findings.push(Finding::error("block-ring", text));
+        found.error("block-ring", || {
+            format!("block {number} stands, through the blocks around it, in itself")
+        });
     }
-    findings
 }
 
 /// Blocks from which the way outwards never ends, by a walk that sees each block once.

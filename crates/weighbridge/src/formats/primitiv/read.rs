@@ -4,7 +4,7 @@ use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
 use super::{BATCH, FACTS, FileKind, Optimizer, Shape};
 use crate::check::{Gaps, Outline};
 use crate::checkpoint::{Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -27,6 +27,7 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut reader = Reader::new(source.clone(), options)?;
     let kind = reader.kind();
     let mut checkpoint = start(kind, source.label());
+    let mut room = NameRoom::of(&source);
     match kind {
         FileKind::Shape => checkpoint.metadata = shape_metadata(&reader.shape()?),
         FileKind::Tensor => {
@@ -35,11 +36,11 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         }
         FileKind::Parameter => {
             let parameter = reader.parameter()?;
-            push_parameter(&mut checkpoint, &source, &TensorPath::value(), parameter)?;
+            push_parameter(&mut checkpoint, &source, &TensorPath::value(), parameter, &mut room)?;
         }
         FileKind::Model => {
             for raw in reader.model()? {
-                push_parameter(&mut checkpoint, &source, &raw.path, raw.parameter)?;
+                push_parameter(&mut checkpoint, &source, &raw.path, raw.parameter, &mut room)?;
             }
         }
         FileKind::Optimizer => {
@@ -94,14 +95,55 @@ pub(super) fn optimizer_metadata(uints: &[(Name, u32)], floats: &[(Name, u32)]) 
         .collect()
 }
 
+/// What the names of all tensors may still take: a stat has the path of its parameter, which stands in the file once.
+#[derive(Debug)]
+pub(super) struct NameRoom {
+    left: u64,
+    all: u64,
+}
+
+impl NameRoom {
+    /// What a part of a path takes beside its bytes.
+    const PART: u64 = 4;
+
+    /// As much as the file is more than parameters of a few numbers each and their stats ask for, and 2 MiB are free.
+    /// Whoever lists the tensors or writes them holds their names several times.
+    pub(super) fn of(source: &SourceRef) -> Self {
+        let all = source.len().saturating_add(2 << 20);
+        Self { left: all, all }
+    }
+
+    /// Takes what one more tensor of that path needs.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`], `names-too-long`.
+    pub(super) fn take(&mut self, path: &TensorPath) -> Result<()> {
+        let part = |part: &Name| part.as_bytes().len() as u64 + Self::PART;
+        let need = path.parts().iter().map(part).fold(0, u64::saturating_add);
+        match self.left.checked_sub(need) {
+            Some(left) => self.left = left,
+            None => {
+                let text = "the path of a parameter, which each of its stats has too, would be repeated without measure";
+                return Err(Error::limit("names-too-long", text)
+                    .expected(format_args!("at most {} bytes for all paths", self.all))
+                    .hint("honest parameters have a few stats: where does this file come from?"));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn push_parameter(
     checkpoint: &mut Checkpoint,
     source: &SourceRef,
     path: &TensorPath,
     parameter: RawParameter,
+    room: &mut NameRoom,
 ) -> Result<()> {
+    room.take(path)?;
     checkpoint.tensors.push(entry(source, path.clone(), &parameter.value, None)?);
     for (slot, tensor) in parameter.stats {
+        room.take(path)?;
         checkpoint.tensors.push(entry(source, path.clone(), &tensor, Some(slot))?);
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 use super::FileKind;
 use super::raw::{RawTensor, Reader};
-use super::read;
+use super::read::{self, NameRoom};
 use crate::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -19,7 +19,8 @@ use std::collections::HashMap;
 pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let mut reader = Reader::new(source.clone(), options)?;
     let kind = reader.kind();
-    let mut saver = Saver { source, checkpoint: read::start(kind, source.label()) };
+    let mut saver =
+        Saver { source, checkpoint: read::start(kind, source.label()), room: NameRoom::of(source) };
     // Where the main damage is was said; what comes here is why reading did not go on.
     saver.checkpoint.damage_mut(error);
     let broken = match kind {
@@ -45,6 +46,7 @@ enum Broken {
 struct Saver<'a> {
     source: &'a SourceRef,
     checkpoint: Checkpoint,
+    room: NameRoom,
 }
 
 impl Saver<'_> {
@@ -106,16 +108,20 @@ impl Saver<'_> {
 
     /// Takes a tensor that was read, or says that it is lost.
     fn keep(&mut self, tensor: Result<RawTensor>, path: &TensorPath, slot: Option<Name>) -> Broken {
-        let name = match &slot {
-            Some(slot) => format!("{path}/{slot}"),
-            None => path.to_string(),
-        };
-        match tensor.and_then(|raw| read::entry(self.source, path.clone(), &raw, slot)) {
+        let kept = tensor.and_then(|raw| {
+            self.room.take(path)?;
+            read::entry(self.source, path.clone(), &raw, slot.clone())
+        });
+        match kept {
             Ok(entry) => {
                 self.checkpoint.tensors.push(entry);
                 Broken::No
             }
             Err(error) => {
+                let name = match &slot {
+                    Some(slot) => format!("{path}/{slot}"),
+                    None => path.to_string(),
+                };
                 self.checkpoint.lose(name, &error);
                 Broken::Yes
             }

@@ -1,7 +1,7 @@
 //! Two programs: operators in their order, their settings, variables, inputs and outputs.
 
 use super::Change;
-use super::told::change;
+use super::told::{change, excerpt};
 use crate::ops::program::value;
 use crate::topology::{Block, Endpoint, Operator, Slot, Topology, Variable};
 use serde_json::{Value as Json, json};
@@ -58,7 +58,8 @@ struct Changes {
 
 impl Changes {
     fn push(&mut self, subject: &str, part: Option<&str>, left: Option<String>, right: Option<String>) {
-        let (subject, part) = (subject.to_owned(), part.map(str::to_owned));
+        // Names are as long as the file has them, and each may have many differences.
+        let (subject, part) = (excerpt(subject, 0), part.map(|part| excerpt(part, 0)));
         let Change { left, right, .. } = change(String::new(), left, right);
         self.list.push(ProgramChange { block: self.block, subject, part, left, right });
     }

@@ -21,11 +21,11 @@ pub(super) fn change(what: String, left: Option<String>, right: Option<String>) 
         _ => 0,
     };
     let cut = |text: String| excerpt(&text, same.saturating_sub(BEFORE));
-    Change { what, left: left.map(cut), right: right.map(cut) }
+    Change { what: excerpt(&what, 0), left: left.map(cut), right: right.map(cut) }
 }
 
 /// At most [`LONGEST`] characters of `text`, from `start` on where it is longer than that.
-fn excerpt(text: &str, start: usize) -> String {
+pub(super) fn excerpt(text: &str, start: usize) -> String {
     if text.chars().nth(LONGEST).is_none() {
         return text.to_owned();
     }
@@ -82,6 +82,8 @@ fn below(above: &str, left: &Pairs<'_>, right: &Pairs<'_>, depth: usize, changes
             && let (Some(a), Some(b)) = (pairs(a), pairs(b))
         {
             let before = changes.len();
+            // What leads to all that is below is told with each of it.
+            let what = excerpt(&what, 0);
             below(&what, &a, &b, depth + 1, changes);
             if changes.len() == before {
                 // The same pairs in another order.

@@ -6,6 +6,7 @@ use crate::checkpoint::{
     ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, Selection, TensorEntry, TensorPath, Value, escape_text,
 };
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::ops::hash::sha256;
 use crate::tensor::{Cast, cast_is_exact, cast_is_supported};
 
@@ -104,11 +105,14 @@ fn one(
             let mut used = vec![false; list.len()];
             let mut paths = Vec::with_capacity(checkpoint.tensors.len());
             let mut weight = 0u64;
+            let most = Limits::default().path_parts;
             for tensor in &checkpoint.tensors {
                 let mut new = None;
                 for ((renaming, _), used) in list.iter().zip(&mut used) {
                     new = renaming.apply(&tensor.path)?;
-                    if new.is_some() {
+                    if let Some(new) = &new {
+                        let parts = new.parts().len() as u64;
+                        Limits::check("parts in a new name", "none: this one is fixed", parts, most)?;
                         *used = true;
                         break;
                     }

@@ -8,7 +8,7 @@ use crate::source::{
     FileSource, Folder, FolderRef, LocalFolder, PathKind, SkipReason, SkippedItem, SourceRef, Stamp,
     Witnesses, kind_of_path, name_below, own_name, stamp_of_path,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -272,7 +272,9 @@ fn folder(
     ignored.extend(search.ignored.iter().cloned());
     ignored.sort();
     ignored.dedup();
-    let left_out = |name: &Path| ignored.iter().any(|ignored| name.starts_with(ignored));
+    // A manifest may name as many paths as the folder has files.
+    let known: HashSet<&Path> = ignored.iter().map(PathBuf::as_path).collect();
+    let left_out = |name: &Path| name.ancestors().any(|above| known.contains(above));
     let mut odd = Vec::new();
     for item in local.skipped(DEPTH)?.into_iter().filter(|item| !left_out(&item.name)) {
         if search.lenient {

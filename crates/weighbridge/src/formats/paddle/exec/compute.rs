@@ -1,7 +1,8 @@
 //! What operators compute: tensors in memory, made block by block.
 
 use super::element::put;
-use crate::checkpoint::{TensorEntry, TensorPath};
+use super::scope::Value;
+use crate::checkpoint::{Name, TensorEntry, TensorPath, Value as Known};
 use crate::engine::{read_region, verify_tensor};
 use crate::error::{Error, Result};
 use crate::source::{MemorySource, SourceRef, to_usize};
@@ -9,6 +10,7 @@ use crate::tensor::{
     Cast, DType, Element, Encoding, Order, Region, Rounding, Shape, cast as cast_bytes, cast_is_supported,
     element_at,
 };
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Elements that are computed at once.
@@ -51,6 +53,29 @@ pub(super) struct Scaling {
 }
 
 impl Computer {
+    /// Counts a value that a variable is given: words, LoD and numbers of rows are copied for each of them.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`], `memory`.
+    pub(super) fn charge(&mut self, value: &Value) -> Result<()> {
+        /// What a word or a number takes beside its bytes.
+        const EACH: u64 = 48;
+        fn numbers(value: &Known) -> u64 {
+            match value {
+                Known::List(list) => list.iter().map(numbers).fold(EACH, u64::saturating_add),
+                _ => EACH,
+            }
+        }
+        let need = match value {
+            Value::Words(words) => {
+                let word = |(word, _): &(Name, i32)| word.as_bytes().len() as u64 + EACH;
+                words.iter().map(word).fold(EACH, u64::saturating_add)
+            }
+            Value::Tensor(entry) => entry.attributes.values().map(numbers).fold(0, u64::saturating_add),
+        };
+        self.take_bytes(need, "words, LoD and numbers of rows")
+    }
+
     /// A tensor of that shape, every element of which is `number`.
     pub(super) fn fill(&mut self, shape: Shape, dtype: DType, number: f64) -> Result<TensorEntry> {
         let mut one = Vec::new();
@@ -149,15 +174,20 @@ impl Computer {
     /// Takes memory for a result: its length in bytes.
     fn take(&mut self, shape: &Shape, dtype: DType) -> Result<usize> {
         let len = shape.bytes(dtype).unwrap_or(u64::MAX);
+        self.take_bytes(len, format_args!("{dtype} {shape}"))?;
+        to_usize(len)
+    }
+
+    fn take_bytes(&mut self, len: u64, what: impl Display) -> Result<()> {
         let used = self.used.saturating_add(len);
         if used > self.memory {
             return Err(Error::limit("memory", "the program computes more than may stand in memory")
                 .expected(format_args!("at most {} bytes", self.memory))
-                .found(format_args!("{dtype} {shape}, {used} bytes with what was computed before"))
+                .found(format_args!("{what}, {used} bytes with what was computed before"))
                 .hint("if you trust the program, allow more memory"));
         }
         self.used = used;
-        to_usize(len)
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::tensor::{Element, Rounding};
 use crate::topology::{Topology, VariableKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs programs that save and load: see [the module](super).
 #[derive(Debug, Clone)]
@@ -27,7 +27,8 @@ pub struct Executor {
     pub limits: Limits,
     /// How numbers become `f16` and `bf16`.
     pub rounding: Rounding,
-    /// Bytes that all tensors which a run computes may have together.
+    /// Bytes that all tensors which a run computes may have together, and words, LoD and numbers of rows that variables
+    /// are given. Files that a run writes may have twice as many, and eight times what it reads and is given.
     pub memory: u64,
 }
 
@@ -71,7 +72,7 @@ impl Executor {
     /// As [`plan`](Self::plan); before anything runs, [`crate::Kind::Mismatch`],
     /// `undefined-variable`, and [`crate::Kind::Usage`]: `missing-feed`, `unknown-feed`. What reading
     /// and writing files says; `exists`, `not-savable`, `not-loadable`, `seek-outside`,
-    /// `no-such-cast`, `operator-dtype`; [`crate::Kind::Limit`], `memory`. Files that were written
+    /// `no-such-cast`, `operator-dtype`; [`crate::Kind::Limit`], `memory`, `too-much-written`. Files that were written
     /// before stay, and variables keep what they were given.
     pub fn run(
         &self,
@@ -103,7 +104,12 @@ impl Executor {
         for (name, &entry) in feeds.iter().filter(|(name, _)| !fed.contains(**name)) {
             scope.set(*name, Value::Tensor(entry.clone()));
         }
+        let given: u64 = scope.iter().map(|(_, value)| length(value)).fold(0, u64::saturating_add);
+        let fed_bytes = feeds.values().map(|entry| entry.bytes()).fold(given, u64::saturating_add);
+        let mut room = Room { left: self.memory.saturating_mul(2), read: BTreeSet::new() };
+        room.grow(fed_bytes);
         let mut job = Job {
+            room,
             executor: self,
             kinds: kinds(topology),
             feeds,
@@ -200,12 +206,61 @@ struct Job<'a> {
     feeds: BTreeMap<&'a str, &'a TensorEntry>,
     fetched: BTreeMap<i64, (String, TensorEntry)>,
     computer: Computer,
+    room: Room,
+}
+
+/// Bytes that may still be written: a short program could save one tensor thousands of times.
+pub(super) struct Room {
+    left: u64,
+    /// Files that were read. Each counts once.
+    read: BTreeSet<PathBuf>,
+}
+
+impl Room {
+    /// Bytes that may be written for each that is read or given.
+    const TIMES: u64 = 8;
+
+    fn grow(&mut self, bytes: u64) {
+        self.left = self.left.saturating_add(bytes.saturating_mul(Self::TIMES));
+    }
+
+    /// Makes room for what was read from a file.
+    fn read(&mut self, file: &Path, bytes: u64) {
+        if self.read.insert(file.to_owned()) {
+            self.grow(bytes);
+        }
+    }
+
+    /// Takes room for a file of that length.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`], `too-much-written`.
+    pub(super) fn write(&mut self, bytes: u64) -> Result<()> {
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return Err(Error::limit("too-much-written", "the program writes many times what it reads")
+                .expected(format_args!("at most {} more bytes", self.left))
+                .found(bytes)
+                .hint("if you trust the program, allow more memory: twice as much may be written, and 8 times what is read"));
+        };
+        self.left = left;
+        Ok(())
+    }
+}
+
+/// What a value that was there before comes to in a file, about.
+fn length(value: &Value) -> u64 {
+    match value {
+        Value::Tensor(entry) => entry.bytes(),
+        Value::Words(words) => {
+            words.iter().map(|(word, _)| word.as_bytes().len() as u64 + 12).fold(0, u64::saturating_add)
+        }
+    }
 }
 
 impl Job<'_> {
     /// Runs one operator. Returns the bytes that were read from, or written to, a file.
     fn act(&mut self, action: &Action, scope: &mut Scope) -> Result<u64> {
-        let Self { executor, kinds, feeds, fetched, computer } = self;
+        let Self { executor, kinds, feeds, fetched, computer, room } = self;
         let (to, value) = match action {
             Action::Feed { to } => {
                 let entry = feeds.get(to.as_str()).ok_or_else(|| undefined(to))?;
@@ -215,23 +270,31 @@ impl Job<'_> {
                 fetched.insert(*col, (from.clone(), tensor(scope, from)?.clone()));
                 return Ok(0);
             }
-            Action::Save(save) => return executor.save(save, scope, computer),
+            Action::Save(save) => return executor.save(save, scope, computer, room),
             Action::Load { to, file, part, as_f16 } => {
                 let kind = kinds.get(to.as_str()).copied();
                 let (value, bytes) = executor.load(to, file, part.as_ref(), *as_f16, kind, computer)?;
+                computer.charge(&value).map_err(|e| e.on_tensor(to))?;
+                room.read(file, bytes);
                 scope.set(to, value);
                 return Ok(bytes);
             }
             Action::LoadCombine { to, file, as_f16 } => {
                 let kind = |name: &str| kinds.get(name).map(|&kind| kind.clone());
                 let (values, bytes) = executor.load_combine(to, file, *as_f16, kind, computer)?;
+                values.iter().try_for_each(|value| computer.charge(value))?;
+                room.read(file, bytes);
                 to.iter().zip(values).for_each(|(name, value)| scope.set(name, value));
                 return Ok(bytes);
             }
             Action::Fill { to, shape, dtype, number } => {
                 (to, Value::Tensor(computer.fill(shape.clone(), *dtype, *number)?))
             }
-            Action::Assign { from, to } => (to, scope.get(from).ok_or_else(|| undefined(from))?.clone()),
+            Action::Assign { from, to } => {
+                let value = scope.get(from).ok_or_else(|| undefined(from))?;
+                computer.charge(value).map_err(|e| e.on_tensor(to))?;
+                (to, value.clone())
+            }
             Action::Cast { from, to, dtype } => {
                 let entry = dense(scope, from)?;
                 (to, Value::Tensor(computer.cast(entry, *dtype).map_err(|e| e.on_tensor(from))?))

@@ -2,7 +2,7 @@
 
 use super::action::{Part, Save};
 use super::compute::Computer;
-use super::run::Executor;
+use super::run::{Executor, Room};
 use super::scope::{Scope, Value, is_selected_rows};
 use crate::checkpoint::{Name, TensorEntry, TensorPath};
 use crate::engine::{LocalSink, make_folders, run};
@@ -18,7 +18,13 @@ use std::sync::Arc;
 
 impl Executor {
     /// Saves variables to one file. Returns its length.
-    pub(super) fn save(&self, save: &Save, scope: &Scope, computer: &mut Computer) -> Result<u64> {
+    pub(super) fn save(
+        &self,
+        save: &Save,
+        scope: &Scope,
+        computer: &mut Computer,
+        room: &mut Room,
+    ) -> Result<u64> {
         let mut values = Vec::with_capacity(save.from.len());
         for name in &save.from {
             let value = scope.get(name).ok_or_else(|| undefined(name))?;
@@ -40,6 +46,7 @@ impl Executor {
             }
         };
         let plan = WritePlan { format: "paddle", kind, files: vec![file.finish()], losses: Vec::new() };
+        room.write(plan.bytes())?;
         self.write(&plan, &save.file, save.overwrite)?;
         Ok(plan.bytes())
     }

@@ -84,10 +84,13 @@ impl PirProgram {
     /// `bad-program` for a value of the wrong kind, `missing-field`, `duplicate-key`,
     /// `duplicate-value` for two values of one id; [`crate::Kind::Unsupported`]: `not-pir`,
     /// `too-long`; [`crate::Kind::Limit`]: `limit` (`header_bytes`, `tensors`, `name_bytes`,
-    /// `dimensions`), and `nesting` where JSON is deeper than 256 levels.
+    /// `dimensions`), `names-too-long` where many operators read a tensor of a long name, and `nesting`
+    /// where JSON is deeper than 256 levels.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
         Limits::check("bytes in a program", "header_bytes", bytes.len() as u64, limits.header_bytes)?;
-        Ok(Self { bytes: bytes.into(), model: read::read(bytes, limits)?, limits: limits.clone() })
+        let model = read::read(bytes, limits)?;
+        view::check_names(&model, bytes.len())?;
+        Ok(Self { bytes: bytes.into(), model, limits: limits.clone() })
     }
 
     /// The text: that which was read, with the changes made since and none besides.

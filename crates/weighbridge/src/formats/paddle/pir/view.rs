@@ -3,6 +3,7 @@
 use super::model::{Model, Op, Type, Value};
 use super::words::{DATA, FETCH, PARAMETER, SHADOW_OUTPUT, known_dialect};
 use crate::checkpoint::Note;
+use crate::error::{Error, Result};
 use crate::topology::{AttributeValue, Block, Endpoint, Operator, Slot, Topology, Variable};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -54,6 +55,33 @@ impl<'m> Names<'m> {
         }
         format!("%{id}")
     }
+}
+
+/// Bytes of names that a program of `len` bytes may give out: an operand is a number in the file, and a name for those
+/// who read it. Honest names are as long as what stands around the number.
+fn most_names(len: usize) -> usize {
+    len.saturating_mul(4).saturating_add(4 << 20)
+}
+
+/// Fails where the names of what all operators read and make would be many times the program.
+///
+/// # Errors
+/// [`crate::Kind::Limit`], `names-too-long`.
+pub(super) fn check_names(model: &Model, len: usize) -> Result<()> {
+    let names = Names::of(model);
+    // Others are a number.
+    let length = |id: i64| names.by_id.get(&id).map_or(0, String::len);
+    let ids = operators(model)
+        .flat_map(|op| op.operands.iter().copied().chain(op.results.iter().map(|result| result.id)));
+    let sum = ids.fold(0usize, |sum, id| sum.saturating_add(length(id)));
+    let most = most_names(len);
+    if sum <= most {
+        return Ok(());
+    }
+    Err(Error::limit("names-too-long", "operators name their operands by far more than the program has")
+        .expected(format_args!("at most {most} bytes of names"))
+        .found(sum)
+        .hint("a long name of a tensor that many operators read: give it a shorter one"))
 }
 
 fn operators(model: &Model) -> impl Iterator<Item = &Op> {

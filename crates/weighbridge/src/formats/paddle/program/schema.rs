@@ -115,7 +115,7 @@ static OP: Message = Message {
     fields: &[
         field(1, "inputs", Kind::Message(&OP_VAR)),
         field(2, "outputs", Kind::Message(&OP_VAR)),
-        required(3, "type", Bytes),
+        bound(required(3, "type", Bytes), Bound::Name),
         field(4, "attrs", Kind::Message(&OP_ATTR)),
         field(5, "is_target", Varint),
     ],

@@ -189,3 +189,27 @@ fn what_cannot_be_saved_or_loaded_so() {
     let error = run(vec![load("dense", "s"), save("s", "folder")], VariableKind::Tensor).unwrap_err();
     assert_eq!(error.code(), "not-a-file");
 }
+
+/// Words and LoD are copied for each variable; a file is written for each operator.
+#[test]
+fn what_is_copied_counts_and_so_does_what_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = vec![(crate::checkpoint::Name::from("a"), 1); 1_000];
+    let mut given = Scope::new();
+    given.set("v", Value::Words(words));
+    let assign = |to: &str| op("assign", &[("X", &["v"])], &[("Out", &[to])], &[]);
+    let names: Vec<String> = (0..100).map(|number| format!("w{number}")).collect();
+    let steps = program(names.iter().map(|name| assign(name)).collect());
+    let executor = Executor { memory: 1 << 20, ..Executor::new(dir.path()) };
+    let error = executor.run(&steps, &mut given.clone(), &[]).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (crate::Kind::Limit, "memory"));
+    run(dir.path(), &steps, &mut given).unwrap();
+    // A tensor of 4,000 bytes: eight times as much, and twice the memory.
+    let saves = |count: usize| program((0..count).map(|number| save("a", &format!("o{number}"))).collect());
+    let executor = Executor { memory: 2_000, ..Executor::new(dir.path()) };
+    let given = scope(&[("a", f32s(&[1.0; 1_000]))]);
+    executor.run(&saves(8), &mut given.clone(), &[]).unwrap();
+    let error = executor.run(&saves(10), &mut given.clone(), &[]).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (crate::Kind::Limit, "too-much-written"));
+    assert!(error.message().starts_with("operator 8 (save): "), "{error}");
+}

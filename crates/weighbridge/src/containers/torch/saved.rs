@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Elements that lie across their storage are gathered for about so many bytes at once.
-const ACROSS: u64 = 4 << 20;
+const ACROSS: u64 = 1 << 20;
 
 /// How `torch.save` laid a file out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

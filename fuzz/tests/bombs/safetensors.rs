@@ -103,9 +103,8 @@ fn shards_that_multiply() {
         write!(map, "{comma}\"t{number}\":\"d{}m.safetensors\"", "/".repeat(number)).unwrap();
     }
     let list = format!(r#"{{"metadata":{{}},"weight_map":{{{map}}}}}"#).into_bytes();
-    let folder = MemoryFolder::new("bomb")
-        .with("d/m.safetensors", says)
-        .with("model.safetensors.index.json", list);
+    let folder =
+        MemoryFolder::new("bomb").with("d/m.safetensors", says).with("model.safetensors.index.json", list);
     range.folder("900 ways to write a name", Arc::new(folder), Refused("unsafe-name"));
 }
 

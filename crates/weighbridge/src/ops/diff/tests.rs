@@ -456,3 +456,10 @@ fn what_is_not_about_the_files_ends_the_comparison() {
     );
     assert_eq!(failed.unwrap_err().kind(), crate::Kind::Io);
 }
+
+/// A key above many others, or a name, is told with each difference below it: of a long one the beginning is.
+#[test]
+fn long_names_are_cut_in_each_difference() {
+    let change = told::change("k".repeat(1_000_000), Some("1".into()), Some("2".into()));
+    assert_eq!((change.what.len(), change.left.as_deref()), (203, Some("1")));
+}

@@ -118,10 +118,13 @@ fn compile(pattern: &str, shown: &str, budget: &Budget) -> Result<Regex> {
 fn understood(pattern: &str, shown: &str, budget: &Budget) -> Result<Regex> {
     for bound in BOUNDS {
         let Some(left) = budget.0.get().checked_sub(bound) else {
-            return Err(Error::limit("too-many-patterns", "the patterns of these rules take too much together")
-                .expected(format_args!("at most {ALL_BYTES} bytes, once they are understood"))
-                .found(escape_text(shown))
-                .hint("apply them in several steps"));
+            return Err(Error::limit(
+                "too-many-patterns",
+                "the patterns of these rules take too much together",
+            )
+            .expected(format_args!("at most {ALL_BYTES} bytes, once they are understood"))
+            .found(escape_text(shown))
+            .hint("apply them in several steps"));
         };
         match RegexBuilder::new(pattern).size_limit(bound).build() {
             Err(regex::Error::CompiledTooBig(_)) if bound < MOST_BYTES => {}
@@ -235,14 +238,17 @@ impl Template {
 
     /// A group may stand in a name many times, so it is measured before it is made.
     fn fill(&self, captures: &Captures<'_>) -> Result<String> {
-        let text = |piece| match piece {
-            &Piece::Text(ref text) => text.as_str(),
-            &Piece::Group(group) => captures.get(group).map_or("", |found| found.as_str()),
-        };
-        let length = self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece).len() as u64));
+        fn text<'a>(piece: &'a Piece, captures: &'a Captures<'_>) -> &'a str {
+            match piece {
+                Piece::Text(text) => text,
+                Piece::Group(group) => captures.get(*group).map_or("", |found| found.as_str()),
+            }
+        }
+        let length =
+            self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece, captures).len() as u64));
         let limits = Limits::default();
         Limits::check("bytes in a new name", "none: this one is fixed", length, limits.name_bytes)?;
-        let new: String = self.0.iter().map(text).collect();
+        let new: String = self.0.iter().map(|piece| text(piece, captures)).collect();
         let parts = new.bytes().filter(|&byte| byte == b'.').count() as u64 + 1;
         Limits::check("parts in a new name", "none: this one is fixed", parts, limits.path_parts)?;
         Ok(new)
@@ -296,7 +302,11 @@ mod tests {
             assert_eq!(renamed(&rule, other), None, "{other}");
         }
         for bad in ["a)|(b", "(", "a{99999999}", "(?x: a #"] {
-            assert_eq!(Renaming::regex(bad, "x", &Budget::default()).unwrap_err().code(), "bad-pattern", "{bad}");
+            assert_eq!(
+                Renaming::regex(bad, "x", &Budget::default()).unwrap_err().code(),
+                "bad-pattern",
+                "{bad}"
+            );
         }
         assert_eq!(Renaming::glob("[ab]", "x", &Budget::default()).unwrap_err().code(), "bad-pattern");
         assert_eq!(Renaming::glob("a\\", "x", &Budget::default()).unwrap_err().code(), "bad-pattern");
@@ -305,16 +315,26 @@ mod tests {
     #[test]
     fn templates_name_groups_that_there_are() {
         for bad in ["{2}", "{n}", "{", "}", "{}"] {
-            assert_eq!(Renaming::glob("a*", bad, &Budget::default()).unwrap_err().code(), "bad-template", "{bad}");
+            assert_eq!(
+                Renaming::glob("a*", bad, &Budget::default()).unwrap_err().code(),
+                "bad-template",
+                "{bad}"
+            );
         }
-        assert_eq!(renamed(&Renaming::glob("a*", "{0}!", &Budget::default()).unwrap(), "abc").unwrap(), "abc!");
+        assert_eq!(
+            renamed(&Renaming::glob("a*", "{0}!", &Budget::default()).unwrap(), "abc").unwrap(),
+            "abc!"
+        );
         // Groups as others write them would become a part of the name without a word.
         for other in [r"x.\1", "x.$1", "${1}", "${n}"] {
             let error = Renaming::regex("a(?<n>.*)", other, &Budget::default()).unwrap_err();
             assert_eq!(error.code(), "bad-template", "{other}");
             assert!(error.hint_text().unwrap().starts_with("write {1} for "), "{error}");
         }
-        assert_eq!(renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}", &Budget::default()).unwrap(), "abc").unwrap(), r"$\${bc}");
+        assert_eq!(
+            renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}", &Budget::default()).unwrap(), "abc").unwrap(),
+            r"$\${bc}"
+        );
     }
 
     #[test]

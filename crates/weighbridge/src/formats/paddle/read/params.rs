@@ -1,9 +1,7 @@
 //! Files of tensor streams: one tensor, one file of many, words.
 
 use super::super::stream::unshipped::{design_note, size_prefixed};
-use super::super::stream::{
-    Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab,
-};
+use super::super::stream::{Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab};
 use super::super::{PARAMETERS_FILE, PROGRAM_FILE, VOCAB};
 use super::beside::{Beside, Found, base_name, find_program};
 use super::join::{fits, name_in_order, path_of};

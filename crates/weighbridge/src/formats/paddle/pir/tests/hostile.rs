@@ -172,8 +172,11 @@ fn long_programs_take_time_as_their_length() {
     // A value's name that is taken again and again, and looked up as often.
     let mut taken: Vec<_> =
         (2..1000).zip(0..).map(|(id, n)| p(id, &format!("%1{}", "'".repeat(n)))).collect();
-    taken.push(op("1.add", "", &vec![1; 50_000], 1));
+    taken.push(op("1.add", "", &vec![1; 5_000], 1));
     assert!(use_it(program(BASE, &taken.join(",")).as_bytes()));
+    // Ten times as often it would be copied for each.
+    let often = [taken.join(","), op("1.add", "", &vec![1; 50_000], 1001)].join(",");
+    assert_eq!(of(&often).unwrap_err().code(), "names-too-long");
     let same: Vec<_> = (1..20_000).map(|id| p(id, "w")).collect();
     assert!(use_it(program(BASE, &same.join(",")).as_bytes()));
 }

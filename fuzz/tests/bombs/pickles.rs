@@ -1,7 +1,7 @@
 //! Pickles: those of PyTorch in an archive and alone, and those of Paddle.
 
 use crate::harness::{End, Opens, Range, Refused};
-use crate::zips::{archive, stored};
+use crate::zips::{Member, archive, stored};
 
 /// A file of `torch.save` with this pickle and one storage.
 pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
@@ -9,6 +9,16 @@ pub(crate) fn torch(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
         stored("archive/data.pkl", pickle.to_vec()),
         stored("archive/byteorder", b"little".to_vec()),
         stored("archive/data/0", storage.to_vec()),
+        stored("archive/version", b"3\n".to_vec()),
+    ])
+}
+
+/// As [`torch`], with one more member.
+pub(crate) fn torch_of(pickle: &[u8], more: Member) -> Vec<u8> {
+    archive(&[
+        stored("archive/data.pkl", pickle.to_vec()),
+        stored("archive/data/0", vec![0; 4]),
+        more,
         stored("archive/version", b"3\n".to_vec()),
     ])
 }
@@ -45,7 +55,7 @@ pub(crate) fn tensor(elements: u64, size: &[u64], stride: &[u64]) -> Vec<u8> {
 }
 
 /// A dict of one item.
-fn dict(value: &[u8]) -> Vec<u8> {
+pub(crate) fn dict(value: &[u8]) -> Vec<u8> {
     [&b"\x80\x02}"[..], &text("w"), value, b"s."].concat()
 }
 

@@ -5,7 +5,7 @@ use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
 use crate::pickle::{self, GlobalFinding, Opcodes, Options, Report, Span};
-use crate::source::{RangeSource, SourceRef};
+use crate::source::{MemorySource, RangeSource, SourceRef, read_vec};
 use crate::text::escape;
 use std::sync::Arc;
 
@@ -13,6 +13,10 @@ use std::sync::Arc;
 const MOST_PICKLES: usize = 1_000;
 /// Pickles within the bytes of one pickle that are looked at.
 const MOST_NESTED: usize = 1_000;
+/// The longest pickle within a packed pickle that is looked at: it is read into memory.
+const LONGEST_NESTED: u64 = 8 << 20;
+/// Objects of a pickle that is packed, besides one for each packed byte: a few bytes would become any number.
+const PACKED_OBJECTS: u64 = 250_000;
 /// Pickles within pickles within pickles.
 const DEPTH: usize = 4;
 /// The instruction that declares the protocol.
@@ -36,7 +40,7 @@ pub fn pickles(
     limits: &Limits,
     scan: &mut Scan,
 ) -> Option<u64> {
-    let options = Options::with_limits(limits.clone());
+    let options = options(source, limits);
     let mut at = offset;
     for number in 0..MOST_PICKLES {
         if number == expected && raw_follows {
@@ -66,12 +70,25 @@ pub fn pickles(
     Some(at)
 }
 
+/// What a pickle in `source` may ask for.
+pub fn options(source: &SourceRef, limits: &Limits) -> Options {
+    let mut limits = limits.clone();
+    let mut next = Some(source);
+    while let Some(within) = next.and_then(|source| source.within()) {
+        if within.encoded {
+            limits.pickle_objects = limits.pickle_objects.min(PACKED_OBJECTS.saturating_add(within.len));
+        }
+        next = Some(within.source);
+    }
+    Options::with_limits(limits)
+}
+
 /// Judges `source` where it is a whole pickle and nothing else, and says so; false where it is none.
 ///
 /// For bytes that are taken for something else, such as numbers. A text of digits can be a pickle of an
 /// old protocol too, but one that imports nothing does nothing.
 pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
-    let options = Options::with_limits(limits.clone());
+    let options = options(source, limits);
     let mut first = [0];
     if !may_be_pickle(source).is_ok_and(|may| may) || source.read_at(0, &mut first).is_err() {
         return false;
@@ -102,7 +119,7 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
 /// # Errors
 /// What the source says.
 pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<bool> {
-    let options = Options::with_limits(limits.clone());
+    let options = options(source, limits);
     let mut at = 0;
     for _ in 0..MOST_IN_FRONT {
         let rest = RangeSource::new(source.clone(), at, source.len().saturating_sub(at))?;
@@ -213,7 +230,21 @@ fn judge(
 /// Judges bytes within a pickle, where they are a whole pickle themselves.
 fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) {
     let Ok(range) = RangeSource::new(source.clone(), blob.offset, blob.len) else { return };
-    let range: SourceRef = Arc::new(range);
+    let range: SourceRef = if source.is_sequential() {
+        // Read anywhere, packed bytes would be unpacked from their start each time.
+        if blob.len > LONGEST_NESTED {
+            scan.push_at(
+                "nested-too-deep",
+                blob.offset,
+                "a long pickle within a packed one was not looked at",
+            );
+            return;
+        }
+        let Ok(bytes) = read_vec(&range, 0, blob.len) else { return };
+        Arc::new(MemorySource::new(source.label(), bytes))
+    } else {
+        Arc::new(range)
+    };
     let report = pickle::inspect(&range, 0, options);
     // Numbers may begin like a pickle; they do not go on like one to the very end.
     let imports = report.globals.len();

@@ -4,12 +4,14 @@ use super::{Scan, judge_member};
 use crate::containers::zip::{Found, InflateSource, Member, Method, survey};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{MemorySource, Source, SourceRef, to_usize};
+use crate::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use crate::text::escape;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest member that is unpacked in memory; and of one that is held against its checksum.
-const MOST_UNPACKED: u64 = 64 << 20;
+/// The longest stored member that is held against its checksum.
+const MOST_HELD: u64 = 64 << 20;
+/// What is unpacked in memory at the same time: a member, and those that it stands in.
+const MOST_UNPACKED: u64 = 32 << 20;
 /// Of numbers no more is unpacked at once: only their header is looked at.
 const MOST_RAW: u64 = 1 << 20;
 /// All members of one archive together.
@@ -73,13 +75,13 @@ pub fn archive(
             continue;
         }
         match bytes(source, member, raw(&member.name), &mut left) {
-            Ok(bytes) => route(member, bytes, scan)?,
+            Ok(bytes) => bytes.look(|bytes| route(member, bytes, scan))?,
             Err(error) => {
                 let other = error.code() == "crc-mismatch";
                 refused(error, member, scan)?;
                 // Some program loads it all the same.
                 if other && let Ok(bytes) = unchecked(source, member) {
-                    route(member, bytes, scan)?;
+                    bytes.look(|bytes| route(member, bytes, scan))?;
                 }
             }
         }
@@ -89,34 +91,108 @@ pub fn archive(
 
 /// The bytes of a member: those of a stored one where they are, those of a deflated one in memory. Both are
 /// held against their checksum, unless they are too long for that.
-fn bytes(source: &SourceRef, member: &Member, raw: bool, left: &mut u64) -> Result<SourceRef> {
+fn bytes(source: &SourceRef, member: &Member, raw: bool, left: &mut u64) -> Result<Bytes> {
     let opened = member.open(source)?;
     if raw && member.len > MOST_RAW {
-        return Ok(opened);
+        return Ok(Bytes::Range(opened));
     }
     if member.method == Method::Stored {
-        if member.len <= MOST_UNPACKED {
+        if member.len <= MOST_HELD {
             hold(&*opened, member)?;
         }
-        return Ok(opened);
+        return Ok(Bytes::Range(opened));
     }
-    let most = MOST_UNPACKED.min(*left);
+    let most = MOST_UNPACKED.saturating_sub(unpacked_around(source)).min(*left);
     Limits::check("bytes to unpack", "unpacked bytes of a scan", member.len, most)?;
     *left -= member.len;
-    let mut bytes = vec![0; to_usize(member.len)?];
-    opened.read_at(0, &mut bytes)?;
-    Ok(Arc::new(MemorySource::new(source.label(), bytes)))
+    Unpacked::of(InflateSource::new(source.clone(), member)?)
 }
 
 /// As [`bytes`], whatever the checksum says.
-fn unchecked(source: &SourceRef, member: &Member) -> Result<SourceRef> {
-    if member.method == Method::Stored {
-        return member.open(source);
+fn unchecked(source: &SourceRef, member: &Member) -> Result<Bytes> {
+    match member.method {
+        Method::Stored => Ok(Bytes::Range(member.open(source)?)),
+        _ => Unpacked::of(InflateSource::unchecked(source.clone(), member)?),
     }
-    let opened = InflateSource::unchecked(source.clone(), member)?;
-    let mut bytes = vec![0; to_usize(member.len)?];
-    opened.read_at(0, &mut bytes)?;
-    Ok(Arc::new(MemorySource::new(source.label(), bytes)))
+}
+
+/// The bytes of a member.
+enum Bytes {
+    /// In the archive, or unpacked as they are read.
+    Range(SourceRef),
+    Unpacked(Arc<Unpacked>),
+}
+
+impl Bytes {
+    /// Looks at them. What waits to be looked into takes no memory meanwhile.
+    fn look(self, look: impl FnOnce(SourceRef) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Range(source) => look(source),
+            Self::Unpacked(unpacked) => {
+                look(unpacked.clone())?;
+                *unpacked.bytes() = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A deflated member that is unpacked as a whole when it is read, and once more when it was put away.
+#[derive(Debug)]
+struct Unpacked {
+    packed: InflateSource,
+    bytes: Mutex<Option<Vec<u8>>>,
+}
+
+impl Unpacked {
+    fn of(packed: InflateSource) -> Result<Bytes> {
+        let bytes = read_vec(&packed, 0, packed.len())?;
+        Ok(Bytes::Unpacked(Arc::new(Self { packed, bytes: Mutex::new(Some(bytes)) })))
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Unpacked {
+    fn len(&self) -> u64 {
+        self.packed.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        let mut place = self.bytes();
+        let bytes = match place.take() {
+            Some(bytes) => bytes,
+            None => read_vec(&self.packed, 0, self.packed.len())?,
+        };
+        let start = to_usize(offset)?;
+        buffer.copy_from_slice(&bytes[start..start + buffer.len()]);
+        *place = Some(bytes);
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        self.packed.label()
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        self.packed.within()
+    }
+}
+
+/// Bytes that are unpacked in memory for `source` and for what it stands in: what is encoded, and can be read anywhere.
+fn unpacked_around(source: &SourceRef) -> u64 {
+    let (mut sum, mut next) = (0u64, Some(source));
+    while let Some(source) = next {
+        let within = source.within();
+        if !source.is_sequential() && within.is_some_and(|within| within.encoded) {
+            sum = sum.saturating_add(source.len());
+        }
+        next = within.map(|within| within.source);
+    }
+    sum
 }
 
 /// Holds a stored member against its checksum.

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::pickle::{Judgement, inspect};
 use crate::scan::{
     Beginning, Class, Inner, TakenFor, archive, config, embedded, ends_as_zip, is_tar, may_be_pickle,
-    pickles, tar,
+    pickle_options, pickles, tar,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -228,7 +228,7 @@ fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
     if !may_be_pickle(source).is_ok_and(|may| may) || source.len() > limits.header_bytes {
         return false;
     }
-    let report = inspect(source, 0, &crate::pickle::Options::with_limits(limits.clone()));
+    let report = inspect(source, 0, &pickle_options(source, limits));
     let dangerous = report.globals.iter().any(|found| matches!(found.judgement, Judgement::Dangerous(_)));
     (report.error.is_none() && report.instructions > 1) || dangerous
 }

@@ -289,9 +289,12 @@ impl<'a> Machine<'a> {
             }
             op::ADDITEMS => {
                 let items = self.pop_mark()?;
-                self.grow(|target| match target {
-                    Object::Set(set) => Ok(set.extend(items)),
-                    _ => Err(wrong_target("a set")),
+                self.grow(|target| {
+                    match target {
+                        Object::Set(set) => set.extend(items),
+                        _ => return Err(wrong_target("a set")),
+                    }
+                    Ok(())
                 })?;
             }
             op::SETITEM => {
@@ -304,9 +307,12 @@ impl<'a> Machine<'a> {
             }
             op::BUILD => {
                 let state = self.pop()?;
-                self.grow(|target| match target {
-                    Object::Made(made) => Ok(made.states.push(state)),
-                    _ => Err(wrong_target("an object that was made by a call")),
+                self.grow(|target| {
+                    match target {
+                        Object::Made(made) => made.states.push(state),
+                        _ => return Err(wrong_target("an object that was made by a call")),
+                    }
+                    Ok(())
                 })?;
             }
             op::REDUCE => {

@@ -158,18 +158,24 @@ impl Machine<'_> {
     }
 
     pub(super) fn append(&mut self, items: &[ObjectId]) -> Result<()> {
-        self.grow(|target| match target {
-            Object::List(list) => Ok(list.extend_from_slice(items)),
-            Object::Made(made) => Ok(made.items.extend_from_slice(items)),
-            _ => Err(wrong_target("a list")),
+        self.grow(|target| {
+            match target {
+                Object::List(list) => list.extend_from_slice(items),
+                Object::Made(made) => made.items.extend_from_slice(items),
+                _ => return Err(wrong_target("a list")),
+            }
+            Ok(())
         })
     }
 
     pub(super) fn set_items(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<()> {
-        self.grow(|target| match target {
-            Object::Dict(dict) => Ok(dict.extend_from_slice(pairs)),
-            Object::Made(made) => Ok(made.pairs.extend_from_slice(pairs)),
-            _ => Err(wrong_target("a dict")),
+        self.grow(|target| {
+            match target {
+                Object::Dict(dict) => dict.extend_from_slice(pairs),
+                Object::Made(made) => made.pairs.extend_from_slice(pairs),
+                _ => return Err(wrong_target("a dict")),
+            }
+            Ok(())
         })
     }
 

@@ -93,7 +93,7 @@ fn npz_bombs() {
     let len = text.len() as u64 + (64 << 20);
     let meta =
         Member { name: "weighbridge.metadata.npy".to_owned(), method: 8, data, len, crc32: sum, at: None };
-    range.file("metadata of 64 MiB in 64 kB", archive(&[meta.clone()]), Opens(0));
+    range.file("metadata of 64 MiB in 64 kB", archive(std::slice::from_ref(&meta)), Opens(0));
     let filling = stored("x", vec![7; 2 << 20]);
     range.file("metadata of 64 MiB in 2 MB", archive(&[meta, filling]), Opens(0));
 }

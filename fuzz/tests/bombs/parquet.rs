@@ -231,8 +231,8 @@ fn parquet_pages_that_multiply() {
     let mut range = Range::new("parquet");
     let long = 47 << 20;
     let body = zeros(long);
-    let claim = Some((i32::try_from(long).unwrap(), i32::try_from(body.len()).unwrap()));
-    let one = page(1, 0, claim, &body);
+    let (unpacked, packed) = (i32::try_from(long).unwrap(), i32::try_from(body.len()).unwrap());
+    let one = page(1, 0, Some((unpacked, packed)), &body);
     let len = i64::try_from(one.len()).unwrap();
     let zstd = Claims { codec: 6, ..claims(1) };
     range.file("a page of 47 MiB", made(&one, &[(4, len, false)], &zstd), Opens(1));
@@ -247,7 +247,6 @@ fn parquet_pages_that_multiply() {
         range.file(&format!("{columns} columns of 47 MiB each"), made(&pages, &places, &zstd), Opens(1));
     }
     let dictionary = new().i32(1, 1).i32(2, 0);
-    let (unpacked, packed) = claim.unwrap();
     let dictionary = new().i32(1, 2).i32(2, unpacked).i32(3, packed).of(7, dictionary).end();
     let both = [&dictionary[..], &body, &one].concat();
     let place = (4, i64::try_from(both.len()).unwrap(), true);

@@ -176,7 +176,7 @@ fn pickles_that_multiply() {
         range.any(&format!("4 MB of {name}, in the old form"), legacy(&body));
     }
     // Texts that are kept in the file, fetched from the front and the end by turns.
-    let far = [&b"\x80\x02"[..], &text(&"a".repeat(300)), b"q\00B\0\0\xf0\0"].concat();
+    let far = [&b"\x80\x02"[..], &text(&"a".repeat(300)), b"q\x000B\0\0\xf0\0"].concat();
     let behind = [&b"0"[..], &text(&"b".repeat(300)), b"q\x010]("].concat();
     let fetched = b"h\x01h\0".repeat(2000);
     let whole = [&far[..], &vec![0; 15 << 20], &behind, &fetched, b"e."].concat();

@@ -84,6 +84,9 @@ const REACHING: &[&str] = &[
     "__getattribute__",
     "__dict__",
 ];
+/// Bytes of text for each value, beside those that are free.
+const VALUE_BYTES: usize = 8;
+const FREE_VALUES: usize = 1 << 16;
 /// Functions of TensorFlow that a layer may call by name: those that only compute.
 const COMPUTES: &[&str] = &["__operators__.", "math.", "nn.", "linalg.", "image.", "signal."];
 const COMPUTES_ALONE: &[&str] = &[
@@ -119,6 +122,10 @@ const COMPUTES_ALONE: &[&str] = &[
 /// Judges a configuration in JSON, also one document a line. False where `text` is no JSON object or list;
 /// nothing is added then.
 pub fn config(text: &str, scan: &mut Scan) -> bool {
+    if is_crowded(text) {
+        scan.push("left-out", "too-many-values: JSON of that many values is not looked through");
+        return true;
+    }
     // The parser refuses what is nested deeper than 128.
     let mut looked = Looked::default();
     let whole = looked.text(text);
@@ -129,6 +136,13 @@ pub fn config(text: &str, scan: &mut Scan) -> bool {
         looked.tell(scan);
     }
     known
+}
+
+/// True where there are more values than a text of that length should have: each takes some 100 bytes when it is parsed.
+/// Honest ones, words with their numbers among them, take ten bytes and more.
+fn is_crowded(text: &str) -> bool {
+    let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    values > text.len() / VALUE_BYTES + FREE_VALUES
 }
 
 /// Judges the configuration of a Keras model. Text that is no JSON could not be understood.
@@ -463,6 +477,17 @@ mod tests {
         assert_eq!(codes(r#"{"chat_template": "{{ x.__class__ }}"}"#), ["remote-code"]);
         assert_eq!(codes(r#"{"chat_template": [{"template": "{{ x.__mro__ }}"}]}"#), ["remote-code"]);
         assert_eq!(codes(r#"{"chat_template": "{% for m in messages %}{{ m.role }}{% endfor %}"}"#), [""; 0]);
+    }
+
+    #[test]
+    fn crowded_json_is_told_and_not_looked_through() {
+        // More values than there is text for them, and words with their numbers, as many.
+        let mut crowded = Scan::default();
+        let zeros = format!("[{}0]", "0,".repeat(1_000_000));
+        assert!(config(&zeros, &mut crowded) && crowded.findings.iter().any(|f| f.code == "left-out"));
+        let mut words = Scan::default();
+        let text: Vec<_> = (0..200_000).map(|n| format!("\"w{n}\":{n}")).collect();
+        assert!(config(&format!("{{{}}}", text.join(",")), &mut words) && words.findings.is_empty());
     }
 
     #[test]

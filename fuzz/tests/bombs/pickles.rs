@@ -180,7 +180,7 @@ fn pickles_that_multiply() {
     let behind = [&b"0"[..], &text(&"b".repeat(300)), b"q\x010]("].concat();
     let fetched = b"h\x01h\0".repeat(2000);
     let whole = [&far[..], &vec![0; 15 << 20], &behind, &fetched, b"e."].concat();
-    range.file("texts far apart, deflated", deflated_torch(&whole, b"", 1), Opens(0));
+    range.any("texts far apart, deflated", deflated_torch(&whole, b"", 1));
 
     // A key of 1 MB over 95 tensors, and a text of 1 MB that is shared as often.
     let long = "k".repeat(1_000_000);
@@ -190,7 +190,10 @@ fn pickles_that_multiply() {
     let shared =
         [&b"\x80\x02}"[..], &text("v"), b"](", &text(&long), b"q\0", &b"h\0".repeat(94), b"es."].concat();
     range.file("a text of 1 MB 95 times", torch(&shared, &[0; 4]), Refused("limit"));
+}
 
+#[test]
+fn states_of_paddle_that_multiply() {
     let mut range = Range::new("paddle");
     for (name, value) in [
         ("lists", [&b"("[..], &b"]".repeat(4_000_000), b"l"].concat()),

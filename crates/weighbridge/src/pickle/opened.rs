@@ -12,8 +12,8 @@ pub struct Options {
     pub limits: Limits,
     /// Largest number of objects; [`Limits::pickle_objects`] unless it is set apart.
     pub objects: u64,
-    /// Most bytes of memory that the objects may take; `None` for 15 times the file that holds the pickle, or
-    /// as many bytes as objects may be, whichever is more.
+    /// Most bytes of memory that the objects may take; `None` for what the length of the file that holds the pickle
+    /// allows, or as many bytes as objects may be, whichever is more.
     pub memory: Option<u64>,
 }
 

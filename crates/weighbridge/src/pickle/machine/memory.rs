@@ -9,9 +9,16 @@ use crate::pickle::graph::{Blob, Made, Object, ObjectId, Text};
 use crate::pickle::opened::{GlobalUse, Options};
 use crate::source::SourceRef;
 
-/// Objects may take so many times the length of the file. Honest ones take 9 to 14 times their bytes in the pickle,
-/// and those of tensors less of the file: a tensor of PyTorch 1,500 bytes for 110, a word and its number 190 for 20.
-const TIMES: u64 = 15;
+/// Objects, and the values that are made of them, may take so many times the length of a small file, and this much more.
+/// Honest ones of nothing but small values take 20 to 70 times their bytes in the pickle: a pair of numbers 500 for 8,
+/// a word and its number 190 for 10. Tensors take less of the file: one of PyTorch 1,500 bytes for 110.
+const TIMES_SMALL: u64 = 80;
+const FREE: u64 = 8_000_000;
+/// A file of this length is not small any more: it may be made for this alone, and must not take more than tens of megabytes.
+const SMALL: u64 = 4_000_000;
+const MOST_SMALL: u64 = 60_000_000;
+/// So many times what is longer.
+const TIMES: u64 = 48;
 /// What the allocator adds to each piece.
 const PIECE: u64 = 8;
 /// A mark, as a height of the stack.
@@ -20,14 +27,17 @@ const MARK: u64 = size_of::<usize>() as u64;
 const ID: u64 = 2 * size_of::<ObjectId>() as u64;
 
 impl Options {
-    /// Bytes of memory that what a pickle of `source` describes may take: 15 times the file that holds it, however it
-    /// is packed there, or a byte for each object that is allowed, whichever is more.
+    /// Bytes of memory that what a pickle of `source` describes may take, by the length of the file that holds it, however it
+    /// is packed there; or a byte for each object that is allowed, if that is more.
     pub(crate) fn allowance(&self, source: &SourceRef) -> u64 {
         let mut outermost = source;
         while let Some(within) = outermost.within() {
             outermost = within.source;
         }
-        outermost.len().saturating_mul(TIMES).max(self.limits.pickle_objects)
+        let len = outermost.len();
+        let small = len.saturating_mul(TIMES_SMALL).saturating_add(FREE).min(MOST_SMALL);
+        let more = len.saturating_sub(SMALL).saturating_mul(TIMES);
+        small.saturating_add(more).max(self.limits.pickle_objects)
     }
 }
 

@@ -163,3 +163,24 @@ fn a_dict_that_is_a_key_of_itself_is_no_circle() {
         assert!(note.omission && note.text.contains("in a key"), "{}", note.text);
     }
 }
+
+/// Many small values are honest: words with their numbers, numbers, and pairs of them, in the shortest forms that Python writes.
+#[test]
+fn many_small_values_are_kept() {
+    let numbers = |n: u16| [&b"M"[..], &(300 + n).to_le_bytes()].concat();
+    let word = |n: u16| {
+        let text = format!("w{n}");
+        [&[0x8c, u8::try_from(text.len()).unwrap()][..], text.as_bytes(), b"\x94", &numbers(n)].concat()
+    };
+    let pair = |n: u16| [numbers(n), numbers(n), b"\x86\x94".to_vec()].concat();
+    for value in [
+        [&b"}("[..], &(0..60_000).flat_map(word).collect::<Vec<_>>(), b"u"].concat(),
+        [&b"]("[..], &(0..60_000).flat_map(numbers).collect::<Vec<_>>(), b"e"].concat(),
+        [&b"]("[..], &(0..60_000).flat_map(pair).collect::<Vec<_>>(), b"e"].concat(),
+        [&b"]("[..], &b"K\x01".repeat(120_000), b"e"].concat(),
+    ] {
+        let bytes = [&b"\x80\x04}\x8c\x01v"[..], &value, b"s."].concat();
+        let opened = open(&bytes).unwrap_or_else(|error| panic!("{} bytes: {error}", bytes.len()));
+        assert!(opened.metadata.get("v").is_some(), "{:?}", opened.notes);
+    }
+}

@@ -22,7 +22,7 @@ pub struct Limits {
     /// Deepest path, in parts (default 4096).
     pub path_parts: u64,
     /// Largest number of objects that a pickle may make (default 16,000,000: a million arrays). They may take as many
-    /// bytes of memory, or some ten times the file, whichever is more.
+    /// bytes of memory, or what the length of the file allows (docs/reliability.md), whichever is more.
     pub pickle_objects: u64,
     /// Longest chunk of HDF5, in bytes unpacked, that is unpacked in memory (default 256 MiB); those that a
     /// row goes through may have half of it together.

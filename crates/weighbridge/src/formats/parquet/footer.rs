@@ -1,6 +1,6 @@
 //! The footer, looked through before its reader is: that one recurses, and takes memory by what the footer claims.
 
-use super::thrift::{Bytes, Met, Stop, Structure};
+use super::thrift::{Bytes, Met, Stop, Structure, low};
 use crate::error::{Error, Result};
 
 /// Groups of columns within each other; honest ones have a handful.
@@ -121,12 +121,6 @@ impl Schema {
         // Room for the children of a group is taken before they are read.
         (self.claimed >= self.elements.max(1)).then_some("a group claims more columns than there are")
     }
-}
-
-/// The low 32 bits, as whoever reads the footer takes them.
-#[allow(clippy::cast_possible_truncation)]
-fn low(value: i64) -> i32 {
-    value as i32
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! ```
 
 use super::chunks::Forwards;
-use super::thrift::{Bytes, Met, Stop, Structure};
+use super::thrift::{Bytes, Met, Stop, Structure, low};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
@@ -243,12 +243,6 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
     let [dictionary, values] = [dictionary, values].map(|count| u64::try_from(count).unwrap_or(0));
     let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
     Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, values, crc })
-}
-
-/// The low 32 bits.
-#[allow(clippy::cast_possible_truncation)]
-fn low(value: i64) -> i32 {
-    value as i32
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ impl<'a> Bytes<'a> {
                 return Ok(());
             }
             id = match step {
-                0 => low(self.zigzag()?),
+                0 => low_id(self.zigzag()?),
                 // Who passes over a structure does not add its ids up.
                 step if structure == Structure::Other => i16::from(step),
                 step => id.checked_add(i16::from(step)).ok_or(Stop::Wrong)?,
@@ -342,8 +342,14 @@ fn fixed(kind: u8) -> Option<u64> {
     }
 }
 
+/// The low 32 bits, which whoever reads the structure takes of a number.
+#[allow(clippy::cast_possible_truncation)]
+pub(super) fn low(value: i64) -> i32 {
+    value as i32
+}
+
 /// The low 16 bits.
 #[allow(clippy::cast_possible_truncation)]
-fn low(value: i64) -> i16 {
+fn low_id(value: i64) -> i16 {
     value as i16
 }

@@ -8,7 +8,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{CompressionType, FieldBuilder, FooterBuilder, MetadataVersion, SchemaBuilder, Utf8Builder};
 use arrow_schema::{DataType, Field};
-use flatbuffers::FlatBufferBuilder;
+use flatbuffers::{FlatBufferBuilder, WIPOffset};
 use std::sync::Arc;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -157,22 +157,31 @@ fn arrow_names_that_are_the_same_bytes() {
     range.file("3,000,000 names of nothing", file(vec![("name", empty)], 1, zstd), Opens(1));
 }
 
-/// A footer whose schema has so many fields that are one table, with a name of that length.
-fn fields(name: usize, fields: usize) -> Vec<u8> {
-    let mut flat = FlatBufferBuilder::new();
+/// A schema of so many fields that are one table, with a name of that length.
+pub(super) fn shared<'a>(
+    flat: &mut FlatBufferBuilder<'a>,
+    name: usize,
+    fields: usize,
+) -> WIPOffset<arrow_ipc::Schema<'a>> {
     let name = flat.create_string(&"n".repeat(name));
-    let children = flat.create_vector::<flatbuffers::WIPOffset<arrow_ipc::Field<'_>>>(&[]);
-    let text = Utf8Builder::new(&mut flat).finish();
-    let mut field = FieldBuilder::new(&mut flat);
+    let children = flat.create_vector::<WIPOffset<arrow_ipc::Field<'_>>>(&[]);
+    let text = Utf8Builder::new(flat).finish();
+    let mut field = FieldBuilder::new(flat);
     field.add_name(name);
     field.add_type_type(arrow_ipc::Type::Utf8);
     field.add_type_(text.as_union_value());
     field.add_children(children);
     let field = field.finish();
     let all = flat.create_vector(&vec![field; fields]);
-    let mut schema = SchemaBuilder::new(&mut flat);
+    let mut schema = SchemaBuilder::new(flat);
     schema.add_fields(all);
-    let schema = schema.finish();
+    schema.finish()
+}
+
+/// A footer with that schema.
+fn fields(name: usize, fields: usize) -> Vec<u8> {
+    let mut flat = FlatBufferBuilder::new();
+    let schema = shared(&mut flat, name, fields);
     let mut footer = FooterBuilder::new(&mut flat);
     footer.add_version(MetadataVersion::V5);
     footer.add_schema(schema);

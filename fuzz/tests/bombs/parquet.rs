@@ -1,6 +1,10 @@
 //! Parquet: files of one column by hand, in the compact form of Thrift.
 
 use crate::harness::{Opens, Range, Refused};
+use arrow_ipc::{MessageBuilder, MessageHeader, MetadataVersion};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flatbuffers::FlatBufferBuilder;
 
 /// A struct of Thrift.
 #[derive(Debug, Default, Clone)]
@@ -362,6 +366,33 @@ fn parquet_schemas() {
     let footer = new().i32(1, 1).list(2, 12, 2, &[root(1), leaf()].concat()).i64(3, 0).list(4, 12, 0, &[]);
     let footer = footer.list(5, 12, 1_000_000, &pairs).end();
     range.file("a million pairs without a key", closed(&[], &footer), Refused("inflated"));
+}
+
+/// The schema of Arrow beside that of Parquet: many fields that are one table.
+#[test]
+fn parquet_schemas_of_arrow() {
+    let mut range = Range::new("parquet");
+    let carries = |name: usize, fields: usize| {
+        let mut flat = FlatBufferBuilder::new();
+        let schema = crate::arrow::shared(&mut flat, name, fields);
+        let mut message = MessageBuilder::new(&mut flat);
+        message.add_version(MetadataVersion::V5);
+        message.add_header_type(MessageHeader::Schema);
+        message.add_header(schema.as_union_value());
+        let message = message.finish();
+        flat.finish(message, None);
+        let text = STANDARD.encode(flat.finished_data());
+        let pair = new().text(1, "ARROW:schema").text(2, &text).end();
+        let schema = [
+            element(None, 0, "schema", Some(1), None),
+            element(Some(6), 1, &"n".repeat(name), None, Some(0)),
+        ];
+        let footer = new().i32(1, 1).list(2, 12, 2, &schema.concat()).i64(3, 0).list(4, 12, 0, &[]);
+        closed(&[], &footer.list(5, 12, 1, &pair).end())
+    };
+    range.any("one field", carries(1, 1));
+    range.file("1,000 names of 1 MB", carries(1_000_000, 1000), Refused("shared-structure"));
+    range.file("400,000 fields", carries(1, 400_000), Refused("shared-structure"));
 }
 
 /// Runs of a few bytes that stand for rows of gigabytes, and for names.

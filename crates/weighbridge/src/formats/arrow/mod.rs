@@ -17,7 +17,6 @@
 //! ranges of the file, one a batch; all else (compressed with LZ4 or Zstandard, plain columns, lists)
 //! is decoded batch by batch when it is asked for.
 
-mod flat;
 mod read;
 mod stream;
 mod write;

@@ -4,14 +4,15 @@ mod outline;
 
 pub(super) use outline::outline;
 
+use super::MAGIC;
 use super::stream::{self, Messages};
-use super::{MAGIC, flat};
 use crate::checkpoint::{
     Attributes, Checkpoint, Damage, LabelList, Labels, LabelsRef, Piece, Role, SALVAGED_ROWS, TensorEntry,
     TensorPath, Value, check_count,
 };
 use crate::error::{Error, Result};
 use crate::formats::table::columns::{Layout, Vector};
+use crate::formats::table::flat;
 use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};

@@ -6,8 +6,8 @@
 //! ...             first the schema, then batches
 //! ```
 
-use super::flat;
 use crate::error::{Error, Result};
+use crate::formats::table::flat;
 use crate::formats::table::pipe::guarded;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};

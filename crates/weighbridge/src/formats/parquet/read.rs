@@ -10,20 +10,23 @@ use super::pages::Unpacked;
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Kind, Result};
 use crate::formats::table::columns::{Layout, Vector};
-use crate::formats::table::pickled;
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
+use crate::formats::table::{flat, pickled};
 use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
 use crate::tensor::{Encoding, Shape};
 use arrow_array::RecordBatch;
-use parquet::arrow::ProjectionMask;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -126,6 +129,19 @@ fn check_expansion(what: &str, bytes: u64, source: &SourceRef, limits: &Limits) 
         .hint("if you trust the file, raise the limit `expansion`"))
 }
 
+/// Looks at the schema of Arrow that the metadata may carry, before its reader copies what it points to.
+fn check_arrow_schema(metadata: &FileMetaData) -> Result<()> {
+    for pair in metadata.key_value_metadata().into_iter().flatten() {
+        let Some(value) = pair.value.as_ref().filter(|_| pair.key == ARROW_SCHEMA_META_KEY) else { continue };
+        // What is no base64 is refused by its reader.
+        let Ok(message) = STANDARD.decode(value) else { continue };
+        // A marker and a length may stand before it.
+        let skip = if message.len() > 8 && message.starts_with(&[0xff; 4]) { 8 } else { 0 };
+        flat::message("the schema of Arrow", &message[skip..])?;
+    }
+    Ok(())
+}
+
 /// A file whose footer was read.
 struct File {
     source: Chunks,
@@ -175,8 +191,11 @@ impl File {
         let place = room - len + super::MAGIC.len() as u64;
         super::footer::check(&read_vec(&**source, place, len)?).map_err(|error| error.at(place))?;
         let source = Chunks(source.clone());
-        let metadata =
-            guarded("the footer", || ArrowReaderMetadata::load(&source, ArrowReaderOptions::new()))?;
+        let metadata = guarded("the footer", || ParquetMetaDataReader::new().parse_and_finish(&source))?;
+        check_arrow_schema(metadata.file_metadata()).map_err(|error| error.at(place))?;
+        let metadata = guarded("the footer", || {
+            ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+        })?;
         let file = Self { source, metadata, limits: limits.clone(), checked: Mutex::default() };
         // Columns that lie over each other would be held, and looked at, as often as there are columns.
         file.chunks()?;

@@ -7,6 +7,7 @@
 pub(super) mod columns;
 mod decoded;
 pub(super) mod digits;
+pub(super) mod flat;
 pub(super) mod lines;
 pub(in crate::formats) mod pickled;
 pub(super) mod pipe;

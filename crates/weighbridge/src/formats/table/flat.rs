@@ -1,5 +1,5 @@
-//! Flatbuffers of strangers. Their tables point to each other, and many may point to one: it would be read, and
-//! copied, as often.
+//! Flatbuffers of strangers: footers and messages of Arrow, and the schema of Arrow that Parquet carries. Their tables
+//! point to each other, and many may point to one: it would be read, and copied, as often.
 
 use crate::error::{Error, Result};
 use crate::formats::table::pipe::guarded;
@@ -27,7 +27,7 @@ fn bounds(len: usize) -> VerifierOptions {
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`]: `shared-structure` where it says the same again and again, `not-understood`.
-pub(super) fn footer(bytes: &[u8]) -> Result<Footer<'_>> {
+pub(in crate::formats) fn footer(bytes: &[u8]) -> Result<Footer<'_>> {
     let footer = arrow_ipc::root_as_footer_with_opts(&bounds(bytes.len()), bytes);
     understood("the footer", footer)
 }
@@ -36,7 +36,7 @@ pub(super) fn footer(bytes: &[u8]) -> Result<Footer<'_>> {
 ///
 /// # Errors
 /// As [`footer`].
-pub(super) fn message<'a>(what: &'static str, bytes: &'a [u8]) -> Result<Message<'a>> {
+pub(in crate::formats) fn message<'a>(what: &'static str, bytes: &'a [u8]) -> Result<Message<'a>> {
     let message = arrow_ipc::root_as_message_with_opts(&bounds(bytes.len()), bytes);
     understood(what, message)
 }

@@ -14,7 +14,7 @@ const LONGEST_UNIT: usize = 10;
 ///
 /// Nothing is read when it is made. Decoding goes onwards and notes where each 64 KiB of text
 /// begin, so that reading at an earlier place starts near it. Text that does not give the promised
-/// number of bytes is an error of the read that meets it.
+/// number of bytes is an error of the read that meets it. The last chunk is kept until the end was read.
 #[derive(Debug)]
 pub struct PayloadSource {
     outer: SourceRef,
@@ -118,6 +118,10 @@ impl Source for PayloadSource {
             let count = have.len().min(room.len());
             room[..count].copy_from_slice(&have[..count]);
             filled += count;
+        }
+        // Whoever has read to the end is done: a file may hold thousands of arrays.
+        if offset + filled as u64 == self.len {
+            state.chunk = Vec::new();
         }
         Ok(())
     }

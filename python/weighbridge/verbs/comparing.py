@@ -140,8 +140,13 @@ class DiffReport(Report):
 
     @cached_property
     def program(self) -> Tuple[ProgramChange, ...]:
-        """What differs in the program."""
+        """What differs in the program, 20,000 at most."""
         return many(ProgramChange, self._document["program"])
+
+    @property
+    def program_more(self) -> int:
+        """How many more differences of the program there are than `program` lists."""
+        return self._document["program_more"]
 
     @property
     def notes(self) -> Tuple[str, ...]:

@@ -74,13 +74,16 @@ fn text(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> {
             writeln!(output, "  {}", change_text(change))?;
         }
     }
-    if !report.program.is_empty() {
+    if report.program.count() > 0 {
         heading("program", output)?;
-        for change in &report.program {
+        for change in &report.program.changes {
             let block = if change.block == 0 { String::new() } else { format!("block {}: ", change.block) };
             let part = change.part.as_ref().map_or_else(String::new, |part| format!(", {}", escape(part)));
             let sides = sides(change.left.as_deref(), change.right.as_deref());
             writeln!(output, "  {block}{}{part}: {sides}", escape(&change.subject))?;
+        }
+        if report.program.more > 0 {
+            writeln!(output, "  and {} more", human_count(report.program.more as u64))?;
         }
     }
     for note in &report.notes {
@@ -180,7 +183,7 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", human_count(*n as u64))),
     );
     let mut line = format!("tensors: {}", parts.join(", "));
-    for (what, count) in [("metadata", report.metadata.len()), ("program", report.program.len())] {
+    for (what, count) in [("metadata", report.metadata.len()), ("program", report.program.count())] {
         if count > 0 {
             let noun = if count == 1 { "difference" } else { "differences" };
             line.push_str(&format!("; {what}: {} {noun}", human_count(count as u64)));

@@ -55,11 +55,11 @@ pub(super) fn markdown(report: &DiffReport) -> String {
         format!("{}: {} → {}", code(what), side(left), side(right))
     };
     bullets(&mut out, "Metadata", report.metadata.iter().map(|c| line(&c.what, &c.left, &c.right)).collect());
-    let programs = report.program.iter().map(|c| {
+    let programs = report.program.changes.iter().map(|c| {
         let part = c.part.as_ref().map_or_else(String::new, |part| format!(", {part}"));
         line(&format!("block {}: {}{part}", c.block, c.subject), &c.left, &c.right)
     });
-    bullets(&mut out, "Program", programs.collect());
+    bullets_of(&mut out, "Program", programs.collect(), report.program.count());
     bullets(&mut out, "Not compared", report.notes.iter().map(|note| code(note)).collect());
     let same = report.count(Status::Same);
     let _ = match report.values_compared {
@@ -72,6 +72,12 @@ pub(super) fn markdown(report: &DiffReport) -> String {
 }
 
 fn bullets(out: &mut String, title: &str, lines: Vec<String>) {
+    let count = lines.len();
+    bullets_of(out, title, lines, count);
+}
+
+/// The first of `count` lines.
+fn bullets_of(out: &mut String, title: &str, lines: Vec<String>, count: usize) {
     if lines.is_empty() {
         return;
     }
@@ -79,7 +85,7 @@ fn bullets(out: &mut String, title: &str, lines: Vec<String>) {
     for line in lines.iter().take(MOST) {
         let _ = writeln!(out, "- {line}");
     }
-    more(out, lines.len());
+    more(out, count);
 }
 
 /// What the list has no room for, and the blank line behind it.

@@ -14,7 +14,7 @@ mod told;
 mod values;
 
 pub use pairs::Found;
-pub use program::{ProgramChange, program};
+pub use program::{ProgramChange, ProgramDiff, program};
 pub use values::{Tolerance, Values};
 
 use super::Changes;
@@ -180,7 +180,7 @@ pub struct DiffReport {
     /// Differences of the metadata.
     pub metadata: Vec<Change>,
     /// Differences of the programs.
-    pub program: Vec<ProgramChange>,
+    pub program: ProgramDiff,
     /// What was not compared, as a sentence each.
     pub notes: Vec<String>,
     /// False where names, types and shapes alone were compared.
@@ -203,7 +203,7 @@ impl DiffReport {
         !(self.left_alone.is_empty()
             && self.right_alone.is_empty()
             && self.metadata.is_empty()
-            && self.program.is_empty()
+            && self.program.count() == 0
             && self.pairs.iter().all(same))
     }
 
@@ -236,7 +236,8 @@ impl DiffReport {
             "left_alone": self.left_alone.iter().map(Alone::to_json).collect::<Json>(),
             "right_alone": self.right_alone.iter().map(Alone::to_json).collect::<Json>(),
             "metadata": self.metadata.iter().map(Change::to_json).collect::<Json>(),
-            "program": self.program.iter().map(ProgramChange::to_json).collect::<Json>(),
+            "program": self.program.changes.iter().map(ProgramChange::to_json).collect::<Json>(),
+            "program_more": self.program.more,
             "notes": self.notes,
         })
     }
@@ -320,11 +321,11 @@ pub fn diff_checkpoints(
         .collect();
     let programs = match (&left.topology, &right.topology) {
         (Some(a), Some(b)) => program(a, b),
-        (None, None) => Vec::new(),
+        (None, None) => ProgramDiff::default(),
         (a, _) => {
             let side = if a.is_some() { "left" } else { "right" };
             notes.push(format!("only the {side} side has a program: programs were not compared"));
-            Vec::new()
+            ProgramDiff::default()
         }
     };
     for (side, names) in ["left", "right"].into_iter().zip(&unnamed) {

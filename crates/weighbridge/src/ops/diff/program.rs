@@ -30,10 +30,28 @@ impl ProgramChange {
     }
 }
 
-/// What is different, in the order of the programs. Nothing where they say the same, whatever their
-/// bytes and whoever wrote them.
-pub fn program(left: &Topology, right: &Topology) -> Vec<ProgramChange> {
-    let mut changes = Changes { block: 0, list: Vec::new() };
+/// So many differences are listed: an operator takes five bytes in a file, and a line or a hundred bytes of JSON here.
+const MOST: usize = 20_000;
+
+/// What is different in two programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramDiff {
+    /// In the order of the programs, 20,000 at most.
+    pub changes: Vec<ProgramChange>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl ProgramDiff {
+    /// How many differences there are, listed or not.
+    pub fn count(&self) -> usize {
+        self.changes.len() + self.more
+    }
+}
+
+/// What is different. Nothing where both say the same, whatever their bytes and whoever wrote them.
+pub fn program(left: &Topology, right: &Topology) -> ProgramDiff {
+    let mut changes = Changes { block: 0, found: ProgramDiff::default() };
     for (word, a, b) in [("inputs", &left.feeds, &right.feeds), ("outputs", &left.fetches, &right.fetches)] {
         changes.part(word, None, &endpoints(a), &endpoints(b));
     }
@@ -44,7 +62,7 @@ pub fn program(left: &Topology, right: &Topology) -> Vec<ProgramChange> {
             (a, b) => changes.push("block", None, a.map(size), b.map(size)),
         }
     }
-    changes.list
+    changes.found
 }
 
 fn size(block: &Block) -> String {
@@ -53,15 +71,19 @@ fn size(block: &Block) -> String {
 
 struct Changes {
     block: usize,
-    list: Vec<ProgramChange>,
+    found: ProgramDiff,
 }
 
 impl Changes {
     fn push(&mut self, subject: &str, part: Option<&str>, left: Option<String>, right: Option<String>) {
+        if self.found.changes.len() == MOST {
+            self.found.more += 1;
+            return;
+        }
         // Names are as long as the file has them, and each may have many differences.
         let (subject, part) = (excerpt(subject, 0), part.map(|part| excerpt(part, 0)));
         let Change { left, right, .. } = change(String::new(), left, right);
-        self.list.push(ProgramChange { block: self.block, subject, part, left, right });
+        self.found.changes.push(ProgramChange { block: self.block, subject, part, left, right });
     }
 
     /// A difference, where the texts are different.

@@ -333,14 +333,14 @@ fn programs_are_compared_operator_by_operator() {
         crate::open(path).unwrap().topology.unwrap()
     };
     let whole = golden("p262/cnn_static_infer/model.pdmodel");
-    assert_eq!(program(&whole, &whole), []);
+    assert_eq!(program(&whole, &whole), ProgramDiff::default());
     let mut changed = (*whole).clone();
     let at = changed.blocks[0].operators.iter().position(|op| op.kind.contains("matmul")).unwrap();
     let removed = changed.blocks[0].operators.remove(at + 1);
     changed.blocks[0].operators[at].attributes[0].value =
         crate::topology::AttributeValue::Text("other".into());
     let name = changed.blocks[0].operators[at].attributes[0].name.clone();
-    let found = program(&whole, &changed);
+    let found = program(&whole, &changed).changes;
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(
         found
@@ -350,6 +350,31 @@ fn programs_are_compared_operator_by_operator() {
     assert!(
         found.iter().any(|c| c.part.is_none() && c.left.as_ref() == Some(&removed.kind) && c.right.is_none())
     );
+}
+
+#[test]
+fn differences_of_programs_are_listed_so_far_and_counted() {
+    let of = |operators| {
+        let operators = vec![crate::topology::Operator::default(); operators];
+        crate::topology::Topology {
+            form: "test",
+            writer: None,
+            bytes: Arc::default(),
+            blocks: vec![crate::topology::Block { operators, ..Default::default() }],
+            feeds: Vec::new(),
+            fetches: Vec::new(),
+            operator_versions: Vec::new(),
+        }
+    };
+    let found = program(&of(0), &of(30_000));
+    assert_eq!((found.changes.len(), found.more, found.count()), (20_000, 10_000, 30_000));
+    let empty = Checkpoint::new("test", "test", "label");
+    let side = |operators| Checkpoint { topology: Some(Arc::new(of(operators))), ..empty.clone() };
+    let report = diff_checkpoints(side(0), side(30_000), &DiffOptions::default()).unwrap();
+    let json = report.to_json(false);
+    assert_eq!((json["program"].as_array().unwrap().len(), &json["program_more"]), (20_000, &json!(10_000)));
+    assert!(report.is_different());
+    assert!(report.to_markdown().contains("\nand 29900 more"));
 }
 
 /// A source of so many bytes that cannot be read.

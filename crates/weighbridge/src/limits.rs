@@ -80,6 +80,28 @@ impl Limits {
             .hint(format_args!("if you trust the file, raise the limit `{field}`")))
     }
 
+    /// How many bytes all that is unpacked of a file of `len` bytes may be together: [`expansion`](Self::expansion)
+    /// times the file, and [`repeated_bytes`](Self::repeated_bytes) however short it is.
+    pub(crate) fn expanded(&self, len: u64) -> u64 {
+        len.saturating_mul(self.expansion).max(self.repeated_bytes)
+    }
+
+    /// Refuses a file of `len` bytes of which so many `bytes` are unpacked, as [`expanded`](Self::expanded) says;
+    /// `what` says what they are.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`], `inflated`.
+    pub(crate) fn check_expansion(&self, what: &str, bytes: u64, len: u64) -> Result<()> {
+        let most = self.expanded(len);
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(Error::limit("inflated", format!("{what} far longer than the bytes of the file"))
+            .expected(format_args!("at most {most} bytes"))
+            .found(bytes)
+            .hint("if you trust the file, raise the limit `expansion` or `repeated_bytes`"))
+    }
+
     /// Sets the limit of that field name; for options of the command.
     ///
     /// # Errors

@@ -309,7 +309,9 @@ impl File {
             let names = layout.names.map(|place| self.claims(body, &buffers, &of_column, &[place]));
             let names = names.transpose()?.unwrap_or_default();
             let claimed = elements.unpacked.saturating_add(names.unpacked);
-            self.check_claims(before.saturating_add(claimed)).map_err(|e| e.at(body.start))?;
+            let all = before.saturating_add(claimed);
+            let what = "the buffers of all batches say that they are";
+            self.limits.check_expansion(what, all, self.source.len()).map_err(|e| e.at(body.start))?;
             for claims in [&elements, &names] {
                 let most = claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / 4);
                 Limits::check("bytes of a batch unpacked at once", "header_bytes", claims.unpacked, most)
@@ -402,18 +404,6 @@ impl File {
         // Buffers may be the same bytes.
         claims.stored = claims.stored.min(body.len);
         Ok(claims)
-    }
-
-    /// Fails where the buffers of all batches say that they are far longer than the file.
-    fn check_claims(&self, claimed: u64) -> Result<()> {
-        let most = self.source.len().saturating_mul(self.limits.expansion).max(self.limits.repeated_bytes);
-        if claimed <= most {
-            return Ok(());
-        }
-        Err(Error::limit("inflated", "the buffers of batches say that they are far longer than the file")
-            .expected(format_args!("at most {most} bytes"))
-            .found(claimed)
-            .hint("if you trust the file, raise the limit `expansion`"))
     }
 
     /// Some columns of a batch.

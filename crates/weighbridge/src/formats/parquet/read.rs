@@ -74,7 +74,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     };
     let limits = &options.limits;
     // One run of a few bytes can stand for 2^31 rows: a small file must not become an endless table.
-    check_expansion("the table is", bytes, source, limits)?;
+    limits.check_expansion("the table is", bytes, source.len()).map_err(|e| e.in_file(source.label()))?;
     let at_once = (BLOCK / row_bytes.max(1)).max(1);
     let blocks: u64 = groups.iter().map(|&(_, count)| count.div_ceil(at_once)).fold(0, u64::saturating_add);
     Limits::check("blocks of rows", "tensors", blocks, limits.tensors)?;
@@ -114,19 +114,6 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
-}
-
-/// Holds what a file is unpacked to against its length.
-fn check_expansion(what: &str, bytes: u64, source: &SourceRef, limits: &Limits) -> Result<()> {
-    let most = source.len().saturating_mul(limits.expansion).max(limits.repeated_bytes);
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(Error::limit("inflated", format!("{what} far longer than the bytes of the file"))
-        .in_file(source.label())
-        .expected(format_args!("at most {most} bytes"))
-        .found(bytes)
-        .hint("if you trust the file, raise the limit `expansion`"))
 }
 
 /// Looks at the schema of Arrow that the metadata may carry, before its reader copies what it points to.
@@ -278,7 +265,8 @@ impl File {
         let unpacked = super::pages::check(source, range, compression, &self.limits)
             .map_err(|e| e.in_file(source.label()))?;
         checked.unpacked = checked.unpacked.saturating_add(unpacked.total);
-        check_expansion("the pages are", checked.unpacked, source, &self.limits)?;
+        let held = self.limits.check_expansion("the pages are", checked.unpacked, source.len());
+        held.map_err(|e| e.in_file(source.label()))?;
         checked.columns.insert(start, unpacked);
         Ok(unpacked)
     }

@@ -24,9 +24,8 @@ impl Account {
     /// Adds the elements of a dataset of `len` bytes in a file of `file` bytes: names for one dataset, datasets
     /// in one place, chunks that inflate and elements that were never written are all small in the file.
     pub(super) fn elements(&self, len: u64, file: u64, limits: &Limits) -> Result<()> {
-        let most = file.saturating_mul(limits.expansion).max(limits.repeated_bytes);
-        let all = add(&self.elements, len, most);
-        Limits::check("bytes of elements in all datasets together", "repeated_bytes", all, most)
+        let all = add(&self.elements, len, limits.expanded(file));
+        limits.check_expansion("the elements of all datasets together are", all, file)
     }
 
     /// Adds the list of `count` chunks of a dataset in a file of `file` bytes.

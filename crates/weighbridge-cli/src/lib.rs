@@ -76,10 +76,22 @@ fn allow_many_files() {
 #[cfg(not(unix))]
 fn allow_many_files() {}
 
+/// Where a file would be longer than the system allows, writing it fails: an error that says so. Unheard, the signal for
+/// it would end the process.
+#[cfg(unix)]
+fn outlive_limits_of_files() {
+    use signal_hook::consts::SIGXFSZ;
+    let _ = signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default());
+}
+
+#[cfg(not(unix))]
+fn outlive_limits_of_files() {}
+
 /// Runs the command with these arguments, of which the first is its own name, on the process's standard streams. Returns
 /// the exit code.
 pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     allow_many_files();
+    outlive_limits_of_files();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let args = match Args::try_parse_from(&arguments) {
         Ok(args) => args,

@@ -51,7 +51,15 @@ fn rules_that_multiply() {
     assert_eq!(told("lists", &list("rename", "'a=b'", 4_000).repeat(3), 1), "too-many-rules");
     let far = format!("#{}\n{}", "x".repeat(700_000), "[[rule]]\nprefix='a'\n".repeat(9_900));
     assert_eq!(told("rules far down", &far, 1), "limit");
+    assert_eq!(told("globs to keep", &list("keep", "'*a*b*c*d*'", 9_000), 1_000), "too-many-patterns");
+    // Each keeps what it learns of names.
+    let learning = list("rename-regex", "'.*a.{12}=b'", 1_000);
+    assert_ne!(told("expressions that learn", &learning, 200), "limit");
+    let groups = list("rename-regex", &format!("'(a|aa)*{}t=b'", "(a?)".repeat(60)), 100);
+    told("groups", &groups, 200);
     // What people write is far from that.
+    let kept = "[[rule]]\nkeep = ['t*']\n".repeat(1_000);
+    assert_eq!(told("1,000 rules", &kept, 100), "ok");
     let honest = list("rename-glob", "'*.layers.*.weight={1}.h.{2}.w'", 1_000);
     assert_eq!(told("1,000 globs", &honest, 1), "ok");
 }

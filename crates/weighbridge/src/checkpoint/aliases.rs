@@ -4,6 +4,7 @@ use super::{ALIAS_OF, Checkpoint, TensorEntry, Value};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 impl Checkpoint {
     /// Sees to it that each tensor which says that it shares its bytes with another one does: where that one is
@@ -78,13 +79,36 @@ impl Hash for Bytes<'_> {
     }
 }
 
+/// A tensor as a key: equal to another where reading both is reading one source at one place, so that what is found
+/// of the one holds for the other. Two sources may be the same bytes without being equal here.
+pub(crate) struct SameRead<'a>(pub(crate) &'a TensorEntry);
+
+impl PartialEq for SameRead<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (self.0, other.0);
+        same_bytes(a, b)
+            && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+                Arc::ptr_eq(&p.source, &q.source)
+                    && p.region == q.region
+                    && p.check.is_some() == q.check.is_some()
+            })
+    }
+}
+
+impl Eq for SameRead<'_> {}
+
+impl Hash for SameRead<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Bytes(self.0).hash(state);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::checkpoint::TensorPath;
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
-    use std::sync::Arc;
 
     /// Three names of the same bytes, and one of others.
     fn checkpoint() -> Checkpoint {

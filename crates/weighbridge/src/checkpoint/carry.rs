@@ -139,7 +139,7 @@ struct Index {
 struct Row {
     name: String,
     shape: Vec<u64>,
-    path: Option<Vec<Part>>,
+    path: Option<Parts>,
     role: Option<String>,
     slot: Option<Part>,
     attributes: Option<Box<RawValue>>,
@@ -147,16 +147,53 @@ struct Row {
     guessed: bool,
 }
 
+/// The names of a path as JSON has them.
+pub(crate) struct Parts(Vec<Part>);
+
+/// More names make no path, whatever the limits are; each takes many times what it does in JSON.
+const MOST_PARTS: usize = 1 << 16;
+
+impl<'de> Deserialize<'de> for Parts {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> serde::de::Visitor<'de> for Names {
+            type Value = Parts;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an array of names")
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Parts, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = list.next_element()? {
+                    if parts.len() == MOST_PARTS {
+                        return Err(serde::de::Error::custom("a path has too many names"));
+                    }
+                    parts.push(part);
+                }
+                Ok(Parts(parts))
+            }
+        }
+        from.deserialize_seq(Names)
+    }
+}
+
+impl Parts {
+    /// The path; `None` where a name is not spelled as one.
+    pub(crate) fn path(self) -> Option<TensorPath> {
+        Some(TensorPath::new(self.0.into_iter().map(Part::name).collect::<Option<Vec<_>>>()?))
+    }
+}
+
 /// A [`Name`] as JSON has it.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Part {
+pub(crate) enum Part {
     Text(String),
     Bytes { hex: String },
 }
 
 impl Part {
-    fn name(self) -> Option<Name> {
+    /// The name; `None` where it is not spelled as one.
+    pub(crate) fn name(self) -> Option<Name> {
         match self {
             Self::Text(text) => Some(Name::from(text.as_str())),
             Self::Bytes { hex } => Name::from_json(&json!({ "hex": hex })),
@@ -234,7 +271,7 @@ fn apply(row: Row, tensor: &mut TensorEntry, left: &mut usize) -> Option<()> {
         return None;
     }
     let path = match row.path {
-        Some(parts) => TensorPath::new(parts.into_iter().map(Part::name).collect::<Option<Vec<_>>>()?),
+        Some(parts) => parts.path()?,
         None => tensor.path.clone(),
     };
     let slot = match row.slot {

@@ -1,9 +1,9 @@
 //! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
 
+use super::pattern::{Budget, Pattern};
 use super::{Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::collections::HashSet;
 
 /// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
@@ -16,18 +16,23 @@ const BATCH: &str = "batch";
 /// `drop` pattern. Patterns are globs over displayed names: `*` stands for any characters.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    select: Vec<(String, GlobSet)>,
-    drop: Vec<(String, GlobSet)>,
+    select: Vec<(String, Pattern)>,
+    drop: Vec<(String, Pattern)>,
 }
 
 impl Selection {
     /// Compiles the patterns.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`] for a pattern that is no glob.
+    /// [`crate::Kind::Usage`] for a pattern that is no glob; [`crate::Kind::Limit`], `too-many-patterns`.
     pub fn new(select: &[String], drop: &[String]) -> Result<Self> {
+        Self::within(select, drop, &Budget::default())
+    }
+
+    /// As [`new`](Self::new); the `budget` is that of all patterns that come together.
+    pub(crate) fn within(select: &[String], drop: &[String], budget: &Budget) -> Result<Self> {
         let compile = |patterns: &[String]| -> Result<Vec<_>> {
-            patterns.iter().map(|p| Ok((p.clone(), glob(p)?))).collect()
+            patterns.iter().map(|p| Ok((p.clone(), Pattern::glob(p, budget)?))).collect()
         };
         Ok(Self { select: compile(select)?, drop: compile(drop)? })
     }
@@ -37,11 +42,11 @@ impl Selection {
     /// # Errors
     /// [`crate::Kind::Mismatch`], code `no-match`.
     pub(crate) fn check_matched(&self, checkpoints: &[&Checkpoint]) -> Result<()> {
-        for (pattern, set) in self.select.iter().chain(&self.drop) {
+        for (text, pattern) in self.select.iter().chain(&self.drop) {
             let mut tensors = checkpoints.iter().flat_map(|checkpoint| &checkpoint.tensors);
-            if !tensors.any(|tensor| matches(set, tensor)) {
+            if !tensors.any(|tensor| matches(pattern, tensor)) {
                 let error = Error::mismatch("no-match", "this pattern matches no tensor")
-                    .found(pattern)
+                    .found(text)
                     .hint("patterns cover the whole name: write *w for names that end in w");
                 return Err(match checkpoints {
                     [one] => error.in_file(&one.label),
@@ -59,31 +64,20 @@ impl Selection {
 
     /// True for a tensor that a `select` pattern matches, and for all where there is none.
     pub(crate) fn selects(&self, tensor: &TensorEntry) -> bool {
-        self.select.is_empty() || self.select.iter().any(|(_, set)| matches(set, tensor))
+        self.select.is_empty() || self.select.iter().any(|(_, pattern)| matches(pattern, tensor))
     }
 
     /// True for a tensor that a `drop` pattern matches.
     pub(crate) fn drops(&self, tensor: &TensorEntry) -> bool {
-        self.drop.iter().any(|(_, set)| matches(set, tensor))
+        self.drop.iter().any(|(_, pattern)| matches(pattern, tensor))
     }
 }
 
-fn matches(set: &GlobSet, tensor: &TensorEntry) -> bool {
+fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
     let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| tensor.text_attribute(key));
-    set.is_match(tensor.path.to_text())
-        || set.is_match(tensor.text())
-        || also.into_iter().any(|name| set.is_match(name))
-}
-
-fn glob(pattern: &str) -> Result<GlobSet> {
-    let fail = |e: globset::Error| {
-        Error::usage("bad-pattern", format!("this is not a pattern: {e}"))
-            .found(pattern)
-            .hint("patterns are globs: * any characters, ? one, {a,b} either; escape with \\")
-    };
-    let glob =
-        GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).build().map_err(fail)?;
-    GlobSetBuilder::new().add(glob).build().map_err(fail)
+    pattern.is_match(&tensor.path.to_text())
+        || pattern.is_match(&tensor.text())
+        || also.into_iter().any(|name| pattern.is_match(name))
 }
 
 impl Checkpoint {

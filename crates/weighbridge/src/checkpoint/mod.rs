@@ -14,13 +14,16 @@ mod loss;
 mod metadata;
 mod name;
 mod naming;
+mod pattern;
 mod rename;
 
 pub use crate::text::escape as escape_text;
+pub(crate) use aliases::SameRead;
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
     restore_bridge_index,
 };
+pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
@@ -30,6 +33,7 @@ pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub(crate) use name::{hex, unhex};
 pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
+pub(crate) use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
 
 use crate::error::{Error, Result};

@@ -55,8 +55,9 @@ pub trait Watch: std::fmt::Debug + Send + Sync {
     }
 }
 
+/// Nobody watches.
 #[derive(Debug)]
-struct Unwatched;
+pub(crate) struct Unwatched;
 impl Watch for Unwatched {}
 
 /// What a run did.

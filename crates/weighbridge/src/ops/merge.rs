@@ -60,6 +60,9 @@ pub fn merge(
         _ => lists::gather(sources, &options.open.limits),
     };
     let open = |path: &PathBuf| {
+        if options.run.watch.stopped() {
+            return Err(Error::cancelled());
+        }
         formats::open_with(path, &options.open).map_err(|error| match named.contains(path) {
             true => error,
             false => error.hint("this list stands beside the files that were named, and is read in their place: move it away to merge them alone"),

@@ -8,8 +8,8 @@ use crate::ops::hash;
 use crate::tensor::{DType, Shape};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Names that are compared at most, where tensors of the same content could belong to several: some 6,000 that are
-/// all alike.
+/// Parts of names that are compared at most, where tensors of the same content could belong to several: some thousands
+/// that are all alike.
 const MOST_COMPARED: usize = 20_000_000;
 
 /// How two tensors found each other.
@@ -137,8 +137,9 @@ fn by_content(
         let Some(places) = by_hash.get_mut(&(form, hash)) else { continue };
         // Of several that are alike, the one whose name has most in common at its end. Where that would take too
         // long, the first: all are right.
-        let looked = places.len().min(left_to_compare.max(1));
-        left_to_compare = left_to_compare.saturating_sub(looked);
+        let parts = entry.path.parts().len().max(1);
+        let looked = places.len().min((left_to_compare / parts).max(1));
+        left_to_compare = left_to_compare.saturating_sub(looked.saturating_mul(parts));
         let best = (0..looked).max_by_key(|&at| {
             let other = places.get(at).and_then(|&place| right.tensors.get(place));
             (other.map_or(0, |other| in_common(&entry.path, &other.path)), std::cmp::Reverse(at))

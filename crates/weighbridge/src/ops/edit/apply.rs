@@ -3,12 +3,15 @@
 use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, Selection, TensorEntry, TensorPath, Value, escape_text,
+    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, SameRead, Selection, TensorEntry, TensorPath, Value,
+    escape_text,
 };
+use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::ops::hash::sha256;
 use crate::tensor::{Cast, cast_is_exact, cast_is_supported};
+use std::collections::{HashMap, HashSet};
 
 /// What applying rules came to.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +24,14 @@ pub struct Applied {
     pub places: Vec<usize>,
     /// Names that were tied: each with the one that it shares its bytes with, as they are displayed.
     pub ties: Vec<(String, String)>,
+    /// How often the elements of a tensor, by its place before, are put in another order when they are read.
+    reordered: HashMap<usize, usize>,
+    /// Hashes of tensors that were tied, by their places before, until a rule is about something else.
+    hashes: HashMap<usize, String>,
 }
+
+/// So often the elements of one tensor may be put in another order: each time is a step of reading.
+const MOST_REORDERED: usize = 16;
 
 /// Applies `rules` in their order, each upon what the one before left. A rule that fits nothing is an error,
 /// or where `lenient` is true, a note. Nothing is read, except of tensors that are tied: these are compared.
@@ -31,10 +41,29 @@ pub struct Applied {
 /// `tie-differs`, and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
 /// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`; [`crate::Kind::Limit`] for names without measure. The checkpoint is then changed in part.
 pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Result<Applied> {
+    apply_watched(checkpoint, rules, lenient, &Unwatched)
+}
+
+/// As [`apply`], asked by `watch` whether to go on: thousands of rules upon thousands of tensors take their time.
+///
+/// # Errors
+/// As [`apply`]; [`crate::Kind::Cancelled`].
+pub(crate) fn apply_watched(
+    checkpoint: &mut Checkpoint,
+    rules: &[Rule],
+    lenient: bool,
+    watch: &dyn Watch,
+) -> Result<Applied> {
     let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
     let room = room(checkpoint);
     for rule in rules {
-        let done = one(checkpoint, &rule.action, &mut applied, room);
+        if watch.stopped() {
+            return Err(Error::cancelled());
+        }
+        if !matches!(rule.action, Action::Tie { .. }) {
+            applied.hashes.clear();
+        }
+        let done = one(checkpoint, &rule.action, &mut applied, room, watch);
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
         // Not after the whole: another tensor could have the name of one that is gone by then.
         if !matches!(rule.action, Action::Rename(_)) {
@@ -83,6 +112,7 @@ fn one(
     action: &Action,
     applied: &mut Applied,
     room: u64,
+    watch: &dyn Watch,
 ) -> Result<Option<String>> {
     let unless = |used: bool, why: &str| (!used).then(|| why.to_owned());
     Ok(match action {
@@ -107,6 +137,9 @@ fn one(
             let mut weight = 0u64;
             let most = Limits::default().path_parts;
             for tensor in &checkpoint.tensors {
+                if watch.stopped() {
+                    return Err(Error::cancelled());
+                }
                 let mut new = None;
                 for ((renaming, _), used) in list.iter().zip(&mut used) {
                     new = renaming.apply(&tensor.path)?;
@@ -130,14 +163,26 @@ fn one(
             idle.map(|((_, text), _)| format!("{} fits no name", escape_text(text)))
         }
         Action::Transpose { pattern, axes } => {
-            let changed = transpose(checkpoint, pattern, axes.as_deref())?;
-            unless(changed > 0, "no tensor would change")
+            let turned = transpose(checkpoint, pattern, axes.as_deref())?;
+            for place in turned.reordered {
+                let times = applied.reordered.entry(applied.places[place]).or_default();
+                *times += 1;
+                if *times > MOST_REORDERED {
+                    let why = "the dimensions of a tensor are put in another order again and again";
+                    return Err(Error::limit("too-many-transposes", why)
+                        .on_tensor(checkpoint.tensors[place].name())
+                        .expected(format_args!("at most {MOST_REORDERED} times"))
+                        .hint("one rule can say what comes of all of them"));
+                }
+            }
+            unless(turned.count > 0, "no tensor would change")
         }
         Action::Cast { pattern, cast } => {
             unless(cast_some(checkpoint, pattern, *cast)?, "no tensor of floating-point numbers matches")
         }
         Action::Tie { name, of } => {
-            applied.ties.push(tie(checkpoint, name, of)?);
+            let tied = tie(checkpoint, name, of, applied)?;
+            applied.ties.push(tied);
             None
         }
         Action::Untie(pattern) => unless(untie(checkpoint, pattern), "no such name shares its bytes"),
@@ -190,7 +235,7 @@ fn cast_some(checkpoint: &mut Checkpoint, pattern: &Selection, cast: Cast) -> Re
 }
 
 /// Gives the later of two tensors the bytes of the earlier one, if they are the same.
-fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, String)> {
+fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied) -> Result<(String, String)> {
     let place = |name: &str| -> Result<usize> {
         let wanted = checkpoint.tensor(name)?;
         Ok(checkpoint.tensors.iter().position(|t| std::ptr::eq(t, wanted)).unwrap_or(0))
@@ -204,8 +249,7 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, Str
         );
     }
     let form = |t: &TensorEntry| format!("{} {}", t.dtype(), t.shape);
-    let differs = |what: &str, of: &dyn Fn(&TensorEntry) -> Result<String>| -> Result<()> {
-        let (x, y) = (of(earlier)?, of(later)?);
+    let differs = |what: &str, x: String, y: String| -> Result<()> {
         if x == y {
             return Ok(());
         }
@@ -217,8 +261,20 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, Str
         .expected(format_args!("{x}, as {}", earlier.name()))
         .found(y))
     };
-    differs("type or shape", &|t| Ok(form(t)))?;
-    differs("the hashes of the elements", &sha256)?;
+    differs("type or shape", form(earlier), form(later))?;
+    if SameRead(earlier) != SameRead(later) {
+        // One may be tied to thousands.
+        let mut hash = |place: usize| -> Result<String> {
+            let before = applied.places[place];
+            if let Some(hash) = applied.hashes.get(&before) {
+                return Ok(hash.clone());
+            }
+            let hash = sha256(&checkpoint.tensors[place])?;
+            applied.hashes.insert(before, hash.clone());
+            Ok(hash)
+        };
+        differs("the hashes of the elements", hash(first)?, hash(second)?)?;
+    }
     let (stored, cast, pieces) = (earlier.stored, earlier.cast, earlier.pieces.clone());
     let root = earlier.text_attribute(ALIAS_OF).map_or_else(|| earlier.text(), str::to_owned);
     let tied = (later.name(), escape_text(&root));
@@ -230,12 +286,12 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str) -> Result<(String, Str
 
 /// Takes apart what shares bytes with a tensor that matches. False where nothing did.
 fn untie(checkpoint: &mut Checkpoint, pattern: &Selection) -> bool {
-    let named: Vec<String> =
+    let named: HashSet<String> =
         checkpoint.tensors.iter().filter(|t| pattern.selects(t)).map(TensorEntry::text).collect();
     let mut any = false;
     for tensor in &mut checkpoint.tensors {
         let Some(of) = tensor.text_attribute(ALIAS_OF) else { continue };
-        if pattern.selects(tensor) || named.iter().any(|name| name == of) {
+        if pattern.selects(tensor) || named.contains(of) {
             tensor.attributes.remove(ALIAS_OF);
             any = true;
         }

@@ -1,11 +1,11 @@
 //! What the casts of an index would do, before anything is written.
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, SameRead};
 use crate::engine::{Scratch, read_into};
 use crate::error::Result;
 use crate::ops::parallel;
 use crate::tensor::{CastReport, Region};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of a block, as stored.
 const BLOCK: u64 = 4 << 20;
@@ -23,7 +23,13 @@ pub fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BTreeMap<
         sum: CastReport,
     }
     let mut reports = BTreeMap::new();
+    // Names that share their bytes are read once.
+    let mut known: HashMap<SameRead<'_>, CastReport> = HashMap::new();
     for entry in checkpoint.tensors.iter().filter(|tensor| tensor.cast.is_some()) {
+        if let Some(report) = known.get(&SameRead(entry)) {
+            reports.insert(entry.name(), *report);
+            continue;
+        }
         let order = entry.order();
         let most = (BLOCK / entry.stored.size().unwrap_or(1) as u64).max(1);
         let sequential = entry.pieces.iter().any(|piece| piece.source.is_sequential());
@@ -39,6 +45,7 @@ pub fn cast_reports(checkpoint: &Checkpoint, threads: usize) -> Result<BTreeMap<
         })?;
         let mut sum = CastReport::default();
         done.iter().for_each(|worker| sum.add(&worker.sum));
+        known.insert(SameRead(entry), sum);
         reports.insert(entry.name(), sum);
     }
     Ok(reports)

@@ -1,8 +1,7 @@
 //! Rules in a file, as TOML.
 
-use super::renaming::Budget;
 use super::rule::{Argument, Place, Rule, WORDS, bad, locate};
-use crate::checkpoint::escape_text;
+use crate::checkpoint::{PatternBudget, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{FileSource, Source, read_vec};
@@ -40,7 +39,8 @@ pub fn read_rules(path: &Path) -> Result<Vec<Rule>> {
 /// # Errors
 /// As [`read_rules`].
 pub fn parse_rules(text: &str, label: &str) -> Result<Vec<Rule>> {
-    let file = File { text, label, line: Cell::new((0, 1)), count: Cell::new(0), budget: Budget::default() };
+    let file =
+        File { text, label, line: Cell::new((0, 1)), count: Cell::new(0), budget: PatternBudget::default() };
     let document = DeTable::parse(text).map_err(|error| {
         let message = escape_text(error.message());
         let span = error.span().unwrap_or(0..0);
@@ -95,7 +95,7 @@ struct File<'a> {
     /// Rules that were met.
     count: Cell<usize>,
     /// What is left to all expressions together.
-    budget: Budget,
+    budget: PatternBudget,
 }
 
 impl File<'_> {

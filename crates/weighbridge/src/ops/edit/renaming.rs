@@ -1,28 +1,9 @@
 //! Anchored renames: each covers a whole name or whole leading parts of it, never something in the middle.
 
-use crate::checkpoint::{Rename, TensorPath, escape_text};
+use crate::checkpoint::{Pattern, PatternBudget, Rename, TensorPath, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use regex::{Captures, Regex, RegexBuilder};
-use std::cell::Cell;
-
-/// The most bytes that an expression may take once it is understood: files of rules come from others too.
-const MOST_BYTES: usize = 1 << 20;
-/// The most bytes that all expressions together may take: thousands of those that people write.
-const ALL_BYTES: usize = 24 << 20;
-/// An expression does not tell how long it is once it is understood, only whether it is within a bound: these are
-/// tried, each longer than the one before.
-const BOUNDS: [usize; 5] = [MOST_BYTES >> 8, MOST_BYTES >> 6, MOST_BYTES >> 4, MOST_BYTES >> 2, MOST_BYTES];
-
-/// The bytes that are left to expressions of rules that come together.
-#[derive(Debug)]
-pub(super) struct Budget(Cell<usize>);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Cell::new(ALL_BYTES))
-    }
-}
+use regex_automata::util::captures::Captures;
 
 /// One rename.
 #[derive(Debug, Clone)]
@@ -31,10 +12,10 @@ pub(super) enum Renaming {
     Path(Rename),
     /// A pattern that covers the whole name, and what becomes of it.
     Whole {
-        pattern: Regex,
+        pattern: Pattern,
         /// The same with every wildcard as short as it can be: where it gives other parts, a name can be
         /// cut in several ways.
-        shortest: Option<Regex>,
+        shortest: Option<Pattern>,
         to: Template,
     },
 }
@@ -50,9 +31,9 @@ impl Renaming {
     /// # Errors
     /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where
     /// `budget` is used up.
-    pub(super) fn glob(from: &str, to: &str, budget: &Budget) -> Result<Self> {
-        let pattern = compile(&glob_to_regex(from, "(.*)")?, from, budget)?;
-        let shortest = compile(&glob_to_regex(from, "(.*?)")?, from, budget)?;
+    pub(super) fn glob(from: &str, to: &str, budget: &PatternBudget) -> Result<Self> {
+        let pattern = Pattern::anchored(&glob_to_regex(from, "(.*)")?, from, budget)?;
+        let shortest = Pattern::anchored(&glob_to_regex(from, "(.*?)")?, from, budget)?;
         // Other programs take it for what the pattern's one stood for; here it would be a part of the name.
         if let Some(wildcard) = to.chars().find(|c| matches!(c, '*' | '?')) {
             return Err(Error::usage("bad-template", format!("the new name holds a {wildcard}"))
@@ -69,10 +50,8 @@ impl Renaming {
     /// # Errors
     /// [`crate::Kind::Usage`]: `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`, where
     /// `budget` is used up.
-    pub(super) fn regex(from: &str, to: &str, budget: &Budget) -> Result<Self> {
-        // Alone first: `a)|(b` would slip out of the brackets around it.
-        understood(from, from, budget)?;
-        let pattern = compile(from, from, budget)?;
+    pub(super) fn regex(from: &str, to: &str, budget: &PatternBudget) -> Result<Self> {
+        let pattern = Pattern::regex(from, budget)?;
         let to = Template::parse(to, &pattern)?;
         Ok(Self::Whole { pattern, shortest: None, to })
     }
@@ -99,50 +78,13 @@ impl Renaming {
                 .on_tensor(escape_text(&name))
                 .hint("write more of the name, or a regular expression, which says what each group may be"));
         }
-        let new = to.fill(&found)?;
+        let new = to.fill(&name, &found)?;
         Ok(Some(if new.is_empty() { TensorPath::default() } else { TensorPath::from_dotted(&new) }))
     }
 }
 
-fn same_groups(a: &Captures<'_>, b: &Captures<'_>) -> bool {
-    let spans = |captures: &Captures<'_>| -> Vec<_> {
-        captures.iter().map(|group| group.map(|group| group.range())).collect()
-    };
-    spans(a) == spans(b)
-}
-
-fn compile(pattern: &str, shown: &str, budget: &Budget) -> Result<Regex> {
-    understood(&format!(r"\A(?s:{pattern})\z"), shown, budget)
-}
-
-fn understood(pattern: &str, shown: &str, budget: &Budget) -> Result<Regex> {
-    for bound in BOUNDS {
-        let Some(left) = budget.0.get().checked_sub(bound) else {
-            return Err(Error::limit(
-                "too-many-patterns",
-                "the patterns of these rules take too much together",
-            )
-            .expected(format_args!("at most {ALL_BYTES} bytes, once they are understood"))
-            .found(escape_text(shown))
-            .hint("apply them in several steps"));
-        };
-        match RegexBuilder::new(pattern).size_limit(bound).build() {
-            Err(regex::Error::CompiledTooBig(_)) if bound < MOST_BYTES => {}
-            built => {
-                budget.0.set(left);
-                return built.map_err(|error| bad(&error, shown));
-            }
-        }
-    }
-    Err(bad(&regex::Error::CompiledTooBig(MOST_BYTES), shown))
-}
-
-fn bad(error: &regex::Error, shown: &str) -> Error {
-    let text = error.to_string();
-    // The last line says what is wrong; those before draw where.
-    let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Error::usage("bad-pattern", format!("this is no pattern: {}", escape_text(&why)))
-        .found(escape_text(shown))
+fn same_groups(a: &Captures, b: &Captures) -> bool {
+    a.iter().eq(b.iter())
 }
 
 /// The expression that a glob means, with `wildcard` for each `*`.
@@ -160,13 +102,13 @@ fn glob_to_regex(glob: &str, wildcard: &str) -> Result<String> {
                     .hint(format_args!("write \\{c} for the character itself, or a regular expression")));
             }
             '\\' => match characters.next() {
-                Some(c) => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+                Some(c) => pattern.push_str(&regex_syntax::escape(c.encode_utf8(&mut [0; 4]))),
                 None => {
                     return Err(Error::usage("bad-pattern", "nothing follows the last backslash")
                         .found(escape_text(glob)));
                 }
             },
-            c => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+            c => pattern.push_str(&regex_syntax::escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
     Ok(pattern)
@@ -194,7 +136,7 @@ enum Piece {
 
 impl Template {
     /// Reads `h.{1}.weight`; `{{` and `}}` are the braces themselves.
-    fn parse(text: &str, pattern: &Regex) -> Result<Self> {
+    fn parse(text: &str, pattern: &Pattern) -> Result<Self> {
         let fail = |why: String| Error::usage("bad-template", why).found(escape_text(text));
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -207,10 +149,9 @@ impl Template {
                 }
                 '{' => {
                     let name: String = characters.by_ref().take_while(|&c| c != '}').collect();
-                    let by_name = || pattern.capture_names().position(|group| group == Some(&name));
-                    let by_number = name.parse::<usize>().ok().filter(|&n| n < pattern.captures_len());
-                    let Some(group) = by_number.or_else(by_name) else {
-                        let count = pattern.captures_len() - 1;
+                    let by_number = name.parse::<usize>().ok().filter(|&n| n < pattern.groups());
+                    let Some(group) = by_number.or_else(|| pattern.group(&name)) else {
+                        let count = pattern.groups() - 1;
                         return Err(fail(format!(
                             "the new name asks for a group that the pattern does not have: {{{}}}",
                             escape_text(&name)
@@ -237,18 +178,17 @@ impl Template {
     }
 
     /// A group may stand in a name many times, so it is measured before it is made.
-    fn fill(&self, captures: &Captures<'_>) -> Result<String> {
-        fn text<'a>(piece: &'a Piece, captures: &'a Captures<'_>) -> &'a str {
+    fn fill<'a>(&'a self, name: &'a str, captures: &Captures) -> Result<String> {
+        let text = |piece: &'a Piece| -> &'a str {
             match piece {
                 Piece::Text(text) => text,
-                Piece::Group(group) => captures.get(*group).map_or("", |found| found.as_str()),
+                Piece::Group(group) => captures.get_group(*group).map_or("", |found| &name[found.range()]),
             }
-        }
-        let length =
-            self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece, captures).len() as u64));
+        };
+        let length = self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece).len() as u64));
         let limits = Limits::default();
         Limits::check("bytes in a new name", "none: this one is fixed", length, limits.name_bytes)?;
-        let new: String = self.0.iter().map(|piece| text(piece, captures)).collect();
+        let new: String = self.0.iter().map(text).collect();
         let parts = new.bytes().filter(|&byte| byte == b'.').count() as u64 + 1;
         Limits::check("parts in a new name", "none: this one is fixed", parts, limits.path_parts)?;
         Ok(new)
@@ -267,27 +207,27 @@ mod tests {
     #[test]
     fn a_wildcard_in_the_new_name_of_a_glob_is_refused() {
         for to in ["*.weight", "h.?", "**"] {
-            let error = Renaming::glob("*.w", to, &Budget::default()).unwrap_err();
+            let error = Renaming::glob("*.w", to, &PatternBudget::default()).unwrap_err();
             assert_eq!(error.code(), "bad-template", "{to}");
             assert!(error.hint_text().unwrap().contains("{1}"));
         }
-        assert!(Renaming::regex(r"(.*)\.w", "*.weight", &Budget::default()).is_ok());
+        assert!(Renaming::regex(r"(.*)\.w", "*.weight", &PatternBudget::default()).is_ok());
     }
 
     #[test]
     fn globs_cover_the_whole_name() {
-        let rule = Renaming::glob("layers.*.w", "h.{1}.weight", &Budget::default()).unwrap();
+        let rule = Renaming::glob("layers.*.w", "h.{1}.weight", &PatternBudget::default()).unwrap();
         assert_eq!(renamed(&rule, "layers.0.attn.w").unwrap(), "h.0.attn.weight");
         assert_eq!(renamed(&rule, "my.layers.0.w"), None);
         assert_eq!(renamed(&rule, "layers.0.w2"), None);
-        let rule = Renaming::glob("fc?.w_\\*", "{{{1}}}", &Budget::default()).unwrap();
+        let rule = Renaming::glob("fc?.w_\\*", "{{{1}}}", &PatternBudget::default()).unwrap();
         assert_eq!(renamed(&rule, "fc7.w_*").unwrap(), "{7}");
         assert_eq!(renamed(&rule, "fc7.w_0"), None);
     }
 
     #[test]
     fn a_name_that_can_be_cut_in_two_ways_is_refused() {
-        let rule = Renaming::glob("*.*.w", "{2}.{1}", &Budget::default()).unwrap();
+        let rule = Renaming::glob("*.*.w", "{2}.{1}", &PatternBudget::default()).unwrap();
         assert_eq!(renamed(&rule, "a.b.w").unwrap(), "b.a");
         let error = rule.apply(&TensorPath::from_dotted("a.b.c.w")).unwrap_err();
         assert_eq!((error.code(), error.tensor()), ("ambiguous-rule", Some("a.b.c.w")));
@@ -295,7 +235,8 @@ mod tests {
 
     #[test]
     fn expressions_cannot_leave_their_anchors() {
-        let rule = Renaming::regex(r"linear_(?<n>\d+)\.w_0|head", "fc{n}", &Budget::default()).unwrap();
+        let rule =
+            Renaming::regex(r"linear_(?<n>\d+)\.w_0|head", "fc{n}", &PatternBudget::default()).unwrap();
         assert_eq!(renamed(&rule, "linear_12.w_0").unwrap(), "fc12");
         assert_eq!(renamed(&rule, "head").unwrap(), "fc");
         for other in ["xlinear_1.w_0", "linear_1.w_0.x", "heads", "ahead"] {
@@ -303,36 +244,37 @@ mod tests {
         }
         for bad in ["a)|(b", "(", "a{99999999}", "(?x: a #"] {
             assert_eq!(
-                Renaming::regex(bad, "x", &Budget::default()).unwrap_err().code(),
+                Renaming::regex(bad, "x", &PatternBudget::default()).unwrap_err().code(),
                 "bad-pattern",
                 "{bad}"
             );
         }
-        assert_eq!(Renaming::glob("[ab]", "x", &Budget::default()).unwrap_err().code(), "bad-pattern");
-        assert_eq!(Renaming::glob("a\\", "x", &Budget::default()).unwrap_err().code(), "bad-pattern");
+        assert_eq!(Renaming::glob("[ab]", "x", &PatternBudget::default()).unwrap_err().code(), "bad-pattern");
+        assert_eq!(Renaming::glob("a\\", "x", &PatternBudget::default()).unwrap_err().code(), "bad-pattern");
     }
 
     #[test]
     fn templates_name_groups_that_there_are() {
         for bad in ["{2}", "{n}", "{", "}", "{}"] {
             assert_eq!(
-                Renaming::glob("a*", bad, &Budget::default()).unwrap_err().code(),
+                Renaming::glob("a*", bad, &PatternBudget::default()).unwrap_err().code(),
                 "bad-template",
                 "{bad}"
             );
         }
         assert_eq!(
-            renamed(&Renaming::glob("a*", "{0}!", &Budget::default()).unwrap(), "abc").unwrap(),
+            renamed(&Renaming::glob("a*", "{0}!", &PatternBudget::default()).unwrap(), "abc").unwrap(),
             "abc!"
         );
         // Groups as others write them would become a part of the name without a word.
         for other in [r"x.\1", "x.$1", "${1}", "${n}"] {
-            let error = Renaming::regex("a(?<n>.*)", other, &Budget::default()).unwrap_err();
+            let error = Renaming::regex("a(?<n>.*)", other, &PatternBudget::default()).unwrap_err();
             assert_eq!(error.code(), "bad-template", "{other}");
             assert!(error.hint_text().unwrap().starts_with("write {1} for "), "{error}");
         }
         assert_eq!(
-            renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}", &Budget::default()).unwrap(), "abc").unwrap(),
+            renamed(&Renaming::regex("a(.*)", r"$\${{{1}}}", &PatternBudget::default()).unwrap(), "abc")
+                .unwrap(),
             r"$\${bc}"
         );
     }
@@ -340,7 +282,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_fit_no_pattern() {
         let path = TensorPath::new(vec![Name::new(*b"a\xff")]);
-        assert!(Renaming::glob("*", "x", &Budget::default()).unwrap().apply(&path).unwrap().is_none());
+        assert!(Renaming::glob("*", "x", &PatternBudget::default()).unwrap().apply(&path).unwrap().is_none());
         assert!(Renaming::path("", "x").apply(&path).unwrap().is_some());
     }
 }

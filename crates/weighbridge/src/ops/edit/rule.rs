@@ -1,7 +1,7 @@
 //! Rules: a word and what follows it, the same on the command line and in a file.
 
-use super::renaming::{Budget, Renaming};
-use crate::checkpoint::{Selection, escape_text};
+use super::renaming::Renaming;
+use crate::checkpoint::{PatternBudget, Selection, escape_text};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, DType};
 
@@ -79,7 +79,7 @@ impl Rule {
     /// `bad-pattern`, `bad-template`; [`crate::Kind::Limit`], `too-many-patterns`.
     pub fn parse(word: &str, arguments: &[String]) -> Result<Vec<Self>> {
         let arguments: Vec<Argument> = arguments.iter().cloned().map(Argument::Text).collect();
-        Self::read(word, &arguments, None, &Budget::default())
+        Self::read(word, &arguments, None, &PatternBudget::default())
     }
 
     /// As [`parse`](Self::parse); the `budget` is that of all rules that come together.
@@ -87,7 +87,7 @@ impl Rule {
         word: &str,
         arguments: &[Argument],
         place: Option<&Place>,
-        budget: &Budget,
+        budget: &PatternBudget,
     ) -> Result<Vec<Self>> {
         let rule =
             |action, text: String| Self { action, text: format!("{word} {text}"), place: place.cloned() };
@@ -109,8 +109,8 @@ impl Rule {
         };
         let patterns = || -> Result<Vec<String>> { arguments.iter().map(|a| a.single(word)).collect() };
         let made = match word {
-            "keep" => Ok(vec![rule(Action::Keep(Selection::new(&patterns()?, &[])?), all())]),
-            "drop" => Ok(vec![rule(Action::Drop(Selection::new(&patterns()?, &[])?), all())]),
+            "keep" => Ok(vec![rule(Action::Keep(Selection::within(&patterns()?, &[], budget)?), all())]),
+            "drop" => Ok(vec![rule(Action::Drop(Selection::within(&patterns()?, &[], budget)?), all())]),
             "no-state" => each(&|argument| match argument.single(word)?.as_str() {
                 "yes" => Ok(Action::NoState),
                 other => Err(bad(word, "is written no-state = \"yes\"", other)),
@@ -138,7 +138,7 @@ impl Rule {
             "transpose" => each(&|argument| {
                 let (pattern, axes) = argument.optional(word, |right| axes(right).is_some())?;
                 let axes = axes.map(|text| axes_of(word, &text)).transpose()?;
-                Ok(Action::Transpose { pattern: select(pattern)?, axes })
+                Ok(Action::Transpose { pattern: select(pattern, budget)?, axes })
             }),
             "cast" => each(&|argument| {
                 let (pattern, to) = match argument {
@@ -148,13 +148,13 @@ impl Rule {
                     },
                     Argument::Pair(..) => argument.pair(word)?,
                 };
-                Ok(Action::Cast { pattern: select(pattern)?, cast: dtype(word, &to)?.into() })
+                Ok(Action::Cast { pattern: select(pattern, budget)?, cast: dtype(word, &to)?.into() })
             }),
             "tie" => each(&|argument| {
                 let (name, of) = argument.pair(word)?;
                 Ok(Action::Tie { name, of })
             }),
-            "untie" => each(&|argument| Ok(Action::Untie(select(argument.single(word)?)?))),
+            "untie" => each(&|argument| Ok(Action::Untie(select(argument.single(word)?, budget)?))),
             "set-metadata" => each(&|argument| {
                 let (key, value) = argument.pair(word)?;
                 match key.is_empty() {
@@ -198,8 +198,8 @@ pub(super) fn bad(word: &str, why: &str, found: &str) -> Error {
     Error::usage("bad-rule", format!("the rule {word} {why}")).found(escape_text(found))
 }
 
-fn select(pattern: String) -> Result<Selection> {
-    Selection::new(&[pattern], &[])
+fn select(pattern: String, budget: &PatternBudget) -> Result<Selection> {
+    Selection::within(&[pattern], &[], budget)
 }
 
 fn dtype(word: &str, text: &str) -> Result<DType> {

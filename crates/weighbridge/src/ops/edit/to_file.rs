@@ -1,6 +1,6 @@
 //! Edits into a new file.
 
-use super::apply::{Applied, apply};
+use super::apply::{Applied, apply_watched};
 use super::report::{EditReport, How, metadata_changes, tensor_changes};
 use super::{Rule, cast_reports};
 use crate::checkpoint::{Checkpoint, Loss, Note};
@@ -50,7 +50,7 @@ pub struct Prepared {
 /// Opens `source`, applies the rules, and plans `target`. Nothing is written.
 ///
 /// # Errors
-/// What opening, [`apply`] and planning say; [`crate::Kind::Usage`], `unknown-extension`, where neither the target's
+/// What opening, [`apply`](super::apply()) and planning say; [`crate::Kind::Usage`], `unknown-extension`, where neither the target's
 /// name nor the options say which form it shall have; for the target as [`LocalSink::check_plan`].
 pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
     LocalSink::check(target, options.force)?;
@@ -105,7 +105,7 @@ pub(super) fn plan_edit(
     plan: impl FnOnce(Checkpoint) -> Result<WritePlan>,
 ) -> Result<Prepared> {
     let mut after = before.clone();
-    let applied = apply(&mut after, &options.rules, options.lenient)?;
+    let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.watch)?;
     let mut plan = plan(after.clone())?;
     plan.losses.extend(applied.losses.iter().cloned());
     plan.losses.extend(untied(&plan, &applied));

@@ -10,8 +10,15 @@ use std::sync::Arc;
 /// Attributes that say something of a certain dimension.
 const OF_A_DIMENSION: [&str; 5] = ["batch", "lod", "rows", "height", "reversed"];
 
-/// Transposes the parameters that `pattern` matches, each with its optimizer state. Returns how many tensors
-/// were changed.
+/// What was turned.
+pub(super) struct Turned {
+    /// How many tensors were changed.
+    pub(super) count: u64,
+    /// The places of those whose elements are put in order when they are read: all but those that are reversed.
+    pub(super) reordered: Vec<usize>,
+}
+
+/// Transposes the parameters that `pattern` matches, each with its optimizer state.
 ///
 /// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
 /// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
@@ -23,7 +30,7 @@ pub(super) fn transpose(
     checkpoint: &mut Checkpoint,
     pattern: &Selection,
     axes: Option<&[usize]>,
-) -> Result<u64> {
+) -> Result<Turned> {
     // State has the path of its parameter, so that what matches one matches the other.
     let paths: HashSet<_> =
         checkpoint.tensors.iter().filter(|t| pattern.selects(t)).map(|t| t.path.clone()).collect();
@@ -33,7 +40,7 @@ pub(super) fn transpose(
         .filter(|t| t.role.slot().is_none() && paths.contains(&t.path))
         .map(|t| (t.path.clone(), t.shape.clone()))
         .collect();
-    let mut changed = Vec::new();
+    let (mut changed, mut reordered) = (Vec::new(), Vec::new());
     for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| paths.contains(&t.path)) {
         if tensor.role.slot().is_some() {
             match parameters.get(&tensor.path) {
@@ -63,6 +70,9 @@ pub(super) fn transpose(
             continue;
         }
         changed.push((place, permute(tensor, &order)?));
+        if !is_reversed(&order) {
+            reordered.push(place);
+        }
     }
     let count = changed.len() as u64;
     for (place, tensor) in changed {
@@ -70,7 +80,11 @@ pub(super) fn transpose(
             *slot = tensor;
         }
     }
-    Ok(count)
+    Ok(Turned { count, reordered })
+}
+
+fn is_reversed(axes: &[usize]) -> bool {
+    axes.iter().rev().copied().eq(0..axes.len())
 }
 
 fn wrong_rank(tensor: &TensorEntry, axes: Option<&[usize]>, rank: usize) -> Error {
@@ -103,9 +117,8 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
         .on_tensor(tensor.name()));
     }
     let shape = permuted(&tensor.shape, axes);
-    let reversed = axes.iter().rev().copied().eq(0..axes.len());
     let mut turned = TensorEntry { shape, ..tensor.clone() };
-    if reversed {
+    if is_reversed(axes) {
         // The same bytes in the other order.
         for piece in &mut turned.pieces {
             piece.region.start.reverse();

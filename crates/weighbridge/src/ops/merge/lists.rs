@@ -4,6 +4,7 @@ use crate::checkpoint::{Note, escape_text};
 use crate::formats::safetensors::{ListOfShards, ListsOfShards, lists_of_shards};
 use crate::limits::Limits;
 use crate::source::{FolderRef, LocalFolder};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,11 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
     let mut notes = Vec::new();
     // Files for which a list was read already.
     let mut taken = vec![false; sources.len()];
-    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let mut places: HashMap<&Path, Vec<usize>> = HashMap::new();
+    for (place, source) in sources.iter().enumerate() {
+        places.entry(source).or_default().push(place);
+    }
     for source in sources {
         let is_shard = source.extension().is_some_and(|extension| extension == "safetensors");
         let Some((folder, _)) = LocalFolder::around(source).filter(|_| is_shard) else { continue };
@@ -40,11 +45,11 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
         // Of two that name the same files, the one that names more.
         lists.read.sort_by_key(|list| std::cmp::Reverse(list.files.len()));
         for list in lists.read {
-            if let Some(places) = shards_of(&around, &list, sources, &mut notes) {
-                take(&around, &list, &places, (&mut gathered, &mut taken), &mut notes);
+            if let Some(own) = shards_of(&around, &list, &places, &mut notes) {
+                take(&around, &list, &own, (&mut gathered, &mut taken), &mut notes);
             }
         }
-        seen.push(around);
+        seen.insert(around);
     }
     (gathered.into_iter().flatten().collect(), notes)
 }
@@ -54,13 +59,10 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
 fn shards_of(
     around: &Path,
     list: &ListOfShards,
-    sources: &[PathBuf],
+    sources: &HashMap<&Path, Vec<usize>>,
     notes: &mut Vec<Note>,
 ) -> Option<Vec<usize>> {
-    let places = |name: &str| -> Vec<usize> {
-        let path = around.join(name);
-        (0..sources.len()).filter(|&place| sources[place] == path).collect()
-    };
+    let places = |name: &str| sources.get(&*around.join(name)).cloned().unwrap_or_default();
     let shards: Vec<Vec<usize>> = list.files.iter().map(|file| places(file)).collect();
     let named = shards.iter().filter(|places| !places.is_empty()).count();
     if named == 0 {

@@ -6,14 +6,13 @@ use super::manifest::{
     subject_digest,
 };
 use super::subject::{ALONE, Scope};
-use crate::checkpoint::{Name, TensorPath};
+use crate::checkpoint::{Part, Parts};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{Source, check_plain, read_vec};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde::Deserialize;
-use serde_json::Value as Json;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 
@@ -113,9 +112,9 @@ struct FileForm {
 
 #[derive(Deserialize)]
 struct TensorForm {
-    path: Json,
+    path: Parts,
     role: String,
-    slot: Option<Json>,
+    slot: Option<Part>,
     dtype: String,
     shape: Vec<Whole>,
     #[serde(default)]
@@ -138,6 +137,9 @@ impl<'de> Deserialize<'de> for Whole {
         found.map(Self).ok_or_else(|| serde::de::Error::custom("a whole number is expected"))
     }
 }
+
+/// So many paths a manifest may have ignored: they are looked up for each file.
+const MOST_IGNORED: u64 = 100_000;
 
 /// Reads the manifest in `source`: a statement, or one in a DSSE envelope or a Sigstore bundle.
 ///
@@ -226,6 +228,8 @@ fn statement(outer: &Outer, limits: &Limits) -> Result<Manifest> {
         }
         resources.push(Resource { name: form.name.clone(), digest: digest_of(&form.digest)? });
     }
+    let ignored = serialization.ignore_paths.len() as u64;
+    Limits::check("paths to ignore", "none: this one is fixed", ignored, MOST_IGNORED)?;
     for name in &serialization.ignore_paths {
         check_plain(name)?;
     }
@@ -279,13 +283,12 @@ fn own(raw: &RawValue, resources: &[Resource], hash_type: Algorithm, limits: &Li
 }
 
 fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
-    let path = TensorPath::from_json(&form.path)
-        .ok_or_else(|| bad("the path of a tensor is not an array of names").found(&form.path))?;
+    let path = form.path.path().ok_or_else(|| bad("the path of a tensor is not an array of names"))?;
     Limits::check("parts of a path", "path_parts", path.parts().len() as u64, limits.path_parts)?;
     Limits::check("bytes of a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
     Limits::check("dimensions", "dimensions", form.shape.len() as u64, limits.dimensions)?;
-    let slot = match &form.slot {
-        Some(json) => Some(Name::from_json(json).ok_or_else(|| bad("a slot is not a name").found(json))?),
+    let slot = match form.slot {
+        Some(slot) => Some(slot.name().ok_or_else(|| bad("a slot is not a name"))?),
         None => None,
     };
     let digests = digests_of(form.sha256.as_deref(), form.blake3.as_deref())?;

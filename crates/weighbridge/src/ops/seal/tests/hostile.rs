@@ -96,6 +96,15 @@ fn every_slip_has_its_error() {
 }
 
 #[test]
+fn long_lists_of_names_are_refused() {
+    let path = with("/predicate/weighbridge/tensors/0/path", json!(vec![""; 70_000]));
+    assert_eq!(parsed(path.to_string()).unwrap_err().code(), "bad-manifest");
+    let ignored = json!((0..100_001).map(|n| format!("{n}")).collect::<Vec<_>>());
+    let ignored = with("/predicate/serialization/ignore_paths", ignored);
+    assert_eq!(parsed(ignored.to_string()).unwrap_err().code(), "limit");
+}
+
+#[test]
 fn one_byte_anywhere_is_no_panic() {
     let text = good().to_string().into_bytes();
     for place in 0..text.len() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files with h5py, and what h5py reads from them: testdata/hdf5/good; and
-smaller ones beside it, testdata/hdf5/small.
+smaller ones beside it, testdata/hdf5/small; and a large one, testdata/hdf5/heaps.
 
     python judges/make_hdf5.py testdata/hdf5/good
 
@@ -184,6 +184,20 @@ SMALL = {
 MAKERS = {"types": types, "layouts": layouts, "groups": groups, "many": many, "attributes": attributes}
 
 
+def make_heaps(heaps):
+    """More links of a group and attributes of a dataset than the first rows of the tables of a heap hold, 512 KiB:
+    further down there are tables within tables. The names say what is expected."""
+    os.makedirs(heaps, exist_ok=True)
+    with h5py.File(os.path.join(heaps, "large_latest.h5"), "w", libver="latest") as f:
+        d = f.create_dataset("d", data=np.int32(1))
+        for i in range(180):
+            d.attrs[f"a{i:03}"] = np.full(800, i, "<i4")
+        wide = f.create_group("wide")
+        wide["0000"] = np.int32(2)
+        for i in range(1, 1000):
+            wide[f"{i:04}" + "n" * 600] = wide["0000"]
+
+
 def attr_json(value):
     if isinstance(value, h5py.Empty):
         return None
@@ -305,6 +319,7 @@ def main():
             with h5py.File(os.path.join(small, f"{stem}_{form}.h5"), "w", libver=libver) as f:
                 maker(f)
     make_bad(small, os.path.join(target, "..", "bad"))
+    make_heaps(os.path.join(target, "..", "heaps"))
     with open(os.path.join(target, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0, ensure_ascii=False)
         out.write("\n")

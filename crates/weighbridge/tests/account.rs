@@ -59,6 +59,7 @@ fn files_of_the_originals_account_fully() {
         "arrow/good",
         "cast",
         "hdf5/good",
+        "hdf5/heaps",
         "hdf5/small",
         "npy/good",
         "npz/good",

@@ -169,33 +169,130 @@ pub(crate) fn soft_node(links: &[(u64, u32)]) -> Vec<u8> {
 /// A heap of one block, which holds this object and is packed where `filters` says how; and the identity of
 /// the object.
 pub(crate) fn fractal_heap(file: &mut File, object: &[u8], filters: &[u8]) -> (u64, [u8; 8]) {
-    let head = [&b"FHDB\0"[..], &[0; 12]].concat();
-    let len = (head.len() + object.len()) as u64;
-    let block = file.put(&[&head[..], object].concat());
+    let len = (HEAP_BLOCK_HEAD + object.len()) as u64;
+    // It comes right behind its block.
+    let heap = (file.next() + len).next_multiple_of(8);
+    let block = file.put(&[&heap_block(b"FHDB", heap, 0)[..], object].concat());
+    let form = HeapForm { width: 4, first: len, largest: len, bits: 32, rows: 0 };
+    let bytes = heap_header(form, block, filters);
+    assert_eq!(file.put(&[bytes, vec![0; 256]].concat()), heap);
+    (heap, heap_identity(HEAP_BLOCK_HEAD as u64, object.len()))
+}
+
+/// What the header of a heap says about its tables: columns, bytes of the first block and of the largest one with
+/// objects, bits of an offset, rows of the root.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeapForm {
+    pub(crate) width: u16,
+    pub(crate) first: u64,
+    pub(crate) largest: u64,
+    pub(crate) bits: u16,
+    pub(crate) rows: u16,
+}
+
+/// Bytes of the head of a block of a heap whose offsets have 32 bits.
+const HEAP_BLOCK_HEAD: usize = 17;
+
+/// The head of a block at `start` in the space of the heap.
+fn heap_block(mark: &[u8; 4], heap: u64, start: u64) -> Vec<u8> {
+    [&mark[..], &[0], &heap.to_le_bytes(), &u32::try_from(start).unwrap().to_le_bytes()].concat()
+}
+
+/// The identity of an object of so many bytes.
+fn heap_identity(at: u64, len: usize) -> [u8; 8] {
+    let mut identity = [0; 8];
+    identity[1..5].copy_from_slice(&u32::try_from(at).unwrap().to_le_bytes());
+    identity[5..].copy_from_slice(&u32::try_from(len).unwrap().to_le_bytes()[..3]);
+    identity
+}
+
+fn heap_header(form: HeapForm, root: u64, filters: &[u8]) -> Vec<u8> {
+    let rows = 1u64.checked_shl(u32::from(form.rows).saturating_sub(1)).unwrap_or(u64::MAX);
+    let space = match form.rows {
+        0 => form.first,
+        _ => form.first.saturating_mul(form.width.into()).saturating_mul(rows),
+    };
     let mut bytes = b"FRHP\0".to_vec();
     // Bytes of an identity, of what is said about filters; flags; the longest object.
     bytes.extend(8u16.to_le_bytes());
     bytes.extend(u16::try_from(filters.len()).unwrap().to_le_bytes());
     bytes.extend([0, 0xff, 0xff, 0xff, 0]);
-    for number in [0, NOWHERE, 0, NOWHERE, len, len, 0, 1, 0, 0, 0, 0] {
+    for number in [0, NOWHERE, 0, NOWHERE, space, space, 0, 1, 0, 0, 0, 0] {
         bytes.extend(number.to_le_bytes());
     }
-    // The table: its width, the first and the longest block, bits of an offset, rows; the only block.
-    bytes.extend(4u16.to_le_bytes());
-    bytes.extend([len.to_le_bytes(), len.to_le_bytes()].concat());
-    bytes.extend([32, 0, 0, 0]);
-    bytes.extend(block.to_le_bytes());
-    bytes.extend([0, 0]);
+    bytes.extend(form.width.to_le_bytes());
+    bytes.extend([form.first.to_le_bytes(), form.largest.to_le_bytes()].concat());
+    bytes.extend([form.bits.to_le_bytes(), [0; 2]].concat());
+    bytes.extend(root.to_le_bytes());
+    bytes.extend(form.rows.to_le_bytes());
     if !filters.is_empty() {
-        bytes.extend(len.to_le_bytes());
+        bytes.extend(form.first.to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend(filters);
     }
-    let heap = file.put(&[summed(bytes), vec![0; 256]].concat());
-    let mut identity = [0; 8];
-    identity[1..5].copy_from_slice(&u32::try_from(head.len()).unwrap().to_le_bytes());
-    identity[5..].copy_from_slice(&u32::try_from(object.len()).unwrap().to_le_bytes()[..3]);
-    (heap, identity)
+    summed(bytes)
+}
+
+/// Tables of blocks, one object in each block.
+pub(crate) struct HeapTables<'a> {
+    pub(crate) form: HeapForm,
+    /// The object of the block with that number; none for a block that was never written.
+    pub(crate) object: &'a dyn Fn(usize) -> Option<Vec<u8>>,
+    /// Where a table says that a block is, by the address of the table and where the block truly is.
+    pub(crate) entry: &'a dyn Fn(u64, u64) -> u64,
+    /// Those of all objects.
+    pub(crate) identities: Vec<[u8; 8]>,
+    number: usize,
+    heap: u64,
+}
+
+impl<'a> HeapTables<'a> {
+    pub(crate) fn new(
+        form: HeapForm,
+        object: &'a dyn Fn(usize) -> Option<Vec<u8>>,
+        entry: &'a dyn Fn(u64, u64) -> u64,
+    ) -> Self {
+        Self { form, object, entry, identities: Vec::new(), number: 0, heap: 0 }
+    }
+
+    /// Puts the heap there, whose header says `said` instead.
+    pub(crate) fn put(&mut self, file: &mut File, said: HeapForm) -> u64 {
+        self.heap = file.put(&[0; 512]);
+        let root = self.table(file, 0, self.form.rows.into());
+        let header = heap_header(said, root, &[]);
+        let at = usize::try_from(self.heap).unwrap();
+        file.0[at..at + header.len()].copy_from_slice(&header);
+        self.heap
+    }
+
+    fn table(&mut self, file: &mut File, start: u64, rows: u32) -> u64 {
+        let form = self.form;
+        let (mut at, mut blocks) = (start, Vec::new());
+        for row in 0..rows {
+            let len = form.first << row.saturating_sub(1);
+            for _ in 0..form.width {
+                blocks.push(match len <= form.largest {
+                    true => self.block(file, at, len),
+                    // As many rows as fill it.
+                    false => self.table(file, at, (len / form.first / u64::from(form.width)).ilog2() + 1),
+                });
+                at += len;
+            }
+        }
+        let own = file.next();
+        let entries: Vec<u8> =
+            blocks.into_iter().flat_map(|block| (self.entry)(own, block).to_le_bytes()).collect();
+        file.put(&summed([heap_block(b"FHIB", self.heap, start), entries].concat()))
+    }
+
+    fn block(&mut self, file: &mut File, start: u64, len: u64) -> u64 {
+        self.number += 1;
+        let Some(object) = (self.object)(self.number - 1) else { return NOWHERE };
+        self.identities.push(heap_identity(start + HEAP_BLOCK_HEAD as u64, object.len()));
+        let mut bytes = [heap_block(b"FHDB", self.heap, start), object].concat();
+        bytes.resize(usize::try_from(len).unwrap(), 0);
+        file.put(&bytes)
+    }
 }
 
 /// A tree of one leaf with these records, all of one length.

@@ -12,6 +12,7 @@ mod biggraph;
 mod harness;
 mod hdf5;
 mod hdf5_file;
+mod hdf5_heaps;
 mod hdf5_many;
 mod made;
 mod paddle;

@@ -2,11 +2,11 @@
 
 use super::attributes::spend;
 use super::file::{File, fault};
+use super::fractal::Fractal;
 use super::header::Header;
 use crate::error::{Error, Result};
 use hdf5_reader::btree_v1::collect_btree_v1_leaves_storage;
 use hdf5_reader::btree_v2::{BTreeV2Header, BTreeV2Record, collect_btree_v2_records_storage};
-use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::{self, attribute_info, link, link::LinkTarget, link_info, symbol_table_msg};
 
@@ -83,17 +83,17 @@ fn dense(file: &File, heap: u64, tree: u64, mut take: impl FnMut(u32, Vec<u8>) -
         return Ok(());
     }
     let storage = file.storage();
-    let heap = FractalHeap::parse_at_storage(storage, heap, offsets, lengths).map_err(fault)?;
-    if heap.io_filters_len > 0 {
-        // What they inflate to has no bound but what the file says, and hardly any writer packs them.
-        return Err(Error::unsupported("hdf5-filter", "HDF5: the names in a group are packed")
-            .hint("write the file again without filters for groups"));
-    }
-    super::free::claim(file, heap.free_space_managed_address)?;
+    let mut heap = Fractal::open(file, heap)?;
     let tree = BTreeV2Header::parse_at_storage(storage, tree, offsets, lengths).map_err(fault)?;
-    let records =
+    let mut records =
         collect_btree_v2_records_storage(storage, &tree, offsets, lengths, None, &[], None).map_err(fault)?;
-    let mut blocks = FractalHeapDirectBlockCache::default();
+    // The tree goes by the hash of names; in the order of the heap each of its blocks is read once.
+    records.sort_unstable_by_key(|record| match record {
+        BTreeV2Record::LinkNameHash { heap_id, .. } | BTreeV2Record::AttributeNameHash { heap_id, .. } => {
+            heap.place(heap_id).ok().flatten()
+        }
+        _ => None,
+    });
     let mut owned = Owned::new(file);
     for record in records {
         let (order, id) = match record {
@@ -109,9 +109,7 @@ fn dense(file: &File, heap: u64, tree: u64, mut take: impl FnMut(u32, Vec<u8>) -
             }
             _ => continue,
         };
-        let bytes = heap
-            .get_object_storage_cached_with_registry(&id, storage, offsets, lengths, &mut blocks, None)
-            .map_err(fault)?;
+        let bytes = heap.object(&id)?;
         owned.take(bytes.len() as u64)?;
         take(order, bytes)?;
     }

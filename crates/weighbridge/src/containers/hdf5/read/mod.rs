@@ -22,6 +22,7 @@ mod dataset;
 mod file;
 mod fill;
 mod filters;
+mod fractal;
 mod free;
 mod header;
 mod heap;

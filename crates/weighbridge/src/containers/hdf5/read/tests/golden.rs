@@ -127,6 +127,23 @@ fn files_give_what_h5py_reads() {
     }
 }
 
+/// See `make_heaps` in judges/make_hdf5.py.
+#[test]
+fn heaps_of_tables_within_tables_give_what_h5py_reads() {
+    let contents = open(file("../heaps/large_latest.h5")).unwrap();
+    assert!(contents.problems.is_empty() && contents.links.is_empty());
+    let [d, group, wide @ ..] = &contents.items[..] else { panic!("{}", contents.items.len()) };
+    assert_eq!((name(&d.path), name(&group.path)), ("/d".to_owned(), "/wide".to_owned()));
+    let numbers: serde_json::Map<String, Json> =
+        (0..180).map(|n| (format!("a{n:03}"), serde_json::json!(vec![n; 800]))).collect();
+    same_attributes("/d", &d.attributes, &numbers.into());
+    assert_eq!(wide.len(), 1000);
+    for (item, n) in wide.iter().zip(0..) {
+        let rest = if n == 0 { String::new() } else { "n".repeat(600) };
+        assert_eq!(item.path, ["wide".to_owned(), format!("{n:04}{rest}")]);
+    }
+}
+
 #[test]
 fn a_long_file_is_listed_without_its_data() {
     // A file that is too long to be read whole: bytes that belong to nobody behind it.

@@ -19,6 +19,7 @@ mod paddle;
 mod parquet;
 mod pickles;
 mod primitiv;
+mod references;
 mod rules;
 mod safetensors;
 mod scans;

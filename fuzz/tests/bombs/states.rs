@@ -1,7 +1,8 @@
 //! States of PyTorch and Paddle that are small each on its own, and many that multiply.
 
 use crate::harness::{Any, Opens, Range, Refused};
-use crate::pickles::{number, tensor, text, torch, tuple};
+use crate::pickles::{number, tensor, text, torch, torch_of, tuple};
+use crate::zips::stored;
 
 /// An array of bytes of numpy, whose elements `payload` puts on the stack.
 fn array(extents: &[u64], payload: &[u8]) -> Vec<u8> {
@@ -83,7 +84,9 @@ fn torch_states_that_multiply() {
     let top = [b'h', levels + 1];
     pickle.extend([&text("pad")[..], b"](", &b"}".repeat(3 * count), b"e"].concat());
     pickle.extend([&b"K\x01"[..], &top, &text("1"), &top, b"u."].concat());
-    range.file("names that collide", torch(&pickle, &[0; 4]), Opens(4096));
+    // As many entries are allowed to a longer file.
+    let longer = torch_of(&pickle, stored("archive/data/1", vec![7; 200_000]));
+    range.file("names that collide", longer, Opens(4096));
 
     // Each begins an element further on.
     let mut moved = |name: &str, size: &[u64], stride: &[u64]| {

@@ -91,8 +91,18 @@ impl<'a> Machine<'a> {
 
     /// Follows the instructions up to `STOP`.
     pub(super) fn run(&mut self, opcodes: &mut Opcodes) -> Result<()> {
+        let most = self.options.instructions.unwrap_or(u64::MAX);
+        let mut followed = 0;
         loop {
             let op = opcodes.next_op()?;
+            if followed == most {
+                return Err(Error::limit("limit", "the packed pickle has more instructions than its length explains")
+                    .at(op.offset)
+                    .expected(format_args!("at most {most}"))
+                    .found("more")
+                    .hint("if you trust the file, raise the limit `pickle_objects`: instructions may be as many, too"));
+            }
+            followed += 1;
             let (code, offset) = (op.code, op.offset);
             self.frame(&op, opcodes)?;
             if let Some(count) = self.counts.get_mut(usize::from(code)) {

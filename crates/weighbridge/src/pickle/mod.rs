@@ -36,6 +36,7 @@ mod objects;
 mod opcode;
 mod opened;
 mod payload;
+mod remaining;
 mod write;
 
 #[cfg(test)]
@@ -53,4 +54,5 @@ pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, 
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};
 pub use payload::{PayloadSource, latin1_len};
+pub(crate) use remaining::Remaining;
 pub use write::{ModuleNames, Part, write};

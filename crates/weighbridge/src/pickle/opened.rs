@@ -15,6 +15,9 @@ pub struct Options {
     /// Most bytes of memory that the objects may take; `None` for what the length of the file that holds the pickle
     /// allows, or as many bytes as objects may be, whichever is more.
     pub memory: Option<u64>,
+    /// Most instructions, for a pickle that is packed: those that make nothing pack to nothing. `None` for as many as
+    /// there are bytes.
+    pub instructions: Option<u64>,
 }
 
 impl Default for Options {
@@ -26,7 +29,7 @@ impl Default for Options {
 impl Options {
     /// Reading within these limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { objects: limits.pickle_objects, memory: None, limits }
+        Self { objects: limits.pickle_objects, memory: None, instructions: None, limits }
     }
 }
 

@@ -4,7 +4,7 @@ use super::saved::Saved;
 use crate::checkpoint::{Name, Value};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::pickle::{Object, ObjectId, Place, Stored, Text};
+use crate::pickle::{Object, ObjectId, Place, Remaining, Stored, Text};
 use crate::source::read_vec;
 
 /// What may still be copied out of a file.
@@ -14,12 +14,16 @@ pub(crate) struct Budget {
     pub(crate) objects: u64,
     /// Bytes of text.
     pub(crate) text: u64,
+    /// Memory that values and entries of tensors take together.
+    pub(crate) room: Remaining,
 }
 
 /// The deepest structure that becomes a value.
 const DEEPEST: usize = 64;
 /// The most objects of one value, those that are shared counted each time.
 const MOST_OBJECTS: u64 = 1 << 20;
+/// Bytes of memory that a plain value takes, at least.
+const VALUE: u64 = 64;
 
 impl Saved {
     /// The object as a value, where it is plain: `None`, bool, number, text, bytes, and dicts,
@@ -29,12 +33,21 @@ impl Saved {
     /// # Errors
     /// [`crate::Kind::Limit`] for more text or objects than is sensible; what the source says.
     pub fn value(&self, id: ObjectId) -> Result<Option<Value>> {
-        self.plain(id, &mut Budget { objects: MOST_OBJECTS, text: self.limits.header_bytes })
+        self.plain(
+            id,
+            &mut Budget { objects: MOST_OBJECTS, text: self.limits.header_bytes, room: self.remaining() },
+        )
     }
 
     /// [`value`](Self::value), for many objects together.
     pub(crate) fn plain(&self, id: ObjectId, budget: &mut Budget) -> Result<Option<Value>> {
-        Plain { saved: self, budget }.value(id, 0)
+        let before = budget.room.clone();
+        let value = Plain { saved: self, budget }.value(id, 0)?;
+        if value.is_none() {
+            // What was made up to there is gone.
+            budget.room = before;
+        }
+        Ok(value)
     }
 
     /// The whole of a text, also a long one; `None` for what is none, or not UTF-8.
@@ -67,6 +80,7 @@ impl Plain<'_> {
             Error::limit("torch-objects", "the plain objects of the file share each other without end")
                 .in_file(self.saved.source.label())
         })?;
+        self.budget.room.take(VALUE)?;
         if depth > DEEPEST {
             return Ok(None);
         }
@@ -81,10 +95,7 @@ impl Plain<'_> {
             Object::Bool(b) => Some(Value::Bool(*b)),
             Object::Int(n) => Some(Value::I64(*n)),
             Object::Float(x) => Some(Value::F64(x.to_bits())),
-            Object::Text(text) | Object::ByteString(text) => {
-                self.spend(text)?;
-                saved.text(id)?.map(Value::Text)
-            }
+            Object::Text(_) | Object::ByteString(_) => self.text(id)?.map(Value::Text),
             Object::Bytes(blob) | Object::ByteArray(blob) => {
                 blob.short.as_ref().map(|bytes| Value::Bytes(bytes.to_vec()))
             }
@@ -92,7 +103,10 @@ impl Plain<'_> {
             Object::Tuple(items) | Object::FrozenSet(items) => self.list(items, depth)?,
             Object::Global { .. } => match graph.global(id) {
                 // Types of elements and the like: torch.float32.
-                Some(("torch", name)) => Some(Value::Text(format!("torch.{name}"))),
+                Some(("torch", name)) => {
+                    self.take_text(name.len() as u64)?;
+                    Some(Value::Text(format!("torch.{name}")))
+                }
                 _ => None,
             },
             Object::Made(_) => match graph.call(id) {
@@ -103,8 +117,8 @@ impl Plain<'_> {
                     Some(items) => self.list(items, depth)?,
                     None => None,
                 },
-                Some((("torch", "device"), &[kind])) => saved.text(kind)?.map(Value::Text),
-                Some((("torch", "device"), &[kind, index])) => match (saved.text(kind)?, graph.int(index)) {
+                Some((("torch", "device"), &[kind])) => self.text(kind)?.map(Value::Text),
+                Some((("torch", "device"), &[kind, index])) => match (self.text(kind)?, graph.int(index)) {
                     (Some(kind), Some(index)) => Some(Value::Text(format!("{kind}:{index}"))),
                     _ => None,
                 },
@@ -120,9 +134,22 @@ impl Plain<'_> {
             (None, Place::Source(span)) => span.len,
             _ => 0,
         };
+        self.take_text(len)
+    }
+
+    /// Counts text before it is copied.
+    fn take_text(&mut self, len: u64) -> Result<()> {
         Limits::check("bytes of text", "header_bytes", len, self.budget.text)?;
         self.budget.text -= len;
         Ok(())
+    }
+
+    /// The whole of a text, counted; `None` as [`Saved::text`].
+    fn text(&mut self, id: ObjectId) -> Result<Option<String>> {
+        if let Object::Text(text) | Object::ByteString(text) = self.saved.graph().object(id) {
+            self.spend(text)?;
+        }
+        self.saved.text(id)
     }
 
     fn list(&mut self, items: &[ObjectId], depth: usize) -> Result<Option<Value>> {
@@ -139,14 +166,10 @@ impl Plain<'_> {
         for &(key, value) in pairs {
             let key = match self.saved.graph().object(key) {
                 Object::Int(n) => n.to_string(),
-                Object::Text(text) | Object::ByteString(text) => {
-                    self.spend(text)?;
-                    match self.saved.text(key)? {
-                        Some(text) => text,
-                        None => return Ok(None),
-                    }
-                }
-                _ => return Ok(None),
+                _ => match self.text(key)? {
+                    Some(text) => text,
+                    None => return Ok(None),
+                },
             };
             let Some(value) = self.value(value, depth + 1)? else { return Ok(None) };
             values.push((Name::from(key.as_str()), value));

@@ -10,14 +10,16 @@ use crate::pickle::{Graph, ObjectId};
 use crate::tensor::DType;
 use crate::text::escape;
 
+/// More flags than these no tensor has; they are walked each time that it is met.
+const MOST_FLAGS: usize = 64;
 /// Parameters of parameters and subclasses of subclasses are followed so far.
 const DEEPEST: usize = 8;
 
 /// What an object is, seen as a tensor.
 enum Found<'a> {
     Tensor(Parts<'a>),
-    /// A tensor of a kind that has no place in the index; says which.
-    Other(String),
+    /// A tensor of a kind that has no place in the index; says which, in parts: it is put together only when it is told.
+    Other([&'a str; 3]),
     /// A tensor by its call, but with arguments that no tensor has.
     Bad,
 }
@@ -53,7 +55,8 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
         Some(found) => {
             let error = match found {
                 Found::Other(kind) => {
-                    Error::unsupported("torch-tensor-kind", "tensors of this kind are not read").found(kind)
+                    Error::unsupported("torch-tensor-kind", "tensors of this kind are not read")
+                        .found(escape(&kind.concat()))
                 }
                 _ => Error::corrupt("torch-tensor", "no tensor is rebuilt from such arguments"),
             };
@@ -130,7 +133,7 @@ fn made<'a>(
     depth: usize,
 ) -> Option<Found<'a>> {
     if depth > DEEPEST {
-        return Some(Found::Other("a tensor within a tensor, again and again".to_owned()));
+        return Some(Found::Other(["a tensor within a tensor, again and again", "", ""]));
     }
     match (module, name, args) {
         ("torch._utils", "_rebuild_tensor", &[storage, offset, size, stride]) => {
@@ -184,7 +187,7 @@ fn made<'a>(
                     | "_rebuild_parameter"
                     | "_rebuild_parameter_with_state"
             );
-            Some(if usual { Found::Bad } else { Found::Other(escape(name)) })
+            Some(if usual { Found::Bad } else { Found::Other([name, "", ""]) })
         }
         _ => None,
     }
@@ -201,11 +204,11 @@ fn plain(
     let dtype = match (dtype, reference.class) {
         (Some(dtype), _) => match (dtype_of(graph, dtype), graph.global(dtype)) {
             (Some(dtype), _) => dtype,
-            (None, Some((module, name))) => return Found::Other(escape(&format!("{module}.{name}"))),
+            (None, Some((module, name))) => return Found::Other([module, ".", name]),
             (None, None) => return Found::Bad,
         },
         (None, Class::Of(dtype)) => dtype,
-        (None, _) => return Found::Other(escape(&format!("elements of a {}", reference.class_name))),
+        (None, _) => return Found::Other(["elements of a ", reference.class_name, ""]),
     };
     let requires_grad = grad.and_then(|id| graph.truth(id)) == Some(true);
     Found::Tensor(Parts { reference, dtype, offset, size, stride, requires_grad, class: None })
@@ -215,11 +218,13 @@ fn plain(
 fn flagged<'a>(graph: &'a Graph, rest: &[ObjectId], found: Found<'a>) -> Found<'a> {
     let Some(&flags) = rest.first() else { return found };
     let set = match graph.pairs(flags) {
-        Some(pairs) => pairs.iter().any(|&(_, value)| graph.truth(value) != Some(false)),
+        Some(pairs) => {
+            pairs.len() > MOST_FLAGS || pairs.iter().any(|&(_, value)| graph.truth(value) != Some(false))
+        }
         None => flags != ObjectId::NONE,
     };
     match found {
-        Found::Tensor(_) if set => Found::Other("a conjugated or negated view".to_owned()),
+        Found::Tensor(_) if set => Found::Other(["a conjugated or negated view", "", ""]),
         found => found,
     }
 }

@@ -9,7 +9,7 @@ use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::containers::zip::{self, Member, Method, Recovered};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::pickle::{self, Graph, ObjectId, Options, Pickle};
+use crate::pickle::{self, Graph, ObjectId, Options, Pickle, Remaining};
 use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
@@ -209,6 +209,7 @@ impl Saved {
             // Inflated once: long texts are read again in any order, and from a stream each would begin at its start.
             bytes = inflated(member, &bytes, room, limits)?;
             room = room.saturating_sub(member.len);
+            options.instructions = Some(instructions(source, limits));
         }
         options.memory = Some(room);
         let pickle = pickle::read(&bytes, offset, &options)?;
@@ -228,9 +229,9 @@ impl Saved {
         }
     }
 
-    /// Bytes of memory that may still be taken by what is made of the objects.
-    pub(crate) fn room(&self) -> u64 {
-        self.room
+    /// Memory that may still be taken by what is made of the objects.
+    pub(crate) fn remaining(&self) -> Remaining {
+        Remaining::new(self.room, self.room.saturating_add(self.pickle.memory))
     }
 
     /// Bytes of the file.
@@ -389,6 +390,12 @@ impl Saved {
             Storages::Zip(..) => None,
         }
     }
+}
+
+/// The most instructions of a deflated pickle: those that make nothing take nothing, and pack to nothing. Honest ones make
+/// tensors of 35 instructions, each of which takes 150 bytes of the file and more.
+fn instructions(file: &SourceRef, limits: &Limits) -> u64 {
+    (limits.pickle_objects / 4).saturating_add(file.len().saturating_mul(2))
 }
 
 /// A deflated pickle in memory; `most` bytes are allowed to it and its objects.

@@ -1,5 +1,6 @@
 //! The way through the objects, with bounds on all that a file can make large.
 
+mod kinds;
 mod place;
 mod reach;
 
@@ -10,9 +11,10 @@ use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::pickle::{Made, Object, ObjectId};
+use kinds::Kinds;
 use place::Places;
 use reach::Reach;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// The deepest structure that is followed.
 const DEEPEST: usize = 64;
@@ -21,10 +23,10 @@ const VISITS: u64 = 16;
 /// Objects of plain values, besides one for each two bytes of the file: a number has no fewer. What is
 /// shared is copied each time, and so would take any memory.
 const FREE: u64 = 40_000;
-/// Bytes of memory that a plain value takes, at least.
-const VALUE: u64 = 64;
-/// Kinds of objects that are not kept are named up to this number.
-const NAMED: usize = 100;
+/// Bytes of memory that a plain value takes by the key that leads to it, in the index and in what is told of it.
+const KEPT: u64 = 300;
+/// Copies of the key of a storage that are held for each of its tensors.
+const KEYS: u64 = 4;
 
 /// Where a walk stands, and what it has gathered.
 pub(super) struct Walk<'a> {
@@ -42,9 +44,9 @@ pub(super) struct Walk<'a> {
     names_left: u64,
     budget: Budget,
     /// What is not kept, and how often.
-    unknown: BTreeMap<String, u64>,
+    unknown: Kinds,
     /// Tensors that are not read, by what they are.
-    refused: BTreeMap<String, u64>,
+    refused: Kinds,
     doubled: u64,
 }
 
@@ -54,7 +56,7 @@ impl<'a> Walk<'a> {
         let objects = reach.size().saturating_mul(VISITS);
         let most = options.limits.header_bytes;
         let file = saved.file_len();
-        let plain = objects.min(saved.source().len() / 2 + FREE).min(saved.room() / VALUE);
+        let plain = objects.min(saved.source().len() / 2 + FREE);
         let text = most.min((most / 24).saturating_add(file.saturating_mul(4)));
         Self {
             saved,
@@ -66,9 +68,9 @@ impl<'a> Walk<'a> {
             role: Role::Parameter,
             visits_left: objects,
             names_left: most.min((most / 48).saturating_add(file)),
-            budget: Budget { objects: plain, text },
-            unknown: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            budget: Budget { objects: plain, text, room: saved.remaining() },
+            unknown: Kinds::default(),
+            refused: Kinds::default(),
             doubled: 0,
         }
     }
@@ -98,13 +100,7 @@ impl<'a> Walk<'a> {
             ("torch-tensor-kind", self.refused, "not read"),
         ];
         for (code, kinds, what) in notes {
-            let more = kinds.len().saturating_sub(NAMED);
-            for (name, count) in kinds.into_iter().take(NAMED) {
-                self.checkpoint.notes.push(Note::omission(code, format!("{count} times {name}: {what}")));
-            }
-            if more > 0 {
-                self.checkpoint.notes.push(Note::omission(code, format!("and {more} more kinds")));
-            }
+            kinds.tell(self.saved.graph(), code, what, &mut self.checkpoint);
         }
         Ok(self.checkpoint)
     }
@@ -121,7 +117,7 @@ impl<'a> Walk<'a> {
     }
 
     fn inert(&mut self, what: &str) {
-        *self.unknown.entry(what.to_owned()).or_insert(0) += 1;
+        self.unknown.count(what);
     }
 
     fn node(&mut self, id: ObjectId, depth: usize) -> Result<()> {
@@ -149,16 +145,13 @@ impl<'a> Walk<'a> {
         match graph.object(id) {
             Object::List(items) => self.items(items, depth),
             Object::Tuple(items) => self.items(items, depth),
-            Object::Made(made) => self.made(made, depth),
+            Object::Made(made) => self.made(id, made, depth),
             Object::PersistentId(_) => {
                 self.inert("a storage without a tensor");
                 Ok(())
             }
             Object::Global { .. } => {
-                let name = graph.global(id).map(|(module, name)| format!("{module}.{name}"));
-                self.inert(
-                    &name.map_or("a class without a name".to_owned(), |name| format!("the class {name}")),
-                );
+                self.unknown.count_class(id, true);
                 Ok(())
             }
             _ => {
@@ -172,24 +165,36 @@ impl<'a> Walk<'a> {
         let limits = &self.options.limits;
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
+        // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
+        self.budget.room.take_entry(self.path.len())?;
         let path = match self.path.is_empty() {
             true => TensorPath::value(),
             false => TensorPath::new(self.path.clone()),
         };
         let bytes = path.byte_len() as u64;
         Limits::check("bytes in a name", "name_bytes", bytes, limits.name_bytes)?;
-        Limits::check("bytes of names", "header_bytes", bytes, self.names_left)?;
-        self.names_left -= bytes;
+        self.take_name(bytes)?;
         match self.saved.tensor(id, path) {
             Ok(Some(mut entry)) => {
                 entry.role = self.role.clone();
-                self.places.add(&mut self.checkpoint, entry, id, self.saved.storage_key(id));
-                Ok(())
+                self.budget.room.take_dimensions(entry.shape.rank())?;
+                let storage = self.saved.storage_key(id).unwrap_or_default();
+                self.budget.room.take(KEYS.saturating_mul(storage.len() as u64))?;
+                self.places.add(&mut self.checkpoint, entry, id, storage);
+                let Some(entry) = self.checkpoint.tensors.last() else { return Ok(()) };
+                self.budget.room.take_attributes(&entry.attributes)?;
+                // Its class, and the name of the tensor that it is once more, may be longer than its own.
+                let texts = entry.attributes.values().map(|value| match value {
+                    Value::Text(text) => text.len() as u64,
+                    _ => 0,
+                });
+                let said = texts.sum();
+                self.take_name(said)
             }
             Ok(None) => Ok(()),
             Err(error) if error.kind() == Kind::Unsupported => {
                 let kind = error.found_text().unwrap_or("an unknown kind").to_owned();
-                *self.refused.entry(kind).or_insert(0) += 1;
+                self.refused.count(&kind);
                 Ok(())
             }
             Err(error) if self.options.salvage && Damage::is(&error) => {
@@ -201,6 +206,13 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Counts text that is kept with the name of a tensor or value.
+    fn take_name(&mut self, bytes: u64) -> Result<()> {
+        Limits::check("bytes of names", "header_bytes", bytes, self.names_left)?;
+        self.names_left -= bytes;
+        Ok(())
+    }
+
     /// A plain value is metadata, under the keys that lead to it.
     fn keep(&mut self, value: Value) -> Result<()> {
         if self.path.is_empty() && value == Value::Map(Vec::new()) {
@@ -210,8 +222,8 @@ impl<'a> Walk<'a> {
             true => "value".to_owned(),
             false => TensorPath::new(self.path.clone()).to_text(),
         };
-        Limits::check("bytes of names", "header_bytes", key.len() as u64, self.names_left)?;
-        self.names_left -= key.len() as u64;
+        self.take_name(key.len() as u64)?;
+        self.budget.room.take(KEPT)?;
         self.places.keep(key, value);
         Ok(())
     }
@@ -220,6 +232,7 @@ impl<'a> Walk<'a> {
     fn versions(&mut self, state: ObjectId) -> Result<()> {
         let graph = self.saved.graph();
         for &(key, value) in graph.pairs(state).unwrap_or_default() {
+            self.visit()?;
             match graph.text(key) {
                 Some(VERSIONS) => {
                     let Some(value) = self.saved.plain(value, &mut self.budget)? else {
@@ -301,25 +314,41 @@ impl<'a> Walk<'a> {
     }
 
     /// An object of a class: only its tensors are kept.
-    fn made(&mut self, made: &Made, depth: usize) -> Result<()> {
+    fn made(&mut self, id: ObjectId, made: &Made, depth: usize) -> Result<()> {
         let graph = self.saved.graph();
-        let name = graph.global(made.callable).map(|(module, name)| format!("{module}.{name}"));
-        self.inert(&name.unwrap_or_else(|| "a class without a name".to_owned()));
+        self.unknown.count_class(made.callable, false);
+        if !self.reach.holds_tensor(id) {
+            return Ok(());
+        }
         for &state in &made.states {
+            self.visit()?;
             // With slots, the state is a pair of dicts.
             let dicts = match graph.tuple(state) {
                 Some(dicts) => dicts,
                 None => std::slice::from_ref(&state),
             };
-            for pairs in dicts.iter().filter_map(|&dict| graph.pairs(dict)) {
-                self.attributes(pairs, depth)?;
+            for &dict in dicts {
+                self.visit()?;
+                if let Some(pairs) = graph.pairs(dict) {
+                    self.attributes(pairs, depth)?;
+                }
             }
         }
-        let pairs: Vec<_> =
-            made.pairs.iter().filter(|&&(_, value)| self.reach.holds_tensor(value)).copied().collect();
+        let mut pairs = Vec::new();
+        for &(key, value) in &made.pairs {
+            self.visit()?;
+            if self.reach.holds_tensor(value) {
+                pairs.push((key, value));
+            }
+        }
         self.dict(&pairs, depth)?;
-        let items: Vec<_> =
-            made.items.iter().filter(|&&item| self.reach.holds_tensor(item)).copied().collect();
+        let mut items = Vec::new();
+        for &item in &made.items {
+            self.visit()?;
+            if self.reach.holds_tensor(item) {
+                items.push(item);
+            }
+        }
         self.items(&items, depth)
     }
 

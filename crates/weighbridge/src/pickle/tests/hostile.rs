@@ -129,6 +129,15 @@ fn limits_hold() {
     let bytes = [&b"\x80\x02"[..], &[b']'; 100], b"."].concat();
     let error = read(&memory(&bytes), 0, &options).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 96)));
+    // Instructions that make nothing.
+    let options = Options { instructions: Some(100), ..Options::default() };
+    let nothing = |times| [&b"\x80\x02"[..], &b"N0".repeat(times), b"N."].concat();
+    assert_eq!(
+        read(&memory(&nothing(48)), 0, &options).unwrap().graph.len(),
+        read_bytes(b"N.").unwrap().graph.len()
+    );
+    let error = read(&memory(&nothing(49)), 0, &options).unwrap_err();
+    assert_eq!((error.kind(), error.offset()), (Kind::Limit, Some(2 + 99)));
     let limits = crate::Limits { header_bytes: 1000, ..Default::default() };
     let bytes = [
         &b"\x80\x02"[..],

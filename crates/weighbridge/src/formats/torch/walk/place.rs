@@ -38,11 +38,10 @@ impl Places {
         checkpoint: &mut Checkpoint,
         mut entry: TensorEntry,
         id: ObjectId,
-        storage: Option<&str>,
+        storage: &str,
     ) {
         self.distinguish(checkpoint, &mut entry);
         let text = entry.text();
-        let storage = storage.unwrap_or_default();
         let mut first = self.objects.get(&id).cloned();
         let place = checkpoint.tensors.len();
         // What is gathered has a source of its own.

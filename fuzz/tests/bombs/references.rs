@@ -1,0 +1,168 @@
+//! Two bytes of a pickle refer to what was made before: a tensor, a long name, a dict that is walked. Each reference is
+//! another one in the index.
+
+use crate::harness::{Opens, Range, Refused};
+use crate::pickles::{dict, number, tensor, text, torch, tuple};
+use crate::zips::{Member, archive, crc32, deflate, stored};
+
+/// A list of `first`, and of it so many times more.
+fn again(first: &[u8], times: usize) -> Vec<u8> {
+    [&b"\x80\x02("[..], first, b"q\0", &b"h\0".repeat(times), b"l."].concat()
+}
+
+/// A class or function whose names have 8 KB together.
+fn long_import() -> Vec<u8> {
+    [&b"c"[..], &b"m".repeat(4_000), b"\n", &b"n".repeat(4_000), b"\n"].concat()
+}
+
+fn one() -> Vec<u8> {
+    tensor(1, &[1], &[1])
+}
+
+/// A file whose deflated pickle is `head`, `block` so many times, and `tail`; with so many bytes beside it.
+fn deflated(head: &[u8], block: &[u8], times: usize, beside: usize) -> Vec<u8> {
+    let (data, crc32) = (deflate(head, block, times), crc32(head, block, times));
+    let len = (head.len() + block.len() * times) as u64;
+    let pickle = Member { name: "archive/data.pkl".to_owned(), method: 8, data, len, crc32, at: None };
+    let beside = stored("archive/data/1", vec![7; beside]);
+    archive(&[
+        pickle,
+        stored("archive/data/0", vec![0; 4]),
+        beside,
+        stored("archive/version", b"3\n".to_vec()),
+    ])
+}
+
+#[test]
+fn references_take_memory() {
+    let mut range = Range::new("torch");
+    let mut refused =
+        |name: &str, pickle: Vec<u8>, code| range.file(name, torch(&pickle, &[0; 4]), Refused(code));
+    let first = [&b"}"[..], &text("v"), b"]("].concat();
+    let plain =
+        |head: &[u8], times| [&b"\x80\x02"[..], &first, head, b"q\0", &b"h\0".repeat(times), b"es."].concat();
+    let device = [&b"ctorch\ndevice\n"[..], &text(&"x".repeat(1_000_000)), b"\x85R"].concat();
+    refused("a device of 1 MB, 500 times", plain(&device, 500), "limit");
+    let device = [&b"ctorch\ndevice\n"[..], &text(&"x".repeat(1_000_000)), b"K\x01\x86R"].concat();
+    refused("a device of 1 MB with a number, 500 times", plain(&device, 500), "limit");
+    let import = [&b"ctorch\n"[..], &b"x".repeat(4_000), b"\n"].concat();
+    refused("an import of 4 KB, 100,000 times", plain(&import, 100_000), "limit");
+
+    refused("a tensor 500,000 times", again(&one(), 500_000), "pickle-tangle");
+    refused("a tensor 50,000 times", again(&one(), 50_000), "pickle-tangle");
+    let wide = tensor(1, &[1; 64], &[1; 64]);
+    refused("a tensor of 64 dimensions 20,000 times", again(&wide, 20_000), "pickle-tangle");
+    let deep = [&text(&"a.".repeat(2_000))[..], b"("].concat();
+    let deep = [&b"\x80\x02}"[..], &deep, &one(), b"q\0", &b"h\0".repeat(900), b"ls."].concat();
+    refused("a tensor 900 times, in names of 2,000 parts", deep, "pickle-tangle");
+    let named = |times| {
+        let key = text(&"k".repeat(1_000_000));
+        let list = [&text("l")[..], b"(", &b"h\0".repeat(times), b"l"].concat();
+        [&b"\x80\x02}("[..], &key, &one(), b"q\0", &list, b"u."].concat()
+    };
+    refused("a tensor of a name of 1 MB 600 times", named(600), "limit");
+    let call = one();
+    let (function, rest) = call.split_at("ctorch._utils\n_rebuild_tensor_v2\n".len());
+    let rest = rest.strip_suffix(b"R").unwrap();
+    let class =
+        [&b"ctorch._tensor\n_rebuild_from_type_v2\n("[..], function, &long_import(), rest, b"}tR"].concat();
+    refused("a tensor of a class of 8 KB 2,000 times", again(&class, 2_000), "limit");
+    let kind = [&b"ctorch._utils\n_rebuild_"[..], &b"x".repeat(4_000), b"\n)R"].concat();
+    refused("a tensor of a kind of 4 KB 100,000 times", again(&kind, 100_000), "pickle-tangle");
+    let beside = [&b"\x80\x02("[..], &one(), &b"N".repeat(1_000_000), b"l."].concat();
+    refused("1,000,000 values beside a tensor", beside, "pickle-tangle");
+    let lost = again(&tensor(2, &[2], &[1]), 500_000);
+    refused("a tensor whose storage is not whole 500,000 times", lost, "torch-storage-length");
+
+    let edge = again(&one(), 15_000);
+    let beside = [stored("archive/data/1", vec![7; 700_000])];
+    let edge =
+        [&[stored("archive/data.pkl", edge), stored("archive/data/0", vec![0; 4])], &beside[..]].concat();
+    range.file("a tensor 15,000 times in a longer file", archive(&edge), Opens(15_001));
+    let many = [&b"\x80\x02("[..], &one(), b"q\0", &b"h\0".repeat(10_000), b"l."].concat();
+    range.file("a tensor 10,000 times, deflated", deflated(&many, b"", 1, 100_000), Refused("pickle-tangle"));
+    let blocks = b"N0".repeat(1 << 19);
+    // Values that are thrown away make nothing, and pack to nothing.
+    range.file("8 MB of nothing, deflated", deflated(b"\x80\x02", &blocks, 8, 100_000), Refused("limit"));
+}
+
+/// Dicts, items and flags that are walked once more for each reference.
+#[test]
+fn references_take_time() {
+    let mut range = Range::new("torch");
+    let mut any = |name: &str, pickle: Vec<u8>| range.any(name, torch(&pickle, &[0; 4]));
+    let state = [&b"}("[..], &b"NN".repeat(100_000), b"uq\x01"].concat();
+    let ordered = b"h\0)RK\0h\x02sh\x01b".repeat(1_000);
+    let head = b"0ca\nb\nq\x020ccollections\nOrderedDict\nq\x000(";
+    any(
+        "ordered dicts that share 100,000 attributes",
+        [&b"\x80\x02"[..], &state, head, &ordered, b"l."].concat(),
+    );
+    let items = |item: &[u8]| [&b"ca\nb\n)R("[..], item, &b"N".repeat(400_000), b"e"].concat();
+    any("an object of 400,000 items 16,000 times", again(&items(b""), 16_000));
+    any("an object of 400,000 items and a tensor 16,000 times", again(&items(&one()), 16_000));
+    let states = [&b"ca\nb\n)R"[..], &b"Nb".repeat(200_000), &dict(&one())[2..], b"b"].concat();
+    any("an object of 200,000 states 16,000 times", again(&states, 16_000));
+    let slots = [&b"ca\nb\n)R("[..], &b"N".repeat(400_000), &dict(&one())[2..], b"tb"].concat();
+    any("an object of 400,000 slots 16,000 times", again(&slots, 16_000));
+    let flags = [&one()[..one().len() - 2], b"}(", &b"N\x89".repeat(160_000), b"utR"].concat();
+    any("a tensor of 160,000 flags 16,000 times", again(&flags, 16_000));
+    any("a class of 8 KB 500,000 times", again(&long_import(), 500_000));
+    let made = [&long_import()[..], b")R"].concat();
+    any("an object of a class of 8 KB 500,000 times", again(&made, 500_000));
+
+    // Imports of which each has names of its own, of 500 letters together.
+    let name = |i: u16| [&b"\x8c\xfa"[..], format!("{i:0>250}").as_bytes(), b"\x940"].concat();
+    let names: Vec<u8> = (0..512).flat_map(name).collect();
+    let get = |i: u32| [&b"j"[..], &i.to_le_bytes()].concat();
+    let imports: Vec<u8> =
+        (0..150_000).flat_map(|i| [&get(i / 512)[..], &get(i % 512), b"\x93"].concat()).collect();
+    any("150,000 imports", [&b"\x80\x04"[..], &names, b"(", &imports, b"l."].concat());
+}
+
+/// What honest writers share and repeat is kept.
+#[test]
+fn honest_references_are_kept() {
+    let mut range = Range::new("torch");
+    // Tied weights.
+    let tied: Vec<u8> = (0..3_000)
+        .flat_map(|i| [text(&format!("model.decoder.layers.{i}.weight")), b"h\0".to_vec()].concat())
+        .collect();
+    let tied = [&b"\x80\x02}("[..], &text("shared"), &one(), b"q\0", &tied, b"u."].concat();
+    range.file("3,000 tied weights", torch(&tied, &[0; 4]), Opens(3_001));
+
+    // The state of an optimizer, every tensor of which has a storage of its own, of a few bytes only; a namespace of
+    // arguments and a vocabulary beside it.
+    let stored_in = |key: u32, pickle: Vec<u8>| {
+        let at = pickle.windows(6).position(|six| six == text("0")).unwrap();
+        [&pickle[..at], &text(&key.to_string()), &pickle[at + 6..]].concat()
+    };
+    let parameter = |i: u32| {
+        let slot = |n: u32, name: &str| [text(name), stored_in(3 * i + n, tensor(4, &[4], &[1]))].concat();
+        [
+            number(u64::from(i)),
+            b"}(".to_vec(),
+            slot(0, "step"),
+            slot(1, "exp_avg"),
+            slot(2, "exp_avg_sq"),
+            b"u".to_vec(),
+        ]
+        .concat()
+    };
+    let count = 3_000;
+    let state: Vec<u8> = (0..count).flat_map(parameter).collect();
+    let numbers: Vec<u8> = (0..u64::from(count)).flat_map(number).collect();
+    let groups = [&text("param_groups")[..], b"(}(", &text("params"), b"(", &numbers, b"lul"].concat();
+    let arguments: Vec<u8> =
+        (0..200).flat_map(|i| [text(&format!("argument_{i}")), tuple(&[i])].concat()).collect();
+    let arguments = [&text("args")[..], b"cargparse\nNamespace\n)\x81}(", &arguments, b"ub"].concat();
+    let words: Vec<u8> = (0..30_000).flat_map(|i| [text(&format!("w{i}")), number(i)].concat()).collect();
+    let words = [&text("vocabulary")[..], b"}(", &words, b"u"].concat();
+    let pickle =
+        [&b"\x80\x02}("[..], &text("state"), b"}(", &state, b"u", &groups, &arguments, &words, b"u."]
+            .concat();
+    let mut members = vec![stored("archive/data.pkl", pickle)];
+    members.extend((0..3 * count).map(|key| stored(&format!("archive/data/{key}"), vec![0; 16])));
+    members.push(stored("archive/version", b"3\n".to_vec()));
+    range.file("an optimizer of 3,000 parameters", archive(&members), Opens(9_000));
+}

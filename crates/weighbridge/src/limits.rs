@@ -5,6 +5,8 @@
 //! known to us; an honest user with a larger one raises them.
 
 use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bounds on what reading an index may cost. `Limits::default()` is safe for files of strangers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +36,40 @@ pub struct Limits {
     /// Bytes of all tensors together that may repeat a few elements without measure, as PyTorch's `expand`
     /// and the runs of Parquet do it, and chunks and names in HDF5 (default 1 GiB).
     pub repeated_bytes: u64,
+    /// What a scan may still step through of pickles, and of headers of packed arrays, of the file that it looks at.
+    pub(crate) scanned: Left,
 }
+
+/// Bytes that may still be read, counted by all clones together; without end where nobody began to count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Left(Option<Arc<AtomicU64>>);
+
+impl Left {
+    /// Begins to count.
+    pub(crate) fn of(bytes: u64) -> Self {
+        Self(Some(Arc::new(AtomicU64::new(bytes))))
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.0.as_ref().map_or(u64::MAX, |left| left.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn take(&self, bytes: u64) {
+        if let Some(left) = &self.0 {
+            // Those who look at one file look at its parts one after the other.
+            left.store(self.left().saturating_sub(bytes), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What was read meanwhile makes no other limits.
+impl PartialEq for Left {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Left {}
 
 /// The names of the fields, as [`Limits::set`] takes them.
 pub const NAMES: [&str; 9] = [
@@ -61,6 +96,7 @@ impl Default for Limits {
             chunk_bytes: 256 << 20,
             expansion: 1024,
             repeated_bytes: 1 << 30,
+            scanned: Left::default(),
         }
     }
 }
@@ -142,7 +178,8 @@ mod tests {
             assert!(format!("{one:?}").contains(&format!("{name}: {value}")), "{name}");
             all.set(name, value).unwrap();
         }
-        assert_eq!(format!("{all:?}").matches(": ").count(), NAMES.len());
+        // And what is left of a scan, which nobody sets.
+        assert_eq!(format!("{all:?}").matches(": ").count(), NAMES.len() + 1);
         let error = all.set("colour", 1).unwrap_err();
         assert_eq!(error.code(), "unknown-limit");
         assert!(NAMES.iter().all(|name| error.hint_text().unwrap().contains(name)));

@@ -84,6 +84,19 @@ fn npz_bombs() {
         Refused("npy-header-length"),
     );
 
+    // Each header is a thousandth of its length in the file.
+    for (name, dtype) in [("numbers", "|u1"), ("objects", "|O")] {
+        let text = header("100000,").replace("<f4", dtype);
+        let blanks = deflated("", &npy(&(text + &" ".repeat(1_000_000)), &[0; 100_000]));
+        let blanks: Vec<_> =
+            (0..500).map(|i| Member { name: format!("{i}.npy"), ..blanks.clone() }).collect();
+        range.file(
+            &format!("500 headers of 1 MB, of {name}"),
+            archive(&blanks),
+            Refused("npy-header-length"),
+        );
+    }
+
     // Metadata that would be read as a whole.
     let meta = zeros("weighbridge.metadata.npy", 1 << 24);
     range.file("metadata that is no text", archive(&[meta]), Opens(1));

@@ -72,3 +72,50 @@ fn scans_of_packed_storages() {
     let storage = deflated("archive/data/1", &[&b"\x80\x03"[..], &zeros, &inner, b"N."].concat());
     range.any("1,000 pickles behind 64 MiB of zeros", torch_of(&dict(&tensor(1, &[1], &[1])), storage));
 }
+
+/// Calls of names that are long, or of which no two are alike, and arguments that calls share.
+#[test]
+fn scans_of_calls() {
+    let mut range = Range::new("paddle");
+    let word = |i: u16| [&b"\x8c\xfa"[..], format!("{i:<250}").as_bytes(), b"\x940"].concat();
+    let words: Vec<u8> = (0..256).flat_map(word).collect();
+    let call = |n: u32| [b"h", &n.to_be_bytes()[2..3], b"h", &n.to_be_bytes()[3..], b"\x93)R0"].concat();
+    let calls: Vec<u8> = (0..200_000).flat_map(call).collect();
+    range.any("200,000 calls of long names", [b"\x80\x04", &words[..], &calls, b"N."].concat());
+    let long = [b"c", &[b'm'; 4_000][..], b"\n", &[b'n'; 4_000], b"\nq\x000"].concat();
+    let pickle = [b"\x80\x02", &long[..], &b"h\0)R0".repeat(500_000), b"N."].concat();
+    range.any("500,000 calls of one name of 8 KB", pickle);
+    let list = b"c__builtin__\nlist\nq\x010";
+    let (items, calls) = (b"N".repeat(400_000), b"h\x01h\0R0".repeat(4_000));
+    let pickle = [b"\x80\x02(", &items[..], b"tq\x000", list, &calls, b"N."].concat();
+    range.any("4,000 calls that share 400,000 arguments", pickle);
+}
+
+/// Instructions of a byte that leave nothing behind, packed to a thousandth.
+#[test]
+fn scans_of_packed_instructions() {
+    let block = b"N0".repeat(500_000);
+    let mut range = Range::new("torch");
+    let storage = packed("archive/data/1", b"\x80\x02", &block, 300);
+    range.any("a storage of 300 MB of instructions", torch_of(&dict(&tensor(1, &[1], &[1])), storage));
+    let line = packed("archive/data/1", b"\x80\x02S'", &[b'a'; 1 << 20], 300);
+    range.any("a storage of one line of 300 MiB", torch_of(&dict(&tensor(1, &[1], &[1])), line));
+    let behind = [b"B", &(64u32 << 20).to_le_bytes()[..], &[0; 64 << 20], b"0"].concat();
+    let texts = [&b"\x80\x02"[..], &behind, &b"S'a'\n0".repeat(20_000), b"N."].concat();
+    let texts = deflated("archive/data/1", &texts);
+    range.any("20,000 lines behind 64 MiB", torch_of(&dict(&tensor(1, &[1], &[1])), texts));
+    let pickle = [&b"\x80\x02"[..], &behind, b"N."].concat();
+    let small = b"\x80\x02B\x06\0\0\0\x80\x02NN0..".repeat(900);
+    let row = deflated("archive/data/1", &[pickle, small].concat());
+    range.any("900 pickles behind 64 MiB", torch_of(&dict(&tensor(1, &[1], &[1])), row));
+    drop(range);
+    let mut range = Range::new("npz");
+    let head = b"\x93NUMPY\x01\0\x3a\0{'descr':'|O','fortran_order':False,'shape':(1,)}        \n\x80\x02";
+    range.any("objects that are 300 MB of instructions", archive(&[packed("a.npy", head, &block, 300)]));
+    let member = packed("m.pkl", b"\x80\x02", &block, 25);
+    let several = |count: usize| {
+        let name = |i| format!("m{i}.pkl");
+        (0..count).map(|i| Member { name: name(i), ..member.clone() }).collect::<Vec<_>>()
+    };
+    range.any("8 pickles of 25 MB of instructions", archive(&several(8)));
+}

@@ -2,6 +2,7 @@
 
 use super::graph::{Blob, Place, Span, Stored, Text};
 use super::lines::{self, Number};
+use super::machine::HIGHEST_PROTOCOL;
 use super::opcode::{self as op, opcode_name};
 use crate::error::{Error, Result};
 use crate::source::{Cursor, SourceRef};
@@ -10,6 +11,10 @@ use crate::source::{Cursor, SourceRef};
 const SHORT_TEXT: u64 = 256;
 /// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
 const SHORT_BYTES: u64 = 16;
+/// The fewest bytes of a pickle that does anything: protocol, a value, `STOP`.
+const SHORTEST: u64 = 4;
+/// Strings of bytes that are looked at for pickles within the pickle.
+const MOST_STRINGS: usize = 100_000;
 /// The most bytes of a whole number.
 const LONGEST_NUMBER: u64 = 1024;
 
@@ -63,12 +68,52 @@ pub enum Arg {
 pub struct Opcodes {
     cursor: Cursor,
     stopped: bool,
+    /// Bytes that may be read, from `start` on; those that are hopped over do not count.
+    most: u64,
+    start: u64,
+    hopped: u64,
+    within: Option<Begun>,
+}
+
+/// Strings of bytes that begin as a pickle of protocol 2 or higher does. They are told as they are met: packed bytes
+/// would be unpacked from their start to look at them afterwards.
+#[derive(Debug, Default)]
+struct Begun {
+    strings: usize,
+    spans: Vec<Span>,
 }
 
 impl Opcodes {
     /// The instructions of `source` from `offset` on.
     pub fn new(source: &SourceRef, offset: u64) -> Self {
-        Self { cursor: Cursor::new(source.clone(), offset), stopped: false }
+        let cursor = Cursor::new(source.clone(), offset);
+        Self { cursor, stopped: false, most: u64::MAX, start: offset, hopped: 0, within: None }
+    }
+
+    /// The source that is read.
+    pub(super) fn source(&self) -> &SourceRef {
+        self.cursor.source()
+    }
+
+    /// From here on, allows `most` bytes to be read, and takes down which strings begin as a pickle does.
+    pub(super) fn look_within(&mut self, most: u64) {
+        (self.most, self.start, self.hopped) = (most, self.cursor.position(), 0);
+        self.within = Some(Begun::default());
+    }
+
+    /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within). No more are taken down.
+    pub(super) fn begun(&mut self) -> Vec<Span> {
+        self.within.take().map(|begun| begun.spans).unwrap_or_default()
+    }
+
+    /// Bytes that were read, without those that were hopped over.
+    pub(super) fn bytes_read(&self) -> u64 {
+        (self.cursor.position() - self.start).saturating_sub(self.hopped)
+    }
+
+    /// True where a pickle that declares its protocol begins here. Nothing is gone past: what is packed goes on.
+    pub(crate) fn at_protocol(&mut self) -> bool {
+        matches!(self.cursor.peek(), Ok(Some([op::PROTO, _])))
     }
 
     /// Offset just behind the last instruction.
@@ -88,10 +133,25 @@ impl Opcodes {
     /// [`crate::Kind::Limit`] for numbers and names of absurd length, and what the source says.
     pub fn next_op(&mut self) -> Result<Op> {
         let offset = self.cursor.position();
+        self.may_go_on()?;
         let [code] = self.cursor.array::<1>("a pickle")?;
         let arg = self.arg(code).map_err(|e| e.at(offset))?;
         self.stopped = code == op::STOP;
         Ok(Op { offset, code, arg })
+    }
+
+    /// Fails where more was read than is allowed.
+    fn may_go_on(&self) -> Result<()> {
+        if self.bytes_read() < self.most {
+            return Ok(());
+        }
+        Err(Error::limit(
+            "pickle-bytes",
+            "the instructions of the file's pickles are many times as long as the file",
+        )
+        .at(self.cursor.position())
+        .expected(format_args!("at most {} bytes more", self.most))
+        .hint("what is packed so well was made for it; split the file if it is honest"))
     }
 
     fn arg(&mut self, code: u8) -> Result<Arg> {
@@ -197,63 +257,88 @@ impl Opcodes {
             // Python also writes halves of surrogate pairs. Such text is kept as it is, unread.
             String::from_utf8(self.cursor.bytes(len, what)?).ok().map(String::into_boxed_str)
         } else {
-            self.cursor.skip(len, what)?;
+            self.hop(len, what)?;
             None
         };
         Ok(Arg::Text(Text { short, place }))
     }
 
+    /// Hops over a long string.
+    fn hop(&mut self, len: u64, what: &str) -> Result<()> {
+        self.cursor.skip(len, what)?;
+        self.hopped += len;
+        Ok(())
+    }
+
+    /// Takes down that bytes which stand here begin as a pickle does, where they do and somebody wants to know.
+    fn look(&mut self, span: Span) -> Result<()> {
+        let Some(begun) = self.within.as_mut().filter(|begun| begun.strings < MOST_STRINGS) else {
+            return Ok(());
+        };
+        if !(SHORTEST..=self.cursor.remaining()).contains(&span.len) {
+            return Ok(());
+        }
+        begun.strings += 1;
+        if let Some([op::PROTO, protocol]) = self.cursor.peek()?
+            && u64::from(protocol) <= HIGHEST_PROTOCOL
+        {
+            begun.spans.push(span);
+        }
+        Ok(())
+    }
+
     fn byte_string(&mut self, len: u64, what: &str) -> Result<Arg> {
-        let place = Place::Source(Span { offset: self.cursor.position(), len, stored: Stored::Raw });
+        let span = Span { offset: self.cursor.position(), len, stored: Stored::Raw };
+        self.look(span)?;
         let short = if len <= SHORT_TEXT {
             let bytes = self.cursor.bytes(len, what)?;
             Some(bytes.into_iter().map(char::from).collect::<String>().into_boxed_str())
         } else {
-            self.cursor.skip(len, what)?;
+            self.hop(len, what)?;
             None
         };
-        Ok(Arg::ByteString(Text { short, place }))
+        Ok(Arg::ByteString(Text { short, place: Place::Source(span) }))
     }
 
     fn bytes(&mut self, len: u64, what: &str) -> Result<Arg> {
-        let place = Place::Source(Span { offset: self.cursor.position(), len, stored: Stored::Raw });
+        let span = Span { offset: self.cursor.position(), len, stored: Stored::Raw };
+        self.look(span)?;
         let short = if len <= SHORT_BYTES {
             Some(self.cursor.bytes(len, what)?.into_boxed_slice())
         } else {
-            self.cursor.skip(len, what)?;
+            self.hop(len, what)?;
             None
         };
-        Ok(Arg::Bytes(Blob { short, place }))
+        Ok(Arg::Bytes(Blob { short, place: Place::Source(span) }))
     }
 
-    /// Goes behind the end of a line. Gives the first bytes of it, and its length.
-    fn long_line(&mut self, what: &str) -> Result<(Vec<u8>, u64)> {
+    /// Goes behind the end of a line. Gives the first bytes of it, its length and its last byte.
+    fn long_line(&mut self, what: &str) -> Result<(Vec<u8>, u64, Option<u8>)> {
         let mut first = Vec::new();
-        let mut len = 0u64;
+        let (mut len, mut last) = (0u64, None);
         loop {
+            self.may_go_on()?;
             let [byte] = self.cursor.array::<1>(what)?;
             if byte == b'\n' {
-                return Ok((first, len));
+                return Ok((first, len, last));
             }
             if len <= SHORT_TEXT {
                 first.push(byte);
             }
-            len += 1;
+            (len, last) = (len + 1, Some(byte));
         }
     }
 
     /// A string in quotes, as Python 2 shows it.
     fn quoted(&mut self, what: &str) -> Result<Arg> {
         let offset = self.cursor.position();
-        let (line, len) = self.long_line(what)?;
+        let (line, len, last) = self.long_line(what)?;
         // The quotes are the first and the last byte of the line; the last one may not be in `line`.
         let quote = line.first().copied().filter(|q| matches!(q, b'\'' | b'"'));
         let Some(quote) = quote.filter(|_| len >= 2) else {
             return Err(Error::corrupt("pickle-string", "the string has no quotes"));
         };
-        let mut last = [0];
-        self.cursor.source().read_at(offset + len - 1, &mut last)?;
-        if last != [quote] {
+        if last != Some(quote) {
             return Err(Error::corrupt("pickle-string", "the string has no quote at its end"));
         }
         let span = Span { offset: offset + 1, len: len - 2, stored: Stored::StringEscape };
@@ -269,7 +354,7 @@ impl Opcodes {
     /// Text with escapes for what is not Latin-1.
     fn unicode(&mut self, what: &str) -> Result<Arg> {
         let offset = self.cursor.position();
-        let (line, len) = self.long_line(what)?;
+        let (line, len, _) = self.long_line(what)?;
         let span = Span { offset, len, stored: Stored::UnicodeEscape };
         let short = if len <= SHORT_TEXT {
             let text = super::payload::unescape(&line, Stored::UnicodeEscape)?;

@@ -2,8 +2,8 @@
 
 use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
-use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span, Stored};
-use super::machine::{HIGHEST_PROTOCOL, Machine};
+use super::graph::{Graph, How, Made, Object, ObjectId, Span};
+use super::machine::Machine;
 use super::numpy::{is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
@@ -15,14 +15,17 @@ use std::collections::{HashMap, HashSet};
 
 /// Findings and imports that are kept; more are only counted.
 const MOST: usize = 10_000;
+/// Bytes of the texts and names of these, each.
+const MOST_TEXT: usize = 2 << 20;
 /// Remarks that are kept: they must not crowd out what weighs more.
 const MOST_NOTES: usize = 1_000;
 /// Different calls that are counted one by one.
 const MOST_CALLS: usize = 1_000;
-/// Strings of bytes that are looked at for pickles within the pickle.
-const MOST_BLOBS: usize = 100_000;
-/// The fewest bytes of a pickle that does anything: protocol, a value, `STOP`.
-const SHORTEST: u64 = 4;
+/// Arguments that a type which takes one or two is given at most: the same tuple of very many may stand in many calls.
+const MOST_ARGS: usize = 8;
+/// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
+/// are the same object.
+const SHORT_NAME: usize = 256;
 /// An honest pickle asks for no more zero bytes than this by their number alone.
 const MOST_ZEROS: i64 = 1 << 28;
 
@@ -31,23 +34,48 @@ const MOST_ZEROS: i64 = 1 << 28;
 pub(super) struct Notes {
     kept: Vec<Finding>,
     notes: usize,
+    /// Bytes of texts.
+    text: usize,
     worst: Option<Severity>,
     dropped: u64,
     worst_dropped: Option<Severity>,
 }
 
 impl Notes {
-    pub(super) fn push(&mut self, finding: Finding) {
-        self.worst = self.worst.max(Some(finding.severity));
-        let is_note = finding.severity == Severity::Note;
-        let full = if is_note { self.notes >= MOST_NOTES } else { self.kept.len() - self.notes >= MOST };
+    /// Adds a finding. Its text is made only where it is kept: instructions of a byte make one each.
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        offset: u64,
+        text: impl FnOnce() -> String,
+    ) {
+        if self.has_room(severity) {
+            let finding = Finding::new(severity, code, text()).at(offset);
+            self.text += finding.text.len();
+            self.kept.push(finding);
+        }
+    }
+
+    fn push(&mut self, finding: Finding) {
+        if self.has_room(finding.severity) {
+            self.kept.push(finding);
+        }
+    }
+
+    /// Counts one more, and says whether it is kept.
+    fn has_room(&mut self, severity: Severity) -> bool {
+        self.worst = self.worst.max(Some(severity));
+        let is_note = severity == Severity::Note;
+        let many = self.kept.len() - self.notes >= MOST || self.text >= MOST_TEXT;
+        let full = if is_note { self.notes >= MOST_NOTES } else { many };
         if full {
             self.dropped += 1;
-            self.worst_dropped = self.worst_dropped.max(Some(finding.severity));
-            return;
+            self.worst_dropped = self.worst_dropped.max(Some(severity));
+        } else {
+            self.notes += usize::from(is_note);
         }
-        self.notes += usize::from(is_note);
-        self.kept.push(finding);
+        !full
     }
 }
 
@@ -114,43 +142,43 @@ pub struct Report {
 ///
 /// It fails closed: what was not read to the end is never called sound.
 pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
+    inspect_next(&mut Opcodes::new(source, offset), options)
+}
+
+/// As [`inspect`], for the pickle that begins where `opcodes` stand; those stand behind it then, if it has an end. Of pickles
+/// one behind the other nothing is read twice.
+pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
+    let (source, offset) = (&opcodes.source().clone(), Opcodes::position(opcodes));
+    opcodes.look_within(options.limits.scanned.left());
     let mut machine = Machine::new(source, offset, options);
-    let mut opcodes = Opcodes::new(source, offset);
-    let error = machine.run(&mut opcodes).err().map(|e| e.in_file(source.label()));
+    let error = machine.run(opcodes).err().map(|e| e.in_file(source.label()));
+    let blobs = opcodes.begun();
     let mut notes = std::mem::take(&mut machine.notes);
     let mut instructions = machine.counts.iter().sum();
     let mut globals = Globals::default();
     for found in &machine.globals {
-        let part = |id| machine.graph.text(id).unwrap_or("(not known)").to_owned();
+        let part = |id| machine.graph.text(id).unwrap_or("(not known)");
         if let Object::Global { module, name } = machine.graph.object(found.object) {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
     let calls = judge_calls(&machine.graph, &mut notes);
     judge_patterns(&machine.graph, machine.root, &mut notes);
-    let blobs = blobs(source, &machine.graph);
     let protocol = machine.declared();
     if protocol.is_none() {
-        add(
-            &mut notes,
-            Severity::Note,
-            "no-protocol",
-            offset,
-            "no protocol is declared: it is of protocol 0 or 1",
-        );
+        let text = || "no protocol is declared: it is of protocol 0 or 1".to_owned();
+        notes.add(Severity::Note, "no-protocol", offset, text);
     }
-    let mut end = Some(opcodes.position());
+    let mut end = Some(Opcodes::position(opcodes));
     if error.is_some() {
         end = None;
-        instructions += rest(&mut opcodes, &mut globals, &mut notes);
+        instructions += rest(opcodes, &mut globals, &mut notes);
     } else if opcodes.remaining() > 0 {
-        let text = format!("{} bytes follow behind the pickle", opcodes.remaining());
-        let again = Opcodes::new(source, opcodes.position())
-            .next()
-            .is_some_and(|op| op.is_ok_and(|op| op.code == op::PROTO));
-        let code = if again { "another-pickle" } else { "trailing-bytes" };
-        add(&mut notes, Severity::Note, code, opcodes.position(), &text);
+        let code = if opcodes.at_protocol() { "another-pickle" } else { "trailing-bytes" };
+        let text = || format!("{} bytes follow behind the pickle", opcodes.remaining());
+        notes.add(Severity::Note, code, Opcodes::position(opcodes), text);
     }
+    options.limits.scanned.take(opcodes.bytes_read());
     let verdict = match notes.worst {
         Some(Severity::Error) => Verdict::Unsound,
         Some(Severity::Unchecked) => Verdict::CouldNotTell,
@@ -172,37 +200,33 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
     }
 }
 
-fn add(notes: &mut Notes, severity: Severity, code: &'static str, offset: u64, text: &str) {
-    notes.push(Finding::new(severity, code, text).at(offset));
-}
-
 #[derive(Default)]
 struct Globals {
     kept: Vec<GlobalFinding>,
+    /// Bytes of names.
+    text: usize,
     dropped: u64,
 }
 
 impl Globals {
-    fn push(&mut self, notes: &mut Notes, module: String, name: String, offset: u64, opcode: &'static str) {
-        let judgement = allowed(&module, &name);
-        let shown = escape(&format!("{module} {name}"));
+    fn push(&mut self, notes: &mut Notes, module: &str, name: &str, offset: u64, opcode: &'static str) {
+        let judgement = allowed(module, name);
+        let shown = || escape(&format!("{module} {name}"));
         match judgement {
             Judgement::Dangerous(how) => {
-                add(notes, Severity::Error, "dangerous-import", offset, &format!("imports {shown}: {how}"));
+                let text = || format!("imports {}: {how}", shown());
+                notes.add(Severity::Error, "dangerous-import", offset, text);
             }
             Judgement::Unknown => {
-                add(
-                    notes,
-                    Severity::Error,
-                    "unknown-import",
-                    offset,
-                    &format!("imports {shown}, which is not known"),
-                );
+                let text = || format!("imports {}, which is not known", shown());
+                notes.add(Severity::Error, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.
             Judgement::Pattern(_) | Judgement::Allowed(_) => {}
         }
-        if self.kept.len() < MOST {
+        if self.kept.len() < MOST && self.text < MOST_TEXT {
+            self.text += module.len() + name.len();
+            let (module, name) = (module.to_owned(), name.to_owned());
             self.kept.push(GlobalFinding { module, name, offset, opcode, judgement, member: None });
         } else {
             self.dropped += 1;
@@ -220,8 +244,8 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
                 calls.add(graph, made);
                 let harmless = match graph.global(made.callable) {
                     None => {
-                        let text = "calls something that was computed, not imported";
-                        add(notes, Severity::Error, "computed-call", made.offset, text);
+                        let text = || "calls something that was computed, not imported".to_owned();
+                        notes.add(Severity::Error, "computed-call", made.offset, text);
                         continue;
                     }
                     Some((module, name)) => match allowed(module, name) {
@@ -237,8 +261,8 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
                 };
                 if !harmless {
                     let name = graph.global(made.callable).map_or("", |(_, name)| name);
-                    let text = format!("calls {} in a way that no honest writer does", escape(name));
-                    add(notes, Severity::Error, "unusual-call", made.offset, &text);
+                    let text = || format!("calls {} in a way that no honest writer does", escape(name));
+                    notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
             }
             Object::PersistentId(_) => persistent += 1,
@@ -261,18 +285,36 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
     calls.list
 }
 
-/// The instruction, and module and name of what it would call.
-type What = (&'static str, Option<(String, String)>);
-
-/// What would be called, and how often.
-#[derive(Default)]
-struct Calls {
-    list: Vec<Call>,
-    places: HashMap<What, usize>,
+/// What would be called: equal names are one, whichever import they come from.
+#[derive(PartialEq, Eq, Hash)]
+enum Callable<'a> {
+    Short(&'a str, &'a str),
+    /// The texts of long names, which are not looked through for each call.
+    Long(ObjectId, ObjectId),
+    Computed,
 }
 
-impl Calls {
-    fn add(&mut self, graph: &Graph, made: &Made) {
+impl<'a> Callable<'a> {
+    fn of(graph: &'a Graph, id: ObjectId) -> Self {
+        match (graph.object(id), graph.global(id)) {
+            (_, Some((module, name))) if module.len().max(name.len()) <= SHORT_NAME => {
+                Self::Short(module, name)
+            }
+            (&Object::Global { module, name }, Some(_)) => Self::Long(module, name),
+            _ => Self::Computed,
+        }
+    }
+}
+
+/// What would be called, and how often; the first of them alone.
+#[derive(Default)]
+struct Calls<'a> {
+    list: Vec<Call>,
+    places: HashMap<(&'static str, Callable<'a>), usize>,
+}
+
+impl<'a> Calls<'a> {
+    fn add(&mut self, graph: &'a Graph, made: &Made) {
         let how = match made.how {
             How::Reduce => "REDUCE",
             How::NewObj => "NEWOBJ",
@@ -285,39 +327,16 @@ impl Calls {
         }
     }
 
-    fn count(&mut self, graph: &Graph, made: &Made, how: &'static str) {
-        let callable = graph.global(made.callable).map(|(module, name)| (module.to_owned(), name.to_owned()));
-        let place = *self.places.entry((how, callable.clone())).or_insert(self.list.len());
-        if let Some(known) = self.list.get_mut(place) {
+    fn count(&mut self, graph: &'a Graph, made: &Made, how: &'static str) {
+        let what = (how, Callable::of(graph, made.callable));
+        if let Some(known) = self.places.get(&what).and_then(|&place| self.list.get_mut(place)) {
             known.count += 1;
-        } else if self.list.len() < MOST_CALLS && place == self.list.len() {
-            let callable = callable.map(|(module, name)| format!("{module} {name}"));
+        } else if self.list.len() < MOST_CALLS {
+            let callable = graph.global(made.callable).map(|(module, name)| format!("{module} {name}"));
+            self.places.insert(what, self.list.len());
             self.list.push(Call { how, callable, count: 1, offset: made.offset });
         }
     }
-}
-
-/// Where bytes within the pickle begin as a pickle of protocol 2 or higher does.
-fn blobs(source: &SourceRef, graph: &Graph) -> Vec<Span> {
-    let places = graph.iter().filter_map(|(_, object)| match object {
-        Object::Bytes(blob) | Object::ByteArray(blob) => Some(blob.place),
-        Object::ByteString(text) | Object::Text(text) => Some(text.place),
-        _ => None,
-    });
-    let long = places.filter_map(|place| match place {
-        Place::Source(span) if span.len >= SHORTEST => Some(span),
-        _ => None,
-    });
-    let raw = |span: &Span| matches!(span.stored, Stored::Raw);
-    let mut head = [0; 2];
-    long.filter(raw)
-        .take(MOST_BLOBS)
-        .filter(|span| {
-            source.read_at(span.offset, &mut head).is_ok()
-                && head[0] == op::PROTO
-                && u64::from(head[1]) <= HIGHEST_PROTOCOL
-        })
-        .collect()
 }
 
 /// An import that is harmless in one call only must not be handed on to anything else, nor what such a call is given: to
@@ -345,8 +364,8 @@ fn judge_patterns(graph: &Graph, root: ObjectId, notes: &mut Notes) {
         };
     }
     if handed_on {
-        let text = "something that is harmless in one call only is used in another way";
-        add(notes, Severity::Error, "unusual-call", 0, text);
+        let text = || "something that is harmless in one call only is used in another way".to_owned();
+        notes.add(Severity::Error, "unusual-call", 0, text);
     }
 }
 
@@ -361,7 +380,9 @@ fn usual(graph: &Graph, id: ObjectId, name: &str) -> bool {
     match name {
         // A few bytes would ask for all the memory there is.
         "bytes" | "bytearray" => {
-            args.iter().all(|&id| graph.int(id).is_none_or(|n| n <= MOST_ZEROS)) && !args.iter().any(is_range)
+            args.len() <= MOST_ARGS
+                && args.iter().all(|&id| graph.int(id).is_none_or(|n| n <= MOST_ZEROS))
+                && !args.iter().any(is_range)
         }
         // They call the first argument, which must be what makes a tensor, and calls nothing else.
         "_rebuild_from_type" | "_rebuild_from_type_v2" => args
@@ -369,7 +390,7 @@ fn usual(graph: &Graph, id: ObjectId, name: &str) -> bool {
             .and_then(|&id| graph.global(id))
             .is_some_and(|(module, name)| module == "torch._utils" && name.starts_with("_rebuild_")),
         "list" | "tuple" | "set" | "frozenset" | "dict" | "OrderedDict" | "Counter" | "deque" => {
-            !args.iter().any(is_range)
+            args.len() <= MOST_ARGS && !args.iter().any(is_range)
         }
         "encode" => {
             made.how == How::Reduce
@@ -395,22 +416,23 @@ fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> u64 
             }
             (code, Arg::Global(module, name)) => {
                 let opcode = if code == op::INST { "INST" } else { "GLOBAL" };
-                globals.push(notes, module.into(), name.into(), op.offset, opcode);
+                globals.push(notes, &module, &name, op.offset, opcode);
             }
             (op::STACK_GLOBAL, _) => {
-                let text = "imports something whose name could not be followed";
-                add(notes, Severity::Unchecked, "unfollowed-import", op.offset, text);
+                let text = || "imports something whose name could not be followed".to_owned();
+                notes.add(Severity::Unchecked, "unfollowed-import", op.offset, text);
                 if let [Some(module), Some(name)] = &texts
                     && let Judgement::Dangerous(how) = allowed(module, name)
                 {
-                    let shown = escape(&format!("{module} {name}"));
-                    let text = format!("most likely imports {shown}: {how}");
-                    add(notes, Severity::Error, "dangerous-import", op.offset, &text);
+                    let shown = || escape(&format!("{module} {name}"));
+                    let text = || format!("most likely imports {}: {how}", shown());
+                    notes.add(Severity::Error, "dangerous-import", op.offset, text);
                 }
             }
             (op::EXT1 | op::EXT2 | op::EXT4, _) => {
-                let text = "an entry of the extension registry: it could be any class or function";
-                add(notes, Severity::Unchecked, "extension", op.offset, text);
+                let text =
+                    || "an entry of the extension registry: it could be any class or function".to_owned();
+                notes.add(Severity::Unchecked, "extension", op.offset, text);
             }
             (op::STOP, _) => break,
             _ => {}

@@ -11,7 +11,7 @@ use super::opcode as op;
 use super::opened::{GlobalUse, Options, Pickle};
 use super::write::ModuleNames;
 use crate::error::{Error, Result};
-use crate::finding::{Finding, Severity};
+use crate::finding::Severity;
 use crate::source::SourceRef;
 use memory::Room;
 use std::collections::HashMap;
@@ -134,7 +134,7 @@ impl<'a> Machine<'a> {
     }
 
     fn note(&mut self, severity: Severity, code: &'static str, offset: u64, text: &str) {
-        self.notes.push(Finding::new(severity, code, text).at(offset));
+        self.notes.add(severity, code, offset, || text.to_owned());
     }
 
     /// Looks whether frames end between instructions, as Python's two machines disagree otherwise.

@@ -47,6 +47,7 @@ pub use build::{Builder, Content, Descr, NumpyModules};
 pub use decode::{Arg, Op, Opcodes};
 pub use disassemble::disassemble;
 pub use graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Span, Stored, Text};
+pub(crate) use inspect::inspect_next;
 pub use inspect::{Call, GlobalFinding, Report, inspect};
 pub use json::{JsonBounds, to_json};
 pub use machine::{Cut, read, read_cut};

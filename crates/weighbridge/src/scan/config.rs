@@ -1,10 +1,10 @@
 //! JSON beside and within models: what it makes a framework import, call or open.
 
+use super::json::{Json, Map};
 use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
 use crate::pickle::{Judgement, allowed};
 use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::text::escape;
-use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
 /// Findings of one rule in one text; more are counted.
@@ -85,7 +85,7 @@ const REACHING: &[&str] = &[
     "__dict__",
 ];
 /// Bytes of text for each value, beside those that are free.
-const VALUE_BYTES: usize = 8;
+const VALUE_BYTES: usize = 5;
 const FREE_VALUES: usize = 1 << 16;
 /// Functions of TensorFlow that a layer may call by name: those that only compute.
 const COMPUTES: &[&str] = &["__operators__.", "math.", "nn.", "linalg.", "image.", "signal."];
@@ -138,8 +138,8 @@ pub fn config(text: &str, scan: &mut Scan) -> bool {
     known
 }
 
-/// True where there are more values than a text of that length should have: each takes some 100 bytes when it is parsed.
-/// Honest ones, words with their numbers among them, take ten bytes and more.
+/// True where there are more values than a text of that length should have: each takes some 50 bytes when it is parsed.
+/// Honest ones, words with their numbers among them, take ten bytes and more; pairs of short words five.
 fn is_crowded(text: &str) -> bool {
     let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
     values > text.len() / VALUE_BYTES + FREE_VALUES
@@ -185,8 +185,8 @@ struct Looked {
 impl Looked {
     /// Looks at one document; false where it is none.
     fn text(&mut self, text: &str) -> bool {
-        match serde_json::from_str::<Json>(text) {
-            Ok(json @ (Json::Object(_) | Json::Array(_))) => {
+        match Json::parse(text) {
+            Some(json @ (Json::Object(_) | Json::Array(_))) => {
                 self.walk(&json, &mut Vec::new(), false);
                 true
             }
@@ -195,27 +195,27 @@ impl Looked {
     }
 
     /// `template` is true below a key of a chat template.
-    fn walk<'a>(&mut self, json: &'a Json, keys: &mut Vec<&'a str>, template: bool) {
+    fn walk<'a>(&mut self, json: &'a Json<'_>, keys: &mut Vec<&'a str>, template: bool) {
         let told = |keys: &[&str], text: &str| format!("{}: {}", short(&keys.join(".")), short(text));
         match json {
             Json::Object(map) => {
                 self.object(map);
-                for (key, value) in map {
+                for (key, value) in map.pairs() {
                     keys.push(key);
                     self.walk(value, keys, template || key.contains("chat_template"));
                     keys.pop();
                 }
             }
             Json::Array(list) => list.iter().for_each(|value| self.walk(value, keys, template)),
-            Json::String(text) if template && reaches(text) => self.remote.push(|| told(keys, text)),
-            Json::String(text) if is_absolute(text) => self.absolute.push(|| told(keys, text)),
+            Json::Text(text) if template && reaches(text) => self.remote.push(|| told(keys, text)),
+            Json::Text(text) if is_absolute(text) => self.absolute.push(|| told(keys, text)),
             _ => {}
         }
     }
 
-    fn object(&mut self, map: &Map<String, Json>) {
+    fn object(&mut self, map: &Map<'_>) {
         for key in ["auto_map", "custom_pipelines"] {
-            if let Some(value @ (Json::Object(_) | Json::String(_) | Json::Array(_))) = map.get(key) {
+            if let Some(value @ (Json::Object(_) | Json::Text(_) | Json::Array(_))) = map.get(key) {
                 self.remote.push(|| format!("{key}: {}", short(&value.to_string())));
             }
         }
@@ -229,19 +229,20 @@ impl Looked {
             }
         }
         // PyTorch-BigGraph makes names of files from those of its entity types.
-        if let (Some(Json::Object(types)), true) = (map.get("entities"), map.contains_key("relations")) {
-            let out = types.keys().filter(|name| leads_out(name) || name.contains(['/', '\\']));
+        if let (Some(Json::Object(types)), true) = (map.get("entities"), map.get("relations").is_some()) {
+            let names = types.pairs().map(|(name, _)| name);
+            let out = names.filter(|name| leads_out(name) || name.contains(['/', '\\']));
             out.for_each(|name| self.out.push(|| format!("the entity type {}", short(name))));
         }
         if let Some(Json::Object(files)) = map.get("weight_map") {
-            let out = files.values().filter_map(Json::as_str).filter(|name| leads_out(name));
+            let out = files.pairs().filter_map(|(_, file)| file.as_str()).filter(|name| leads_out(name));
             out.for_each(|name| self.out.push(|| format!("the shard {}", short(name))));
         }
         self.keras(map);
     }
 
     /// A class or function that Keras is asked to make.
-    fn keras(&mut self, map: &Map<String, Json>) {
+    fn keras(&mut self, map: &Map<'_>) {
         let text = |key: &str| map.get(key).and_then(Json::as_str);
         if text("function_type") == Some("lambda") || text("output_shape_type") == Some("lambda") {
             self.lambda.push(|| "a function as Python byte code".to_owned());
@@ -283,7 +284,7 @@ impl Looked {
             _ => {}
         }
         // Without a module the class is looked up among those that Keras or the caller registered.
-        if map.get("module").is_some_and(|module| !module.is_null())
+        if map.get("module").is_some_and(|module| !matches!(module, Json::Null))
             && !of_keras(module, class)
             && (class != "function" || !function_of_keras(module, text("config").unwrap_or_default()))
         {
@@ -488,6 +489,16 @@ mod tests {
         let mut words = Scan::default();
         let text: Vec<_> = (0..200_000).map(|n| format!("\"w{n}\":{n}")).collect();
         assert!(config(&format!("{{{}}}", text.join(",")), &mut words) && words.findings.is_empty());
+    }
+
+    /// The merges of a tokenizer are pairs of words; it comes without blanks, too.
+    #[test]
+    fn a_large_vocabulary_is_looked_through() {
+        let words: Vec<_> = (0..128_000).map(|n| format!("\"word{n}\":{n}")).collect();
+        let merges: Vec<_> = (0..280_000).map(|n| format!(r#"["{:x}","b{}"]"#, n % 4096, n % 100)).collect();
+        let text =
+            format!(r#"{{"model":{{"vocab":{{{}}},"merges":[{}]}}}}"#, words.join(","), merges.join(","));
+        assert_eq!(codes(&text), [""; 0]);
     }
 
     #[test]

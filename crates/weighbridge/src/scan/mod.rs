@@ -20,6 +20,7 @@
 mod beginning;
 mod config;
 mod hdf5;
+mod json;
 mod listed;
 mod names;
 mod pickles;

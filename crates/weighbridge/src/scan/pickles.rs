@@ -41,6 +41,24 @@ pub fn pickles(
     scan: &mut Scan,
 ) -> Option<u64> {
     let options = options(source, limits);
+    let mut later = Vec::new();
+    let end = in_a_row(source, offset, expected, raw_follows, &options, scan, &mut later);
+    all_nested(source, later, DEPTH, &options, scan);
+    end
+}
+
+/// As [`pickles`]. Of a packed source what is within the pickles is left for `later`: nothing is read twice, as all would be
+/// unpacked from the start for it.
+fn in_a_row(
+    source: &SourceRef,
+    offset: u64,
+    expected: usize,
+    raw_follows: bool,
+    options: &Options,
+    scan: &mut Scan,
+    later: &mut Vec<Span>,
+) -> Option<u64> {
+    let mut opcodes = Opcodes::new(source, offset);
     let mut at = offset;
     for number in 0..MOST_PICKLES {
         if number == expected && raw_follows {
@@ -49,17 +67,25 @@ pub fn pickles(
         if number >= expected && at >= source.len() {
             return Some(at);
         }
-        let report = pickle::inspect(source, at, &options);
+        let declares = opcodes.at_protocol();
+        let report = pickle::inspect_next(&mut opcodes, options);
         if number >= expected {
             let rest = source.len().saturating_sub(at);
-            if !is_pickle(source, at, &report) {
+            if !is_pickle(declares, &report) {
                 let text = format!("{rest} bytes follow behind the pickle and were not looked at");
                 scan.push_at("trailing-bytes", at, text);
                 return Some(at);
             }
             scan.push_at("another-pickle", at, "another pickle follows behind the first");
         }
-        let end = judge(source, report, DEPTH, &options, scan);
+        let (end, blobs) = tell(source, report, scan);
+        if source.is_sequential() {
+            // One more than is looked at, so that this is told.
+            let room = (MOST_NESTED + 1).saturating_sub(later.len());
+            later.extend(blobs.into_iter().take(room));
+        } else {
+            all_nested(source, blobs, DEPTH, options, scan);
+        }
         match end {
             Some(end) => at = end,
             None => return if number < expected { None } else { Some(at) },
@@ -80,7 +106,9 @@ pub fn options(source: &SourceRef, limits: &Limits) -> Options {
         }
         next = Some(within.source);
     }
-    Options::with_limits(limits)
+    // A pickle within a packed one is read into memory, where its own length says nothing.
+    let options = Options::with_limits(limits);
+    Options { memory: Some(options.allowance(source)), ..options }
 }
 
 /// Judges `source` where it is a whole pickle and nothing else, and says so; false where it is none.
@@ -178,16 +206,14 @@ pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
     Ok(puts || (head[0] == PROTO && head[1] <= 5))
 }
 
-/// True where what stands at `at` is a pickle: it declares a protocol, is one to its end, or imports.
-fn is_pickle(source: &SourceRef, at: u64, report: &Report) -> bool {
-    let first = Opcodes::new(source, at).next();
-    let declares = first.is_some_and(|op| op.is_ok_and(|op| op.name() == "PROTO"));
+/// True for a pickle: it begins with its protocol, is one to its end, or imports.
+fn is_pickle(declares: bool, report: &Report) -> bool {
     (declares && report.instructions >= FEWEST)
         || !report.globals.is_empty()
         || (report.error.is_none() && report.instructions >= 2)
 }
 
-/// Takes what is known of a pickle into `scan`. Returns the offset behind it.
+/// Takes what is known of a pickle into `scan`, and looks at those within it. Returns the offset behind it.
 fn judge(
     source: &SourceRef,
     report: Report,
@@ -195,6 +221,13 @@ fn judge(
     options: &Options,
     scan: &mut Scan,
 ) -> Option<u64> {
+    let (end, blobs) = tell(source, report, scan);
+    all_nested(source, blobs, depth, options, scan);
+    end
+}
+
+/// Takes what is known of a pickle into `scan`. Returns the offset behind it, and where others may be within it.
+fn tell(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Vec<Span>) {
     let Report { findings, globals, calls, blobs, dropped, worst_dropped, end, error, .. } = report;
     for finding in findings.into_iter().filter_map(rename) {
         scan.list(finding.in_file(source.label()));
@@ -217,6 +250,11 @@ fn judge(
         finding.severity = worst_dropped.unwrap_or(Severity::Note);
         scan.findings.push(finding.in_file(source.label()));
     }
+    (end, blobs)
+}
+
+/// Judges what may be pickles within a pickle.
+fn all_nested(source: &SourceRef, blobs: Vec<Span>, depth: usize, options: &Options, scan: &mut Scan) {
     for (number, blob) in blobs.into_iter().enumerate() {
         if number >= MOST_NESTED || depth == 0 {
             scan.push_at("nested-too-deep", blob.offset, "more pickles within the pickle were not looked at");
@@ -224,7 +262,6 @@ fn judge(
         }
         nested(source, blob, depth, options, scan);
     }
-    end
 }
 
 /// Judges bytes within a pickle, where they are a whole pickle themselves.

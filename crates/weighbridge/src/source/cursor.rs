@@ -82,6 +82,19 @@ impl Cursor {
         Ok(array)
     }
 
+    /// The next `N` bytes, without going on; `None` where there are fewer.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub fn peek<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
+        if self.remaining() < N as u64 {
+            return Ok(None);
+        }
+        let mut array = [0; N];
+        array.copy_from_slice(self.view(N)?);
+        Ok(Some(array))
+    }
+
     /// Reads `len` bytes. The caller has held `len` against its limits; here it is held against
     /// the end of the source before memory is taken.
     ///
@@ -145,6 +158,17 @@ mod tests {
         assert_eq!(cursor.remaining(), 0);
         assert!(counted.bytes_read() <= 10 * SMALL as u64);
         assert_eq!(cursor.array::<1>("end").unwrap_err().code(), "truncated");
+    }
+
+    /// What was looked at is read from the window: a packed source would begin again for it.
+    #[test]
+    fn peeking_reads_nothing_twice() {
+        let counted = Arc::new(CountingSource::new(Arc::new(MemorySource::new("m", (0..100).collect()))));
+        let mut cursor = Cursor::new(counted.clone(), 97);
+        assert_eq!(cursor.peek::<2>().unwrap(), Some([97, 98]));
+        assert_eq!(cursor.array::<2>("two").unwrap(), [97, 98]);
+        assert_eq!((cursor.peek::<2>().unwrap(), cursor.peek::<1>().unwrap()), (None, Some([99])));
+        assert_eq!((counted.bytes_read(), cursor.position()), (3, 99));
     }
 
     #[test]

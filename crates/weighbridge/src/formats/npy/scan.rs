@@ -12,7 +12,13 @@ const LONGEST: u64 = 1 << 20;
 /// Looks through one array: numbers are clean, objects are a pickle.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
-    let header = Header::read(&mut Cursor::new(source.clone(), 0), source.len(), &options.limits);
+    let mut cursor = Cursor::new(source.clone(), 0);
+    if options.limits.scanned.left() == 0 {
+        // It is told of the whole file.
+        return Ok(scan);
+    }
+    let header = Header::read(&mut cursor, source.len(), &options.limits);
+    options.limits.scanned.take(cursor.position());
     let error = match header {
         Ok(header) => {
             numbers(source, &header, &mut scan);

@@ -17,6 +17,10 @@ use std::collections::BTreeMap;
 
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
+/// Headers of deflated arrays may be this many times as long as the whole archive, all together, and this much longer: one
+/// may be a thousand bytes and become a mebibyte of blanks.
+const HEADERS: u64 = 16;
+const HEADERS_FREE: u64 = 4 << 20;
 /// Metadata may be this many times as long as the whole archive. JSON packs to a tenth or so, a
 /// bomb to a thousandth, and understanding it takes a multiple of its length in memory.
 const MOST_INFLATED: u64 = 64;
@@ -39,6 +43,7 @@ pub(super) fn index(
         source,
         options,
         stored: Cursor::new(source.clone(), 0),
+        headers: source.len().saturating_mul(HEADERS).saturating_add(HEADERS_FREE),
         checkpoint: Checkpoint::new("npz", "archive", source.label()),
         unread: Vec::new(),
         metadata: None,
@@ -65,6 +70,8 @@ struct Reader<'a> {
     options: &'a OpenOptions,
     /// Goes through the headers of stored arrays.
     stored: Cursor,
+    /// Bytes that headers of deflated arrays may still have.
+    headers: u64,
     checkpoint: Checkpoint,
     unread: Vec<String>,
     metadata: Option<Vec<u8>>,
@@ -116,8 +123,17 @@ impl Reader<'_> {
         } else {
             // Read through a source of its own, which is then let go together with its inflater: a
             // large archive would else hold one for each member.
-            let peek = member.open(self.source)?;
-            header = Header::read(&mut Cursor::new(peek, 0), member.len, limits)?;
+            let mut peek = Cursor::new(member.open(self.source)?, 0);
+            let read = Header::read(&mut peek, member.len, limits);
+            self.headers = self.headers.checked_sub(peek.position()).ok_or_else(|| {
+                Error::limit(
+                    "npy-header-length",
+                    "the headers of deflated arrays are many times as long as the archive",
+                )
+                .expected(format_args!("at most {HEADERS} times the archive and {HEADERS_FREE} bytes"))
+                .hint("numpy fills a header up to a few hundred bytes: save the arrays anew")
+            })?;
+            header = read?;
             (source, start) = (member.open(self.source)?, 0);
         }
         let notes = &mut self.checkpoint.notes;

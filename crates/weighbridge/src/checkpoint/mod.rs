@@ -15,6 +15,7 @@ mod metadata;
 mod name;
 mod naming;
 mod rename;
+mod tagged;
 
 pub use crate::text::escape as escape_text;
 pub use carry::{

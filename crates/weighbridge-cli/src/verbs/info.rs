@@ -74,15 +74,39 @@ fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::
         }
         return Ok(());
     }
-    let text = match value {
-        Value::Text(text) => escape(text),
-        other => other.to_json().to_string(),
-    };
+    // No more of it is made than is shown.
+    let mut shown = Shown::default();
+    match value {
+        Value::Text(text) => shown.write_all(text.as_bytes())?,
+        other => serde_json::to_writer(&mut shown, other)?,
+    }
+    // The last character may be cut.
+    let first = shown.first.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let text = if matches!(value, Value::Text(_)) { escape(first) } else { first.to_owned() };
     let cut: String = text.chars().take(SHOWN_TEXT).collect();
-    let more = if cut.len() < text.len() {
-        format!("{DIM} ... ({} bytes){DIM:#}", text.len())
+    let more = if cut.len() < text.len() || shown.first.len() < shown.len {
+        format!("{DIM} ... ({} bytes){DIM:#}", shown.len)
     } else {
         String::new()
     };
     writeln!(output, "{HEADING}{label:<12}{HEADING:#} {cut}{more}")
+}
+
+/// The first bytes of what is written, and how many there are: characters have four at most.
+#[derive(Default)]
+struct Shown {
+    first: Vec<u8>,
+    len: usize,
+}
+
+impl Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = (4 * SHOWN_TEXT).saturating_sub(self.first.len());
+        self.first.extend(bytes.iter().take(room));
+        self.len += bytes.len();
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

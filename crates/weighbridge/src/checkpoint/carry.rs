@@ -8,10 +8,12 @@
 //! The document comes from a file and is not believed: whatever does not fit the tensors is
 //! ignored, with a note.
 
+use super::tagged::{Tagged, TaggedAttributes};
 use super::{Checkpoint, Loss, Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
-use serde::Deserialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize, Serialize as DeriveSerialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 
 /// Metadata keys and member names that begin so belong to Weighbridge.
@@ -75,52 +77,79 @@ pub fn bridge_index_beside(
     names: &[String],
     held: impl Fn(&str, &Value) -> bool,
 ) -> Option<String> {
-    let rows: Vec<Json> = checkpoint.tensors.iter().zip(names).map(|(t, name)| row(t, name)).collect();
-    let plain_rows = rows.iter().all(|row| row.as_object().is_some_and(|row| row.len() == 2));
-    let typed: Vec<Json> = checkpoint
+    let rows: Vec<RowOf<'_>> =
+        checkpoint.tensors.iter().zip(names).map(|(tensor, name)| RowOf { tensor, name }).collect();
+    let typed: Vec<_> = checkpoint
         .metadata
         .iter()
         .filter(|(key, value)| !held(key, value))
-        .map(|(key, value)| json!([key, value.to_tagged()]))
+        .map(|(key, value)| (key, Tagged(value)))
         .collect();
-    if checkpoint.origin.is_none() && plain_rows && typed.is_empty() {
+    if checkpoint.origin.is_none() && rows.iter().all(RowOf::is_plain) && typed.is_empty() {
         return None;
     }
-    let mut index = Map::new();
-    index.insert("version".into(), json!(VERSION));
-    if let Some(origin) = &checkpoint.origin {
-        index.insert("format".into(), json!(origin.format));
-        index.insert("kind".into(), json!(origin.kind));
-    }
-    index.insert("tensors".into(), rows.into());
-    if !typed.is_empty() {
-        index.insert("metadata".into(), typed.into());
-    }
-    Some(Json::Object(index).to_string())
+    let index = IndexOf {
+        version: VERSION,
+        format: checkpoint.origin.as_ref().map(|origin| &*origin.format),
+        kind: checkpoint.origin.as_ref().map(|origin| &*origin.kind),
+        tensors: rows,
+        metadata: typed,
+    };
+    // No map in it has keys that are no text: this cannot fail.
+    serde_json::to_string(&index).ok()
+}
+
+/// The carried index as it is written: never a tree.
+#[derive(DeriveSerialize)]
+struct IndexOf<'a> {
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    tensors: Vec<RowOf<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metadata: Vec<(&'a str, Tagged<'a>)>,
 }
 
 /// `name`, `shape`, and what does not follow from the name.
-fn row(tensor: &TensorEntry, name: &str) -> Json {
-    let mut row = Map::new();
-    row.insert("name".into(), json!(name));
-    row.insert("shape".into(), json!(tensor.shape.dims()));
-    if tensor.path != TensorPath::from_dotted(name) {
-        row.insert("path".into(), tensor.path.to_json());
+struct RowOf<'a> {
+    tensor: &'a TensorEntry,
+    name: &'a str,
+}
+
+impl RowOf<'_> {
+    fn is_plain(&self) -> bool {
+        self.tensor.path == TensorPath::from_dotted(self.name)
+            && self.tensor.role == Role::Parameter
+            && self.tensor.attributes.is_empty()
+            && !self.tensor.guessed
     }
-    if tensor.role != Role::Parameter {
-        row.insert("role".into(), json!(tensor.role.as_str()));
+}
+
+impl Serialize for RowOf<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let tensor = self.tensor;
+        let mut row = out.serialize_map(None)?;
+        row.serialize_entry("name", self.name)?;
+        row.serialize_entry("shape", tensor.shape.dims())?;
+        if tensor.path != TensorPath::from_dotted(self.name) {
+            row.serialize_entry("path", &tensor.path.to_json())?;
+        }
+        if tensor.role != Role::Parameter {
+            row.serialize_entry("role", tensor.role.as_str())?;
+        }
+        if let Some(slot) = tensor.role.slot() {
+            row.serialize_entry("slot", &slot.to_json())?;
+        }
+        if !tensor.attributes.is_empty() {
+            row.serialize_entry("attributes", &TaggedAttributes(&tensor.attributes))?;
+        }
+        if tensor.guessed {
+            row.serialize_entry("guessed", &true)?;
+        }
+        row.end()
     }
-    if let Some(slot) = tensor.role.slot() {
-        row.insert("slot".into(), slot.to_json());
-    }
-    if !tensor.attributes.is_empty() {
-        let attributes = tensor.attributes.iter().map(|(k, v)| (k.clone(), v.to_tagged()));
-        row.insert("attributes".into(), Json::Object(attributes.collect()));
-    }
-    if tensor.guessed {
-        row.insert("guessed".into(), json!(true));
-    }
-    Json::Object(row)
 }
 
 /// The carried index as it is read: typed, so that it takes about as much memory as its text, and

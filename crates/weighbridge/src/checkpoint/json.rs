@@ -11,10 +11,13 @@ impl Checkpoint {
             "path": self.label,
             "format": self.format,
             "kind": self.kind,
-            "tensors": self.tensors.iter().map(TensorEntry::to_json).collect::<Json>(),
-            "metadata": self.metadata.to_json(),
+            "tensors": null,
+            "metadata": null,
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         });
+        // The macro would copy them.
+        json["tensors"] = self.tensors.iter().map(TensorEntry::to_json).collect();
+        json["metadata"] = self.metadata.to_json();
         if let Some(origin) = self.carried_origin() {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
         }

@@ -58,28 +58,7 @@ impl Value {
         }
     }
 
-    /// JSON that keeps type and bits: `{"f32": "3f800000"}`.
-    pub(super) fn to_tagged(&self) -> Json {
-        match self {
-            Self::Null => json!({ "null": true }),
-            Self::Bool(b) => json!({ "bool": b }),
-            Self::I64(n) => json!({ "i64": n }),
-            Self::U32(n) => json!({ "u32": n }),
-            Self::U64(n) => json!({ "u64": n }),
-            Self::F32(bits) => json!({ "f32": format!("{bits:08x}") }),
-            Self::F64(bits) => json!({ "f64": format!("{bits:016x}") }),
-            Self::Bytes(bytes) => json!({ "hex": hex(bytes) }),
-            Self::Text(text) => json!({ "text": text }),
-            Self::List(values) if all_u64(values) => json!({ "u64s": self.to_json() }),
-            Self::List(values) if all_i64(values) => json!({ "i64s": self.to_json() }),
-            Self::List(values) => json!({ "list": values.iter().map(Self::to_tagged).collect::<Json>() }),
-            Self::Map(pairs) => {
-                json!({ "map": pairs.iter().map(|(k, v)| json!([k.to_json(), v.to_tagged()])).collect::<Json>() })
-            }
-        }
-    }
-
-    /// The inverse of [`to_tagged`](Self::to_tagged). The depth is bounded by that of the parser.
+    /// The inverse of [`Tagged`](super::tagged::Tagged). The depth is bounded by that of the parser.
     pub(super) fn from_tagged(json: &Json) -> Option<Self> {
         let object = json.as_object()?;
         let (tag, value) = object.iter().next()?;
@@ -111,21 +90,12 @@ impl Value {
     }
 }
 
-/// Long lists of numbers, such as the offsets of a LoD, are tagged once.
-fn all_u64(values: &[Value]) -> bool {
-    !values.is_empty() && values.iter().all(|v| matches!(v, Value::U64(_)))
-}
-
-fn all_i64(values: &[Value]) -> bool {
-    !values.is_empty() && values.iter().all(|v| matches!(v, Value::I64(_)))
-}
-
 fn numbers(json: &Json, number: impl Fn(&Json) -> Option<Value>) -> Option<Value> {
     json.as_array()?.iter().map(number).collect::<Option<_>>().map(Value::List)
 }
 
 /// The shortest decimal of an `f32` as a JSON number; a string for NaN and infinities.
-fn float_json(x: f32) -> Json {
+pub(super) fn float_json(x: f32) -> Json {
     if x.is_finite() {
         // The shortest decimal of the f32, not of the f64 that it is widened to.
         x.to_string().parse::<f64>().map_or(Json::Null, |wide| json!(wide))
@@ -221,7 +191,7 @@ mod tests {
             (Name::from("rows"), Value::List(vec![Value::I64(-1), Value::I64(7)])),
             (Name::from("none"), Value::List(Vec::new())),
         ]);
-        assert_eq!(Value::from_tagged(&value.to_tagged()), Some(value));
+        assert_eq!(Value::from_tagged(&json!(crate::checkpoint::tagged::Tagged(&value))), Some(value));
         assert_eq!(Value::from_tagged(&json!({"f32": 1})), None);
         assert_eq!(Value::from_tagged(&json!({"u32": 1u64 << 40})), None);
     }

@@ -16,6 +16,7 @@ mod name;
 mod naming;
 mod pattern;
 mod rename;
+mod tagged;
 
 pub use crate::text::escape as escape_text;
 pub(crate) use aliases::SameRead;

@@ -153,9 +153,11 @@ impl Info {
             "largest": self.largest.iter().map(Large::to_json).collect::<Json>(),
             "depth": self.depth,
             "guessed": self.guessed,
-            "metadata": self.metadata.to_json(),
+            "metadata": null,
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         });
+        // The macro would copy it.
+        json["metadata"] = self.metadata.to_json();
         if let Some(origin) = &self.origin {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
         }

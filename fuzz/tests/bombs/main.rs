@@ -16,6 +16,7 @@ mod hdf5_many;
 mod made;
 mod paddle;
 mod parquet;
+mod parquet_columns;
 mod pickles;
 mod primitiv;
 mod rules;

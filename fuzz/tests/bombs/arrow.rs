@@ -201,3 +201,75 @@ fn arrow_fields_that_are_one_table() {
     range.file("1,000 names of 1 MB", fields(1_000_000, 1000), Refused("shared-structure"));
     range.file("900,000 fields", fields(1, 900_000), Refused("shared-structure"));
 }
+
+/// A batch whose columns all are the same bytes of it, which begin where no number may.
+fn same_bytes(columns: usize, len: i64, place: i64) -> Vec<u8> {
+    let message = |flat: &mut FlatBufferBuilder<'_>, body: i64| {
+        let buffers: Vec<_> = (0..columns)
+            .flat_map(|_| [arrow_ipc::Buffer::new(0, 0), arrow_ipc::Buffer::new(place, len)])
+            .collect();
+        let buffers = flat.create_vector(&buffers);
+        let nodes = flat.create_vector(&vec![arrow_ipc::FieldNode::new(1, 0); columns]);
+        let mut batch = arrow_ipc::RecordBatchBuilder::new(flat);
+        batch.add_length(1);
+        batch.add_nodes(nodes);
+        batch.add_buffers(buffers);
+        let batch = batch.finish();
+        let mut message = arrow_ipc::MessageBuilder::new(flat);
+        message.add_version(MetadataVersion::V5);
+        message.add_header_type(arrow_ipc::MessageHeader::RecordBatch);
+        message.add_header(batch.as_union_value());
+        message.add_bodyLength(body);
+        let message = message.finish();
+        flat.finish(message, None);
+    };
+    let body = len + 8;
+    let mut flat = FlatBufferBuilder::new();
+    message(&mut flat, body);
+    let mut head = flat.finished_data().to_vec();
+    head.resize(head.len().next_multiple_of(8), 0);
+    let head = [&[0xff; 4][..], &i32::try_from(head.len()).unwrap().to_le_bytes(), &head].concat();
+
+    let mut flat = FlatBufferBuilder::new();
+    let fields: Vec<_> = (0..columns)
+        .map(|_| {
+            let name = flat.create_string("");
+            let children = flat.create_vector::<WIPOffset<arrow_ipc::Field<'_>>>(&[]);
+            let mut number = arrow_ipc::IntBuilder::new(&mut flat);
+            number.add_bitWidth(32);
+            number.add_is_signed(true);
+            let number = number.finish();
+            let mut field = FieldBuilder::new(&mut flat);
+            field.add_name(name);
+            field.add_type_type(arrow_ipc::Type::Int);
+            field.add_type_(number.as_union_value());
+            field.add_children(children);
+            field.finish()
+        })
+        .collect();
+    let fields = flat.create_vector(&fields);
+    let mut schema = SchemaBuilder::new(&mut flat);
+    schema.add_fields(fields);
+    let schema = schema.finish();
+    let block = arrow_ipc::Block::new(8, i32::try_from(head.len()).unwrap(), body);
+    let blocks = flat.create_vector(&[block]);
+    let mut footer = FooterBuilder::new(&mut flat);
+    footer.add_version(MetadataVersion::V5);
+    footer.add_schema(schema);
+    footer.add_recordBatches(blocks);
+    let footer = footer.finish();
+    flat.finish(footer, None);
+    let tail = u32::try_from(flat.finished_data().len()).unwrap().to_le_bytes();
+    let bytes = vec![1; usize::try_from(body).unwrap()];
+    [b"ARROW1\0\0", &head[..], &bytes, flat.finished_data(), &tail, b"ARROW1"].concat()
+}
+
+#[test]
+fn arrow_buffers_that_are_the_same_bytes() {
+    let mut range = Range::new("arrow");
+    range.file("one column", same_bytes(1, 500_000, 1), Opens(1));
+    for columns in [2, 2000] {
+        let what = format!("{columns} columns of the same 500,000 bytes");
+        range.file(&what, same_bytes(columns, 500_000, 1), Refused("overlapping-buffers"));
+    }
+}

@@ -17,6 +17,7 @@ mod hdf5_many;
 mod made;
 mod paddle;
 mod parquet;
+mod parquet_columns;
 mod pickles;
 mod primitiv;
 mod references;

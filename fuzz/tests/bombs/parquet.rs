@@ -8,12 +8,12 @@ use flatbuffers::FlatBufferBuilder;
 
 /// A struct of Thrift.
 #[derive(Debug, Default, Clone)]
-struct Struct {
+pub(super) struct Struct {
     bytes: Vec<u8>,
     last: u8,
 }
 
-fn varint(mut n: u64) -> Vec<u8> {
+pub(super) fn varint(mut n: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while n >= 0x80 {
         bytes.push(u8::try_from(n & 0x7f).unwrap() | 0x80);
@@ -24,29 +24,29 @@ fn varint(mut n: u64) -> Vec<u8> {
 }
 
 impl Struct {
-    fn field(mut self, id: u8, kind: u8, value: &[u8]) -> Self {
+    pub(super) fn field(mut self, id: u8, kind: u8, value: &[u8]) -> Self {
         self.bytes.push((id - self.last) << 4 | kind);
         self.bytes.extend(value);
         self.last = id;
         self
     }
-    fn i32(self, id: u8, n: i32) -> Self {
+    pub(super) fn i32(self, id: u8, n: i32) -> Self {
         self.field(id, 5, &varint(u64::from((n << 1 ^ n >> 31).cast_unsigned())))
     }
-    fn i64(self, id: u8, n: i64) -> Self {
+    pub(super) fn i64(self, id: u8, n: i64) -> Self {
         self.field(id, 6, &varint((n << 1 ^ n >> 63).cast_unsigned()))
     }
-    fn text(self, id: u8, text: &str) -> Self {
+    pub(super) fn text(self, id: u8, text: &str) -> Self {
         self.field(id, 8, &[varint(text.len() as u64), text.as_bytes().to_vec()].concat())
     }
-    fn of(self, id: u8, inner: Self) -> Self {
+    pub(super) fn of(self, id: u8, inner: Self) -> Self {
         self.field(id, 12, &inner.end())
     }
     /// A list that says that it has `count` items.
-    fn list(self, id: u8, kind: u8, count: u64, items: &[u8]) -> Self {
+    pub(super) fn list(self, id: u8, kind: u8, count: u64, items: &[u8]) -> Self {
         self.field(id, 9, &[&[0xf0 | kind][..], &varint(count), items].concat())
     }
-    fn end(mut self) -> Vec<u8> {
+    pub(super) fn end(mut self) -> Vec<u8> {
         self.bytes.push(0);
         self.bytes
     }
@@ -56,36 +56,36 @@ fn golden(name: &str) -> std::path::PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "testdata", "tables", name].iter().collect()
 }
 
-fn new() -> Struct {
+pub(super) fn new() -> Struct {
     Struct::default()
 }
 
 /// What a file says that may be wrong.
 #[derive(Debug, Clone)]
-struct Claims {
-    rows: i64,
-    values: i64,
+pub(super) struct Claims {
+    pub(super) rows: i64,
+    pub(super) values: i64,
     /// Bytes of the one column, unpacked and packed.
-    unpacked: i64,
-    packed: Option<i64>,
-    codec: i32,
+    pub(super) unpacked: i64,
+    pub(super) packed: Option<i64>,
+    pub(super) codec: i32,
     /// Items of the lists of columns and blocks.
-    columns: u64,
-    blocks: u64,
+    pub(super) columns: u64,
+    pub(super) blocks: u64,
 }
 
-fn claims(rows: i64) -> Claims {
+pub(super) fn claims(rows: i64) -> Claims {
     Claims { rows, values: rows, unpacked: 100, packed: None, codec: 0, columns: 1, blocks: 1 }
 }
 
 /// A file of one column of f32 with these pages.
-fn file(pages: &[u8], dictionary: bool, claims: &Claims) -> Vec<u8> {
+pub(super) fn file(pages: &[u8], dictionary: bool, claims: &Claims) -> Vec<u8> {
     let packed = claims.packed.unwrap_or(i64::try_from(pages.len()).unwrap());
     made(pages, &[(4, packed, dictionary)], claims)
 }
 
 /// A file of columns of f32 in these pages: where they begin, their bytes, whether the first page is a dictionary.
-fn made(pages: &[u8], places: &[(i64, i64, bool)], claims: &Claims) -> Vec<u8> {
+pub(super) fn made(pages: &[u8], places: &[(i64, i64, bool)], claims: &Claims) -> Vec<u8> {
     let (mut columns, mut leaves) = (Vec::new(), Vec::new());
     for (column, (at, packed, dictionary)) in places.iter().enumerate() {
         let name = format!("x{column}");
@@ -112,7 +112,7 @@ fn made(pages: &[u8], places: &[(i64, i64, bool)], claims: &Claims) -> Vec<u8> {
 }
 
 /// A page of `values` values: its head, which says so of its lengths, and its bytes.
-fn page(values: i32, encoding: i32, lengths: Option<(i32, i32)>, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn page(values: i32, encoding: i32, lengths: Option<(i32, i32)>, bytes: &[u8]) -> Vec<u8> {
     let len = i32::try_from(bytes.len()).unwrap();
     let (unpacked, packed) = lengths.unwrap_or((len, len));
     let head = new().i32(1, values).i32(2, encoding).i32(3, 3).i32(4, 3);
@@ -120,14 +120,14 @@ fn page(values: i32, encoding: i32, lengths: Option<(i32, i32)>, bytes: &[u8]) -
 }
 
 /// A dictionary.
-fn dictionary(values: i32, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn dictionary(values: i32, bytes: &[u8]) -> Vec<u8> {
     let len = i32::try_from(bytes.len()).unwrap();
     let head = new().i32(1, values).i32(2, 0);
     [new().i32(1, 2).i32(2, len).i32(3, len).of(7, head).end(), bytes.to_vec()].concat()
 }
 
 /// Places in a dictionary: `count` times the first one.
-fn run(count: u64) -> Vec<u8> {
+pub(super) fn run(count: u64) -> Vec<u8> {
     // Places of one bit, a run, its value.
     [vec![1], varint(count << 1), vec![0]].concat()
 }
@@ -215,7 +215,7 @@ fn parquet_bombs() {
 }
 
 /// A frame of zstd of zeros: a block of four bytes for each 128 KiB.
-fn zeros(len: u32) -> Vec<u8> {
+pub(super) fn zeros(len: u32) -> Vec<u8> {
     let mut frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &len.to_le_bytes()].concat();
     let mut left = len;
     while left > 0 {
@@ -285,7 +285,7 @@ fn parquet_pages_that_multiply() {
 }
 
 /// An element of the schema: its type, its repetition, its name, its children and what kind of text or list it is.
-fn element(
+pub(super) fn element(
     kind: Option<i32>,
     repeated: i32,
     name: &str,
@@ -307,7 +307,7 @@ fn element(
 }
 
 /// A file of one column, of any schema.
-fn shaped(
+pub(super) fn shaped(
     schema: &[Vec<u8>],
     path: &[&str],
     kind: i32,
@@ -318,7 +318,8 @@ fn shaped(
     let parts: Vec<u8> =
         path.iter().flat_map(|part| [varint(part.len() as u64), part.as_bytes().to_vec()].concat()).collect();
     let len = i64::try_from(pages.len()).unwrap();
-    let mut meta = new().i32(1, kind).list(2, 5, 1, &[0]).list(3, 8, path.len() as u64, &parts).i32(4, 0);
+    let meta = new().i32(1, kind).list(2, 5, 1, &[0]).list(3, 8, path.len() as u64, &parts);
+    let mut meta = meta.i32(4, claims.codec);
     meta = meta.i64(5, claims.values).i64(6, len).i64(7, len).i64(9, 4 + dictionary);
     if dictionary > 0 {
         meta = meta.i64(11, 4);
@@ -330,7 +331,7 @@ fn shaped(
     closed(pages, &footer)
 }
 
-fn closed(pages: &[u8], footer: &[u8]) -> Vec<u8> {
+pub(super) fn closed(pages: &[u8], footer: &[u8]) -> Vec<u8> {
     let len = u32::try_from(footer.len()).unwrap().to_le_bytes();
     [b"PAR1", pages, footer, &len, b"PAR1"].concat()
 }

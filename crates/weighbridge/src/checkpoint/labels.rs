@@ -36,6 +36,9 @@ const LONGER: u64 = 8;
 /// What a name takes beside its text.
 const END: u64 = size_of::<usize>() as u64;
 
+/// Room that is taken at once, in bytes of text and in names.
+const LEAST: usize = 1024;
+
 /// Names in memory: one text and where each name ends in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelList {
@@ -82,6 +85,13 @@ impl LabelList {
         let text = (self.text.len() as u64).saturating_add(name.len() as u64);
         let ends = (self.ends.len() as u64).saturating_add(1).saturating_mul(END);
         Limits::check("bytes of names of rows", "header_bytes", text.saturating_add(ends), most)?;
+        // By a quarter, not to twice the length, so that the list is about as long as it may be.
+        if self.text.capacity() - self.text.len() < name.len() {
+            self.text.reserve_exact((self.text.len() / 4).max(name.len()).max(LEAST));
+        }
+        if self.ends.capacity() == self.ends.len() {
+            self.ends.reserve_exact((self.ends.len() / 4).max(LEAST));
+        }
         self.push(name);
         Ok(())
     }

@@ -303,8 +303,8 @@ impl File {
         let rows = unsigned(head.length())?;
         let buffers = buffers_of(&head)?;
         let body = RangeOf { start: offset + len, len: all - len };
+        let of_column = self.columns_of(&head, buffers.len());
         if head.compression().is_some() {
-            let of_column = self.columns_of(&head, buffers.len());
             let elements = self.claims(body, &buffers, &of_column, &layout.elements())?;
             let names = layout.names.map(|place| self.claims(body, &buffers, &of_column, &[place]));
             let names = names.transpose()?.unwrap_or_default();
@@ -318,6 +318,21 @@ impl File {
                     .map_err(|e| e.at(body.start))?;
             }
             return Ok(Head { rows, elements: None, unpacked: elements.unpacked, claimed });
+        }
+        // Each that does not begin where numbers may is copied.
+        let read = buffers
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| of_column.get(*number).is_none_or(|column| layout.reads(*column)));
+        let together = read.fold(0u64, |sum, (_, (_, len))| sum.saturating_add(*len));
+        if together > body.len {
+            return Err(Error::corrupt(
+                "overlapping-buffers",
+                "the buffers of a batch take more bytes than it has",
+            )
+            .at(body.start)
+            .expected(format_args!("at most {} bytes", body.len))
+            .found(together));
         }
         let (unpacked, claimed) = (body.len, 0);
         let Vector::Fixed(place, width) = &layout.vector else {

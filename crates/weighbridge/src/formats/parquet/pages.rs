@@ -13,7 +13,8 @@ use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use flate2::read::MultiGzDecoder;
 use lz4_flex::frame::FrameDecoder;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Type};
+use parquet::schema::types::ColumnDescriptor;
 use std::io::Read;
 use std::ops::Range;
 
@@ -24,6 +25,11 @@ const WINDOWS: [u64; 3] = [256, 64 << 10, 16 << 20];
 const SLACK: u64 = 64 << 10;
 /// A page that cannot be unpacked to more than this is not measured before.
 const FREE: u64 = 16 << 20;
+/// Encodings of values: `PLAIN_DICTIONARY`, `RLE_DICTIONARY`, `DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`.
+const OLD_PLACES: i32 = 2;
+const PLACES: i32 = 8;
+const LENGTHS: i32 = 6;
+const PREFIXES: i32 = 7;
 /// What a frame of LZ4 begins with.
 const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 
@@ -32,12 +38,44 @@ const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 pub(super) struct Unpacked {
     /// All of them.
     pub(super) total: u64,
-    /// Those that are held at the same time: a dictionary and a page of data.
+    /// Those that are held at the same time: a dictionary and a page of data, and what dictionaries are when they are decoded.
     pub(super) held: u64,
     /// The longest dictionary, packed or not.
     pub(super) dictionary: u64,
+    /// The longest page of data that is no places in a dictionary, packed or not; all of them.
+    pub(super) longest: u64,
+    pub(super) plain: u64,
+    /// Some of these begin with lengths of texts, packed as differences.
+    pub(super) deltas: bool,
     /// Values of all pages of data, by their heads.
     pub(super) values: u64,
+}
+
+/// What a value takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Width {
+    /// Bits in a dictionary, at least.
+    least: u64,
+    /// Bytes when it is decoded, without those of a text.
+    decoded: u64,
+    /// A text is decoded into a copy of its bytes.
+    text: bool,
+}
+
+impl Width {
+    /// Of the values of a column.
+    pub(super) fn of(column: &ColumnDescriptor) -> Self {
+        let bytes = match column.physical_type() {
+            Type::BOOLEAN => return Self { least: 1, decoded: 1, text: false },
+            // A length of four bytes; a place and a length, or as much as a view takes.
+            Type::BYTE_ARRAY => return Self { least: 32, decoded: 16, text: true },
+            Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.type_length()).unwrap_or(0).max(1),
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+        };
+        Self { least: bytes.saturating_mul(8), decoded: bytes, text: false }
+    }
 }
 
 /// Holds what the pages in `range` of `source` claim against what their bytes can give, and against
@@ -51,19 +89,25 @@ pub(super) fn check(
     source: &SourceRef,
     range: Range<u64>,
     compression: Compression,
+    width: Width,
     limits: &Limits,
 ) -> Result<Unpacked> {
     let packed = compression != Compression::UNCOMPRESSED;
     let end = range.end.min(source.len());
     let mut at = range.start;
-    let (mut unpacked, mut largest, mut second) = (Unpacked::default(), 0, 0);
+    let (mut unpacked, mut largest, mut second, mut decoded) = (Unpacked::default(), 0, 0, 0u64);
     while at < end {
-        let Some(head) = read(source, at)? else { break };
+        let Some(head) = read(source, at, end)? else { break };
+        // Of a page that is not packed nobody looks at what it claims to be unpacked.
+        let bytes = if packed { head.unpacked } else { head.stored };
         // Room for the values of a dictionary is taken by their number, before they are read.
-        if head.dictionary > head.unpacked {
-            return Err(Error::corrupt("page-values", "a dictionary claims more values than it has bytes")
-                .at(at)
-                .found(format_args!("{} values in {} bytes", head.dictionary, head.unpacked)));
+        if head.dictionary.saturating_mul(width.least) > bytes.saturating_mul(8) {
+            return Err(Error::corrupt(
+                "page-values",
+                "a dictionary claims more values than its bytes can hold",
+            )
+            .at(at)
+            .found(format_args!("{} values in {bytes} bytes", head.dictionary)));
         }
         let most = head.stored.saturating_mul(ratio(compression)).saturating_add(SLACK);
         if packed && head.unpacked > most {
@@ -86,12 +130,19 @@ pub(super) fn check(
             largest = largest.max(head.unpacked);
         }
         if head.dictionary > 0 {
-            unpacked.dictionary = unpacked.dictionary.max(head.unpacked);
+            unpacked.dictionary = unpacked.dictionary.max(bytes);
+            let copied = if width.text { bytes } else { 0 };
+            let values = head.dictionary.saturating_mul(width.decoded);
+            decoded = decoded.saturating_add(values).saturating_add(copied);
+        } else if head.plain {
+            unpacked.longest = unpacked.longest.max(bytes);
+            unpacked.plain = unpacked.plain.saturating_add(bytes);
+            unpacked.deltas |= head.deltas;
         }
         unpacked.values = unpacked.values.saturating_add(head.values);
         at = at.saturating_add(head.len).saturating_add(head.stored);
     }
-    unpacked.held = largest.saturating_add(second);
+    unpacked.held = largest.saturating_add(second).saturating_add(decoded);
     Ok(unpacked)
 }
 
@@ -145,7 +196,7 @@ pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
     let end = range.end.min(source.len());
     let (mut at, mut pages) = (range.start, Vec::new());
     while at < end {
-        let Some(head) = read(source, at)? else { break };
+        let Some(head) = read(source, at, end)? else { break };
         let next = at.saturating_add(head.len).saturating_add(head.stored);
         if next > end {
             break;
@@ -168,6 +219,26 @@ fn ratio(compression: Compression) -> u64 {
     }
 }
 
+/// How the values of a page stand in it, as far as it matters here.
+#[derive(PartialEq, Eq)]
+enum Encodings {
+    /// Places in a dictionary.
+    Places,
+    /// Lengths of texts, packed as differences, stand before them.
+    Lengths,
+    Other,
+}
+
+impl Encodings {
+    fn of(number: i32) -> Self {
+        match number {
+            PLACES | OLD_PLACES => Self::Places,
+            LENGTHS | PREFIXES => Self::Lengths,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// What a head says.
 #[derive(Debug, PartialEq)]
 struct Head {
@@ -183,13 +254,16 @@ struct Head {
     dictionary: u64,
     /// Values of a page of data.
     values: u64,
+    /// They may be something else than places in a dictionary; lengths of texts, packed as differences.
+    plain: bool,
+    deltas: bool,
     /// Their CRC-32, where it is given.
     crc: Option<u32>,
 }
 
-/// The head at `at`; `None` where there is none.
-fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
-    let left = source.len().saturating_sub(at);
+/// The head at `at` of a column that ends at `end`; `None` where there is none.
+fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
+    let left = end.saturating_sub(at);
     for window in WINDOWS {
         let bytes = read_vec(&**source, at, window.min(left))?;
         match head(&bytes) {
@@ -199,7 +273,10 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
             Err(Stop::Wrong) => {
                 return Err(Error::corrupt("page-head", "these bytes are no head of a page").at(at));
             }
-            Err(Stop::End) if window >= left => return Ok(None),
+            // What reads pages would go on behind the column, in each of many that begin at the same long head.
+            Err(Stop::End) if window >= left => {
+                return Err(Error::corrupt("page-head", "the head of a page leaves its column").at(at));
+            }
             Err(Stop::End) => {}
             Err(Stop::Deep) => {
                 return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
@@ -222,7 +299,7 @@ fn read(source: &SourceRef, at: u64) -> Result<Option<Head>> {
 /// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
 fn head(bytes: &[u8]) -> Result<Head, Stop> {
     let (mut unpacked, mut stored, mut crc, mut dictionary, mut values) = (None, None, None, 0, 0);
-    let mut levels = [0; 2];
+    let (mut levels, mut plain, mut deltas) = ([0; 2], false, false);
     let mut bytes = Bytes::new(bytes);
     bytes.structure(Structure::Head, &mut |structure, met| {
         let Met::Number(id, value) = met else { return };
@@ -232,6 +309,11 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
             (Structure::Head, 4) => crc = Some(low(value).cast_unsigned()),
             (Structure::Dictionary, 1) => dictionary = low(value),
             (Structure::Data | Structure::SecondData, 1) => values = low(value),
+            (Structure::Data, 2) | (Structure::SecondData, 4) => {
+                let encoding = Encodings::of(low(value));
+                plain |= encoding != Encodings::Places;
+                deltas |= encoding == Encodings::Lengths;
+            }
             (Structure::SecondData, 5) => levels[0] = low(value),
             (Structure::SecondData, 6) => levels[1] = low(value),
             _ => {}
@@ -242,7 +324,7 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
     // Below 0 in a page of data, which may have this structure too, it is not looked at; in a dictionary it is an error.
     let [dictionary, values] = [dictionary, values].map(|count| u64::try_from(count).unwrap_or(0));
     let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
-    Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, values, crc })
+    Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, values, plain, deltas, crc })
 }
 
 #[cfg(test)]
@@ -279,10 +361,12 @@ mod tests {
         .concat()
     }
 
+    const FLOATS: Width = Width { least: 32, decoded: 4, text: false };
+
     fn checked(bytes: Vec<u8>, compression: Compression) -> Result<Unpacked> {
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
-        check(&source, 0..len, compression, &Limits::default())
+        check(&source, 0..len, compression, FLOATS, &Limits::default())
     }
 
     #[test]
@@ -291,7 +375,7 @@ mod tests {
             let bytes = page(1000, 100, long);
             let len = bytes.len() as u64 - 100;
             let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
-            let head = read(&source, 0).unwrap();
+            let head = read(&source, 0, source.len()).unwrap();
             assert_eq!(
                 head,
                 Some(Head {
@@ -301,6 +385,8 @@ mod tests {
                     levels: 0,
                     dictionary: 0,
                     values: 3,
+                    plain: true,
+                    deltas: false,
                     crc: None
                 }),
                 "{long}"
@@ -374,6 +460,53 @@ mod tests {
         let behind = [page(10, 10, 0), b"\xff\xff".to_vec()].concat();
         assert_eq!(checked(behind, zstd).unwrap_err().code(), "page-head");
         assert_eq!(checked(vec![0xac; 1000], zstd).unwrap_err().code(), "page-head");
+    }
+
+    /// Columns may begin at the same long head, as many as there are.
+    #[test]
+    fn heads_end_within_their_column() {
+        let bytes = page(10, 10, 300);
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
+        let head = bytes.len() as u64 - 10;
+        for (end, code) in [(0, None), (1, Some("page-head")), (head - 1, Some("page-head")), (head, None)] {
+            let found = check(&source, 0..end, Compression::UNCOMPRESSED, FLOATS, &Limits::default());
+            assert_eq!(found.err().map(|e| e.code()), code, "{end}");
+        }
+    }
+
+    /// Room is taken for the values of a dictionary by their number.
+    #[test]
+    fn dictionaries_have_no_more_values_than_bytes() {
+        let dictionary = |values: u64, unpacked: u64, stored: u64| {
+            let head = [
+                &[0x15, 4, 0x15][..],
+                &varint(unpacked * 2),
+                &[0x15],
+                &varint(stored * 2),
+                &[0x4c, 0x15],
+                &varint(values * 2),
+                &[0x15, 0, 0, 0],
+            ];
+            [head.concat(), vec![0; usize::try_from(stored).unwrap()]].concat()
+        };
+        let plain = Compression::UNCOMPRESSED;
+        let text = Width { least: 32, decoded: 16, text: true };
+        for (values, unpacked, stored, compression, held) in [
+            (1, 4, 4, plain, Some(4)),
+            (2, 8, 4, plain, None),
+            (1, 2_000_000_000, 4, plain, Some(4)),
+            (2_000_000_000, 2_000_000_000, 4, plain, None),
+            (1000, 4000, 100, Compression::SNAPPY, Some(4000 + 4000)),
+            (1001, 4000, 100, Compression::SNAPPY, None),
+        ] {
+            let bytes = dictionary(values, unpacked, stored);
+            let found = checked(bytes, compression).map(|unpacked| unpacked.held).ok();
+            assert_eq!(found, held, "{values} {unpacked} {stored} {compression:?}");
+        }
+        let bytes = dictionary(100, 1000, 1000);
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let found = check(&source, 0..source.len(), plain, text, &Limits::default()).unwrap();
+        assert_eq!((found.held, found.dictionary), (100 * 16 + 1000, 1000));
     }
 
     /// The reader that unpacks a page looks at the low 32 bits of a number and the low 16 of a field's id, and does not look at types.

@@ -2,11 +2,12 @@
 
 mod lists;
 mod outline;
+mod texts;
 
 pub(super) use outline::{check, outline};
 
 use super::chunks::Chunks;
-use super::pages::Unpacked;
+use super::pages::{Unpacked, Width};
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Kind, Result};
 use crate::formats::table::columns::{Layout, Vector};
@@ -18,33 +19,40 @@ use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec, to_usize};
 use crate::tensor::{Encoding, Shape};
 use arrow_array::RecordBatch;
+use arrow_schema::DataType;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use texts::Texts;
 
 /// About as many bytes of elements are decoded together.
 const BLOCK: u64 = 1 << 20;
 /// Pages that are unpacked at once may be this many times as long as the columns that they are of; half of the limit
 /// `header_bytes` is free.
 const HELD: u64 = 16;
+const HELD_PAGES: &str = "bytes of pages that are unpacked at once";
+/// What reading a column takes beside its pages.
+const READER: u64 = 3 << 10;
 /// Values of lists that are read at once may take this many times as many bytes as their columns; half of the limit
 /// `header_bytes` is free. A row is as long as a run of a few bytes says.
 const LISTED: u64 = 32;
 /// What a value of a list takes while it is read: itself, and the levels that tell lists apart.
 const VALUE: u64 = 8;
-/// Names that are decoded together; fewer where a dictionary is long, as each of them may be as long.
+/// Names that are decoded together; fewer where one of them is long, as each of them may be as long.
 const NAMES: u64 = 64 << 10;
-const NAME_BYTES: u64 = 8 << 20;
+const NAME_BYTES: u64 = 4 << 20;
+/// What a name takes in a list at least.
+const NAME: u64 = 8;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::new("parquet", "table", source.label());
@@ -140,13 +148,18 @@ struct File {
 /// Columns of row groups of which the pages were looked at.
 #[derive(Debug, Default)]
 struct Checked {
-    /// Where they begin, and what they take when they are unpacked.
-    columns: HashMap<u64, Unpacked>,
     /// What they take when they are unpacked.
+    columns: HashMap<Leaf, Unpacked>,
+    /// What they take when they are unpacked, together.
     unpacked: u64,
-    /// Where columns of lists begin, and the values of their longest list, of those that were counted.
-    longest: HashMap<u64, u64>,
+    /// The values of the longest list of columns of lists, of those that were counted.
+    longest: HashMap<Leaf, u64>,
+    /// What was found of columns of texts.
+    texts: HashMap<Leaf, Texts>,
 }
+
+/// A row group, and a column of it that has values. Not where it begins: another may say that it begins there and is empty.
+type Leaf = (usize, usize);
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,7 +211,7 @@ impl File {
         at_once: usize,
     ) -> Result<ParquetRecordBatchReader> {
         let skip = to_usize(skip)?;
-        self.check_pages(group, &columns, at_once as u64)?;
+        self.check_pages(group, &columns, at_once as u64, self.limits.header_bytes / 2)?;
         guarded("a row group", || {
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 self.source.clone(),
@@ -210,48 +223,63 @@ impl File {
         })
     }
 
-    /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time.
-    /// Returns the bytes of their longest dictionary.
-    fn check_pages(&self, group: usize, columns: &[usize], at_once: u64) -> Result<u64> {
-        let source = &self.source.0;
+    /// Looks at what the pages of some columns of a row group claim, of which `at_once` rows are to be read at a time;
+    /// `free` bytes may be held whatever the columns take in the file.
+    fn check_pages(&self, group: usize, columns: &[usize], at_once: u64, free: u64) -> Result<Vec<Unpacked>> {
         let metadata = self.metadata.metadata();
         let schema = metadata.file_metadata().schema_descr();
         let chunks = guarded("a row group", || {
             let chunks = metadata.row_group(group).columns().iter().enumerate();
-            let chunks = chunks.filter(|(leaf, _)| columns.contains(&schema.get_column_root_idx(*leaf)));
+            let chunks =
+                chunks.filter(|(leaf, _)| columns.binary_search(&schema.get_column_root_idx(*leaf)).is_ok());
             let ranges = chunks.map(|(leaf, chunk)| (leaf, chunk.byte_range(), chunk.compression()));
             Ok::<_, ParquetError>(ranges.collect::<Vec<_>>())
         })?;
-        let (mut held, mut stored, mut listed, mut dictionary) = (0u64, 0u64, 0u64, 0);
-        let free = self.limits.header_bytes / 2;
-        for (leaf, (start, len), compression) in chunks {
-            let unpacked = self.check_column(start..start.saturating_add(len), compression)?;
-            held = held.saturating_add(unpacked.held);
+        let (mut held, mut stored, mut all) = (0u64, 0u64, Vec::new());
+        for &(leaf, (start, len), compression) in &chunks {
+            let unpacked = self.check_column((group, leaf), start..start.saturating_add(len), compression)?;
+            held = held.saturating_add(unpacked.held).saturating_add(READER);
             stored = stored.saturating_add(len);
-            if schema.column(leaf).max_rep_level() > 0 {
+            all.push(unpacked);
+        }
+        let check = |what: &str, bytes: u64, times: u64| {
+            Limits::check(what, "header_bytes", bytes, stored.saturating_mul(times).max(free))
+                .map_err(|e| e.in_file(self.source.0.label()))
+        };
+        // Only now may a page be unpacked to be looked at.
+        check(HELD_PAGES, held, HELD)?;
+        let mut listed = 0u64;
+        for (&(leaf, ..), unpacked) in chunks.iter().zip(&all) {
+            let column = schema.column(leaf);
+            if column.max_rep_level() > 0 {
                 let mut values = unpacked.values;
                 if values.saturating_mul(VALUE) > free {
-                    values = values.min(self.longest_once(group, leaf, start)?.saturating_mul(at_once));
+                    values = values.min(self.longest_once((group, leaf))?.saturating_mul(at_once));
+                }
+                // A list of fixed length is as long where it is missing, too, which takes no bytes in the file.
+                let root = self.metadata.schema().fields().get(schema.get_column_root_idx(leaf));
+                if let Some(DataType::FixedSizeList(_, width)) = root.map(|field| field.data_type()) {
+                    let width = u64::try_from(*width).unwrap_or(0);
+                    values = values.max(width.saturating_mul(at_once));
                 }
                 listed = listed.saturating_add(values.saturating_mul(VALUE));
             }
-            dictionary = unpacked.dictionary.max(dictionary);
+            if unpacked.deltas
+                && matches!(column.physical_type(), Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY)
+            {
+                held = held.saturating_add(self.texts_once((group, leaf), unpacked)?.lengths);
+            }
         }
-        for (what, bytes, times) in [
-            ("bytes of pages that are unpacked at once", held, HELD),
-            ("bytes of lists that are read at once", listed, LISTED),
-        ] {
-            Limits::check(what, "header_bytes", bytes, stored.saturating_mul(times).max(free))
-                .map_err(|e| e.in_file(source.label()))?;
-        }
-        Ok(dictionary)
+        check("bytes of lists that are read at once", listed, LISTED)?;
+        check(HELD_PAGES, held, HELD)?;
+        Ok(all)
     }
 
     /// Looks at what the pages of a column of a row group claim, once.
-    fn check_column(&self, range: Range<u64>, compression: Compression) -> Result<Unpacked> {
+    fn check_column(&self, leaf: Leaf, range: Range<u64>, compression: Compression) -> Result<Unpacked> {
         let source = &self.source.0;
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(unpacked) = checked.columns.get(&range.start) {
+        if let Some(unpacked) = checked.columns.get(&leaf) {
             return Ok(*unpacked);
         }
         if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
@@ -261,26 +289,61 @@ impl File {
                 .found(format_args!("{compression:?}"))
                 .hint("write the table again with another compression, such as zstd"));
         }
-        let start = range.start;
-        let unpacked = super::pages::check(source, range, compression, &self.limits)
+        let width = Width::of(&self.metadata.metadata().file_metadata().schema_descr().column(leaf.1));
+        let unpacked = super::pages::check(source, range, compression, width, &self.limits)
             .map_err(|e| e.in_file(source.label()))?;
         checked.unpacked = checked.unpacked.saturating_add(unpacked.total);
         let held = self.limits.check_expansion("the pages are", checked.unpacked, source.len());
         held.map_err(|e| e.in_file(source.label()))?;
-        checked.columns.insert(start, unpacked);
+        checked.columns.insert(leaf, unpacked);
         Ok(unpacked)
     }
 
-    /// The values of the longest list of a column that begins at `start`; they are counted once.
-    fn longest_once(&self, group: usize, leaf: usize, start: u64) -> Result<u64> {
+    /// The values of the longest list of a column; they are counted once.
+    fn longest_once(&self, leaf: Leaf) -> Result<u64> {
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = checked().longest.get(&start).copied();
+        let known = checked().longest.get(&leaf).copied();
         if let Some(longest) = known {
             return Ok(longest);
         }
-        let longest = self.longest_list(group, leaf)?;
-        checked().longest.insert(start, longest);
+        let longest = self.longest_list(leaf.0, leaf.1)?;
+        checked().longest.insert(leaf, longest);
         Ok(longest)
+    }
+
+    /// What the texts of a column take, of which this is what the heads of its pages say; they are looked at once.
+    fn texts_once(&self, leaf: Leaf, unpacked: &Unpacked) -> Result<Texts> {
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = checked().texts.get(&leaf).copied();
+        if let Some(texts) = known {
+            return Ok(texts);
+        }
+        let texts = self.texts(leaf.0, leaf.1, unpacked.values)?;
+        checked().texts.insert(leaf, texts);
+        Ok(texts)
+    }
+
+    /// How many names of a row group are decoded together.
+    fn names_at_once(&self, group: usize, place: usize) -> Result<u64> {
+        let free = (self.limits.header_bytes / 4).max(self.source.0.len());
+        let pages = self.check_pages(group, &[place], 1, free)?;
+        let Some(unpacked) = pages.first() else { return Ok(1) };
+        let mut longest = unpacked.dictionary;
+        // What is not much together is not much at once.
+        if unpacked.deltas || unpacked.plain > NAME_BYTES || longest > NAME_BYTES / NAMES {
+            let schema = self.metadata.metadata().file_metadata().schema_descr();
+            let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == place);
+            let texts = self.texts_once((group, leaf.unwrap_or(place)), unpacked)?;
+            Limits::check("bytes of the name of a row", "name_bytes", texts.longest, self.limits.name_bytes)
+                .map_err(|e| e.in_file(self.source.0.label()))?;
+            longest = texts.longest;
+            // Views hold the page that they are views of.
+            let field = self.metadata.schema().fields().get(place);
+            if field.is_some_and(|field| *field.data_type() == DataType::Utf8View) {
+                longest = longest.max(unpacked.longest);
+            }
+        }
+        Ok((NAME_BYTES / longest.max(1)).clamp(1, NAMES))
     }
 
     /// The next rows of these columns of a row group.
@@ -360,7 +423,9 @@ impl Decoder for Groups {
                 .expected(place.skip.saturating_add(place.take))
                 .found(place.skip.saturating_add(rows)));
         }
-        *open = Some((block + 1, reader));
+        // It holds pages of all columns; the next group has one of its own.
+        let goes_on = self.places.get(block + 1).is_some_and(|next| next.group == place.group);
+        *open = goes_on.then_some((block + 1, reader));
         Ok(out)
     }
 }
@@ -386,8 +451,7 @@ impl Labels for GroupNames {
         let mut list = LabelList::new();
         let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
         for group in 0..self.file.metadata.metadata().num_row_groups() {
-            let dictionary = self.file.check_pages(group, &[self.place], 1)?;
-            let at_once = (NAME_BYTES / dictionary.max(1)).clamp(1, NAMES);
+            let at_once = self.file.names_at_once(group, self.place)?;
             let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
                 Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;

@@ -162,6 +162,16 @@ impl Layout {
         }
     }
 
+    /// True where a column holds elements or names.
+    pub(in crate::formats) fn reads(&self, column: usize) -> bool {
+        self.names == Some(column)
+            || match &self.vector {
+                Vector::Fixed(place, _) | Vector::List(place) => *place == column,
+                Vector::Plain(places) => places.binary_search(&column).is_ok(),
+                Vector::None => false,
+            }
+    }
+
     /// All columns that are used, in order.
     fn projection(&self) -> Vec<usize> {
         let mut all = self.elements();

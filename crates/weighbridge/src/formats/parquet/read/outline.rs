@@ -121,7 +121,7 @@ impl File {
         let source = &self.source.0;
         let mut first = None;
         for chunk in self.chunks().unwrap_or_default() {
-            if chunk.group == group && columns.contains(&chunk.root) && first.is_none() {
+            if chunk.group == group && columns.binary_search(&chunk.root).is_ok() && first.is_none() {
                 let mut keep = |offset, text| first = first.take().or(Some((offset, text)));
                 // What else is wrong is known already.
                 let _ = damaged_pages(source, &chunk, &mut keep);

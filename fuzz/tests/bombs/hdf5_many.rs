@@ -8,7 +8,7 @@ use crate::hdf5_file::{
 use crate::zips::zlib;
 
 /// A root that leads to the objects that `build` puts behind it.
-fn with_all(build: impl Fn(&mut File) -> Vec<u64>) -> Vec<u8> {
+pub(crate) fn with_all(build: impl Fn(&mut File) -> Vec<u64>) -> Vec<u8> {
     // The root comes first, so it is made twice: its length does not depend on the addresses.
     let make = |addresses: &[u64]| {
         let mut file = File::new();
@@ -22,7 +22,7 @@ fn with_all(build: impl Fn(&mut File) -> Vec<u64>) -> Vec<u8> {
     make(&addresses).0
 }
 
-fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
+pub(crate) fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     numbers.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 

@@ -13,6 +13,7 @@ mod harness;
 mod hdf5;
 mod hdf5_file;
 mod hdf5_many;
+mod hdf5_over;
 mod made;
 mod paddle;
 mod parquet;

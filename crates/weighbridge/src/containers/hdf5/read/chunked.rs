@@ -250,7 +250,8 @@ mod tests {
         let expected: Vec<u8> = (0..rows * columns)
             .map(|at| {
                 let (row, column) = (at / columns, at % columns);
-                file.0[(10 + column / wide * chunk_len + row * wide + column % wide) as usize]
+                let offset = 10 + column / wide * chunk_len + row * wide + column % wide;
+                file.0[to_usize(offset).unwrap()]
             })
             .collect();
         for (from, to) in [(0, expected.len()), (1, 5), (2, 1_000_000), (899_999, 1_800_000), (7, 7)] {

@@ -309,7 +309,7 @@ pub(crate) fn tree_of_records(file: &mut File, kind: u8, records: &[Vec<u8>]) ->
 }
 
 /// Bytes with their checksum behind them: lookup3 of Bob Jenkins.
-fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     let start = 0xdead_beef_u32.wrapping_add(u32::try_from(bytes.len()).unwrap());
     let [mut a, mut b, mut c] = [start; 3];
     let mut rest = &bytes[..];

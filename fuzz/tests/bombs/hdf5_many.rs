@@ -22,7 +22,7 @@ pub(crate) fn with_all(build: impl Fn(&mut File) -> Vec<u64>) -> Vec<u8> {
     make(&addresses).0
 }
 
-fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
+pub(crate) fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     numbers.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 

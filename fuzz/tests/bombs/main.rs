@@ -14,6 +14,7 @@ mod hdf5;
 mod hdf5_file;
 mod hdf5_heaps;
 mod hdf5_many;
+mod hdf5_over;
 mod made;
 mod paddle;
 mod parquet;

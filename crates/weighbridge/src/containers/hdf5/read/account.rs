@@ -18,6 +18,8 @@ pub(super) struct Account {
     elements: AtomicU64,
     /// Bytes of lists of chunks.
     lists: AtomicU64,
+    /// Bytes of indexes of chunks that were read.
+    indexes: AtomicU64,
 }
 
 impl Account {
@@ -38,6 +40,18 @@ impl Account {
         Err(Error::limit("limit", "HDF5: the lists of chunks take more memory than the file allows")
             .expected(format_args!("at most {most} bytes"))
             .found(format_args!("{all} bytes"))
+            .hint("write the file again with larger chunks, or each dataset once"))
+    }
+
+    /// Adds `len` bytes of an index in a file of `file` bytes: it is read anew for each name of a dataset, also where
+    /// it lists no chunk.
+    pub(super) fn index(&self, len: u64, file: u64) -> Result<()> {
+        let most = file.saturating_mul(MOST_TIMES).saturating_add(LEAST);
+        if add(&self.indexes, len, most) <= most {
+            return Ok(());
+        }
+        Err(Error::limit("limit", "HDF5: the same indexes of chunks would be read too often")
+            .expected(format_args!("at most {most} bytes, of all datasets together"))
             .hint("write the file again with larger chunks, or each dataset once"))
     }
 }

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::text::escape;
 use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType};
 
+/// Attributes of an object that cannot be read: so many are told of each kind of error, the rest is counted.
+const TOLD: usize = 16;
+
 /// The attributes of an object; what could not be read goes to `problems`. `room` is the memory
 /// that values may still take.
 pub(super) fn attributes(
@@ -21,10 +24,14 @@ pub(super) fn attributes(
     room: &mut u64,
     problems: &mut Vec<Error>,
 ) -> Attributes {
-    let mut found = Attributes::new();
+    let (mut found, mut more) = (Attributes::new(), 0u64);
     let mut take = |bytes: Result<&[u8]>| match bytes.and_then(|bytes| attribute(file, bytes, heaps, room)) {
         Ok(pair) => found.push(pair),
-        Err(error) => problems.push(error),
+        // An error takes hundreds of bytes, and a message eight.
+        Err(error) => match problems.iter().filter(|told| told.kind() == error.kind()).count() < TOLD {
+            true => problems.push(error),
+            false => more += 1,
+        },
     };
     for message in header.all(messages::MSG_ATTRIBUTE) {
         match header.payload(file, message) {
@@ -35,6 +42,10 @@ pub(super) fn attributes(
     match dense_attributes(file, header) {
         Ok(objects) => objects.iter().for_each(|bytes| take(Ok(bytes))),
         Err(error) => take(Err(error.within("the attributes"))),
+    }
+    if more > 0 {
+        let text = format!("HDF5: {more} more attributes that are not read");
+        problems.push(Error::unsupported("hdf5-value", text));
     }
     found
 }
@@ -66,7 +77,7 @@ fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Re
     let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
     };
-    spend(room, name.len() as u64)?;
+    spend(room, (name.len() + size_of::<(String, Value)>()) as u64)?;
     let mut value = || -> Result<Value> {
         let class = match flags & 1 {
             0 => Type::parse(class)?,
@@ -115,29 +126,38 @@ fn value(
     let size = u64::from(element.size);
     let len = count.checked_mul(size).and_then(|len| usize::try_from(len).ok()).ok_or_else(short)?;
     let data = data.get(..len).ok_or_else(short)?;
-    // Each value, and a list around it for each dimension.
-    let each = size_of::<Value>() as u64 * (1 + dims.len() as u64);
-    spend(room, count.saturating_mul(each))?;
+    // Each value; behind several dimensions they are put into lists, for the innermost of which both are there.
+    let each = size_of::<Value>() as u64;
+    let outer = dims.iter().take(dims.len().saturating_sub(1));
+    let lists = outer.scan(count.min(1), |lists, &dim| {
+        *lists = lists.saturating_mul(dim);
+        Some(*lists)
+    });
+    let lists = lists.fold(0, u64::saturating_add);
+    let values = if dims.len() > 1 { count.saturating_mul(2) } else { count };
+    spend(room, values.saturating_add(lists).saturating_mul(each))?;
     let size = element.size as usize;
     let mut values = Vec::with_capacity(data.len() / size.max(1));
     for bytes in data.chunks_exact(size.max(1)) {
         let value = match &element.class {
             Class::LongText => {
-                let text = heaps.value(file, bytes, 1)?;
+                let text = heaps.value(file, bytes, room)?;
                 values::text(Padding::Zeros.trim(&text))
             }
-            Class::Text(padding) => values::text(padding.trim(bytes)),
-            Class::Opaque(_) => Value::Bytes(bytes.to_vec()),
+            Class::Text(padding) => {
+                let text = padding.trim(bytes);
+                spend(room, text.len() as u64)?;
+                values::text(text)
+            }
+            Class::Opaque(_) => {
+                spend(room, bytes.len() as u64)?;
+                Value::Bytes(bytes.to_vec())
+            }
             Class::Number(dtype, endian) | Class::Enum(dtype, endian) => {
                 values::number(*dtype, *endian, bytes).ok_or_else(|| no_value(element))?
             }
             Class::Array(..) | Class::Other(_) => return Err(no_value(element)),
         };
-        match &value {
-            Value::Text(text) => spend(room, text.len() as u64)?,
-            Value::Bytes(bytes) => spend(room, bytes.len() as u64)?,
-            _ => {}
-        }
         values.push(value);
     }
     Ok(fold(values, &dims))
@@ -155,10 +175,11 @@ pub(super) fn spend(room: &mut u64, bytes: u64) -> Result<()> {
             *room = left;
             Ok(())
         }
-        None => {
-            Err(Error::limit("limit", "HDF5: attributes and names take more memory than the file allows")
-                .hint("if you trust the file, raise the limit `header_bytes`"))
-        }
+        None => Err(Error::limit(
+            "limit",
+            "HDF5: attributes, names and what is said of them take more memory than the file allows",
+        )
+        .hint("if you trust the file, raise the limit `header_bytes`")),
     }
 }
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 const LONG_RUN: u64 = 4 << 10;
 /// Larger chunks that are not packed are never read whole.
 const LARGE_PLAIN: u64 = 1 << 20;
+/// Bytes of such a chunk that are read at once where its runs are short: a call for each would cost far more.
+const WINDOW: u64 = 256 << 10;
 
 /// The elements of a chunked dataset, row by row. Chunks are unpacked when they are needed and kept
 /// for a while, as reading row by row comes back to each chunk of a row of chunks; several threads
@@ -103,15 +105,28 @@ impl ChunkedSource {
         let direct = long && self.is_plain(slot.number) && slot.len == self.grid.chunk_len;
         let chunk = if direct { None } else { Some(self.chunk(slot)?) };
         let (len, mut to) = (to_usize(run)?, to - offset);
+        // Runs that are short and near each other are taken from windows, which are read one after the other.
+        let near = self.axes.iter().rev().nth(1).is_some_and(|axis| axis.inner <= WINDOW / 4);
+        let windowed = direct && run < LONG_RUN && near;
+        let behind: u64 = within.iter().zip(&self.axes).map(|(&n, axis)| (n - 1) * axis.inner).sum();
+        let end = from + behind + 1;
+        let (mut window, mut first) = (Vec::new(), from);
         let mut at = vec![0; within.len()];
         loop {
             let start = to_usize(to)?;
             let Some(now) = buffer.get_mut(start..start + len) else { return Err(short()) };
+            if windowed && from + run > first + window.len() as u64 {
+                first = from;
+                window = read_vec(&*self.source, slot.offset + from, (end - from).min(WINDOW))?;
+            }
             match &chunk {
-                None => self.source.read_at(slot.offset + from, now)?,
-                Some(chunk) => {
-                    let from = to_usize(from)?;
-                    let Some(bytes) = chunk.get(from..from + len) else { return Err(short()) };
+                None if !windowed => self.source.read_at(slot.offset + from, now)?,
+                held => {
+                    let (held, from) = match held {
+                        Some(chunk) => (chunk.as_slice(), to_usize(from)?),
+                        None => (window.as_slice(), to_usize(from - first)?),
+                    };
+                    let Some(bytes) = held.get(from..from + len) else { return Err(short()) };
                     match (&mut *now, bytes) {
                         // A call for each of them would cost far more than the byte.
                         ([to], [from]) => *to = *from,
@@ -177,4 +192,75 @@ impl Source for ChunkedSource {
 
 fn short() -> Error {
     Error::corrupt("hdf5-chunk", "HDF5: a chunk is too short")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Bytes that count how often they are asked for.
+    #[derive(Debug)]
+    struct Asked(Vec<u8>, AtomicU64);
+
+    impl Source for Asked {
+        fn len(&self) -> u64 {
+            self.0.len() as u64
+        }
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let at = to_usize(offset)?;
+            buffer.copy_from_slice(&self.0[at..at + buffer.len()]);
+            Ok(())
+        }
+        fn label(&self) -> &str {
+            "asked"
+        }
+    }
+
+    /// Long chunks of few columns, one of which sticks out: read in any cut they are the same, and not a call for
+    /// each row.
+    #[test]
+    fn narrow_chunks_are_read_in_windows() {
+        let (rows, columns, wide) = (600_000u64, 3, 2);
+        let bytes: Vec<u8> = (0..rows * 4 + 10).map(|n| (n % 251) as u8).collect();
+        let file = Arc::new(Asked(bytes, AtomicU64::new(0)));
+        let chunk_len = rows * wide;
+        assert!(chunk_len > LARGE_PLAIN);
+        let grid = Grid {
+            shape: vec![rows, columns],
+            chunk: vec![rows, wide],
+            counts: vec![1, 2],
+            size: 1,
+            chunk_len,
+        };
+        let slot = |number| Slot { number, offset: 10 + number * chunk_len, len: chunk_len, mask: 0 };
+        let chunks = ChunkedSource {
+            source: file.clone(),
+            axes: axes(&grid),
+            slots: vec![slot(0), slot(1)],
+            gaps: false,
+            grid,
+            filters: Vec::new(),
+            fill: Vec::new(),
+            edges_plain: false,
+            len: rows * columns,
+            kept: KeptBlocks::new(),
+        };
+        let expected: Vec<u8> = (0..rows * columns)
+            .map(|at| {
+                let (row, column) = (at / columns, at % columns);
+                let offset = 10 + column / wide * chunk_len + row * wide + column % wide;
+                file.0[to_usize(offset).unwrap()]
+            })
+            .collect();
+        for (from, to) in [(0, expected.len()), (1, 5), (2, 1_000_000), (899_999, 1_800_000), (7, 7)] {
+            let mut read = vec![0; to - from];
+            file.1.store(0, Ordering::Relaxed);
+            chunks.read_at(from as u64, &mut read).unwrap();
+            assert!(read == expected[from..to], "{from}..{to}");
+            let calls = file.1.load(Ordering::Relaxed);
+            assert!(calls < 20, "{calls} calls for {from}..{to}");
+        }
+    }
 }

@@ -250,7 +250,7 @@ impl Dataset {
 
     /// The chunks that the index lists, whatever their order.
     fn index(&self, file: &File, chunked: &Chunked, grid: &Grid, address: u64) -> Result<Vec<ChunkEntry>> {
-        let (offsets, lengths, storage) = (file.offset_size(), file.length_size(), file.storage());
+        let (offsets, lengths, storage) = (file.offset_size(), file.length_size(), &file.index());
         let chunk = grid.chunk.iter().map(|&extent| u32::try_from(extent)).collect::<Result<Vec<_>, _>>();
         let chunk = chunk
             .map_err(|_| Error::unsupported("hdf5-unsupported", "HDF5: chunks of 2^32 elements or more"))?;
@@ -300,6 +300,17 @@ impl Dataset {
             )
             .map_err(fault),
             Index::Extensible => {
+                // Mark, version, client; elements of fewer bytes than an address would be made room for on their word.
+                let head = file.peek(address, 7)?;
+                if head[6] < offsets {
+                    return Err(Error::corrupt(
+                        "hdf5-corrupt",
+                        "HDF5: an index with elements of too few bytes",
+                    )
+                    .at(address)
+                    .expected(format_args!("{offsets} bytes or more"))
+                    .found(format_args!("{} bytes", head[6])));
+                }
                 let most = self.stored.most.as_deref();
                 let shape = &grid.shape;
                 collect_extensible_array_chunk_entries_storage(

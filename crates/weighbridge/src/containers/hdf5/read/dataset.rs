@@ -4,7 +4,7 @@ use super::file::{File, Place, fault};
 use super::fill::FillSource;
 use super::header::Header;
 use super::layout::Layout;
-use super::types::Type;
+use super::types::{Class, Type};
 use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::containers::hdf5::{Dataset, Kind};
 use crate::error::{Error, Result};
@@ -47,6 +47,16 @@ impl Dataset {
         };
         let element = header.first(file, messages::MSG_DATATYPE)?.ok_or_else(|| missing("a type"))?;
         let element = Type::parse(&element)?;
+        // A length, an address, an index: as many bytes would be read for each text as its type says.
+        let long = 8 + u32::from(offsets);
+        if element.class == Class::LongText && element.size != long {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: texts of variable length of an impossible size",
+            )
+            .expected(format_args!("{long} bytes"))
+            .found(format_args!("{} bytes", element.size)));
+        }
         if header.has(messages::MSG_EXTERNAL_FILES) {
             return Err(Error::unsupported(
                 "hdf5-external-storage",
@@ -85,6 +95,23 @@ impl Dataset {
         let stored =
             Stored { place: file.place.clone(), element, layout, filters, fill, most: space.max_dims };
         Ok(Self { kind, shape: Shape::new(dims), stored })
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn held(&self) -> u64 {
+        let Stored { element, layout, filters, fill, most, .. } = &self.stored;
+        let words = match &self.kind {
+            Kind::Opaque { tag: words, .. } | Kind::Other(words) => words.len(),
+            Kind::Numbers(..) | Kind::Text => 0,
+        };
+        let extents = self.shape.rank() + most.as_ref().map_or(0, Vec::len);
+        let chunk = if let Layout::Chunked(chunked) = layout { chunked.chunk.len() } else { 0 };
+        let filters = filters.iter().map(|filter| {
+            let name = filter.name.as_ref().map_or(0, String::len);
+            size_of::<FilterDescription>() + name + size_of_val(&filter.client_data[..])
+        });
+        let bytes = words + fill.len() + size_of::<u64>() * (extents + chunk) + filters.sum::<usize>();
+        bytes as u64 + element.held()
     }
 
     /// The filters that its elements are packed with: their registered numbers, and their names where they

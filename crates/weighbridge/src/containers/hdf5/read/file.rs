@@ -23,6 +23,8 @@ const BLOCKS: usize = 256;
 const MOST_TIMES: u64 = 16;
 /// What a listing may read of a file however short it is.
 const LEAST: u64 = 16 << 20;
+/// Heads, which are read once more with what is behind them, have fewer bytes.
+const HEAD: u64 = 64;
 
 /// Where a file is and how its numbers are written. Cheap to keep: it holds no cache.
 pub(super) struct Place {
@@ -140,6 +142,16 @@ impl File {
         &self.storage
     }
 
+    /// The bytes of one structure of many parts: a tree, an index.
+    pub(super) fn once(&self) -> Once<'_> {
+        Once { file: self, left: AtomicU64::new(self.place.source.len()), is_index: false }
+    }
+
+    /// The bytes of one index of chunks, counted among all that are read.
+    pub(super) fn index(&self) -> Once<'_> {
+        Once { is_index: true, ..self.once() }
+    }
+
     /// Bytes of an address in this file.
     pub(super) fn offset_size(&self) -> u8 {
         self.place.superblock.offset_size
@@ -216,6 +228,36 @@ impl Storage for Metered {
             record.add(offset, &bytes, record::PLAIN);
         }
         Ok(bytes)
+    }
+}
+
+/// A file as one structure: its parts lie beside each other, so no more is read than the file has. What the library
+/// behind makes of them takes many times their bytes.
+pub(super) struct Once<'a> {
+    file: &'a File,
+    left: AtomicU64,
+    is_index: bool,
+}
+
+impl Storage for Once<'_> {
+    fn len(&self) -> u64 {
+        self.file.storage.len()
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        let own = |error: Error| Fault::Io(std::io::Error::other(error));
+        // More than the file has is told of as what it is.
+        let all = self.file.place.source.len();
+        let bytes = Some(len as u64).filter(|&bytes| bytes <= all).unwrap_or(0);
+        let take = |left: u64| if bytes <= HEAD { Some(left) } else { left.checked_sub(bytes) };
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            let error = Error::corrupt("hdf5-corrupt", "HDF5: the parts of an index lie over each other");
+            return Err(own(error.expected(format_args!("at most {all} bytes, as the file has")).at(offset)));
+        }
+        if self.is_index {
+            self.file.place.account.index(bytes, all).map_err(own)?;
+        }
+        self.file.storage.read_range(offset, len)
     }
 }
 

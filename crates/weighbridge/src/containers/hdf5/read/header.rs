@@ -308,11 +308,22 @@ fn hide(file: &File, address: u64, payload: &[u8]) {
     }
 }
 
-/// Holds the length of a header against the limit.
+/// Holds the length of a header against the limit, and against the file: its parts are kept, and messages of
+/// eight bytes become far longer.
 fn grow(file: &File, total: &mut u64, len: u64) -> Result<()> {
     *total = total.saturating_add(len);
-    let limit = file.place.limits.header_bytes;
-    Limits::check("bytes in an object header", "header_bytes", *total, limit)
+    let (limit, own) = (file.place.limits.header_bytes, file.place.source.len());
+    Limits::check("bytes in an object header", "header_bytes", *total, limit)?;
+    // A part that leaves the file by itself is told where it is read.
+    if *total > own && len <= own {
+        return Err(Error::corrupt(
+            "hdf5-corrupt",
+            "HDF5: the parts of an object header lie over each other",
+        )
+        .expected(format_args!("at most {own} bytes, as the file has"))
+        .found(format_args!("{total} bytes")));
+    }
+    Ok(())
 }
 
 /// The end of the messages of a chunk that ends with its checksum.

@@ -1,5 +1,6 @@
 //! Heaps of long values: texts of variable length are kept there.
 
+use super::attributes::spend;
 use super::file::File;
 use crate::error::{Error, Result};
 use hdf5_reader::StorageBuffer;
@@ -22,9 +23,9 @@ struct Heap {
 }
 
 impl Heaps {
-    /// The value that an element of variable length points to: a length in units of `unit` bytes, an
-    /// address, an index.
-    pub(super) fn value(&mut self, file: &File, element: &[u8], unit: u64) -> Result<Vec<u8>> {
+    /// The text that an element of variable length points to: a length, an address, an index. Its bytes are taken
+    /// from `room` before they are copied: many elements may point to one long text, and all of it may be padding.
+    pub(super) fn value(&mut self, file: &File, element: &[u8], room: &mut u64) -> Result<Vec<u8>> {
         let mut reader = file.place.reader(element);
         let (len, address, index) = (u64::from(reader.u32()?), reader.offset()?, reader.u32()?);
         if address == u64::MAX || len == 0 || (address == 0 && index == 0) {
@@ -43,12 +44,17 @@ impl Heaps {
             let range = heap.objects.get(&index)?.clone();
             heap.bytes.get(range)
         });
-        let len = usize::try_from(len.saturating_mul(unit)).unwrap_or(usize::MAX);
-        object.and_then(|bytes| bytes.get(..len)).map(<[u8]>::to_vec).ok_or_else(|| {
-            Error::corrupt("hdf5-corrupt", "HDF5: a value of variable length is not in its heap")
-                .at(address)
-                .found(format_args!("object {index}, {len} bytes"))
-        })
+        let own = usize::try_from(len).unwrap_or(usize::MAX);
+        let Some(text) = object.and_then(|bytes| bytes.get(..own)) else {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: a value of variable length is not in its heap",
+            )
+            .at(address)
+            .found(format_args!("object {index}, {len} bytes")));
+        };
+        spend(room, len)?;
+        Ok(text.to_vec())
     }
 }
 

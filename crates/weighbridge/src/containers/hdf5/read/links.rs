@@ -85,8 +85,8 @@ fn dense(file: &File, heap: u64, tree: u64, mut take: impl FnMut(u32, Vec<u8>) -
     let storage = file.storage();
     let mut heap = Fractal::open(file, heap)?;
     let tree = BTreeV2Header::parse_at_storage(storage, tree, offsets, lengths).map_err(fault)?;
-    let mut records =
-        collect_btree_v2_records_storage(storage, &tree, offsets, lengths, None, &[], None).map_err(fault)?;
+    let records = collect_btree_v2_records_storage(&file.once(), &tree, offsets, lengths, None, &[], None);
+    let mut records = records.map_err(fault)?;
     // The tree goes by the hash of names; in the order of the heap each of its blocks is read once.
     records.sort_unstable_by_key(|record| match record {
         BTreeV2Record::LinkNameHash { heap_id, .. } | BTreeV2Record::AttributeNameHash { heap_id, .. } => {
@@ -153,7 +153,8 @@ fn claim_order(file: &File, address: Option<u64>) -> Result<()> {
     };
     let storage = file.storage();
     let tree = BTreeV2Header::parse_at_storage(storage, address, offsets, lengths).map_err(fault)?;
-    collect_btree_v2_records_storage(storage, &tree, offsets, lengths, None, &[], None).map_err(fault)?;
+    collect_btree_v2_records_storage(&file.once(), &tree, offsets, lengths, None, &[], None)
+        .map_err(fault)?;
     Ok(())
 }
 
@@ -226,7 +227,7 @@ fn symbol_table(file: &File, message: &[u8], keep: &mut impl FnMut(Link) -> Resu
         Ok(own.map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     };
     let leaves =
-        collect_btree_v1_leaves_storage(storage, table.btree_address, offsets, lengths, None, &[], None)
+        collect_btree_v1_leaves_storage(&file.once(), table.btree_address, offsets, lengths, None, &[], None)
             .map_err(fault)?;
     let mut owned = Owned::new(file);
     for (_, address) in leaves {
@@ -240,6 +241,7 @@ fn symbol_table(file: &File, message: &[u8], keep: &mut impl FnMut(Link) -> Resu
         reader.skip(1)?;
         let count = u64::from(reader.u16()?);
         let bytes = file.bytes(address, 8 + count * (2 * u64::from(offsets) + 24))?;
+        owned.take(bytes.len() as u64)?;
         let mut reader = file.place.reader(&bytes);
         reader.skip(8)?;
         for _ in 0..count {

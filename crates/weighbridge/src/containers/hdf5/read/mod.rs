@@ -53,10 +53,13 @@ use links::Target;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The listing may take so many times the length of the file in memory.
-const MOST_TIMES: u64 = 24;
+/// The listing may take so many times the length of the file in memory: a dataset, and an attribute, have a hundred
+/// bytes of their own.
+const MOST_TIMES: u64 = 12;
 /// What it may take however short the file is, in bytes.
 const LEAST: u64 = 4 << 20;
+/// What a problem takes, with what it says, in bytes.
+const PROBLEM: u64 = 512;
 
 /// Lists what is in an HDF5 file, without reading the elements of datasets.
 ///
@@ -99,13 +102,13 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             .expected(format_args!("{} bytes", walk.contents.end))
             .found(format_args!("{len} bytes"))
             .hint("the file may be cut short, or was not closed by its writer");
-        walk.problem(&[], error);
+        walk.problem(&[], error)?;
     }
     let header = Header::read(&walk.file, root)?;
     let mut problems = Vec::new();
     walk.contents.attributes =
         attributes::attributes(&walk.file, &header, &mut walk.heaps, &mut walk.room, &mut problems);
-    problems.into_iter().for_each(|error| walk.problem(&[], error));
+    problems.into_iter().try_for_each(|error| walk.problem(&[], error))?;
     let mut open = vec![walk.members(&header)?];
     // The group that was entered last is walked first: so items come group by group.
     while let Some(links) = open.last_mut() {
@@ -125,7 +128,7 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             Ok(None) => {}
             Err(error) => {
                 let path = walk.listed_path()?;
-                walk.problem(&path, error);
+                walk.problem(&path, error)?;
             }
         }
         walk.path.pop();
@@ -169,9 +172,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn problem(&mut self, path: &[String], error: Error) {
+    fn problem(&mut self, path: &[String], error: Error) -> Result<()> {
         let error = error.in_file(self.file.place.source.label());
+        let bytes: usize = path.iter().map(|part| part.len() + size_of::<String>()).sum();
+        spend(&mut self.room, PROBLEM + bytes as u64)?;
         self.contents.problems.push(Problem { path: path.to_vec(), error });
+        Ok(())
     }
 
     fn link(&mut self, target: String) -> Result<()> {
@@ -239,12 +245,14 @@ impl Walk {
             attributes::attributes(&self.file, &header, &mut self.heaps, &mut self.room, &mut problems);
         if !problems.is_empty() {
             let path = self.listed_path()?;
-            problems.into_iter().for_each(|error| self.problem(&path, error));
+            problems.into_iter().try_for_each(|error| self.problem(&path, error))?;
         }
         let dataset = match is_group {
             true => None,
             false => Some(Dataset::read(&self.file, &header)?),
         };
+        // A dataset may have many names, and is kept for each.
+        spend(&mut self.room, dataset.as_ref().map_or(0, Dataset::held))?;
         // Further down a group without attributes says nothing by itself, and its path may be long.
         if dataset.is_some() || !attributes.is_empty() || self.path.parts.len() == 1 {
             let path = self.listed_path()?;

@@ -24,6 +24,9 @@ use std::sync::Arc;
 
 /// Elements that are read at once in search of heaps.
 const AT_ONCE: u64 = 64 << 10;
+/// In search of heaps no more is read than so many times the length of the file, all datasets together: they may be
+/// names for one, or never written.
+const ELEMENTS_TIMES: u64 = 16;
 
 /// The longest structure whose end is searched for.
 const LONGEST: u64 = 64 << 10;
@@ -50,9 +53,10 @@ fn outline_of(place: &Arc<Place>) -> Result<Outline> {
     let file = place.open_recorded(&record);
     let contents: Contents = listed(place, place.open_recorded(&record))?;
     around(place, &file, &record)?;
+    let mut left = place.source.len().saturating_mul(ELEMENTS_TIMES);
     for dataset in contents.items.iter().filter_map(|item| item.dataset.as_ref()) {
         // What is wrong with one is told where it is opened; its bytes are then nobody's.
-        if dataset.claim(&file, &record).is_err() {
+        if dataset.claim(&file, &record, &mut left).is_err() {
             continue;
         }
     }
@@ -148,8 +152,8 @@ fn around(place: &Arc<Place>, file: &File, record: &Record) -> Result<()> {
 }
 
 impl Dataset {
-    /// Claims the bytes of the elements, wherever they are.
-    fn claim(&self, file: &File, record: &Record) -> Result<()> {
+    /// Claims the bytes of the elements, wherever they are. `left` is how many may be read in search of heaps.
+    fn claim(&self, file: &File, record: &Record, left: &mut u64) -> Result<()> {
         let stored: &Stored = &self.stored;
         match &stored.layout {
             // In the header, which was read.
@@ -166,19 +170,23 @@ impl Dataset {
                 }
             }
         }
-        if stored.element.class == Class::LongText { self.claim_heaps(file) } else { Ok(()) }
+        if stored.element.class == Class::LongText { self.claim_heaps(file, left) } else { Ok(()) }
     }
 
     /// Reads the heads of all heaps that the elements point to.
-    fn claim_heaps(&self, file: &File) -> Result<()> {
+    fn claim_heaps(&self, file: &File, left: &mut u64) -> Result<()> {
         let size = u64::from(self.stored.element.size);
         let entry = self.raw(TensorPath::value())?;
+        // Those that were never written are all the same.
+        let unwritten = matches!(self.stored.layout, Layout::Contiguous(None));
         let mut seen = HashSet::new();
         for piece in &entry.pieces {
             let step = AT_ONCE.saturating_mul(size);
-            let mut at = 0;
-            while at < piece.len {
-                let take = step.min(piece.len - at);
+            let (mut at, end) = (0, if unwritten { piece.len.min(size) } else { piece.len });
+            while at < end {
+                let take = step.min(end - at);
+                let Some(rest) = left.checked_sub(take) else { return Ok(()) };
+                *left = rest;
                 let bytes = read_vec(&*piece.source, piece.offset + at, take)?;
                 for element in bytes.chunks_exact(crate::source::to_usize(size)?) {
                     let mut reader = file.place.reader(element);

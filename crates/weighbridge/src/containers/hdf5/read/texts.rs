@@ -42,8 +42,7 @@ impl Dataset {
             let text = match padding {
                 Some(padding) => padding.trim(element),
                 None => {
-                    long = heaps.value(&file, element, 1)?;
-                    spend(&mut room, long.len() as u64)?;
+                    long = heaps.value(&file, element, &mut room)?;
                     Padding::Zeros.trim(&long)
                 }
             };

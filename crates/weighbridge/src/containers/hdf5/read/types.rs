@@ -7,6 +7,10 @@ use crate::tensor::{DType, Endian};
 
 /// Types within types are followed so deep.
 const DEPTH: usize = 16;
+/// Letters of the words for a type: it may have thousands of extents, or long names, and there are words for each dataset.
+const WORDS: usize = 240;
+/// Extents of arrays that the words name.
+const DIMS: usize = 8;
 
 /// A type and the bytes of one element.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +80,11 @@ impl Type {
             Class::Text(_) | Class::LongText => Kind::Text,
             Class::Opaque(tag) => Kind::Opaque { size: u64::from(self.size), tag: tag.clone() },
             Class::Enum(dtype, _) => Kind::Other(format!("an enumeration over {dtype}")),
-            Class::Array(base, dims) => Kind::Other(format!("arrays {dims:?} of {}", base.words())),
+            Class::Array(base, dims) => {
+                let (few, more) = (dims.iter().take(DIMS).collect::<Vec<_>>(), dims.len() > DIMS);
+                let more = if more { "…" } else { "" };
+                Kind::Other(cut(format!("arrays {few:?}{more} of {}", base.words())))
+            }
             Class::Other(words) => Kind::Other(words.clone()),
         }
     }
@@ -90,6 +98,25 @@ impl Type {
             Kind::Other(words) => words,
         }
     }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn held(&self) -> u64 {
+        match &self.class {
+            Class::Opaque(text) | Class::Other(text) => text.len() as u64,
+            Class::Array(base, dims) => (size_of::<Self>() + size_of_val(&dims[..])) as u64 + base.held(),
+            _ => 0,
+        }
+    }
+}
+
+/// The beginning of words.
+fn cut(mut words: String) -> String {
+    if let Some((end, _)) = words.char_indices().nth(WORDS) {
+        words.truncate(end);
+        words.push('…');
+        words.shrink_to_fit();
+    }
+    words
 }
 
 fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
@@ -125,7 +152,7 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
             let base = parse(reader, depth + 1)?;
             match flags & 15 {
                 1 => Class::LongText,
-                _ => Class::Other(format!("lists of {}", base.words())),
+                _ => Class::Other(cut(format!("lists of {}", base.words()))),
             }
         }
         10 => array(reader, version, depth)?,
@@ -232,7 +259,7 @@ fn compound(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth:
     }
     let names: Vec<&str> = fields.iter().take(8).map(|(name, ..)| name.as_str()).collect();
     let more = if fields.len() > names.len() { ", …" } else { "" };
-    Ok(Class::Other(format!("records of {count} fields ({}{more})", names.join(", "))))
+    Ok(Class::Other(cut(format!("records of {count} fields ({}{more})", names.join(", ")))))
 }
 
 fn enumeration(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, depth: usize) -> Result<Class> {
@@ -260,7 +287,7 @@ fn enumeration(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, dep
             Class::Number(DType::Bool, endian)
         }
         Class::Number(dtype, endian) => Class::Enum(dtype, endian),
-        _ => Class::Other(format!("an enumeration over {}", base.words())),
+        _ => Class::Other(cut(format!("an enumeration over {}", base.words()))),
     })
 }
 

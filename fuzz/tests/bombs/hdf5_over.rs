@@ -1,0 +1,205 @@
+//! HDF5 whose structures lie over each other, or are met by many names.
+
+use crate::harness::{Any, Opens, Range, Refused};
+use crate::hdf5_file::{
+    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, local_heap, message, space, summed,
+    symbol_table, tree,
+};
+use crate::hdf5_many::{bytes, with_all};
+
+/// Fills a file up to about that length: what a file may take goes by its length.
+fn fill(file: &mut File, len: u64) {
+    file.put(&vec![0; usize::try_from(len.saturating_sub(file.next())).unwrap()]);
+}
+
+#[test]
+fn hdf5_messages_over_each_other() {
+    let mut range = Range::new("hdf5");
+    // A run of messages without content, which continuations read from its beginning, and from further on.
+    let continued = |kind: u16, count: usize, times: u64| {
+        with_all(|file| {
+            let run = file.put(&[&kind.to_le_bytes()[..], &[0; 6]].concat().repeat(count));
+            let len = count as u64 * 8;
+            let more = (0..times).map(|n| message(0x10, &bytes([run + 8 * n, len - 8 * n])));
+            vec![file.object(&[vec![space(&[1]), f32(), contiguous(run, 4)], more.collect()].concat())]
+        })
+    };
+    range.file("400,000 messages that say nothing", continued(0x20, 400_000, 1), Opens(1));
+    range.file("400,000 messages, 19 times", continued(0x20, 400_000, 19), Refused("hdf5-corrupt"));
+    range.file("200,000 attributes without content", continued(0x0c, 200_000, 1), Refused("hdf5-corrupt"));
+    range.file("490,000 attributes, 15 times", continued(0x0c, 490_000, 15), Refused("hdf5-corrupt"));
+    // An object that has nothing else: each of its names has all its problems.
+    let names = |names: usize| {
+        with_all(|file| {
+            let attributes = vec![message(0x0c, &[]); 100];
+            let at = file.object(&[vec![space(&[1]), f32(), contiguous(96, 4)], attributes].concat());
+            vec![at; names]
+        })
+    };
+    range.file("60,000 names for 100 attributes without content", names(60_000), Refused("limit"));
+}
+
+/// A group whose tree has `nodes` nodes that lie over each other, each with so many entries.
+fn group_over_itself(nodes: u64, entries: u16) -> Vec<u8> {
+    with_all(|file| {
+        let names = file.put(b"\0\0\0\0\0\0\0\0a\0\0\0\0\0\0\0");
+        let heap = file.put(&local_heap(16, names));
+        // The end of each is the head of another one.
+        let cell = tree(0, 0, entries, NOWHERE, &bytes([8]));
+        let cells = usize::try_from(nodes).unwrap() + usize::from(entries) / 2 + 2;
+        let first = file.put(&cell.repeat(cells));
+        let children: Vec<u64> = (0..nodes).flat_map(|n| [first + 32 * n, 8]).collect();
+        let count = u16::try_from(nodes).unwrap();
+        let root = file.put(&tree(0, 1, count, NOWHERE, &[bytes([0]), bytes(children)].concat()));
+        let group = file.object(&[symbol_table(root, heap)]);
+        fill(file, 4_000_000);
+        vec![group]
+    })
+}
+
+/// A dataset whose tree of chunks has `nodes` nodes that lie over each other, each with so many chunks.
+fn chunks_over_themselves(nodes: u64, entries: u16) -> Vec<u8> {
+    with_all(|file| {
+        let cell = [&tree(1, 0, entries, 0, &[])[..16], &[0; 16]].concat();
+        let cells = usize::try_from(nodes).unwrap() + usize::from(entries) + 2;
+        let first = file.put(&cell.repeat(cells));
+        let children = (0..nodes).map(|n| [chunk_key(0, &[0]), bytes([first + 32 * n])].concat());
+        let children = [children.collect::<Vec<_>>().concat(), chunk_key(0, &[0])].concat();
+        let root = file.put(&tree(1, 1, u16::try_from(nodes).unwrap(), NOWHERE, &children));
+        let dataset = file.object(&[space(&[4_000_000]), f32(), chunked(root, &[1])]);
+        fill(file, 4_000_000);
+        vec![dataset]
+    })
+}
+
+/// A dataset of chunks of one element in an array that may grow, of elements of `size` bytes, of which the block
+/// number `block` of blocks has `count` times the same data block of `len` bytes.
+fn array_of_one_block(elements: u64, size: u8, block: usize, count: usize, len: usize) -> Vec<u8> {
+    with_all(|file| {
+        let data = file.put(&[&b"EADB"[..], &[0; 16], &bytes([96]).repeat(len / 8)].concat());
+        let second = file.put(&[&b"EASB"[..], &[0; 16], &bytes([data]).repeat(count), &[0; 4]].concat());
+        // 48 bits for the number of elements, at least 128 in a block, no blocks without a block of blocks.
+        let mut blocks = vec![NOWHERE; 42];
+        blocks[block] = second;
+        let first = file.put(&[&b"EAIB"[..], &[0; 10], &bytes(blocks), &[0; 4]].concat());
+        let head = [&b"EAHD"[..], &[0, 0, size, 48, 0, 128, 1, 0], &[0; 48], &bytes([first])].concat();
+        let head = file.put(&summed(head));
+        // Version, chunked, flags, dimensions, bytes of an extent, extents; the kind of index and what it is made with.
+        let layout = [&[4, 2, 0, 2, 1, 1, 4, 4, 0, 0, 0, 0, 0][..], &bytes([head])].concat();
+        let dataset = file.object(&[space(&[elements]), f32(), message(8, &layout)]);
+        fill(file, 4_000_000);
+        vec![dataset]
+    })
+}
+
+#[test]
+fn hdf5_indexes_over_each_other() {
+    let mut range = Range::new("hdf5");
+    range.file(
+        "links of a tree of 70 nodes in one place",
+        group_over_itself(70, 65_534),
+        Refused("hdf5-corrupt"),
+    );
+    let tree_of = chunks_over_themselves(37, 65_534);
+    range.file("chunks of a tree of 37 nodes in one place", tree_of, Refused("hdf5-corrupt"));
+    let array = array_of_one_block(70_000_000, 8, 18, 512, 1 << 19);
+    range.file("512 times one block of 65,536 chunks", array, Refused("hdf5-corrupt"));
+    let array = array_of_one_block(1 << 44, 0, 36, 1 << 18, 8);
+    range.file("blocks of 2^25 elements of no bytes", array, Refused("hdf5-corrupt"));
+
+    // Nodes without a chunk, which are read anew for each name.
+    let empty = |nodes: u16, names: usize| {
+        with_all(|file| {
+            let node = tree(1, 0, 0, NOWHERE, &chunk_key(0, &[0]));
+            let mut children = Vec::new();
+            for _ in 0..nodes {
+                children.push([chunk_key(0, &[0]), bytes([file.put(&node)])].concat());
+            }
+            let children = [children.concat(), chunk_key(0, &[0])].concat();
+            let root = file.put(&tree(1, 1, nodes, NOWHERE, &children));
+            vec![file.object(&[space(&[1]), f32(), chunked(root, &[1])]); names]
+        })
+    };
+    range.file("3 names for a tree without chunks", empty(20_000, 3), Opens(3));
+    range.file("20,000 names for a tree without chunks", empty(40_000, 20_000), Refused("limit"));
+}
+
+#[test]
+fn hdf5_names_for_one_object() {
+    let mut range = Range::new("hdf5");
+    let object = |names: usize, kind: &[u8], fill_value: &[u8]| {
+        with_all(|file| {
+            let len = u32::try_from(fill_value.len()).unwrap().to_le_bytes();
+            let value =
+                message(5, &[&[2, 2, 0, u8::from(!fill_value.is_empty())][..], &len, fill_value].concat());
+            let at = file.object(&[space(&[1]), message(3, kind), value, contiguous(NOWHERE, 0)]);
+            fill(file, 3_800_000);
+            vec![at; names]
+        })
+    };
+    // Arrays of arrays, 255 extents each, of bytes.
+    let array = [&[0x3a, 0, 0, 0, 1, 0, 0, 0, 255][..], &[0xff; 4 * 255]].concat();
+    let arrays = [&array.repeat(14)[..], &[0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]].concat();
+    range.file("100 names for arrays in arrays", object(100, &arrays, &[]), Opens(0));
+    range.file("2,600 names for arrays in arrays", object(2_600, &arrays, &[]), Any);
+    let opaque = [&[0x15, 0, 0, 0][..], &60_000u32.to_le_bytes()].concat();
+    let long: Vec<u8> = (0..=250).cycle().take(60_000).collect();
+    range.file("100 names for 60 kB that were never written", object(100, &opaque, &long), Opens(100));
+    range.file(
+        "1,300 names for 60 kB that were never written",
+        object(1_300, &opaque, &long),
+        Refused("limit"),
+    );
+    range.file("2,000 names for one element", object(2_000, &F32, &[]), Opens(2_000));
+    // Texts of variable length, of half a gigabyte each.
+    let texts = [&[0x19, 1, 0, 0][..], &500_000_000u32.to_le_bytes(), &[0x13, 0, 0, 0, 1, 0, 0, 0]].concat();
+    range.file("a text whose place is half a gigabyte", object(1, &texts, &[]), Refused("hdf5-corrupt"));
+}
+
+#[test]
+fn hdf5_texts_that_are_nothing_but_padding() {
+    let mut range = Range::new("hdf5");
+    let padding = |attributes: u32, texts: u64, len: u64| {
+        with_all(|file| {
+            let zeros = vec![0; usize::try_from(len).unwrap()];
+            let object = [&[1, 0, 1, 0, 0, 0, 0, 0][..], &bytes([len]), &zeros, &[0; 16]].concat();
+            let size = object.len() as u64 + 16;
+            let heap = file.put(&[&b"GCOL\x01\0\0\0"[..], &bytes([size]), &object].concat());
+            let kind = [&[0x19, 1, 0, 0, 16, 0, 0, 0][..], &[0x13, 0, 0, 0, 1, 0, 0, 0]].concat();
+            let extents = [&[1, 1, 0, 0, 0, 0, 0, 0][..], &bytes([texts])].concat();
+            let one =
+                [&u32::try_from(len).unwrap().to_le_bytes()[..], &bytes([heap]), &[1, 0, 0, 0]].concat();
+            let all = one.repeat(usize::try_from(texts).unwrap());
+            let attribute = |n: u32| {
+                let name = [&n.to_le_bytes()[..], &[0; 4]].concat();
+                let name = name.iter().map(|&byte| if byte == 0 { 0 } else { byte | 64 }).collect::<Vec<_>>();
+                message(0x0c, &[&[1, 0, 8, 0, 16, 0, 16, 0][..], &name, &kind, &extents, &all].concat())
+            };
+            let attributes = (0..attributes).map(attribute).collect();
+            let of = vec![space(&[1]), f32(), contiguous(96, 4)];
+            vec![file.object(&[of, attributes].concat())]
+        })
+    };
+    range.file("a text of zeros", padding(1, 1, 1 << 20), Opens(1));
+    range.file("48,000 texts of 3 MB of zeros", padding(12, 4_000, 3_000_000), Refused("limit"));
+    range.file("20,000 attributes of 2 MB of zeros", padding(20_000, 1, 2_000_000), Refused("limit"));
+}
+
+#[test]
+fn hdf5_columns_as_they_are() {
+    let mut range = Range::new("hdf5");
+    let columns = |rows: u32, count: u64, names: usize| {
+        with_all(|file| {
+            let all = u64::from(rows);
+            let mut keys = Vec::new();
+            for column in 0..count {
+                let at = file.put(&vec![1; usize::try_from(all * 4).unwrap()]);
+                keys.extend([chunk_key(rows * 4, &[0, column]), bytes([at])].concat());
+            }
+            keys.extend(chunk_key(0, &[all, count]));
+            let tree = file.put(&tree(1, 0, u16::try_from(count).unwrap(), NOWHERE, &keys));
+            vec![file.object(&[space(&[all, count]), f32(), chunked(tree, &[rows, 1])]); names]
+        })
+    };
+    range.file("20 names for three long columns", columns(300_000, 3, 20), Opens(20));
+}

@@ -3,7 +3,7 @@
 use super::structure::Form;
 use crate::error::{Error, Result};
 use crate::pickle::{
-    Graph, NdArray, Object, ObjectId, Options, PayloadSource, Place, Stored, lod_tensor, ndarray,
+    Graph, Made, NdArray, Object, ObjectId, Options, PayloadSource, Place, Stored, lod_tensor, ndarray,
 };
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
@@ -22,6 +22,8 @@ pub(super) struct Array {
     pub(super) offset: u64,
     /// How they lie there.
     pub(super) encoding: Encoding,
+    /// What the array was made of: arrays that share it cost the file next to nothing.
+    pub(super) made_of: Option<ObjectId>,
 }
 
 /// What an object is, seen as a tensor.
@@ -51,7 +53,8 @@ pub(super) fn find(
         },
     };
     let Some(found) = ndarray(graph, array, options)? else { return Ok(None) };
-    Ok(Some(match locate(&found, source)? {
+    let made_of = graph.made(array).and_then(Made::state).or(Some(array));
+    Ok(Some(match locate(&found, source, made_of)? {
         Some(array) => Found::Tensor(form, name.map(str::to_owned), array),
         None => Found::Inert(format!("numpy.ndarray of {}", found.descr)),
     }))
@@ -73,7 +76,7 @@ fn named(graph: &Graph, id: ObjectId) -> Option<(Form, &str, ObjectId)> {
 }
 
 /// Where the elements of an array are; `None` where no tensor can hold them.
-fn locate(array: &NdArray, source: &SourceRef) -> Result<Option<Array>> {
+fn locate(array: &NdArray, source: &SourceRef, made_of: Option<ObjectId>) -> Result<Option<Array>> {
     let (Some(dtype), Some(payload)) = (array.dtype, &array.payload) else { return Ok(None) };
     let order = if array.fortran_order { Order::Column } else { Order::Row };
     let encoding = Encoding { order, endian: array.endian };
@@ -83,5 +86,5 @@ fn locate(array: &NdArray, source: &SourceRef) -> Result<Option<Array>> {
         (Place::Source(span), None) => (Arc::new(PayloadSource::new(source.clone(), span, payload.len)?), 0),
         _ => return Err(Error::corrupt("numpy-array", "the elements of the array are not in the file")),
     };
-    Ok(Some(Array { dtype, shape: array.shape.clone(), source, offset, encoding }))
+    Ok(Some(Array { dtype, shape: array.shape.clone(), source, offset, encoding, made_of }))
 }

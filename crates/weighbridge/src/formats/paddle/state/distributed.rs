@@ -8,6 +8,7 @@
 use super::KIND;
 use super::arrays::Array;
 use super::read::arrays;
+use super::room::Room;
 use super::slots::Scope;
 use crate::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, Piece, Role, TensorEntry, TensorPath};
 use crate::error::{Error, Result};
@@ -23,6 +24,12 @@ use std::path::Path;
 const DIRECTORY: &str = "metadata";
 /// Comparisons of boxes with each other before it is given up to see that they do not overlap.
 const MOST_COMPARISONS: usize = 50_000_000;
+/// The most fields of an object of a directory: Paddle's have six. Many may share one, and each is searched.
+const MOST_FIELDS: usize = 32;
+/// The place of a box, without its numbers.
+const PLACE: u64 = 120;
+/// A part of a tensor.
+const PIECE: u64 = 240;
 
 /// Reads the index of a folder with a distributed checkpoint; `None` where there is none.
 ///
@@ -44,9 +51,13 @@ pub(in super::super) fn read_distributed(
         let Some(source) = folder.open(&item.name)? else { continue };
         let bounds = Options::with_limits(options.limits.clone());
         let pickle = pickle::read(&source, 0, &bounds)?;
-        let Some(directory) = Directory::of(&pickle.graph, pickle.root) else { continue };
+        let mut room = Room::beside(&pickle, &source, &bounds);
+        let directory = Directory::of(&pickle.graph, pickle.root, &options.limits, &mut room);
+        let Some(directory) = directory.map_err(|e| e.in_file(source.label()))? else { continue };
         found = true;
-        let mut reader = Reader { checkpoint: &mut checkpoint, shards: &mut shards, options, comparisons: 0 };
+        let parts_left = pickle.graph.len();
+        let (checkpoint, shards) = (&mut checkpoint, &mut shards);
+        let mut reader = Reader { checkpoint, shards, options, room, comparisons: 0, parts_left };
         reader.read(&directory).map_err(|e| e.in_file(source.label()))?;
     }
     if !found {
@@ -68,21 +79,26 @@ struct Directory<'a> {
 
 impl<'a> Directory<'a> {
     /// The directory that an object is; `None` where it is something else.
-    fn of(graph: &'a Graph, root: ObjectId) -> Option<Self> {
-        let of = |id| instance(graph, id);
-        let (class, state) = of(root)?;
-        if class != "Metadata" {
-            return None;
-        }
-        let tensors = graph.pairs(field(graph, state, "state_dict_metadata")?)?;
+    fn of(graph: &'a Graph, root: ObjectId, limits: &Limits, room: &mut Room) -> Result<Option<Self>> {
+        let dict = |state, name| graph.pairs(field(graph, state, name)?);
+        let dicts = instance(graph, root).filter(|(class, _)| *class == "Metadata").and_then(|(_, state)| {
+            Some((dict(state, "state_dict_metadata")?, dict(state, "storage_metadata")?))
+        });
+        let Some((tensors, places)) = dicts else { return Ok(None) };
         let mut files = HashMap::new();
-        for &(index, file) in graph.pairs(field(graph, state, "storage_metadata")?)? {
-            let (_, index) = of(index)?;
-            let key = graph.text(field(graph, index, "tensor_key")?)?;
-            let offset = counts(graph, field(graph, index, "global_offset")?)?;
-            files.insert((key, offset), graph.text(file)?);
+        for &(index, file) in places {
+            let place = || {
+                let (_, index) = instance(graph, index)?;
+                let key = graph.text(field(graph, index, "tensor_key")?)?;
+                Some((key, field(graph, index, "global_offset")?, graph.text(file)?))
+            };
+            let Some((key, offset, file)) = place() else { return Ok(None) };
+            // One tuple may be that of all places.
+            let Some(offset) = counts(graph, offset, limits)? else { return Ok(None) };
+            room.take(PLACE + 8 * offset.len() as u64)?;
+            files.insert((key, offset), file);
         }
-        Some(Self { graph, tensors, files })
+        Ok(Some(Self { graph, tensors, files }))
     }
 }
 
@@ -95,11 +111,18 @@ fn instance(graph: &Graph, id: ObjectId) -> Option<(&str, ObjectId)> {
 }
 
 fn field(graph: &Graph, state: ObjectId, name: &str) -> Option<ObjectId> {
-    graph.pairs(state)?.iter().find(|(key, _)| graph.text(*key) == Some(name)).map(|&(_, value)| value)
+    let fields = graph.pairs(state).filter(|fields| fields.len() <= MOST_FIELDS)?;
+    fields.iter().find(|(key, _)| graph.text(*key) == Some(name)).map(|&(_, value)| value)
 }
 
-fn counts(graph: &Graph, id: ObjectId) -> Option<Vec<u64>> {
-    graph.sequence(id)?.iter().map(|&n| graph.int(n).and_then(|n| u64::try_from(n).ok())).collect()
+/// A place or a shape; `None` where it is none.
+///
+/// # Errors
+/// [`crate::Kind::Limit`] for more dimensions than a tensor may have.
+fn counts(graph: &Graph, id: ObjectId, limits: &Limits) -> Result<Option<Vec<u64>>> {
+    let Some(numbers) = graph.sequence(id) else { return Ok(None) };
+    Limits::check("dimensions", "dimensions", numbers.len() as u64, limits.dimensions)?;
+    Ok(numbers.iter().map(|&n| graph.int(n).and_then(|n| u64::try_from(n).ok())).collect())
 }
 
 /// The files with the parts, each opened once.
@@ -130,7 +153,10 @@ struct Reader<'a, 'b> {
     checkpoint: &'a mut Checkpoint,
     shards: &'a mut Shards<'b>,
     options: &'a OpenOptions,
+    room: Room,
     comparisons: usize,
+    /// Parts that may still be looked at: each is an object of its own, unless lists share them.
+    parts_left: usize,
 }
 
 impl Reader<'_, '_> {
@@ -144,6 +170,7 @@ impl Reader<'_, '_> {
             let Some(key) = graph.text(key) else {
                 return Err(Error::corrupt("shard-mismatch", "the name of a tensor is no text"));
             };
+            self.room.name(key.split('.').count(), key)?;
             let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
                 let text = format!("{key}: its parts are flattened ranges, which are not put together here");
                 self.checkpoint.notes.push(Note::omission("flattened-shard", text));
@@ -172,21 +199,29 @@ impl Reader<'_, '_> {
         let mut seen = HashSet::new();
         let mut dtype: Option<DType> = None;
         let mut whole: Option<Vec<u64>> = None;
+        self.parts_left = self.parts_left.checked_sub(parts.len()).ok_or_else(|| {
+            Error::limit("too-many-shards", "the tensors have more parts than the directory describes")
+        })?;
         for &part in parts {
             let (_, state) = instance(graph, part).ok_or_else(|| bad("a part is not described"))?;
             if field(graph, state, "is_flattened").and_then(|id| graph.truth(id)) == Some(true) {
                 return Ok(None);
             }
-            let list = |name: &str| field(graph, state, name).and_then(|id| counts(graph, id));
-            let (Some(start), Some(extent)) = (list("global_offset"), list("local_shape")) else {
+            let limits = &self.options.limits;
+            let list = |name: &str| match field(graph, state, name) {
+                Some(id) => counts(graph, id, limits),
+                None => Ok(None),
+            };
+            let (Some(start), Some(extent)) = (list("global_offset")?, list("local_shape")?) else {
                 return Err(bad("a part has no place"));
             };
-            let limit = self.options.limits.dimensions;
-            Limits::check("dimensions", "dimensions", extent.len() as u64, limit)?;
             let ends: Option<Vec<u64>> = start.iter().zip(&extent).map(|(&a, &b)| a.checked_add(b)).collect();
             let ends =
                 ends.filter(|_| start.len() == extent.len()).ok_or_else(|| bad("a part has no place"))?;
-            let so_far = whole.get_or_insert_with(|| list("global_shape").unwrap_or_else(|| ends.clone()));
+            let so_far = match &mut whole {
+                Some(whole) => whole,
+                none => none.insert(list("global_shape")?.unwrap_or_else(|| ends.clone())),
+            };
             if so_far.len() != ends.len() {
                 return Err(bad("parts of one tensor differ in the number of their dimensions"));
             }
@@ -194,6 +229,7 @@ impl Reader<'_, '_> {
             if !seen.insert(start.clone()) {
                 continue;
             }
+            self.room.take(PIECE + 24 * start.len() as u64)?;
             let file = directory.files.get(&(key, start.clone()));
             let file = file.ok_or_else(|| missing("the directory does not say where a part is"))?;
             let array = self.shards.find(file, key)?;
@@ -217,6 +253,7 @@ impl Reader<'_, '_> {
         }
         let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
         let shape = Shape::new(dims);
+        self.room.tensor(shape.rank(), false)?;
         self.fills(&shape, &pieces)?;
         pieces.retain(|piece| piece.len > 0 || shape.elements() == Some(0));
         Ok(Some(TensorEntry {

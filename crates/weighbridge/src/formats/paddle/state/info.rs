@@ -3,6 +3,7 @@
 //! A pickle of protocol 2: `{variable: {"structured_name": text, "stop_gradient": bool,
 //! "trainable": bool}}`. It has more variables than the file of parameters has tensors.
 
+use super::room::Room;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{Builder, Graph, Object, ObjectId, Options, Part, read, write};
@@ -11,6 +12,10 @@ use crate::source::SourceRef;
 const STRUCTURED: &str = "structured_name";
 const STOP_GRADIENT: &str = "stop_gradient";
 const TRAINABLE: &str = "trainable";
+/// The most that is said of a variable. Who shares a longer list among many would have it read for each.
+const MOST_FACTS: usize = 3;
+/// A row, and what it becomes of a tensor, without its texts.
+const ROW: u64 = 240;
 
 /// What is known of one variable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,24 +38,43 @@ pub(in super::super) type Info = Vec<InfoRow>;
 /// # Errors
 /// What the pickle room says of a broken pickle; [`crate::Kind::Limit`].
 pub(in super::super) fn read_info(source: &SourceRef, limits: &Limits) -> Result<Option<Info>> {
-    let pickle = read(source, 0, &Options::with_limits(limits.clone()))?;
+    let bounds = Options::with_limits(limits.clone());
+    let pickle = read(source, 0, &bounds)?;
     let Object::Dict(pairs) = pickle.graph.object(pickle.root) else { return Ok(None) };
     Limits::check("variables", "tensors", pairs.len() as u64, limits.tensors)?;
-    Ok(pairs.iter().map(|&(name, facts)| row(&pickle.graph, name, facts)).collect())
+    // All variables may share their texts.
+    let mut room = Room::beside(&pickle, source, &bounds);
+    let mut rows = Vec::new();
+    for &(name, facts) in pairs {
+        let Some(row) = row(&pickle.graph, name, facts, &mut room)? else { return Ok(None) };
+        rows.push(row);
+    }
+    Ok(Some(rows))
 }
 
-fn row(graph: &Graph, name: ObjectId, facts: ObjectId) -> Option<InfoRow> {
-    let mut row = InfoRow { variable: graph.text(name)?.to_owned(), ..InfoRow::default() };
-    let Object::Dict(facts) = graph.object(facts) else { return None };
+/// What is said of a variable; `None` where it is something else.
+fn row(graph: &Graph, name: ObjectId, facts: ObjectId, room: &mut Room) -> Result<Option<InfoRow>> {
+    let (Some(variable), Object::Dict(facts)) = (graph.text(name), graph.object(facts)) else {
+        return Ok(None);
+    };
+    if facts.len() > MOST_FACTS {
+        return Ok(None);
+    }
+    room.take(ROW)?;
+    room.name(variable.split('.').count(), variable)?;
+    let mut row = InfoRow { variable: variable.to_owned(), ..InfoRow::default() };
     for &(key, value) in facts {
-        match graph.text(key)? {
-            STRUCTURED => row.structured_name = Some(graph.text(value)?.to_owned()),
-            STOP_GRADIENT => row.stop_gradient = Some(graph.truth(value)?),
-            TRAINABLE => row.trainable = Some(graph.truth(value)?),
-            _ => return None,
+        match (graph.text(key), graph.text(value), graph.truth(value)) {
+            (Some(STRUCTURED), Some(name), _) => {
+                room.name(name.split('.').count(), name)?;
+                row.structured_name = Some(name.to_owned());
+            }
+            (Some(STOP_GRADIENT), _, Some(stop)) => row.stop_gradient = Some(stop),
+            (Some(TRAINABLE), _, Some(trainable)) => row.trainable = Some(trainable),
+            _ => return Ok(None),
         }
     }
-    Some(row)
+    Ok(Some(row))
 }
 
 /// The bytes of such a file, as Paddle writes them.

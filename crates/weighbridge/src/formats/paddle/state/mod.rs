@@ -29,6 +29,7 @@ mod flat;
 mod info;
 mod mistaken;
 mod read;
+mod room;
 mod slots;
 mod split;
 mod structure;

@@ -1,6 +1,7 @@
 //! From the objects of a pickle to the index.
 
 use super::arrays::{Array, Found};
+use super::room::Room;
 use super::slots::{self, MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
@@ -45,6 +46,9 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     Ok(checkpoint)
 }
 
+/// What an array of a shard takes, beside its key and its extents.
+const SHARED: u64 = 400;
+
 /// Says what a state lacks that is cut short. What tells how a large parameter was split stands at the
 /// end, so a part of one cannot be told from a parameter by anything but its name.
 fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
@@ -66,12 +70,16 @@ fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
 pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMap<String, Array>> {
     let bounds = Options::with_limits(options.limits.clone());
     let pickle = pickle::read(source, 0, &bounds)?;
+    let mut room = Room::beside(&pickle, source, &bounds);
     let mut all = HashMap::new();
     for &(key, value) in pickle.graph.pairs(pickle.root).unwrap_or_default() {
         if let Some(key) = pickle.graph.text(key)
             && let Some(Found::Tensor(_, _, array)) =
                 super::arrays::find(&pickle.graph, value, source, &bounds)?
         {
+            // Many keys may share one array.
+            room.take(SHARED + 8 * array.shape.rank() as u64)?;
+            room.text(key)?;
             all.insert(key.to_owned(), array);
         }
     }
@@ -158,7 +166,7 @@ fn dict(
     for (key, value) in &mut items {
         let Value::Text(key) = key else { continue };
         if let (TABLE, Some(table)) = (key.as_str(), table) {
-            *value = table_value(table, &keys);
+            *value = table_value(walk, table, &keys)?;
             walk.checkpoint.metadata.set(NAME_TABLE, Value::Bool(true));
         } else if structure::is_free_of_tensors(value)
             && !key.starts_with(RESERVED)
@@ -179,17 +187,25 @@ fn tensor_keys(members: &[Member]) -> Vec<String> {
     members.iter().filter(tensor).filter_map(|m| m.text().map(str::to_owned)).collect()
 }
 
+/// A row of a table that is not that of all tensors.
+const ROW: u64 = 160;
+
 /// The table: nothing where it is that of all tensors in order, else what is in it.
-fn table_value(table: &[(&str, &str)], keys: &[String]) -> Value {
+fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> Result<Value> {
     if table.iter().map(|(key, _)| *key).eq(keys.iter().map(String::as_str)) {
-        return marked(structure::NAMES, Value::Null);
+        return Ok(marked(structure::NAMES, Value::Null));
+    }
+    for (key, name) in table {
+        walk.room.take(ROW)?;
+        walk.room.text(key)?;
+        walk.room.text(name)?;
     }
     let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
     let text = |text: &str| Value::Text(text.to_owned());
     let row = |&(key, name): &(&str, &str)| {
         if known.contains(key) { text(key) } else { Value::List(vec![text(key), text(name)]) }
     };
-    marked(structure::NAMES, Value::List(table.iter().map(row).collect()))
+    Ok(marked(structure::NAMES, Value::List(table.iter().map(row).collect())))
 }
 
 impl Walk<'_> {
@@ -236,10 +252,12 @@ impl Walk<'_> {
                 let other = slot.is_none() && scope.whole && slots::is_global(&key);
                 self.tensor(form, array, Spot { key: &key, name, slot, other, id })?
             }
-            (Some(Found::Inert(what)), _) => self.inert(&what),
+            (Some(Found::Inert(what)), _) => self.inert(&what)?,
             (None, Some(id)) if key == MASTER_WEIGHTS && self.is_dict_of_tensors(id)? => {
                 self.master_weights(id, depth)?
             }
+            // It is put there at the end.
+            (None, Some(_)) if key == TABLE && !names.is_empty() => Value::Null,
             (None, Some(id)) => {
                 self.push(&key);
                 self.node(id, depth)?

@@ -116,6 +116,7 @@ fn one(
         encoding: Encoding { endian, ..Encoding::ROW },
         source: Arc::new(whole),
         shape,
+        made_of: None,
     };
     if array.shape.bytes(dtype) != Some(array.source.len()) {
         return Err(corrupt("the parts together are not as long as the shape needs")

@@ -1,6 +1,7 @@
 //! The way through the objects of a pickle, with bounds on all that a file can make large.
 
 use super::arrays::{Array, Found, find};
+use super::room::Room;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use crate::checkpoint::{
@@ -21,6 +22,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const DEEPEST: usize = 64;
 /// How often, on average, each object may be met: what is shared counts each time.
 const VISITS: u64 = 4;
+/// A value, as it is held or as it is printed: what is held of the pickle is gone by then.
+const VALUE: u64 = 60;
+/// A pair of a dict, while the dict is followed.
+const MEMBER: u64 = 160;
+/// What stands for a tensor in a list, or in a dict that is not the root: there the key says what it is.
+const LISTED: u64 = 1_500;
+const NESTED: u64 = 600;
 /// Kinds of objects that are not kept are named up to this number.
 const NAMED: usize = 100;
 
@@ -35,10 +43,11 @@ pub(super) struct Walk<'a> {
     /// The parts of the name so far.
     pub(super) path: Vec<Name>,
     visits_left: u64,
-    /// Memory that values may still take, in bytes: what the objects left of theirs. Numbers take 20 times their
-    /// bytes; what is shared, and empty lists, would take any.
-    room: u64,
-    text_bytes: u64,
+    /// Memory that values and tensors may still take. Numbers take 20 times their bytes; what is shared, and empty
+    /// lists, would take any.
+    pub(super) room: Room,
+    /// Texts that were met, and what the arrays are made of.
+    met: HashSet<ObjectId>,
     /// The displayed text of the tensor that an object was met as first.
     first: HashMap<ObjectId, String>,
     texts: HashSet<String>,
@@ -47,6 +56,10 @@ pub(super) struct Walk<'a> {
     /// What arrays read that are no other one by another name.
     spans: Spans,
     unknown: BTreeMap<String, u64>,
+    /// Objects of more kinds than are named.
+    unnamed: u64,
+    /// Keys that stand twice in a dict.
+    doubled: u64,
     bf16: bool,
     /// True while a key is followed.
     in_key: bool,
@@ -125,13 +138,15 @@ impl<'a> Walk<'a> {
             checkpoint: Checkpoint::new("paddle", KIND, source.label()),
             path: Vec::new(),
             visits_left: size.saturating_mul(VISITS),
-            room: bounds.allowance(source).saturating_sub(pickle.memory),
-            text_bytes: 0,
+            room: Room::beside(pickle, source, bounds),
+            met: HashSet::new(),
             first: HashMap::new(),
             texts: HashSet::new(),
             free: HashMap::new(),
             spans: Spans::default(),
             unknown: BTreeMap::new(),
+            unnamed: 0,
+            doubled: 0,
             bf16: false,
             in_key: false,
         }
@@ -152,13 +167,16 @@ impl<'a> Walk<'a> {
     pub(super) fn finish(mut self) -> Result<Checkpoint> {
         let shared = self.spans.check("paddle-repeated", &self.options.limits);
         shared.map_err(|error| error.in_file(self.source.label()))?;
-        let kinds = self.unknown.len();
-        for (name, count) in self.unknown.into_iter().take(NAMED) {
+        if self.doubled > 0 {
+            let text = format!("{} keys stand twice in a dict; the last value counts", self.doubled);
+            self.checkpoint.notes.push(Note::new("duplicate-key", text));
+        }
+        for (name, count) in self.unknown {
             let text = format!("{count} times {name}: not kept");
             self.checkpoint.notes.push(Note::omission("unknown-class", text));
         }
-        if kinds > NAMED {
-            let text = format!("and {} more kinds of objects", kinds - NAMED);
+        if self.unnamed > 0 {
+            let text = format!("and {} objects of more kinds", self.unnamed);
             self.checkpoint.notes.push(Note::omission("unknown-class", text));
         }
         Ok(self.checkpoint)
@@ -175,12 +193,6 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Counts text that is copied out of the pickle.
-    fn spend(&mut self, bytes: u64) -> Result<()> {
-        self.text_bytes = self.text_bytes.saturating_add(bytes);
-        Limits::check("bytes of text", "header_bytes", self.text_bytes, self.options.limits.header_bytes)
-    }
-
     /// Fails where the structure is too deep to be followed.
     pub(super) fn deeper(&self, depth: usize) -> Result<()> {
         Limits::check("levels of structure", "path_parts", depth as u64, self.options.limits.path_parts)
@@ -192,9 +204,27 @@ impl<'a> Walk<'a> {
     }
 
     /// Something that no value stands for.
-    pub(super) fn inert(&mut self, what: &str) -> Value {
-        *self.unknown.entry(what.to_owned()).or_insert(0) += 1;
-        marked(structure::OBJECT, Value::Text(what.to_owned()))
+    pub(super) fn inert(&mut self, what: &str) -> Result<Value> {
+        self.room.text(what)?;
+        let kinds = self.unknown.len();
+        match self.unknown.get_mut(what) {
+            Some(count) => *count += 1,
+            None if kinds < NAMED => {
+                self.unknown.insert(what.to_owned(), 1);
+            }
+            None => self.unnamed += 1,
+        }
+        Ok(marked(structure::OBJECT, Value::Text(what.to_owned())))
+    }
+
+    /// The tensor that an object would become; `None` where it is none. Its memory is taken.
+    fn found(&mut self, id: ObjectId) -> Result<Option<Found>> {
+        let found = find(self.graph(), id, self.source, self.bounds)?;
+        if let Some(Found::Tensor(_, _, array)) = &found {
+            let again = array.made_of.is_some_and(|made_of| !self.met.insert(made_of));
+            self.room.tensor(array.shape.rank(), again)?;
+        }
+        Ok(found)
     }
 
     /// The pairs of a dict without those under a key to `hide`. Of a key that comes twice the last
@@ -207,14 +237,14 @@ impl<'a> Walk<'a> {
         let graph = self.graph();
         let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
         let mut members: Vec<Member> = Vec::with_capacity(pairs.len());
-        let mut doubled = 0u64;
         for &(key, value) in pairs {
             self.visit()?;
             if graph.text(key).is_some_and(hide) {
                 continue;
             }
             let key = self.key(key)?;
-            let found = match find(graph, value, self.source, self.bounds) {
+            self.room.take(MEMBER)?;
+            let found = match self.found(value) {
                 Err(error) if self.options.salvage && Damage::is(&error) => {
                     self.checkpoint.lose(key_text(&key), &error);
                     continue;
@@ -228,7 +258,7 @@ impl<'a> Walk<'a> {
             };
             match places.get(&text) {
                 Some(&place) => {
-                    doubled += 1;
+                    self.doubled += 1;
                     if let Some(old) = members.get_mut(place) {
                         *old = member;
                     }
@@ -239,10 +269,6 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        if doubled > 0 {
-            let text = format!("{doubled} keys stand twice in a dict; the last value counts");
-            self.checkpoint.notes.push(Note::new("duplicate-key", text));
-        }
         Ok(members)
     }
 
@@ -250,7 +276,7 @@ impl<'a> Walk<'a> {
     /// they could lead back to where they came from.
     fn key(&mut self, id: ObjectId) -> Result<Value> {
         if self.in_key {
-            return Ok(self.inert("a dict in a key of a dict"));
+            return self.inert("a dict in a key of a dict");
         }
         self.in_key = true;
         let key = self.node(id, DEEPEST.saturating_sub(4));
@@ -279,7 +305,7 @@ impl<'a> Walk<'a> {
 
     /// The root, where it is no dict: a tensor goes by its own name.
     pub(super) fn lone(&mut self, id: ObjectId) -> Result<Value> {
-        match find(self.graph(), id, self.source, self.bounds)? {
+        match self.found(id)? {
             Some(Found::Tensor(form, name, array)) => {
                 let path = match name.as_deref() {
                     None | Some("") => TensorPath::value(),
@@ -288,7 +314,7 @@ impl<'a> Walk<'a> {
                 self.path = path.parts().to_vec();
                 self.tensor(form, array, Spot { key: "", name, slot: None, other: false, id: Some(id) })
             }
-            Some(Found::Inert(what)) => Ok(self.inert(&what)),
+            Some(Found::Inert(what)) => self.inert(&what),
             None => self.node(id, 0),
         }
     }
@@ -298,23 +324,19 @@ impl<'a> Walk<'a> {
         let cost = match object {
             // These are maps with a mark, each with a list in it.
             Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => 480,
+            Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => 480,
             Object::List(_) | Object::Dict(_) => 160,
-            _ => 40,
+            _ => VALUE,
         };
-        self.room = self.room.checked_sub(cost).ok_or_else(|| {
-            let most = self.bounds.allowance(self.source);
-            Error::limit("pickle-tangle", "the values would take many times the memory of the file")
-                .expected(format_args!("at most {most} bytes, with the objects of the pickle"))
-                .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")
-        })?;
-        Ok(())
+        self.room.take(cost)
     }
 
     /// The value that an object stands for. Tensors in it become entries.
     pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
         self.visit()?;
         if depth > DEEPEST {
-            return Ok(self.inert("a structure that is nested too deeply"));
+            self.room.take(480)?;
+            return self.inert("a structure that is nested too deeply");
         }
         let graph = self.graph();
         self.charge(graph.object(id))?;
@@ -323,24 +345,26 @@ impl<'a> Walk<'a> {
             Object::Bool(value) => Value::Bool(*value),
             Object::Int(n) => Value::I64(*n),
             Object::BigInt(bytes) => {
-                self.spend(bytes.len() as u64)?;
+                self.room.text_of(bytes.len() as u64, true)?;
                 marked(structure::INTEGER, Value::Bytes(bytes.to_vec()))
             }
             Object::Float(x) => Value::F64(x.to_bits()),
             Object::Text(text) | Object::ByteString(text) => match (&text.short, text.place) {
                 (Some(text), _) => {
-                    self.spend(text.len() as u64)?;
+                    self.room.text_of(text.len() as u64, !self.met.insert(id))?;
+                    self.room.escapes(text.as_bytes())?;
                     Value::Text(text.to_string())
                 }
                 (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
-                    self.spend(span.len)?;
+                    self.room.text_of(span.len, !self.met.insert(id))?;
                     let bytes = read_vec(&**self.source, span.offset, span.len)?;
+                    self.room.escapes(&bytes)?;
                     match String::from_utf8(bytes) {
                         Ok(text) => Value::Text(text),
                         Err(error) => Value::Bytes(error.into_bytes()),
                     }
                 }
-                _ => self.inert("a text that is not well-formed"),
+                _ => self.inert("a text that is not well-formed")?,
             },
             Object::Bytes(_) | Object::ByteArray(_) => self.bytes(id)?,
             Object::List(items) => Value::List(self.items(items, depth)?),
@@ -349,11 +373,15 @@ impl<'a> Walk<'a> {
             Object::FrozenSet(items) => marked(structure::FROZEN_SET, Value::List(self.items(items, depth)?)),
             Object::Dict(pairs) => self.pairs(pairs, false, depth)?,
             Object::Global { .. } => match graph.global(id) {
-                Some((module, name)) => marked(structure::GLOBAL, Value::Text(format!("{module} {name}"))),
-                None => self.inert("a class without a name"),
+                Some((module, name)) => {
+                    self.room.text(module)?;
+                    self.room.text(name)?;
+                    marked(structure::GLOBAL, Value::Text(format!("{module} {name}")))
+                }
+                None => self.inert("a class without a name")?,
             },
             Object::Made(_) => self.made(id, depth)?,
-            _ => self.inert("something that is kept outside of the pickle"),
+            _ => self.inert("something that is kept outside of the pickle")?,
         })
     }
 
@@ -363,7 +391,11 @@ impl<'a> Walk<'a> {
             let height = self.path.len();
             let key = place.to_string();
             self.push(&key);
-            let value = match find(self.graph(), item, self.source, self.bounds)? {
+            let found = self.found(item)?;
+            if let Some(Found::Tensor(..)) = found {
+                self.room.take(LISTED)?;
+            }
+            let value = match found {
                 Some(Found::Tensor(form, name, array)) => {
                     self.visit()?;
                     self.tensor(
@@ -372,7 +404,7 @@ impl<'a> Walk<'a> {
                         Spot { key: &key, name, slot: None, other: false, id: Some(item) },
                     )?
                 }
-                Some(Found::Inert(what)) => self.inert(&what),
+                Some(Found::Inert(what)) => self.inert(&what)?,
                 None => self.node(item, depth + 1)?,
             };
             self.path.truncate(height);
@@ -383,23 +415,27 @@ impl<'a> Walk<'a> {
 
     fn pairs(&mut self, pairs: &[(ObjectId, ObjectId)], ordered: bool, depth: usize) -> Result<Value> {
         let members = self.members(pairs, &|_| false)?;
+        let held = MEMBER.saturating_mul(members.len() as u64);
+        let tensors = members.iter().filter(|m| matches!(m.found, Some(Found::Tensor(..)))).count() as u64;
+        self.room.take(NESTED.saturating_mul(tensors))?;
         let items = self.dict(members, &HashMap::new(), depth + 1)?;
+        self.room.give(held);
         Ok(structure::dict(items, ordered))
     }
 
     /// Bytes that are no array's.
     fn bytes(&mut self, id: ObjectId) -> Result<Value> {
         let Some(payload) = bytes_of(self.graph(), id, None)? else {
-            return Ok(self.inert("bytes of unknown length"));
+            return self.inert("bytes of unknown length");
         };
-        self.spend(payload.len)?;
+        self.room.text_of(payload.len, true)?;
         match (payload.short, payload.place) {
             (Some(bytes), _) => Ok(Value::Bytes(bytes.into_vec())),
             (None, Place::Source(span)) => {
                 let decoded = PayloadSource::new(self.source.clone(), span, payload.len)?;
                 Ok(Value::Bytes(read_vec(&decoded, 0, payload.len)?))
             }
-            _ => Ok(self.inert("bytes outside of the pickle")),
+            _ => self.inert("bytes outside of the pickle"),
         }
     }
 
@@ -427,7 +463,7 @@ impl<'a> Walk<'a> {
         }
         let name = graph.made(id).and_then(|made| graph.global(made.callable));
         let name = name.map_or_else(|| "a class without a name".to_owned(), |(m, n)| format!("{m}.{n}"));
-        Ok(self.inert(&name))
+        self.inert(&name)
     }
 
     fn scalar(&mut self, found: &crate::pickle::NdArray) -> Result<Option<Value>> {
@@ -448,7 +484,6 @@ impl<'a> Walk<'a> {
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         let path = TensorPath::new(self.path.clone());
         Limits::check("bytes in a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
-        self.spend(path.byte_len() as u64)?;
         let dtype = match array.dtype {
             DType::U16 => {
                 if !self.bf16 {
@@ -468,9 +503,10 @@ impl<'a> Walk<'a> {
             None if spot.other => Role::Other,
             None => Role::Parameter,
         };
-        self.distinguish(&mut entry);
+        self.distinguish(&mut entry)?;
         let usual = state_key(&entry, Some(spot.key));
         if let Some(name) = spot.name.filter(|name| *name != usual) {
+            self.room.attribute(&name)?;
             entry.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
         }
         let text = entry.text();
@@ -484,6 +520,7 @@ impl<'a> Walk<'a> {
         if let Some(id) = spot.id {
             match self.first.get(&id) {
                 Some(first) => {
+                    self.room.attribute(first)?;
                     entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.clone()));
                 }
                 None => {
@@ -496,10 +533,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
-    fn distinguish(&mut self, entry: &mut TensorEntry) {
-        if self.texts.insert(entry.text()) {
-            return;
+    fn distinguish(&mut self, entry: &mut TensorEntry) -> Result<()> {
+        let name = entry.text();
+        self.room.name(entry.path.parts().len(), &name)?;
+        if !self.texts.contains(&name) {
+            self.texts.insert(name);
+            return Ok(());
         }
+        // The note, and the name as one that was met twice.
+        self.room.name(entry.path.parts().len(), &name)?;
         let mut parts = entry.path.parts().to_vec();
         let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
         // From where the last of this name was found: what was taken then is taken still.
@@ -517,5 +559,6 @@ impl<'a> Walk<'a> {
         }
         let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
         self.checkpoint.notes.push(Note::new("name-collision", text));
+        Ok(())
     }
 }

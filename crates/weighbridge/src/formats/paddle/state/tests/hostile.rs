@@ -101,7 +101,7 @@ fn text_is_not_copied_without_end() {
         },
         4,
     );
-    assert_eq!(open(&bytes).unwrap_err().code(), "limit");
+    assert_eq!(open(&bytes).unwrap_err().code(), "pickle-tangle");
 }
 
 #[test]
@@ -183,4 +183,53 @@ fn many_small_values_are_kept() {
         let opened = open(&bytes).unwrap_or_else(|error| panic!("{} bytes: {error}", bytes.len()));
         assert!(opened.metadata.get("v").is_some(), "{:?}", opened.notes);
     }
+}
+
+/// As many parameters as large models have, though small ones: with names as variables, in the shortest form that Python writes.
+#[test]
+fn many_small_tensors_are_kept() {
+    let text =
+        |text: &str| [&[0x8c, u8::try_from(text.len()).unwrap()][..], text.as_bytes(), b"\x94"].concat();
+    let fetch = |place: u32| [b"j", &place.to_le_bytes()[..]].concat();
+    let kept = |place: u32| [b"r", &place.to_le_bytes()[..]].concat();
+    let import = |module, name| [&text(module)[..], &text(name), b"\x93"].concat();
+    let mut bytes = b"\x80\x04}\x94(".to_vec();
+    let call = [
+        &import("numpy.core.multiarray", "_reconstruct")[..],
+        &kept(1 << 24),
+        &import("numpy", "ndarray"),
+        &kept(1 + (1 << 24)),
+        b"K\0\x85\x94C\x01b",
+        &kept(2 + (1 << 24)),
+        b"\x87\x94R\x94(K\x01K\x02K\x03\x86\x94",
+        &import("numpy", "dtype"),
+        &text("f4"),
+        b"\x89\x88\x87\x94R\x94(K\x03",
+        &text("<"),
+        b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0t\x94b",
+        &kept(3 + (1 << 24)),
+    ]
+    .concat();
+    let again = [
+        &fetch(1 << 24)[..],
+        &fetch(1 + (1 << 24)),
+        b"K\0\x85\x94",
+        &fetch(2 + (1 << 24)),
+        b"\x87\x94R\x94(K\x01K\x02K\x03\x86\x94",
+        &fetch(3 + (1 << 24)),
+    ]
+    .concat();
+    let count = 20_000u32;
+    let key = |i: u32| format!("encoder.layers.{}.linear{i}.weight", i / 10);
+    for i in 0..count {
+        bytes.extend(text(&key(i)));
+        bytes.extend(if i == 0 { &call } else { &again });
+        bytes.extend([&b"\x89C\x18"[..], &i.to_le_bytes().repeat(6), b"\x94t\x94b"].concat());
+    }
+    let table: Vec<u8> =
+        (0..count).flat_map(|i| [text(&key(i)), text(&format!("linear_{i}.w_0"))].concat()).collect();
+    bytes.extend([&text("StructuredToParameterName@@")[..], b"}\x94(", &table, b"uu."].concat());
+    let opened = open(&bytes).unwrap_or_else(|error| panic!("{} bytes: {error}", bytes.len()));
+    assert_eq!((opened.tensors.len(), opened.notes.len()), (20_000, 0));
+    assert_eq!(opened.tensors[7].text_attribute(VARIABLE_NAME), Some("linear_7.w_0"));
 }

@@ -229,9 +229,6 @@ fn many_small_tensors_are_kept() {
     let table: Vec<u8> =
         (0..count).flat_map(|i| [text(&key(i)), text(&format!("linear_{i}.w_0"))].concat()).collect();
     bytes.extend([&text("StructuredToParameterName@@")[..], b"}\x94(", &table, b"uu."].concat());
-    std::fs::write("/tmp/pdw/h20t.pdparams", &bytes).unwrap();
-    let p = crate::pickle::read(&memory(&bytes), 0, &crate::pickle::Options::default()).unwrap();
-    eprintln!("memory {} of {}", p.memory, crate::pickle::Options::default().allowance(&memory(&bytes)));
     let opened = open(&bytes).unwrap_or_else(|error| panic!("{} bytes: {error}", bytes.len()));
     assert_eq!((opened.tensors.len(), opened.notes.len()), (20_000, 0));
     assert_eq!(opened.tensors[7].text_attribute(VARIABLE_NAME), Some("linear_7.w_0"));

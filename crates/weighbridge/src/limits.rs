@@ -116,6 +116,17 @@ impl Limits {
             .hint(format_args!("if you trust the file, raise the limit `{field}`")))
     }
 
+    /// As [`check`](Self::check), where `limit` is one of so many `parts` of the field, or more: the hint says how far the
+    /// field is to be raised.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] when `claim > limit`.
+    pub(crate) fn check_part(what: &str, field: &str, claim: u64, limit: u64, parts: u64) -> Result<()> {
+        let enough = claim.saturating_mul(parts);
+        Self::check(what, field, claim, limit)
+            .map_err(|e| e.hint(format_args!("if you trust the file, raise the limit `{field}` to {enough}")))
+    }
+
     /// How many bytes all that is unpacked of a file of `len` bytes may be together: [`expansion`](Self::expansion)
     /// times the file, and [`repeated_bytes`](Self::repeated_bytes) however short it is.
     pub(crate) fn expanded(&self, len: u64) -> u64 {

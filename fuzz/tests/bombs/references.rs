@@ -165,4 +165,17 @@ fn honest_references_are_kept() {
     members.extend((0..3 * count).map(|key| stored(&format!("archive/data/{key}"), vec![0; 16])));
     members.push(stored("archive/version", b"3\n".to_vec()));
     range.file("an optimizer of 3,000 parameters", archive(&members), Opens(9_000));
+    // One table that all layers have, each of which expanded it.
+    let expanded: Vec<u8> = (0..80)
+        .flat_map(|i| [text(&format!("rope.{i}")), tensor(4_000, &[4_000, 1_000], &[0, 1])].concat())
+        .collect();
+    let expanded = [&b"\x80\x02}("[..], &expanded, b"u."].concat();
+    range.file("80 views of 16 MB", torch(&expanded, &[0; 16_000]), Opens(80));
+    // Values beside a tensor, of a byte each; what is too much is left out, and the tensor is read.
+    let beside = |values: &[u8]| {
+        let list = [&text("values")[..], b"](", values, b"e"].concat();
+        torch(&[&b"\x80\x02}("[..], &list, &text("t"), &one(), b"u."].concat(), &[0; 4])
+    };
+    range.file("300,000 truths", beside(&b"\x88".repeat(300_000)), Opens(1));
+    range.file("3,000,000 times nothing", beside(&b"N".repeat(3_000_000)), Opens(1));
 }

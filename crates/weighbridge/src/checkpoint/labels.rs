@@ -31,8 +31,9 @@ pub trait Labels: Debug + Send + Sync {
 }
 
 /// Names may be so many times as long as the file that they are read from: by dictionaries, views and compression.
-/// A quarter of the limit `header_bytes` is free.
+/// Half of the limit `header_bytes` is free.
 const LONGER: u64 = 8;
+const PARTS: u64 = 2;
 /// What a name takes beside its text.
 const END: u64 = size_of::<usize>() as u64;
 
@@ -84,7 +85,7 @@ impl LabelList {
     pub fn push_within(&mut self, name: &str, most: u64) -> Result<()> {
         let text = (self.text.len() as u64).saturating_add(name.len() as u64);
         let ends = (self.ends.len() as u64).saturating_add(1).saturating_mul(END);
-        Limits::check("bytes of names of rows", "header_bytes", text.saturating_add(ends), most)?;
+        Limits::check_part("bytes of names of rows", "header_bytes", text.saturating_add(ends), most, PARTS)?;
         // By a quarter, not to twice the length, so that the list is about as long as it may be.
         if self.text.capacity() - self.text.len() < name.len() {
             self.text.reserve_exact((self.text.len() / 4).max(name.len()).max(LEAST));
@@ -98,7 +99,7 @@ impl LabelList {
 
     /// How many bytes the names that are read from a file of `len` bytes may take, and eight more each.
     pub fn most(len: u64, limits: &Limits) -> u64 {
-        len.saturating_mul(LONGER).max(limits.header_bytes / 4)
+        len.saturating_mul(LONGER).max(limits.header_bytes / PARTS)
     }
 
     /// The number of names.

@@ -216,7 +216,7 @@ impl Opcodes {
             op::STRING => self.quoted(what)?,
             op::UNICODE => self.unicode(what)?,
             op::GLOBAL | op::INST => Arg::Global(lines::line(cursor, what)?, lines::line(cursor, what)?),
-            op::PERSID => Arg::Text(Text { short: Some(lines::line(cursor, what)?), place: Place::Memory }),
+            op::PERSID => Arg::Text(Text { short: Some(lines::ascii(cursor, what)?), place: Place::Memory }),
             _ => Arg::None,
         })
     }

@@ -10,12 +10,25 @@ const DIGITS: usize = 1024;
 
 /// Reads a line without its end.
 pub(super) fn line(cursor: &mut Cursor, what: &str) -> Result<Box<str>> {
+    line_of(cursor, what, false)
+}
+
+/// Reads the line of a persistent id, which Python takes as ASCII: what has other bytes stops it there. Files that begin
+/// with a P, as zips and Parquet do, have such.
+pub(super) fn ascii(cursor: &mut Cursor, what: &str) -> Result<Box<str>> {
+    line_of(cursor, what, true)
+}
+
+fn line_of(cursor: &mut Cursor, what: &str, ascii: bool) -> Result<Box<str>> {
     let start = cursor.position();
     let mut bytes = Vec::new();
     loop {
         let [byte] = cursor.array::<1>(what)?;
         if byte == b'\n' {
             break;
+        }
+        if ascii && !byte.is_ascii() {
+            return Err(Error::corrupt("pickle-line", format!("{what} is not ASCII")).at(start));
         }
         if bytes.len() == LONGEST {
             return Err(Error::limit("pickle-line", format!("the line of {what} is too long"))

@@ -7,8 +7,8 @@ use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding, Order, Shape};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A tensor as a view of a storage. All numbers are claims.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
     }
     // A few bytes must not become an endless file, nor many views of them together.
     if bytes > len {
-        let before = saved.repeated.fetch_add(bytes, Ordering::Relaxed);
         let most = saved.limits.repeated_bytes;
-        if before.saturating_add(bytes) > most {
+        let (before, all) = saved.repeated.add(view, bytes);
+        if all > most {
             return Err(Error::limit("torch-repeated", "tensors repeat their elements without measure")
                 .expected(format_args!("at most {most} bytes, of all such tensors together"))
                 .found(format_args!("{bytes} bytes out of {len}, and {before} before"))
@@ -71,6 +71,28 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
     let gathered = StridedSource::new(source.clone(), first, size, &view.size, &view.stride)?;
     let gathered: SourceRef = Arc::new(gathered);
     TensorEntry::dense(path, view.dtype, shape, &gathered, 0, encoding(Order::Row))
+}
+
+/// A name more for a view counts this part of it.
+const ONCE_MORE: u64 = 64;
+
+/// Tensors that repeat their elements. What several names have, such as a table that all layers share, counts about once.
+#[derive(Debug, Default)]
+pub(super) struct Repeated(Mutex<(u64, HashSet<Box<[u64]>>)>);
+
+impl Repeated {
+    /// Counts a view of so many `bytes`; what all had before, and have with it.
+    fn add(&self, view: &View, bytes: u64) -> (u64, u64) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sum, seen) = &mut *counted;
+        let place =
+            [view.storage.offset, view.storage.len, view.offset, view.part.map_or(0, |(first, _)| first)];
+        let source = Arc::as_ptr(&view.storage.source).cast::<()>().addr() as u64;
+        let key = [&[source][..], &place, &view.size, &view.stride].concat().into_boxed_slice();
+        let before = *sum;
+        *sum = sum.saturating_add(if seen.insert(key) { bytes } else { bytes / ONCE_MORE });
+        (before, *sum)
+    }
 }
 
 /// Offset and length in bytes of what the tensor may lie in.

@@ -8,7 +8,7 @@ use crate::pickle::{Object, ObjectId, Place, Remaining, Stored, Text};
 use crate::source::read_vec;
 
 /// What may still be copied out of a file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Budget {
     /// Objects, those that are shared counted each time.
     pub(crate) objects: u64,
@@ -77,8 +77,11 @@ struct Plain<'a> {
 impl Plain<'_> {
     fn value(&mut self, id: ObjectId, depth: usize) -> Result<Option<Value>> {
         self.budget.objects = self.budget.objects.checked_sub(1).ok_or_else(|| {
-            Error::limit("torch-objects", "the plain objects of the file share each other without end")
-                .in_file(self.saved.source.label())
+            Error::limit(
+                "torch-objects",
+                "the plain values have many times as many objects as the file has bytes",
+            )
+            .in_file(self.saved.source.label())
         })?;
         self.budget.room.take(VALUE)?;
         if depth > DEEPEST {

@@ -1,7 +1,7 @@
 //! A file of `torch.save`, opened.
 
 use super::files::Archive;
-use super::layout::View;
+use super::layout::{Repeated, View};
 use super::legacy::{self, Legacy, is_legacy};
 use super::order::out_of_order;
 use super::storage::{Reference, Storage, reference};
@@ -15,7 +15,6 @@ use crate::tensor::Endian;
 use crate::text::escape;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Elements that lie across their storage are gathered for about so many bytes at once.
 const ACROSS: u64 = 1 << 20;
@@ -54,8 +53,8 @@ pub struct Saved {
     storages: Storages,
     /// Of the storages that the object refers to.
     keys: HashSet<String>,
-    /// Bytes of all tensors so far that repeat their elements.
-    pub(super) repeated: AtomicU64,
+    /// Tensors so far that repeat their elements.
+    pub(super) repeated: Repeated,
 }
 
 #[derive(Debug)]
@@ -186,7 +185,7 @@ impl Saved {
             file_len,
             storages,
             keys,
-            repeated: AtomicU64::new(0),
+            repeated: Repeated::default(),
         }
     }
 

@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
 /// `header_bytes` is free.
 const HELD: u64 = 8;
+const PARTS: u64 = 4;
 
 /// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
 const MOST_WIDER: u64 = 8;
@@ -313,8 +314,9 @@ impl File {
             let what = "the buffers of all batches say that they are";
             self.limits.check_expansion(what, all, self.source.len()).map_err(|e| e.at(body.start))?;
             for claims in [&elements, &names] {
-                let most = claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / 4);
-                Limits::check("bytes of a batch unpacked at once", "header_bytes", claims.unpacked, most)
+                let most = claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / PARTS);
+                let what = "bytes of a batch unpacked at once";
+                Limits::check_part(what, "header_bytes", claims.unpacked, most, PARTS)
                     .map_err(|e| e.at(body.start))?;
             }
             return Ok(Head { rows, elements: None, unpacked: elements.unpacked, claimed });

@@ -20,9 +20,11 @@ use std::collections::HashMap;
 const DEEPEST: usize = 64;
 /// How often, on average, each object may be met: what is shared counts each time.
 const VISITS: u64 = 16;
-/// Objects of plain values, besides one for each two bytes of the file: a number has no fewer. What is
-/// shared is copied each time, and so would take any memory.
+/// Objects of plain values, besides one for each byte of the pickle: a truth has no fewer. What is shared is copied each
+/// time, and so would take any memory.
 const FREE: u64 = 40_000;
+/// So many values may turn out to be too much: what was made of each of them is dropped, and the tensors are read.
+const MOST_LEFT_OUT: usize = 16;
 /// Bytes of memory that a plain value takes by the key that leads to it, in the index and in what is told of it.
 const KEPT: u64 = 300;
 /// Copies of the key of a storage that are held for each of its tensors.
@@ -43,6 +45,8 @@ pub(super) struct Walk<'a> {
     /// file and a 24th, as the same short one may be shared by many.
     names_left: u64,
     budget: Budget,
+    /// Values that took too much.
+    left_out: usize,
     /// What is not kept, and how often.
     unknown: Kinds,
     /// Tensors that are not read, by what they are.
@@ -56,7 +60,7 @@ impl<'a> Walk<'a> {
         let objects = reach.size().saturating_mul(VISITS);
         let most = options.limits.header_bytes;
         let file = saved.file_len();
-        let plain = objects.min(saved.source().len() / 2 + FREE);
+        let plain = objects.min(saved.source().len() + FREE);
         let text = most.min((most / 24).saturating_add(file.saturating_mul(4)));
         Self {
             saved,
@@ -69,6 +73,7 @@ impl<'a> Walk<'a> {
             visits_left: objects,
             names_left: most.min((most / 48).saturating_add(file)),
             budget: Budget { objects: plain, text, room: saved.remaining() },
+            left_out: 0,
             unknown: Kinds::default(),
             refused: Kinds::default(),
             doubled: 0,
@@ -130,10 +135,17 @@ impl<'a> Walk<'a> {
         if self.saved.is_tensor(id) {
             return self.tensor(id);
         }
-        if !self.reach.holds_tensor(id)
-            && let Some(value) = self.saved.plain(id, &mut self.budget)?
-        {
-            return self.keep(value);
+        if !self.reach.holds_tensor(id) {
+            let before = self.budget.clone();
+            match self.saved.plain(id, &mut self.budget) {
+                Ok(Some(value)) => return self.keep(value),
+                Ok(None) => {}
+                Err(error) if error.kind() == Kind::Limit && self.left_out < MOST_LEFT_OUT => {
+                    self.budget = before;
+                    return self.leave_out(&error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         if let Some(pairs) = graph.pairs(id) {
             self.dict(pairs, depth)?;
@@ -225,6 +237,17 @@ impl<'a> Walk<'a> {
         self.take_name(key.len() as u64)?;
         self.budget.room.take(KEPT)?;
         self.places.keep(key, value);
+        Ok(())
+    }
+
+    /// Notes that a plain value takes too much to be kept: no reason to refuse the tensors.
+    fn leave_out(&mut self, error: &Error) -> Result<()> {
+        self.left_out += 1;
+        let name = TensorPath::new(self.path.clone()).to_text();
+        self.take_name(name.len() as u64)?;
+        let hint = error.hint_text().map_or_else(String::new, |hint| format!("; {hint}"));
+        let text = format!("{}: {}{hint}", crate::text::quoted(&name), error.message());
+        self.checkpoint.notes.push(Note::omission("value-left-out", text));
         Ok(())
     }
 

@@ -198,3 +198,17 @@ fn objects_take_no_more_than_a_few_times_the_file() {
         assert!(read.memory < 15 * pickle.len() as u64, "{} bytes take {}", pickle.len(), read.memory);
     }
 }
+
+/// As Python takes it. A zip and a table of Parquet begin with the letter of this instruction.
+#[test]
+fn a_persistent_id_is_ascii() {
+    let noise = [&b"PAR1\x15"[..], &[0x90; 5000]].concat();
+    for (bytes, kind) in [
+        (noise, crate::Kind::Corrupt),
+        (b"P\xc3\xa4\n.".to_vec(), crate::Kind::Corrupt),
+        ([&b"P"[..], &[b'a'; 5000]].concat(), crate::Kind::Limit),
+    ] {
+        assert_eq!(inspect(&memory(&bytes), 0, &Options::default()).error.unwrap().kind(), kind);
+    }
+    assert!(inspect(&memory(b"Pid\n."), 0, &Options::default()).error.is_none());
+}

@@ -104,12 +104,12 @@ fn hdf5_heaps_are_no_search() {
     let form = HeapForm { width: 1 << 15, first: 64, largest: 64, bits: 32, rows: 2 };
     let mut range = Range::new("hdf5");
     range.file(
-        "65,000 names in the last block of a table",
+        "25,000 names in the last block of a table",
         with_all(|file| {
             let object = |number| (number == (1 << 16) - 1).then(|| link("n", 96));
             let mut tables = HeapTables::new(form, &object, &|_, block| block);
             let heap = tables.put(file, form);
-            vec![group(file, heap, &vec![tables.identities[0]; 65_000])]
+            vec![group(file, heap, &vec![tables.identities[0]; 25_000])]
         }),
         Opens(0),
     );

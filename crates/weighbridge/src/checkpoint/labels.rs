@@ -31,9 +31,9 @@ pub trait Labels: Debug + Send + Sync {
 }
 
 /// Names may be so many times as long as the file that they are read from: by dictionaries, views and compression.
-/// Half of the limit `header_bytes` is free.
+/// A quarter of the limit `header_bytes` is free.
 const LONGER: u64 = 8;
-const PARTS: u64 = 2;
+const PARTS: u64 = 4;
 /// What a name takes beside its text.
 const END: u64 = size_of::<usize>() as u64;
 

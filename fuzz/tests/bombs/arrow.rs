@@ -104,9 +104,19 @@ fn arrow_batches_that_multiply() {
     let small = file(vec![("vector", zeros(1000, 1))], 50, zstd);
     range.file("50 batches of 24 MB", claim(small, 1000, 24_000_000), Refused("inflated"));
     // Another column does not pay for the elements.
-    let noise: Vec<u8> = (0u32..2 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut state = 1u64;
+    let random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_be_bytes()[3]
+    };
+    let noise: Vec<u8> = std::iter::repeat_with(random).take(2 << 20).collect();
     let other: ArrayRef = Arc::new(BinaryArray::from_iter_values(noise.chunks(2 << 11)));
     let rows = other.len();
+    // Padded rows.
+    let padded = file(vec![("vector", zeros(rows, 60_000)), ("other", other.clone())], 1, zstd);
+    range.file("30 MB of zeros beside 2 MB", padded, Opens(1));
     let beside = file(vec![("vector", zeros(rows, 2)), ("other", other)], 1, zstd);
     range.file(
         "60 MB beside 2 MB",

@@ -28,8 +28,9 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
-/// `header_bytes` is free.
+/// `header_bytes` is free, and so is this many times the whole file: rows that are padded, or hardly used, are packed well.
 const HELD: u64 = 8;
+const OF_FILE: u64 = 16;
 const PARTS: u64 = 4;
 
 /// An element takes at most so many times the bytes that it takes in a buffer: truths are bits there.
@@ -314,7 +315,9 @@ impl File {
             let what = "the buffers of all batches say that they are";
             self.limits.check_expansion(what, all, self.source.len()).map_err(|e| e.at(body.start))?;
             for claims in [&elements, &names] {
-                let most = claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / PARTS);
+                let of_file = self.source.len().saturating_mul(OF_FILE);
+                let most =
+                    claims.stored.saturating_mul(HELD).max(self.limits.header_bytes / PARTS).max(of_file);
                 let what = "bytes of a batch unpacked at once";
                 Limits::check_part(what, "header_bytes", claims.unpacked, most, PARTS)
                     .map_err(|e| e.at(body.start))?;

@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// The most bytes that a pattern may take once it is understood.
 const MOST_BYTES: usize = 512 << 10;
 /// The most bytes that all patterns together may take: thousands of those that people write.
-const ALL_BYTES: usize = 32 << 20;
+const ALL_BYTES: usize = 44 << 20;
 /// The most groups of a pattern: where it has several ways to fit, each keeps where all groups are.
 const MOST_GROUPS: usize = 64;
 /// The longest pattern, in bytes, and how deep the choices of a glob may stand in each other: reading them recurses.

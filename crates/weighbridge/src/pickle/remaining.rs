@@ -3,8 +3,10 @@
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Result};
 
-/// Bytes of memory that the entry of a tensor takes, in the index and while it is converted, besides its name.
-const ENTRY: u64 = 3_100;
+/// Bytes of memory that the entry of a tensor takes besides its name. What its objects took is needed no more while it is
+/// converted; a tensor that is met again has none.
+const ENTRY: u64 = 1_000;
+const ENTRY_AGAIN: u64 = 3_100;
 /// A dimension of it: shape, region and strides, here and in the plan of a conversion.
 const DIMENSION: u64 = 64;
 /// A table of what else is said of it, such as which tensor it is once more.
@@ -39,12 +41,13 @@ impl Remaining {
         Ok(())
     }
 
-    /// Takes what the entry of a tensor needs, whose name has so many parts.
+    /// Takes what the entry of a tensor needs, whose name has so many parts; `again` where the tensor was met before.
     ///
     /// # Errors
     /// As [`take`](Self::take).
-    pub(crate) fn take_entry(&mut self, parts: usize) -> Result<()> {
-        self.take(ENTRY + PART.saturating_mul(parts as u64))
+    pub(crate) fn take_entry(&mut self, parts: usize, again: bool) -> Result<()> {
+        let entry = if again { ENTRY_AGAIN } else { ENTRY };
+        self.take(entry + PART.saturating_mul(parts as u64))
     }
 
     /// Takes what the dimensions of an entry need.
@@ -71,9 +74,10 @@ mod tests {
     #[test]
     fn what_is_left_is_taken_once() {
         let mut remaining = Remaining::new(10_000, 20_000);
-        remaining.take_entry(3).unwrap();
+        remaining.take_entry(3, true).unwrap();
+        remaining.take_entry(1, false).unwrap();
         remaining.take_dimensions(2).unwrap();
-        remaining.take(10_000 - 3_100 - 3 * 48 - 2 * 64).unwrap();
+        remaining.take(10_000 - 3_100 - 1_000 - 4 * 48 - 2 * 64).unwrap();
         remaining.take(0).unwrap();
         let error = remaining.take(1).unwrap_err();
         assert_eq!((error.code(), error.kind()), ("pickle-tangle", crate::Kind::Limit));

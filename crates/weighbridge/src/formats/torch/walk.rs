@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
-        self.budget.room.take_entry(self.path.len())?;
+        self.budget.room.take_entry(self.path.len(), self.places.has(id))?;
         let path = match self.path.is_empty() {
             true => TensorPath::value(),
             false => TensorPath::new(self.path.clone()),

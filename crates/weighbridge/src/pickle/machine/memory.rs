@@ -13,7 +13,7 @@ use crate::source::SourceRef;
 /// Honest ones of nothing but small values take 20 to 70 times their bytes in the pickle: a pair of numbers 500 for 8,
 /// a word and its number 190 for 10. Tensors take less of the file: one of PyTorch 1,500 bytes for 110.
 const TIMES_SMALL: u64 = 80;
-const FREE: u64 = 8_000_000;
+const FREE: u64 = 16_000_000;
 /// A file of this length is not small any more: it may be made for this alone, and must not take more than tens of megabytes.
 const SMALL: u64 = 4_000_000;
 const MOST_SMALL: u64 = 60_000_000;

@@ -32,6 +32,11 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// True where the object was met before.
+    pub(super) fn has(&self, id: ObjectId) -> bool {
+        self.objects.contains_key(&id)
+    }
+
     /// Adds a tensor under a name of its own.
     pub(super) fn add(
         &mut self,
@@ -74,6 +79,7 @@ impl Places {
         }
         match first {
             Some(first) => {
+                self.objects.entry(id).or_insert_with(|| first.clone());
                 entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first));
             }
             None => {

@@ -513,6 +513,18 @@ mod tests {
         }
     }
 
+    /// What several formats claimed.
+    #[test]
+    fn no_two_formats_claim_a_file() {
+        let long = format!("ARROW1\t22543e-{}\n", "8".repeat(100));
+        for (bytes, id) in [(&b"]q)))).035224949\t-44."[..], "paddle"), (long.as_bytes(), "tsv")] {
+            let source: SourceRef =
+                std::sync::Arc::new(crate::source::MemorySource::new("m", bytes.to_vec()));
+            let claims: Vec<_> = ALL.iter().filter(|f| f.recognises(bytes, &source)).collect();
+            assert_eq!(claims.iter().map(|f| f.facts().id).collect::<Vec<_>>(), [id]);
+        }
+    }
+
     #[test]
     fn unknown_names_say_what_there_is() {
         let settings = PlanOptions { kind: None, settings: vec![("colour".to_owned(), "red".to_owned())] };

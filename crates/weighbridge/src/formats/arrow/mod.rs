@@ -54,7 +54,8 @@ impl Format for Arrow {
         &FACTS
     }
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
-        head.starts_with(MAGIC)
+        // A row of text may have this name.
+        head.starts_with(MAGIC) && head.get(MAGIC.len()) != Some(&b'\t')
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

@@ -23,7 +23,7 @@ mod tests;
 use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting, paddle};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
@@ -55,7 +55,8 @@ impl Format for Tsv {
         &FACTS
     }
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        read::recognises(head, head.len() as u64 == source.len())
+        // A pickle may go on as a row would.
+        read::recognises(head, head.len() as u64 == source.len()) && !paddle::Paddle.recognises(head, source)
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

@@ -41,6 +41,11 @@ impl Remaining {
         Ok(())
     }
 
+    /// Gives back what is held no more.
+    pub(crate) fn give(&mut self, bytes: u64) {
+        self.left = self.left.saturating_add(bytes);
+    }
+
     /// Takes what the entry of a tensor needs, whose name has so many parts; `again` where the tensor was met before.
     ///
     /// # Errors

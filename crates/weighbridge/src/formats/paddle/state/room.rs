@@ -3,9 +3,9 @@
 //! A reference of two bytes becomes a value, a tensor or a name each time that it is met. All of them are taken from one
 //! sum, which goes by the length of the file, before they are made.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::Limits;
-use crate::pickle::{Options, Pickle};
+use crate::pickle::{Options, Pickle, Remaining};
 use crate::source::SourceRef;
 
 /// How often a byte of text is held: as a key, as a value, in tables. One that was met before takes no object of its own,
@@ -32,8 +32,7 @@ const NAMES: u64 = 48;
 /// What is left, in bytes.
 #[derive(Debug)]
 pub(super) struct Room {
-    left: u64,
-    most: u64,
+    memory: Remaining,
     /// For names, all together.
     names: u64,
 }
@@ -44,7 +43,7 @@ impl Room {
         let most = bounds.allowance(source);
         let names = bounds.limits.header_bytes;
         let names = names.min((names / NAMES).saturating_add(source.len()));
-        Self { left: most.saturating_sub(pickle.memory), most, names }
+        Self { memory: Remaining::new(most.saturating_sub(pickle.memory), most), names }
     }
 
     /// Takes so many bytes.
@@ -52,17 +51,12 @@ impl Room {
     /// # Errors
     /// [`crate::Kind::Limit`], `pickle-tangle`, where so many are not left.
     pub(super) fn take(&mut self, bytes: u64) -> Result<()> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            Error::limit("pickle-tangle", "what the pickle holds would take many times the memory of the file")
-                .expected(format_args!("at most {} bytes, with the objects of the pickle", self.most))
-                .hint("if you trust the file, raise the limit `pickle_objects`: objects may take as many bytes, too")
-        })?;
-        Ok(())
+        self.memory.take(bytes)
     }
 
     /// Gives back what is held no more.
     pub(super) fn give(&mut self, bytes: u64) {
-        self.left = self.left.saturating_add(bytes);
+        self.memory.give(bytes);
     }
 
     /// Takes text of that length, before it is read; `again` where it was met before.

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::args::Color;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
-use serde_json::Value as Json;
+use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
@@ -61,7 +61,7 @@ impl Output {
     }
 
     /// Prints the one JSON document.
-    pub(crate) fn document(&mut self, json: &Json) -> io::Result<()> {
+    pub(crate) fn document(&mut self, json: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut self.out, json)?;
         writeln!(self.out)
     }

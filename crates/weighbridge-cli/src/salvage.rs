@@ -22,11 +22,9 @@ pub(crate) fn outcome(losses: &[Loss]) -> Outcome {
     if losses.iter().any(|loss| loss.code == "missing-damaged") { Outcome::Finding } else { Outcome::Done }
 }
 
-/// Puts the damage of a file into a document of it.
-pub(crate) fn put(checkpoint: &Checkpoint, document: &mut Json) {
-    if let Some(damage) = &checkpoint.damage {
-        document["damage"] = damage.to_json(checkpoint.tensors.len());
-    }
+/// The damage of a file, for a document of it.
+pub(crate) fn damage(checkpoint: &Checkpoint) -> Option<Json> {
+    checkpoint.damage.as_ref().map(|damage| damage.to_json(checkpoint.tensors.len()))
 }
 
 /// Says that a file is damaged, where it is.

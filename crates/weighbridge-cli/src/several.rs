@@ -2,6 +2,7 @@
 
 use crate::output::{HEADING, Output};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub(crate) trait Report {
     /// What it comes to.
     fn verdict(&self) -> Verdict;
     /// The document of this path.
-    fn json(&self) -> Json;
+    fn json(&self) -> impl Serialize;
     /// The report for people.
     fn text(&self, output: &mut Output) -> io::Result<()>;
     /// True where the first line of the text names the path.
@@ -51,7 +52,9 @@ pub(crate) fn run<R: Report>(
         counts.add(&looked.as_ref().map(Report::verdict))?;
         output.outcome = counts.outcome(paths.len());
         match looked {
-            Ok(report) if output.json => documents.push(report.json()),
+            Ok(report) if output.json => {
+                documents.push(serde_json::to_value(report.json()).map_err(io::Error::from)?)
+            }
             Ok(report) => {
                 if !report.begins_with_path() {
                     heading(path, output)?;

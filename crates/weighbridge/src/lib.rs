@@ -62,7 +62,7 @@
 //!
 //! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
 //! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
-//! before it: [`error`], [`finding`], [`limits`] and [`text`], [`tensor`], [`source`], [`topology`],
+//! before it: [`error`], [`finding`], [`limits`], [`text`] and [`json`], [`tensor`], [`source`], [`topology`],
 //! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`containers`], [`scan`], [`formats`], [`store`],
 //! [`ops`].
 //!
@@ -76,6 +76,7 @@ pub mod engine;
 pub mod error;
 pub mod finding;
 pub mod formats;
+pub mod json;
 pub mod limits;
 pub mod ops;
 pub mod pickle;

@@ -3,6 +3,7 @@
 use crate::args::{Common, Convert};
 use crate::output::{Output, human_bytes, human_count};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,6 +13,7 @@ use weighbridge::Error;
 use weighbridge::checkpoint::Note;
 use weighbridge::engine::RunReport;
 use weighbridge::formats::biggraph::Draw;
+use weighbridge::json::rows;
 use weighbridge::ops::edit::read_rules;
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
@@ -54,11 +56,9 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            let mut document = plan.to_json();
-            document["path"] = json!(args.target.display().to_string());
-            document["done"] = json!(false);
-            document["notes"] = notes.iter().map(Note::to_json).collect();
-            output.document(&document)?;
+            let path = args.target.display().to_string();
+            let notes = rows(&notes, Note::to_json);
+            output.document(&Planned { plan: plan.as_json(), path, done: false, notes })?;
         } else {
             output.warn_of(&notes)?;
             write!(output, "{plan}")?;
@@ -84,6 +84,16 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
 fn prepare(args: &Convert, options: &ConvertOptions) -> Result<(WritePlan, Vec<Note>), Error> {
     ops::prepare(&args.source, &args.target, options)
         .map_err(|error| weighbridge::formats::offer_salvage(error, &args.source, &options.open))
+}
+
+/// The document of a plan that is only shown.
+#[derive(Serialize)]
+struct Planned<Plan: Serialize, Notes: Serialize> {
+    #[serde(flatten)]
+    plan: Plan,
+    path: String,
+    done: bool,
+    notes: Notes,
 }
 
 fn document(target: &str, plan: &WritePlan, notes: &[Note], report: &RunReport) -> Json {

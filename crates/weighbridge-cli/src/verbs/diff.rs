@@ -4,7 +4,7 @@ use crate::args::{Common, Diff};
 use crate::output::{HEADING, Output, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
-use serde_json::json;
+use serde::Serialize;
 use std::io::{self, Write};
 use weighbridge::Error;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
@@ -35,18 +35,23 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
         _ => Outcome::Done,
     };
     if output.json {
-        let mut document = report.to_json(args.all);
         // Only a caller in this process can ask for both.
-        if args.markdown {
-            document["markdown"] = json!(report.to_markdown());
-        }
-        output.document(&document)?;
+        let markdown = args.markdown.then(|| report.to_markdown());
+        output.document(&Document { report: report.as_json(args.all), markdown })?;
     } else if args.markdown {
         output.write_all(report.to_markdown().as_bytes())?;
     } else {
         text(&report, args.all, output)?;
     }
     Ok(output.outcome)
+}
+
+#[derive(Serialize)]
+struct Document<Report: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    markdown: Option<String>,
 }
 
 fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {

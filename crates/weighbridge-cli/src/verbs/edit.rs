@@ -4,11 +4,13 @@ use crate::args::{Common, Edit, Place};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Write};
 use std::time::Instant;
 use weighbridge::Error;
-use weighbridge::engine::patch::{LocalPatchDisk, Patch, forget, record_path, undo};
+use weighbridge::engine::patch::{LocalPatchDisk, Patch, PatchRange, forget, record_path, undo};
+use weighbridge::json::rows;
 use weighbridge::ops::edit::{
     EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
     prepare_in_place, read_rules, write, write_in_place,
@@ -125,12 +127,9 @@ fn show(
     output: &mut Output,
 ) -> io::Result<()> {
     if output.json {
-        let mut document = report.to_json(!planned);
-        if let Some(patch) = patch {
-            let range = |range: &weighbridge::engine::patch::PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
-            document["ranges"] = patch.ranges.iter().map(range).collect();
-        }
-        return output.document(&document);
+        let range = |range: &PatchRange| json!({ "offset": range.offset, "old_bytes": range.old.len(), "new_bytes": range.new.len() });
+        let ranges = patch.map(|patch| rows(&patch.ranges, range));
+        return output.document(&Document { report: report.as_json(!planned), ranges });
     }
     output.warn_of(&report.notes)?;
     changes(report, output)?;
@@ -156,6 +155,14 @@ fn show(
             writeln!(output, "wrote {size} into {target}; the old bytes are in {}", escape(&record))
         }
     }
+}
+
+#[derive(Serialize)]
+struct Document<Report: Serialize, Ranges: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<Ranges>,
 }
 
 /// Before and after, of what changes.

@@ -15,15 +15,16 @@ pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome,
     checkpoint.select(&Selection::new(&args.select, &args.drop)?)?;
     let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
     if output.json {
-        let mut document = checkpoint.to_json();
-        for (tensor, hash) in document["tensors"].as_array_mut().into_iter().flatten().zip(&hashes) {
-            tensor["sha256"] = json!(hash);
-        }
-        if args.pieces {
-            let shown = document["tensors"].as_array_mut().into_iter().flatten();
-            shown.zip(&checkpoint.tensors).for_each(|(json, t)| json["pieces"] = t.pieces_to_json());
-        }
-        output.document(&document)?;
+        output.document(&checkpoint.as_json_with(|place, tensor| {
+            let mut json = tensor.to_json();
+            if let Some(hash) = hashes.get(place) {
+                json["sha256"] = json!(hash);
+            }
+            if args.pieces {
+                json["pieces"] = tensor.pieces_to_json();
+            }
+            json
+        }))?;
         return Ok(Outcome::Done);
     }
     if args.tree {

@@ -4,6 +4,7 @@ use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, Output, scan_verdict};
 use crate::several::{self, Counts, Report};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -77,7 +78,7 @@ impl Report for ScanReport {
         self.verdict
     }
 
-    fn json(&self) -> Json {
+    fn json(&self) -> impl Serialize {
         self.to_json()
     }
 

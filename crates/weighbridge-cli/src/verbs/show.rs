@@ -20,7 +20,9 @@ pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcom
             "shape": selection.shape().dims(),
             "values": values_json(entry, &slice)?,
         });
-        crate::salvage::put(&checkpoint, &mut document);
+        if let Some(damage) = crate::salvage::damage(&checkpoint) {
+            document["damage"] = damage;
+        }
         output.document(&document)?;
         return Ok(Outcome::Done);
     }

@@ -4,9 +4,11 @@ use crate::args::{Common, Stats};
 use crate::output::{DIM, HEADING, Output, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use weighbridge::checkpoint::TensorEntry;
+use weighbridge::json::rows;
 use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
 
 /// Width of the histogram's bars in characters.
@@ -36,10 +38,11 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
             }
             json
         };
-        let tensors: Json = found.iter().map(one).collect();
-        let mut document = json!({ "path": checkpoint.label, "tensors": tensors });
-        crate::salvage::put(&checkpoint, &mut document);
-        output.document(&document)?;
+        output.document(&Document {
+            path: &checkpoint.label,
+            tensors: rows(&found, one),
+            damage: crate::salvage::damage(&checkpoint),
+        })?;
     } else if let (Some(_), [(tensor, values)]) = (&args.name, found.as_slice()) {
         one(tensor, values, output)?;
     } else {
@@ -49,6 +52,14 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
         crate::salvage::say(&checkpoint, output)?;
     }
     Ok(Outcome::Done)
+}
+
+#[derive(Serialize)]
+struct Document<'a, Tensors: Serialize> {
+    path: &'a str,
+    tensors: Tensors,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage: Option<Json>,
 }
 
 fn one(tensor: &TensorEntry, values: &Values, output: &mut Output) -> io::Result<()> {

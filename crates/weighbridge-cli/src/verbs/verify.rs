@@ -5,6 +5,7 @@ use crate::output::{DIM, HEADING, Output, human_bytes, human_count, verdict};
 use crate::several::{self, Report};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::Value as Json;
 use std::io::{self, Write};
 use weighbridge::Error;
@@ -38,6 +39,14 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
     })
 }
 
+#[derive(Serialize)]
+struct Document<Report: Serialize> {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<Json>,
+}
+
 /// What is known of one path, and how much of it is asked for.
 struct Verified {
     report: VerifyReport,
@@ -50,12 +59,9 @@ impl Report for Verified {
         self.report.verdict
     }
 
-    fn json(&self) -> Json {
-        let mut json = self.report.to_json(self.account);
-        if let Some(checked) = &self.sealed {
-            json["manifest"] = checked.to_json();
-        }
-        json
+    fn json(&self) -> impl Serialize {
+        let manifest = self.sealed.as_ref().map(Checked::to_json);
+        Document { report: self.report.as_json(self.account), manifest }
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {

@@ -6,7 +6,9 @@ use super::outline::{Gaps, Outline, Part};
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
+use crate::json::{rows, tree};
 use crate::source::SourceRef;
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 
@@ -77,22 +79,38 @@ impl Account {
     }
 
     /// `{"path", "bytes", "tensor_bytes", "header_bytes", "padding_bytes", "unknown_bytes"}`, and
-    /// with `spans` also `"ranges"`, each `{"offset", "bytes", "use", "what", "tensor"}`.
+    /// with `spans` also `"ranges"`, each `{"offset", "bytes", "use", "what", "tensor"}`. As a tree;
+    /// [`Account::as_json`] takes no memory.
     pub fn to_json(&self, spans: bool) -> Json {
-        let mut json = json!({
-            "path": self.file,
-            "bytes": self.bytes,
-            "tensor_bytes": self.bytes_of(Use::Tensor),
-            "header_bytes": self.bytes_of(Use::Header),
-            "padding_bytes": self.bytes_of(Use::Padding),
-            "unknown_bytes": self.bytes_of(Use::Unknown),
-        });
-        if spans {
-            let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor });
-            json["ranges"] = self.spans.iter().map(one).collect();
-        }
-        json
+        tree(&self.as_json(spans))
     }
+
+    /// As [`Account::to_json`], made as it is written.
+    pub fn as_json(&self, spans: bool) -> impl Serialize + '_ {
+        let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor });
+        Document {
+            path: &self.file,
+            bytes: self.bytes,
+            tensor_bytes: self.bytes_of(Use::Tensor),
+            header_bytes: self.bytes_of(Use::Header),
+            padding_bytes: self.bytes_of(Use::Padding),
+            unknown_bytes: self.bytes_of(Use::Unknown),
+            ranges: spans.then(|| rows(&self.spans, one)),
+        }
+    }
+}
+
+/// The document of an account.
+#[derive(Serialize)]
+struct Document<'a, Ranges: Serialize> {
+    path: &'a str,
+    bytes: u64,
+    tensor_bytes: u64,
+    header_bytes: u64,
+    padding_bytes: u64,
+    unknown_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<Ranges>,
 }
 
 /// The account of one file. Stretches that nothing claims are read up to their first byte that is not

@@ -1,30 +1,53 @@
 //! The index as JSON, with the stable schema of the command's `ls`.
 
 use super::{Checkpoint, Note, TensorEntry};
+use crate::json::{Rows, rows, tree};
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
+
+/// The document of an index.
+#[derive(Serialize)]
+struct Index<'a, Tensors: Serialize, Notes: Serialize> {
+    path: &'a str,
+    format: &'a str,
+    kind: &'a str,
+    tensors: Tensors,
+    metadata: Json,
+    notes: Notes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage: Option<Json>,
+}
 
 impl Checkpoint {
     /// The index as one JSON document: `path`, `format`, `kind`, `tensors`, `metadata`, `notes`,
-    /// and `damage` where it was salvaged.
+    /// and `damage` where it was salvaged. As a tree; [`Checkpoint::as_json`] takes no memory.
     pub fn to_json(&self) -> Json {
-        let mut json = json!({
-            "path": self.label,
-            "format": self.format,
-            "kind": self.kind,
-            "tensors": null,
-            "metadata": null,
-            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
-        });
-        // The macro would copy them.
-        json["tensors"] = self.tensors.iter().map(TensorEntry::to_json).collect();
-        json["metadata"] = self.metadata.to_json();
-        if let Some(origin) = self.carried_origin() {
-            json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
+        tree(&self.as_json())
+    }
+
+    /// As [`Checkpoint::to_json`], made as it is written.
+    pub fn as_json(&self) -> impl Serialize + '_ {
+        self.as_json_with(|_, tensor| tensor.to_json())
+    }
+
+    /// As [`Checkpoint::as_json`], with the document of each tensor, which stands at that place of
+    /// [`Checkpoint::tensors`], from `one`.
+    pub fn as_json_with<'a>(
+        &'a self,
+        one: impl Fn(usize, &'a TensorEntry) -> Json + Clone + 'a,
+    ) -> impl Serialize + 'a {
+        Index {
+            path: &self.label,
+            format: self.format,
+            kind: self.kind,
+            tensors: Rows(self.tensors.iter().enumerate().map(move |(place, tensor)| one(place, tensor))),
+            metadata: self.metadata.to_json(),
+            notes: rows(&self.notes, Note::to_json),
+            origin: self.carried_origin().map(|of| json!({ "format": of.format, "kind": of.kind })),
+            damage: self.damage.as_ref().map(|damage| damage.to_json(self.tensors.len())),
         }
-        if let Some(damage) = &self.damage {
-            json["damage"] = damage.to_json(self.tensors.len());
-        }
-        json
     }
 }
 

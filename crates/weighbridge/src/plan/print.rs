@@ -2,39 +2,66 @@
 
 use super::{Content, PlannedFile, Segment, WritePlan};
 use crate::checkpoint::{Loss, escape_text};
+use crate::json::{rows, tree};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::fmt;
+
+/// The document of a plan.
+#[derive(Serialize)]
+struct Plan<'a, Files: Serialize, Losses: Serialize> {
+    format: &'a str,
+    kind: &'a str,
+    bytes: u64,
+    files: Files,
+    losses: Losses,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated: Option<bool>,
+}
+
+/// The document of a file.
+#[derive(Serialize)]
+struct Planned<'a, Segments: Serialize> {
+    name: &'a str,
+    bytes: u64,
+    segments: Segments,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+}
 
 impl WritePlan {
     /// `format`, `kind`, `bytes`, `files` with their `segments`, and `losses`. Where `bytes` is an
     /// estimate, `"estimated": true` stands beside it; such a file has `content` and no segments.
+    /// As a tree; [`WritePlan::as_json`] takes no memory.
     pub fn to_json(&self) -> Json {
-        let mut json = json!({
-            "format": self.format,
-            "kind": self.kind,
-            "bytes": self.bytes(),
-            "files": self.files.iter().map(PlannedFile::to_json).collect::<Json>(),
-            "losses": self.losses.iter().map(Loss::to_json).collect::<Json>(),
-        });
-        if self.is_estimated() {
-            json["estimated"] = json!(true);
+        tree(&self.as_json())
+    }
+
+    /// As [`WritePlan::to_json`], made as it is written.
+    pub fn as_json(&self) -> impl Serialize + '_ {
+        Plan {
+            format: self.format,
+            kind: self.kind,
+            bytes: self.bytes(),
+            files: rows(&self.files, PlannedFile::as_json),
+            losses: rows(&self.losses, Loss::to_json),
+            estimated: self.is_estimated().then_some(true),
         }
-        json
     }
 }
 
 impl PlannedFile {
-    fn to_json(&self) -> Json {
-        let mut json = json!({
-            "name": self.name,
-            "bytes": self.len,
-            "segments": self.segments.iter().map(Segment::to_json).collect::<Json>(),
-        });
-        if let Some(stream) = &self.stream {
-            json["estimated"] = json!(true);
-            json["content"] = json!(stream.encoder().describe());
+    fn as_json(&self) -> impl Serialize + '_ {
+        let content = self.stream.as_ref().map(|stream| stream.encoder().describe());
+        Planned {
+            name: &self.name,
+            bytes: self.len,
+            segments: rows(&self.segments, Segment::to_json),
+            estimated: content.is_some().then_some(true),
+            content,
         }
-        json
     }
 }
 

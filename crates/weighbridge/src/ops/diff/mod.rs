@@ -23,6 +23,8 @@ use crate::checkpoint::{Checkpoint, Lost, SALVAGED_KEY, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OpenOptions, open_with};
+use crate::json::{Rows, rows, tree};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -187,6 +189,25 @@ pub struct DiffReport {
     pub values_compared: bool,
 }
 
+/// The document of a report.
+#[derive(Serialize)]
+struct Document<'a, Pairs, Left, Right, Metadata, Program> {
+    left: Json,
+    right: Json,
+    same: bool,
+    different: bool,
+    unread: usize,
+    values_compared: bool,
+    equal: usize,
+    pairs: Pairs,
+    left_alone: Left,
+    right_alone: Right,
+    metadata: Metadata,
+    program: Program,
+    program_more: usize,
+    notes: &'a [String],
+}
+
 impl DiffReport {
     /// True where nothing is different, or near enough, and everything could be read.
     pub fn is_same(&self) -> bool {
@@ -222,24 +243,33 @@ impl DiffReport {
         self.pairs.iter().filter(|pair| pair.status == status).count()
     }
 
-    /// The report, without the pairs that are the same unless `all` is asked for.
+    /// The report, without the pairs that are the same unless `all` is asked for. As a tree;
+    /// [`DiffReport::as_json`] takes no memory.
     pub fn to_json(&self, all: bool) -> Json {
+        tree(&self.as_json(all))
+    }
+
+    /// As [`DiffReport::to_json`], made as it is written.
+    pub fn as_json(&self, all: bool) -> impl Serialize + '_ {
         let side =
             |[path, format, kind]: &[String; 3]| json!({ "path": path, "format": format, "kind": kind });
-        let pairs = self.pairs.iter().filter(|pair| all || pair.status != Status::Same);
-        json!({
-            "left": side(&self.left), "right": side(&self.right), "same": self.is_same(),
-            "different": self.is_different(), "unread": self.pairs.iter().filter(|pair| pair.unread.is_some()).count(),
-            "values_compared": self.values_compared,
-            "equal": self.count(Status::Same),
-            "pairs": pairs.map(Pair::to_json).collect::<Json>(),
-            "left_alone": self.left_alone.iter().map(Alone::to_json).collect::<Json>(),
-            "right_alone": self.right_alone.iter().map(Alone::to_json).collect::<Json>(),
-            "metadata": self.metadata.iter().map(Change::to_json).collect::<Json>(),
-            "program": self.program.changes.iter().map(ProgramChange::to_json).collect::<Json>(),
-            "program_more": self.program.more,
-            "notes": self.notes,
-        })
+        let shown = self.pairs.iter().filter(move |pair| all || pair.status != Status::Same);
+        Document {
+            left: side(&self.left),
+            right: side(&self.right),
+            same: self.is_same(),
+            different: self.is_different(),
+            unread: self.pairs.iter().filter(|pair| pair.unread.is_some()).count(),
+            values_compared: self.values_compared,
+            equal: self.count(Status::Same),
+            pairs: Rows(shown.map(Pair::to_json)),
+            left_alone: rows(&self.left_alone, Alone::to_json),
+            right_alone: rows(&self.right_alone, Alone::to_json),
+            metadata: rows(&self.metadata, Change::to_json),
+            program: rows(&self.program.changes, ProgramChange::to_json),
+            program_more: self.program.more,
+            notes: &self.notes,
+        }
     }
 
     /// The report as GitHub's Markdown, for a pull request.

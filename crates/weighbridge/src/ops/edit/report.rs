@@ -2,7 +2,9 @@
 
 use super::apply::Applied;
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Note, TensorEntry};
+use crate::json::{Fields, rows, tree};
 use crate::tensor::CastReport;
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -123,26 +125,48 @@ pub struct EditReport {
 }
 
 impl EditReport {
-    /// All of it, and `"done"`: whether it was carried out.
+    /// All of it, and `"done"`: whether it was carried out. As a tree; [`EditReport::as_json`] takes no memory.
     pub fn to_json(&self, done: bool) -> Json {
-        let metadata = |change: &MetadataChange| json!({ "key": change.key, "before": change.before, "after": change.after });
-        let casts = self.casts.iter().map(|(name, cast)| (name.clone(), cast.to_json()));
-        json!({
-            "source": self.source,
-            "target": self.target,
-            "how": self.how.as_str(),
-            "done": done,
-            "format": self.format,
-            "kind": self.kind,
-            "tensors": self.tensors,
-            "bytes": self.bytes,
-            "changes": self.changes.iter().map(TensorChange::to_json).collect::<Json>(),
-            "metadata": self.metadata.iter().map(metadata).collect::<Json>(),
-            "casts": Json::Object(casts.collect()),
-            "losses": self.losses.iter().map(Loss::to_json).collect::<Json>(),
-            "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
-        })
+        tree(&self.as_json(done))
     }
+
+    /// As [`EditReport::to_json`], made as it is written.
+    pub fn as_json(&self, done: bool) -> impl Serialize + '_ {
+        let metadata = |change: &MetadataChange| json!({ "key": change.key, "before": change.before, "after": change.after });
+        Document {
+            source: &self.source,
+            target: &self.target,
+            how: self.how.as_str(),
+            done,
+            format: self.format,
+            kind: self.kind,
+            tensors: self.tensors,
+            bytes: self.bytes,
+            changes: rows(&self.changes, TensorChange::to_json),
+            metadata: rows(&self.metadata, metadata),
+            casts: Fields(self.casts.iter().map(|(name, cast)| (name, cast.to_json()))),
+            losses: rows(&self.losses, Loss::to_json),
+            notes: rows(&self.notes, Note::to_json),
+        }
+    }
+}
+
+/// The document of a report.
+#[derive(Serialize)]
+struct Document<'a, Changes, Metadata, Casts, Losses, Notes> {
+    source: &'a str,
+    target: &'a str,
+    how: &'a str,
+    done: bool,
+    format: &'a str,
+    kind: &'a str,
+    tensors: usize,
+    bytes: u64,
+    changes: Changes,
+    metadata: Metadata,
+    casts: Casts,
+    losses: Losses,
+    notes: Notes,
 }
 
 /// What of the tensors is not as it was.

@@ -14,8 +14,10 @@ use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
+use crate::json::{rows, tree};
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path};
-use serde_json::{Value as Json, json};
+use serde::Serialize;
+use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,22 +61,39 @@ pub struct VerifyReport {
 
 impl VerifyReport {
     /// `path`, `format`, `kind`, `verdict`, `checked`, `findings`, and `files`, these with their
-    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible.
+    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible. As a tree;
+    /// [`VerifyReport::as_json`] takes no memory.
     pub fn to_json(&self, spans: bool) -> Json {
-        let mut json = json!({
-            "path": self.label,
-            "format": self.format,
-            "kind": self.kind,
-            "verdict": self.verdict.as_str(),
-            "checked": self.checked,
-            "findings": self.findings.iter().map(Finding::to_json).collect::<Json>(),
-            "files": self.files.iter().map(|file| file.to_json(spans)).collect::<Json>(),
-        });
-        if let Some((damage, intact)) = &self.damage {
-            json["damage"] = damage.to_json(*intact);
-        }
-        json
+        tree(&self.as_json(spans))
     }
+
+    /// As [`VerifyReport::to_json`], made as it is written.
+    pub fn as_json(&self, spans: bool) -> impl Serialize + '_ {
+        Document {
+            path: &self.label,
+            format: self.format,
+            kind: self.kind,
+            verdict: self.verdict.as_str(),
+            checked: &self.checked,
+            findings: rows(&self.findings, Finding::to_json),
+            files: rows(&self.files, move |file| file.as_json(spans)),
+            damage: self.damage.as_ref().map(|(damage, intact)| damage.to_json(*intact)),
+        }
+    }
+}
+
+/// The document of a report.
+#[derive(Serialize)]
+struct Document<'a, Findings: Serialize, Files: Serialize> {
+    path: &'a str,
+    format: Option<&'a str>,
+    kind: Option<&'a str>,
+    verdict: &'a str,
+    checked: &'a [&'a str],
+    findings: Findings,
+    files: Files,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage: Option<Json>,
 }
 
 /// Checks the file or folder at `path`.

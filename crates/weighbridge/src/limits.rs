@@ -107,13 +107,8 @@ impl Limits {
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
     pub fn check(what: &str, field: &str, claim: u64, limit: u64) -> Result<()> {
-        if claim <= limit {
-            return Ok(());
-        }
-        Err(Error::limit("limit", format!("the file asks for more {what} than is allowed"))
-            .expected(format_args!("at most {limit}"))
-            .found(claim)
-            .hint(format_args!("if you trust the file, raise the limit `{field}`")))
+        Self::held(what, claim, limit)
+            .map_err(|e| e.hint(format_args!("if you trust the file, raise the limit `{field}`")))
     }
 
     /// As [`check`](Self::check), where `limit` is one of so many `parts` of the field, or more: the hint says how far the
@@ -122,9 +117,26 @@ impl Limits {
     /// # Errors
     /// [`crate::Kind::Limit`] when `claim > limit`.
     pub(crate) fn check_part(what: &str, field: &str, claim: u64, limit: u64, parts: u64) -> Result<()> {
-        let enough = claim.saturating_mul(parts);
-        Self::check(what, field, claim, limit)
+        Self::check_up_to(what, field, claim, limit, claim.saturating_mul(parts))
+    }
+
+    /// As [`check`](Self::check), where the field is to be raised to `enough`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] when `claim > limit`.
+    pub(crate) fn check_up_to(what: &str, field: &str, claim: u64, limit: u64, enough: u64) -> Result<()> {
+        // The first hint of an error stays.
+        Self::held(what, claim, limit)
             .map_err(|e| e.hint(format_args!("if you trust the file, raise the limit `{field}` to {enough}")))
+    }
+
+    fn held(what: &str, claim: u64, limit: u64) -> Result<()> {
+        if claim <= limit {
+            return Ok(());
+        }
+        Err(Error::limit("limit", format!("the file asks for more {what} than is allowed"))
+            .expected(format_args!("at most {limit}"))
+            .found(claim))
     }
 
     /// How many bytes all that is unpacked of a file of `len` bytes may be together: [`expansion`](Self::expansion)
@@ -202,5 +214,7 @@ mod tests {
         let error = Limits::check("tensors", "tensors", 8, 7).unwrap_err();
         assert_eq!((error.code(), error.found_text()), ("limit", Some("8")));
         assert!(error.hint_text().unwrap().contains("`tensors`"));
+        let error = Limits::check_part("rows", "tensors", 8, 7, 3).unwrap_err();
+        assert!(error.hint_text().unwrap().ends_with("`tensors` to 24"), "{error}");
     }
 }

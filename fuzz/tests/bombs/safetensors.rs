@@ -82,6 +82,19 @@ fn a_header_of_one_name_a_million_times() {
     );
 }
 
+/// Names whose parts are a letter each, every name within its limit.
+#[test]
+fn names_of_many_parts() {
+    let mut range = Range::new("safetensors");
+    let named = |count: usize, parts: usize| {
+        let name = |place: usize| format!("{}{place}", "a.".repeat(parts - 1));
+        let all: Vec<_> = (0..count).map(|place| tensor(&name(place), "0", "0")).collect();
+        file(&format!("{{{}}}", all.join(",")))
+    };
+    range.file("255 names of 4,000 parts", named(255, 4_000), Opens(255));
+    range.file("500 names of 4,000 parts", named(500, 4_000), Refused("limit"));
+}
+
 /// Shards of which one says much, and a list that would open one shard for each way to write its name.
 #[test]
 fn shards_that_multiply() {

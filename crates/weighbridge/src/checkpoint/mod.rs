@@ -38,9 +38,11 @@ pub(crate) use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
 
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::source::SourceRef;
 use crate::text::near;
 use crate::topology::Topology;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Names that a hint gives.
@@ -153,6 +155,30 @@ impl Checkpoint {
                 })
             }
         }
+    }
+
+    /// Refuses names that have more parts, all together, than an eighth of the bytes that they stand for: a part takes
+    /// 24 bytes of memory each time that a name is changed, and may be none in a file. Some 250 names of the most
+    /// parts that one may have are free.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`].
+    pub(crate) fn check_parts(&self, limits: &Limits) -> Result<()> {
+        const FREE: u64 = 250;
+        const SHARE: u64 = 8;
+        let parts: u64 = self.tensors.iter().map(|tensor| tensor.path.parts().len() as u64).sum();
+        let free = limits.path_parts.saturating_mul(FREE);
+        if parts <= free {
+            return Ok(());
+        }
+        let mut sources = HashMap::new();
+        for piece in self.tensors.iter().flat_map(|tensor| &tensor.pieces) {
+            sources.insert(Arc::as_ptr(&piece.source).cast::<()>(), piece.source.len());
+        }
+        let bytes = sources.into_values().fold(0u64, u64::saturating_add);
+        let enough = parts.div_ceil(FREE);
+        Limits::check_up_to("parts in all names", "path_parts", parts, free.max(bytes / SHARE), enough)
+            .map_err(|e| e.in_file(&self.label))
     }
 
     /// True and up to three names that may be meant: those that contain what was asked for, or that a few

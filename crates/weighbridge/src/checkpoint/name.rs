@@ -5,26 +5,34 @@ use serde_json::Value as Json;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The longest name that is held without memory of its own: most are shorter.
+const INLINE: usize = 22;
 
 /// One part of a path, a slot, or a key: bytes that are mostly, not always, UTF-8.
-#[derive(Clone, Eq, Default)]
-pub struct Name(Box<[u8]>);
+#[derive(Clone)]
+pub struct Name(Repr);
 
-// Names compare as their bytes do. Empty ones are told apart by length alone: an empty box points
-// nowhere, and the C library takes a hundred times as long to compare no bytes there.
+/// 24 bytes, so that a path of a million parts is as short as it can be.
+#[derive(Clone)]
+enum Repr {
+    Short { len: u8, bytes: [u8; INLINE] },
+    Long(Box<[u8]>),
+}
+
+// Names compare as their bytes do.
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.0.len() == other.0.len() && (self.0.is_empty() || self.0 == other.0)
+        self.as_bytes() == other.as_bytes()
     }
 }
 
+impl Eq for Name {}
+
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
-        if self.0.is_empty() || other.0.is_empty() {
-            self.0.len().cmp(&other.0.len())
-        } else {
-            self.0.cmp(&other.0)
-        }
+        self.as_bytes().cmp(other.as_bytes())
     }
 }
 
@@ -36,28 +44,45 @@ impl PartialOrd for Name {
 
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        self.as_bytes().hash(state);
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self(Repr::Short { len: 0, bytes: [0; INLINE] })
     }
 }
 
 impl Name {
     /// The name with these bytes.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(bytes.into().into_boxed_slice())
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        let bytes = bytes.as_ref();
+        let mut name = [0; INLINE];
+        match (name.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
+            (Some(place), Ok(len)) => {
+                place.copy_from_slice(bytes);
+                Self(Repr::Short { len, bytes: name })
+            }
+            _ => Self(Repr::Long(bytes.into())),
+        }
     }
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Repr::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Repr::Long(bytes) => bytes,
+        }
     }
     /// The text, where the bytes are UTF-8.
     pub fn as_str(&self) -> Option<&str> {
-        std::str::from_utf8(&self.0).ok()
+        std::str::from_utf8(self.as_bytes()).ok()
     }
     /// A string, or `{"hex": "…"}` where the bytes are not UTF-8.
     pub fn to_json(&self) -> Json {
         match self.as_str() {
             Some(text) => Json::from(text),
-            None => serde_json::json!({ "hex": hex(&self.0) }),
+            None => serde_json::json!({ "hex": hex(self.as_bytes()) }),
         }
     }
     /// The inverse of [`to_json`](Self::to_json).
@@ -70,14 +95,14 @@ impl Name {
     }
     /// The text as it is, or with bytes that are not UTF-8 as `\xNN`.
     pub fn to_text(&self) -> String {
-        let mut text = String::with_capacity(self.0.len());
+        let mut text = String::with_capacity(self.as_bytes().len());
         self.push_text(&mut text);
         text
     }
 
     /// Appends [`to_text`](Self::to_text) to `text`.
     fn push_text(&self, text: &mut String) {
-        for chunk in self.0.utf8_chunks() {
+        for chunk in self.as_bytes().utf8_chunks() {
             text.push_str(chunk.valid());
             for byte in chunk.invalid() {
                 text.push_str(&format!("\\x{byte:02x}"));
@@ -88,7 +113,7 @@ impl Name {
 
 impl From<&str> for Name {
     fn from(text: &str) -> Self {
-        Self::new(text.as_bytes())
+        Self::new(text)
     }
 }
 
@@ -105,14 +130,14 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Where a tensor stands: the parts of its name, from the root down.
+/// Where a tensor stands: the parts of its name, from the root down. Copies share them.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct TensorPath(Vec<Name>);
+pub struct TensorPath(Arc<[Name]>);
 
 impl TensorPath {
     /// A path of these parts.
     pub fn new(parts: impl Into<Vec<Name>>) -> Self {
-        Self(parts.into())
+        Self(parts.into().into())
     }
     /// The path that a dotted name means: one part between each two dots.
     pub fn from_dotted(name: &str) -> Self {
@@ -130,7 +155,7 @@ impl TensorPath {
     }
     /// The path `["value"]` of a tensor that has no name of its own.
     pub fn value() -> Self {
-        Self(vec![Name::from("value")])
+        Self([Name::from("value")].into())
     }
     /// The parts.
     pub fn parts(&self) -> &[Name] {
@@ -161,11 +186,11 @@ impl TensorPath {
     }
     /// The inverse of [`to_json`](Self::to_json).
     pub fn from_json(json: &Json) -> Option<Self> {
-        json.as_array()?.iter().map(Name::from_json).collect::<Option<Vec<_>>>().map(Self)
+        json.as_array()?.iter().map(Name::from_json).collect::<Option<_>>().map(Self)
     }
     /// Bytes of all parts together.
     pub fn byte_len(&self) -> usize {
-        self.0.iter().map(|p| p.0.len()).sum()
+        self.0.iter().map(|part| part.as_bytes().len()).sum()
     }
 }
 

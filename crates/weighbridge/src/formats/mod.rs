@@ -431,6 +431,7 @@ fn head_of(source: &SourceRef) -> Result<Vec<u8>> {
 fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint =
         opened.map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })?;
+    checkpoint.check_parts(&options.limits)?;
     labels::gather(&mut checkpoint);
     if checkpoint.topology.is_none()
         && let Some(program) = &options.program

@@ -145,7 +145,7 @@ fn root_dict(walk: &mut Walk<'_>, pairs: &[(ObjectId, ObjectId)]) -> Result<Valu
 fn in_order_of(members: &mut [Member], table: &[(&str, &str)]) {
     let places: HashMap<&str, usize> =
         table.iter().enumerate().map(|(place, &(key, _))| (key, place)).collect();
-    let place = |member: &Member| match (&member.found, member.text()) {
+    let place = |member: &Member| match (member.found.as_deref(), member.text()) {
         (Some(_), Some(key)) => places.get(key).copied(),
         _ => Some(usize::MAX),
     };
@@ -183,7 +183,7 @@ fn dict(
 }
 
 fn tensor_keys(members: &[Member]) -> Vec<String> {
-    let tensor = |m: &&Member| matches!(m.found, Some(Found::Tensor(..)));
+    let tensor = |m: &&Member| matches!(m.found.as_deref(), Some(Found::Tensor(..)));
     members.iter().filter(tensor).filter_map(|m| m.text().map(str::to_owned)).collect()
 }
 
@@ -218,7 +218,9 @@ impl Walk<'_> {
     ) -> Result<Vec<(Value, Value)>> {
         let keys: Vec<(String, bool)> = members
             .iter()
-            .filter_map(|m| Some((m.text()?.to_owned(), matches!(m.found, Some(Found::Tensor(..))))))
+            .filter_map(|m| {
+                Some((m.text()?.to_owned(), matches!(m.found.as_deref(), Some(Found::Tensor(..)))))
+            })
             .collect();
         let of = |tensors: bool| keys.iter().filter(move |(_, t)| *t == tensors).map(|(key, _)| key.as_str());
         let scope = Scope::new(of(true), of(false));
@@ -240,7 +242,7 @@ impl Walk<'_> {
     ) -> Result<Value> {
         let key = super::walk::key_text(&member.key);
         let height = self.path.len();
-        let value = match (member.found, member.value) {
+        let value = match (member.found.map(|found| *found), member.value) {
             (Some(Found::Tensor(form, name, array)), id) => {
                 let table_name = names.get(key.as_str()).copied();
                 let name = name.or_else(|| table_name.map(str::to_owned));
@@ -274,7 +276,7 @@ impl Walk<'_> {
         let pairs = self.graph().pairs(id).unwrap_or_default();
         let mut items = Vec::new();
         for member in self.members(pairs, &|_| false)? {
-            let Some(Found::Tensor(form, name, array)) = member.found else { continue };
+            let Some(Found::Tensor(form, name, array)) = member.found.map(|found| *found) else { continue };
             let key = super::walk::key_text(&member.key);
             let height = self.path.len();
             self.push(&key);

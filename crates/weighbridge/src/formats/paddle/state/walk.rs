@@ -72,14 +72,14 @@ pub(super) struct Member {
     pub(super) key: Value,
     /// The value in the pickle, where it has one.
     pub(super) value: Option<ObjectId>,
-    /// The tensor that the value is.
-    pub(super) found: Option<Found>,
+    /// The tensor that the value is. Most values of a long dict are none, and a tensor is long.
+    pub(super) found: Option<Box<Found>>,
 }
 
 impl Member {
     /// A tensor that no single object is.
     pub(super) fn new(key: String, found: Found) -> Self {
-        Self { key: Value::Text(key), value: None, found: Some(found) }
+        Self { key: Value::Text(key), value: None, found: Some(Box::new(found)) }
     }
 
     /// The key, where it is text.
@@ -235,6 +235,7 @@ impl<'a> Walk<'a> {
         hide: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Member>> {
         let graph = self.graph();
+        self.room.take(MEMBER.saturating_mul(pairs.len() as u64))?;
         let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
         let mut members: Vec<Member> = Vec::with_capacity(pairs.len());
         for &(key, value) in pairs {
@@ -243,7 +244,6 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let key = self.key(key)?;
-            self.room.take(MEMBER)?;
             let found = match self.found(value) {
                 Err(error) if self.options.salvage && Damage::is(&error) => {
                     self.checkpoint.lose(key_text(&key), &error);
@@ -251,7 +251,7 @@ impl<'a> Walk<'a> {
                 }
                 found => found?,
             };
-            let member = Member { key, value: Some(value), found };
+            let member = Member { key, value: Some(value), found: found.map(Box::new) };
             let text = match &member.key {
                 Value::Text(text) => text.clone(),
                 other => format!("\0{}", other.to_json()),
@@ -415,8 +415,9 @@ impl<'a> Walk<'a> {
 
     fn pairs(&mut self, pairs: &[(ObjectId, ObjectId)], ordered: bool, depth: usize) -> Result<Value> {
         let members = self.members(pairs, &|_| false)?;
-        let held = MEMBER.saturating_mul(members.len() as u64);
-        let tensors = members.iter().filter(|m| matches!(m.found, Some(Found::Tensor(..)))).count() as u64;
+        let held = MEMBER.saturating_mul(pairs.len() as u64);
+        let tensors =
+            members.iter().filter(|m| matches!(m.found.as_deref(), Some(Found::Tensor(..)))).count() as u64;
         self.room.take(NESTED.saturating_mul(tensors))?;
         let items = self.dict(members, &HashMap::new(), depth + 1)?;
         self.room.give(held);

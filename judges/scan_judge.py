@@ -2,11 +2,12 @@
 
     python judges/scan_judge.py WEIGHBRIDGE TESTDATA
 
-Needs numpy. For every pickle in TESTDATA, alone, one behind the other, as a member of an archive, in an array of
+Needs numpy and h5py. For every pickle in TESTDATA, alone, one behind the other, as a member of an archive, in an array of
 objects: the instructions that import, by `pickletools.genops`, are those that `scan` lists, at the same offsets
 and under the same names. Names that come from the stack are those that Python's own unpickler asks for, which is
-given no class at all. From the first byte of a file that `scan` calls clean, and of each of its members as zipfile
-and tarfile read them, Python's unpickler asks for nothing but what `scan` lists. Nothing is executed.
+given no class at all. From the first byte of a file that `scan` calls clean, of each of its members as zipfile and
+tarfile read them, and of each of its values as h5py reads them, Python's unpickler asks for nothing but what `scan`
+lists. Nothing is executed.
 """
 
 import io
@@ -21,6 +22,7 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 IMPORTS = ("GLOBAL", "INST", "STACK_GLOBAL")
@@ -197,6 +199,37 @@ def tar_members(data):
         return
 
 
+def values(data):
+    """Name and bytes of the datasets and attributes of an HDF5 file, and each of their texts, as h5py reads them."""
+    try:
+        file = h5py.File(io.BytesIO(data), "r")
+    except Exception:
+        return
+
+    def of(name, value):
+        if isinstance(value, h5py.Empty):
+            return
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            yield name, value.tobytes()
+        array = np.asarray(value)
+        if array.dtype.kind in "SOUV" and array.size <= 10_000:
+            for number, item in enumerate(array.ravel()):
+                if isinstance(item, (str, bytes, np.void)):
+                    yield f"{name}[{number}]", item.encode() if isinstance(item, str) else bytes(item)
+
+    with file:
+        objects = [("", file)]
+        file.visititems(lambda name, item: objects.append((name, item)))
+        for name, item in objects:
+            try:
+                for key, value in item.attrs.items():
+                    yield from of(f"{name}@{key}", value)
+                if isinstance(item, h5py.Dataset) and item.size is not None and item.size <= 1 << 20:
+                    yield from of(name, item[()])
+            except Exception:
+                continue
+
+
 def asked_for(data):
     """What the unpickler asks for when it reads `data` from the first byte, up to five pickles as torch does; of
     these only what Python could find: names of letters, digits and underscores.
@@ -227,7 +260,7 @@ def unpickled(path, data, listed, faults, depth=3):
             faults.append(f"{path}: is called clean, and unpickled it imports {name}")
     if depth == 0:
         return tried
-    inner = list(members(data)) + list(tar_members(data))
+    inner = list(members(data)) + list(tar_members(data)) + list(values(data))
     for name, bytes_ in inner:
         tried += unpickled(f"{path}!{name}", bytes_, listed, faults, depth - 1)
     return tried

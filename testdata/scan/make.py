@@ -20,6 +20,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 HERE = Path(__file__).resolve().parent
 BAD = HERE / "bad"
@@ -124,6 +125,15 @@ def end(count, size, at, comment=b""):
     return struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, count, count, size, at, len(comment)) + comment
 
 
+def wide_zip(members):
+    """As torch writes it: a zip64 end record and its locator stand before the end record."""
+    data = zipped(members)
+    at = len(data) - 22
+    count, size, start = struct.unpack("<HII", data[at + 10 : at + 20])
+    record = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, start)
+    return data[:at] + record + struct.pack("<4sIQI", b"PK\x06\x07", 0, at, 1) + data[at:]
+
+
 def archive(entries, directory, count=None):
     """Local headers as they are; `directory`: entries of the directory."""
     body, names = b"".join(entries), b"".join(directory)
@@ -157,6 +167,11 @@ def zips():
     at = len(wide) - 22
     record = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 7, 7, 9, 9) + struct.pack("<4sIQI", b"PK\x06\x07", 0, at, 1)
     put("zip64.zip", wide[:at] + record + wide[at:], "found", "zip-end-records")
+    # Python counts back from the end record, and finds the second directory; miniz takes the first, where the record says.
+    body = local(b"pad.pkl", GOOD) + local(b"evil.pk", EVIL)
+    size = 46 + 7
+    names = central(b"evil.pk", EVIL, 30 + 7 + len(GOOD)), central(b"pad.pkl", GOOD, (1 << 32) - size)
+    put("two_directories.zip", body + b"".join(names) + end(1, size, len(body)), "found", "zip-end-records", "dangerous-import")
     body = local(b"a.txt", local(b"b.txt", b"words"))
     names = [central(b"a.txt", local(b"b.txt", b"words"), 0), central(b"b.txt", b"words", 35)]
     put("overlap.zip", archive([body], names), "found", "zip-overlap")
@@ -309,6 +324,29 @@ def programs():
     put("pickled_type.arrow", buffer.getvalue(), "found", "arrow-pickled-type")
 
 
+    def table(column):
+        schema = pa.schema([pa.field("x", column.type), pa.field("y", pa.float32())])
+        return pa.table([column, pa.array([1.0] * len(column), pa.float32())], schema=schema)
+
+    def arrow(column):
+        buffer = io.BytesIO()
+        with pa.ipc.new_file(buffer, table(column).schema) as writer:
+            writer.write_table(table(column))
+        return buffer.getvalue()
+
+    def parquet(column):
+        buffer = io.BytesIO()
+        pq.write_table(table(column), buffer)
+        return buffer.getvalue()
+
+    values = pa.array([b"honest", None, EVIL])
+    put("bytes_column.arrow", arrow(values), "found", "nested-pickle", "dangerous-import")
+    put("bytes_column.parquet", parquet(values), "found", "nested-pickle", "dangerous-import")
+    put("fixed_bytes.parquet", parquet(pa.array([EVIL, bytes(len(EVIL))], pa.binary(len(EVIL)))), "found", "dangerous-import")
+    put("zip_in_column.arrow", arrow(pa.array([zipped([("evil.pkl", EVIL)]), b"honest"])), "found", "dangerous-import")
+    put("bytes_in_lists.parquet", parquet(pa.array([[EVIL]])), "could-not-tell", "left-out")
+
+
 def array(descr, shape, data):
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}"
     header = header.ljust(117) + "\n"
@@ -318,6 +356,22 @@ def array(descr, shape, data):
 def contents():
     plain = safetensors({"w": ONE}, b"abcd")
     put("safetensors_and_zip.safetensors", plain + zipped([("evil.pkl", EVIL)]), "found", "two-formats", "dangerous-import")
+    evil = [("m/data.pkl", EVIL), ("m/version", b"3\n")]
+    put("safetensors_and_torch.safetensors", plain + wide_zip(evil), "found", "two-formats", "dangerous-import")
+    put("npy_and_torch.npy", array("|u1", (len(wide_zip(evil)),), wide_zip(evil)), "found", "two-formats", "dangerous-import")
+    put("program_and_torch.pt", b"\x7fELF\x02\x01\x01" + bytes(57) + wide_zip(evil), "found", "program-file", "two-formats", "dangerous-import")
+    put("words_and_torch.pt", b"some words\n" + wide_zip(evil), "found", "zip-prepended", "dangerous-import")
+    # Bytes behind the archive, a comment that is shorter than it says: Python reads both.
+    inner = zipped([("evil.pkl", EVIL)])
+    put("zip_and_zeros.safetensors", plain + inner + bytes(100), "found", "two-formats", "dangerous-import")
+    put("cut_comment.safetensors", plain + inner[:-2] + struct.pack("<H", 50) + b"cut", "found", "two-formats", "dangerous-import")
+    # Where its record says, and not before it: miniz, which PyTorch reads with, finds this one.
+    at = len(plain)
+    body = local(b"evil.pkl", EVIL)
+    names = central(b"evil.pkl", EVIL, at)
+    data = plain + body + names + bytes(40) + end(1, len(names), at + len(body))
+    put("absolute_directory.safetensors", data, "found", "two-formats", "dangerous-import")
+    put("empty.safetensors", b"", "could-not-tell", "unknown-content")
     both = safetensors_and_pickle()
     put("safetensors_and_pickle.safetensors", both, "found", "two-formats", "dangerous-import")
     put("safetensors_and_pickle.pt", both, "found", "two-formats", "dangerous-import", "name-of-a-pickle")
@@ -392,6 +446,33 @@ def hdf5():
     def text_attribute(file):
         file.attrs["title"] = (GETCWD + b".").decode()
 
+    def text(file):
+        file["x"] = (GETCWD + b".").decode()
+
+    def texts(file):
+        file["x"] = np.array([b"honest words", EVIL], "S16")
+
+    def broken_text(file):
+        file["x"] = (GETCWD + b"0").decode()
+
+    def rows(file):
+        file["x"] = np.frombuffer(EVIL + bytes(-len(EVIL) % 4), "u1").reshape(-1, 4)
+
+    def numbers(file):
+        file["x"] = np.frombuffer(EVIL + bytes(-len(EVIL) % 8), "<f4").reshape(-1, 2)
+
+    def array_attribute(file):
+        file.attrs["pickled"] = np.frombuffer(EVIL, "u1")
+
+    def wide_attribute(file):
+        file.attrs["pickled"] = np.frombuffer(EVIL + bytes(-len(EVIL) % 4), "<i4")
+
+    def zip_as_numbers(file):
+        file["x"] = np.frombuffer(wide_zip([("m/data.pkl", EVIL), ("m/version", b"3\n")]), "u1")
+
+    def good_zip_as_numbers(file):
+        file["x"] = np.frombuffer(wide_zip([("m/data.pkl", GOOD), ("m/version", b"3\n")]), "u1")
+
     def state(file):
         blob = zipped([("archive/data.pkl", EVIL), ("archive/version", b"3\n")])
         file.attrs["format_version"] = 1
@@ -419,6 +500,14 @@ def hdf5():
     made("bytes_pickle.h5", "found", ["nested-pickle", "dangerous-import"], bytewise)
     made("attribute_pickle.h5", "found", ["nested-pickle", "dangerous-import"], attribute)
     made("attribute_text.h5", "found", ["nested-pickle", "dangerous-import"], text_attribute)
+    found = ["nested-pickle", "dangerous-import"]
+    for name, fill in [("text", text), ("texts", texts), ("rows", rows), ("array_attribute", array_attribute)]:
+        made(f"{name}_pickle.h5", "found", found, fill)
+    made("wide_attribute_pickle.h5", "found", found, wide_attribute)
+    made("numbers_pickle.h5", "found", found, numbers)
+    made("broken_text_pickle.h5", "found", [*found, "pickle-breaks"], broken_text)
+    made("zip_as_numbers.h5", "found", ["dangerous-import"], zip_as_numbers)
+    made("good_zip_as_numbers.h5", "clean", [], good_zip_as_numbers)
     made("optimizer_state.h5", "found", ["dangerous-import"], state)
     made("compound.h5", "could-not-tell", ["left-out"], compound)
     made("keras_lambda.h5", "found", ["keras-lambda"], config(LAMBDA))

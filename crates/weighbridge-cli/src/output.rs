@@ -19,6 +19,8 @@ pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
 const MOST_GROUPS: usize = 20;
 /// Subjects of one kind of loss that are named in text.
 const SHOWN_SUBJECTS: usize = 3;
+/// Places of one finding that are named in text, besides the first.
+const PLACES: usize = 2;
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
 const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
@@ -113,14 +115,21 @@ impl Output {
 
     /// Prints what a check brought to light: what, then the place and what to try, further in.
     pub(crate) fn finding(&mut self, finding: &Finding) -> io::Result<()> {
+        self.finding_again(finding, &[])
+    }
+
+    /// Prints a finding that stands at `others`, too: the first of these places, and how many there are.
+    pub(crate) fn finding_again(&mut self, finding: &Finding, others: &[&Finding]) -> io::Result<()> {
         let style = match finding.severity {
             Severity::Error => BAD,
             Severity::Unchecked | Severity::Warning => ODD,
             Severity::Note => DIM,
         };
         let word = finding.severity.as_str();
-        writeln!(self.out, "{style}{word:<9}{style:#} {}: {}", finding.code, escape(&finding.text))?;
-        let offset = finding.offset.map(|o| format!("{o} (0x{o:x})"));
+        let times = if others.is_empty() { String::new() } else { format!(" ({} times)", others.len() + 1) };
+        writeln!(self.out, "{style}{word:<9}{style:#} {}: {}{times}", finding.code, escape(&finding.text))?;
+        let offset_of = |finding: &Finding| finding.offset.map(|o| format!("{o} (0x{o:x})"));
+        let offset = offset_of(finding);
         for (label, text) in [
             ("tensor", &finding.tensor),
             ("file", &finding.file),
@@ -131,6 +140,15 @@ impl Output {
             if let Some(text) = text {
                 writeln!(self.out, "          {label:<8} {}", escape(text))?;
             }
+        }
+        for other in others.iter().take(PLACES) {
+            let parts = [other.tensor.clone(), other.member.clone(), offset_of(other)];
+            let place = parts.into_iter().flatten().collect::<Vec<_>>().join(" at ");
+            writeln!(self.out, "          {:<8} {}", "also", escape(&place))?;
+        }
+        if others.len() > PLACES {
+            let more = others.len() - PLACES;
+            writeln!(self.out, "          {:<8} {more} more places, which --json lists", "also")?;
         }
         Ok(())
     }

@@ -38,6 +38,38 @@ fn text_names_the_import_and_the_member() {
     assert!(text.contains("calls REDUCE os getcwd"), "{text}");
 }
 
+/// Text says it once; JSON lists each place.
+#[test]
+fn findings_that_are_the_same_are_one_in_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.pkl");
+    fs::write(&path, b"\x80\x02cos\ngetcwd\n)R.".repeat(200)).unwrap();
+    let path = path.to_str().unwrap();
+    let text = String::from_utf8(weighbridge(&["scan", path]).stdout).unwrap();
+    assert!(text.lines().count() < 30, "{text}");
+    assert!(text.contains("imports os getcwd: runs commands and changes files (200 times)"), "{text}");
+    assert!(text.contains("also     197 more places, which --json lists"), "{text}");
+    let report = json(&["scan", path]);
+    let findings = report["files"][0]["findings"].as_array().unwrap();
+    assert_eq!(findings.iter().filter(|finding| finding["code"] == "dangerous-import").count(), 200);
+}
+
+/// In a folder as alone.
+#[test]
+fn an_empty_file_is_not_clean_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    fs::write(folder.path().join(".gitkeep"), "").unwrap();
+    assert_eq!(code(&["scan", path]), 0);
+    fs::write(folder.path().join("config.json"), r#"{"model_type": "bert"}"#).unwrap();
+    let report = json(&["scan", path]);
+    let files = report["files"].as_array().unwrap();
+    let formats: Vec<_> = files.iter().map(|file| file["format"].as_str().unwrap()).collect();
+    assert_eq!((report["verdict"].as_str(), formats), (Some("clean"), vec!["empty", "json"]));
+    fs::write(folder.path().join("model.safetensors"), "").unwrap();
+    assert_eq!(code(&["scan", path]), 3);
+}
+
 #[test]
 fn json_gives_imports_calls_and_places() {
     let report = json(&["scan", &golden("scan/bad/global_through_memo.pkl"), "--json"]);

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use weighbridge::OpenOptions;
-use weighbridge::finding::Verdict;
+use weighbridge::finding::{Finding, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::text::escape;
 
@@ -128,9 +128,7 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
             let times = if call.count > 1 { format!(" ({} times)", call.count) } else { String::new() };
             writeln!(output, "  calls {} {}{times}", call.how, escape(what))?;
         }
-        for finding in &file.scan.findings {
-            output.finding(finding)?;
-        }
+        findings(file, output)?;
     }
     if many {
         let count = |verdict| report.files.iter().filter(|file| file.verdict() == verdict).count();
@@ -149,6 +147,26 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         )?;
         for file in report.files.iter().filter(|file| file.verdict() == Verdict::Unsound) {
             writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is the same at several places, once.
+fn findings(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let mut places = HashMap::new();
+    for found in &file.scan.findings {
+        let what = (found.severity, found.code, &found.text, &found.file, &found.hint);
+        let place = *places.entry(what).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(found),
+            None => groups.push(vec![found]),
+        }
+    }
+    for group in groups {
+        if let [first, others @ ..] = group.as_slice() {
+            output.finding_again(first, others)?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! What a file is by its first bytes, as far as others would take it for something.
 
-use crate::source::{SourceRef, read_vec};
+use crate::containers::zip::readings;
+use crate::source::SourceRef;
 
 /// What can be done with what begins so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,33 +86,27 @@ impl Beginning {
     }
 }
 
-/// The offset of the end record with which `source` ends as a zip archive does, the comment to the last byte;
-/// `None` where it does not, or where what the record leads to is no directory.
-///
-/// Zip is read from its end: whatever stands before, programs that open archives see one here.
-pub fn ends_as_zip(source: &SourceRef) -> Option<u64> {
-    const END: usize = 22;
-    let len = source.len().min(END as u64 + 0xffff);
-    let start = source.len() - len;
-    let tail = read_vec(&**source, start, len).ok()?;
-    let number = |at: usize| -> u64 {
-        let bytes = tail.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 4]);
-        u64::from(u32::from_le_bytes(bytes))
-    };
-    let found = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06").find(|&at| {
-        let comment =
-            tail.get(at + 20..at + 22).map(|bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
-        if comment.is_none_or(|comment| at + END + comment != tail.len()) {
-            return false;
-        }
-        let (size, position) = (number(at + 12), start + at as u64);
-        let mut mark = [0; 4];
-        let directory = position.checked_sub(size);
-        size > 0
-            && directory.is_some_and(|directory| source.read_at(directory, &mut mark).is_ok())
-            && mark == *b"PK\x01\x02"
-    })?;
-    Some(start + found as u64)
+/// True where this is how a zip archive begins.
+pub fn begins_as_zip(head: &[u8]) -> bool {
+    [b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"].iter().any(|mark| head.starts_with(*mark))
+}
+
+/// An archive that programs find from the end of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// Where its end record stands.
+    pub at: u64,
+    /// Where it begins, where all programs find the same.
+    pub begins: Option<u64>,
+}
+
+/// The zip archive that some program finds from the end of `source`, whatever stands before and a little behind it;
+/// `None` where there is none, or none with members.
+pub fn ends_as_zip(source: &SourceRef) -> Option<Ending> {
+    let readings = readings(source).ok()?;
+    let first = readings.first()?;
+    let begins = Some(first.shift).filter(|shift| readings.len() == 1 && *shift <= first.start);
+    Some(Ending { at: first.end, begins })
 }
 
 #[cfg(test)]
@@ -140,6 +135,6 @@ mod tests {
         whole.extend([0; 42]);
         record[12] = 46;
         whole.extend(&record);
-        assert_eq!(ends(whole), Some(48));
+        assert_eq!(ends(whole), Some(Ending { at: 48, begins: Some(2) }));
     }
 }

@@ -28,11 +28,11 @@ mod rules;
 mod tar;
 mod zips;
 
-pub use beginning::{Beginning, Class, ends_as_zip};
+pub use beginning::{Beginning, Class, Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras};
 pub use hdf5::hdf5;
 pub use names::{judge_member, leads_out, path_like};
-pub use pickles::{embedded, may_be_pickle, options as pickle_options, pickle_too, pickles};
+pub use pickles::{embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles};
 pub use rules::{RULES, Rule, Topic, found, rule};
 pub use tar::{is_tar, tar};
 pub use zips::archive;

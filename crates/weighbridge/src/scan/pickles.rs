@@ -4,7 +4,7 @@ use super::{Scan, found};
 use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
-use crate::pickle::{self, GlobalFinding, Opcodes, Options, Report, Span};
+use crate::pickle::{self, GlobalFinding, Judgement, Opcodes, Options, Report, Span};
 use crate::source::{MemorySource, RangeSource, SourceRef, read_vec};
 use crate::text::escape;
 use std::sync::Arc;
@@ -127,7 +127,12 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     }
     let report = pickle::inspect(source, 0, &options);
     let whole = report.error.is_none() && report.instructions >= FEWEST;
-    if !(whole && (declared || !report.globals.is_empty())) {
+    // Python runs what stands before a break. Other imports are met by chance.
+    let broken = report.error.as_ref().map_or(0, |error| error.offset().unwrap_or(u64::MAX));
+    let runs =
+        |found: &GlobalFinding| found.offset < broken && matches!(found.judgement, Judgement::Dangerous(_));
+    let imports = || report.globals.iter().any(can_be_found);
+    if !(whole && (declared || imports()) || report.globals.iter().any(runs)) {
         return false;
     }
     scan.push_at("nested-pickle", 0, "these bytes are a pickle");
@@ -198,12 +203,26 @@ pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
         return Ok(false);
     }
     source.read_at(0, &mut head)?;
+    Ok(begins(head))
+}
+
+/// True for a value, of many, that may be a pickle that does something: it begins as one, and has what imports need,
+/// which words do not: a line, or an instruction beyond ASCII.
+pub fn may_import(bytes: &[u8]) -> bool {
+    let Some(&[first, second]) = bytes.first_chunk() else { return false };
+    begins([first, second])
+        && (first == PROTO
+            || memchr::memchr2(b'\n', 0x93, bytes).is_some()
+            || memchr::memchr3(0x82, 0x83, 0x84, bytes).is_some())
+}
+
+fn begins(head: [u8; 2]) -> bool {
     let puts = matches!(
         head[0],
         b'(' | b')' | b']' | b'}' | b'c' | b'i' | b'B'..=b'C' | b'F'..=b'G' | b'I'..=b'N' | b'P' | b'S'..=b'V' | b'X'
             | 0x82..=0x84 | 0x88..=0x8f | 0x95..=0x97
     );
-    Ok(puts || (head[0] == PROTO && head[1] <= 5))
+    puts || (head[0] == PROTO && head[1] <= 5)
 }
 
 /// True for a pickle: it begins with its protocol, is one to its end, or imports.

@@ -6,7 +6,7 @@
 mod read;
 pub mod write;
 
-pub use read::{is_hdf5, outline, read};
+pub use read::{RawText, TextReader, is_hdf5, outline, read};
 
 use crate::checkpoint::Value;
 use crate::error::Error;

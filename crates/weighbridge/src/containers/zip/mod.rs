@@ -30,7 +30,7 @@ mod write;
 pub use inflate::InflateSource;
 pub use read::{Member, Method, first_member, has_member, outline, read_directory};
 pub use salvage::{Recovered, salvage};
-pub use survey::{Found, Oddity, Survey, survey};
+pub use survey::{Found, Oddity, Reading, Survey, readings, survey};
 pub use write::ZipBuilder;
 
 const LOCAL: [u8; 4] = *b"PK\x03\x04";

@@ -24,7 +24,7 @@ pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 pub(super) const DEFLATE_RATIO: u64 = 1032;
 
 /// How a member's bytes lie in the archive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     /// As they are.
     Stored,

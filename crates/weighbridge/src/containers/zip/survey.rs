@@ -6,13 +6,16 @@
 //! name.
 
 mod central;
+mod ends;
 mod local;
+
+pub use ends::{Reading, readings};
 
 use super::read::Member;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::source::SourceRef;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Faults of one kind that are told.
 const MOST: usize = 20;
@@ -126,6 +129,44 @@ fn fold(name: &str) -> String {
     parts.map(|part| part.trim_end_matches(['.', ' ']).to_lowercase()).collect::<Vec<_>>().join("/")
 }
 
+/// Members of directories that are not the one that most programs find; together they have no more than `room` bytes,
+/// as honest ones do not share theirs.
+fn other_directories(
+    source: &SourceRef,
+    others: &[Reading],
+    mut room: u64,
+    limits: &Limits,
+    survey: &mut Survey,
+) -> Result<()> {
+    for other in others {
+        let text = format!("some programs find the directory of another archive, at {}", other.start);
+        survey.odd("zip-end-records", other.end, text);
+        let Some(rest) = room.checked_sub(other.size) else {
+            survey.odd("zip-end-records", other.start, "this directory was not looked at");
+            continue;
+        };
+        room = rest;
+        let known = survey.members.len();
+        let left = limits.tensors.saturating_sub(known as u64);
+        Limits::check("archive members", "tensors", other.size / 46, left)?;
+        let directory = central::directory_at(source, other, survey)?;
+        local::compare(source, directory, limits, survey)?;
+        let mut place = HashSet::new();
+        survey.members.retain(|found| {
+            let Member { header_offset, method, len, compressed_len, .. } = found.member;
+            place.insert((
+                header_offset,
+                found.member.name.clone(),
+                method,
+                len,
+                compressed_len,
+                found.readable,
+            ))
+        });
+    }
+    Ok(())
+}
+
 /// Looks at the archive `source` as far as any reader could. Reads the directory, local headers and what lies
 /// between members; the data of members only where there is no directory to be used.
 ///
@@ -133,8 +174,17 @@ fn fold(name: &str) -> String {
 /// [`crate::Kind::Io`]; [`crate::Kind::Limit`] for more members than `limits.tensors`. Damage is an oddity.
 pub fn survey(source: &SourceRef, limits: &Limits) -> Result<Survey> {
     let mut survey = Survey::default();
+    let mut others = readings(source)?;
     match central::directory(source, limits, &mut survey)? {
-        Some(directory) => local::compare(source, directory, limits, &mut survey)?,
+        Some(directory) => {
+            others.retain(|other| (other.start, other.shift) != (directory.start, directory.shift));
+            let size = directory.end - directory.start;
+            local::compare(source, directory, limits, &mut survey)?;
+            other_directories(source, &others, source.len().saturating_sub(size), limits, &mut survey)?;
+        }
+        None if !others.is_empty() => {
+            other_directories(source, &others, source.len(), limits, &mut survey)?;
+        }
         None => local::walk(source, limits, &mut survey)?,
     }
     survey.judge_names();

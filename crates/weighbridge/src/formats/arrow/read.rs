@@ -11,6 +11,7 @@ use crate::checkpoint::{
     TensorPath, Value, check_count,
 };
 use crate::error::{Error, Result};
+use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
 use crate::formats::table::flat;
 use crate::formats::table::pickled;
@@ -19,7 +20,7 @@ use crate::formats::table::{DecodedSource, Decoder};
 use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, check_range, read_vec};
-use crate::tensor::{Encoding, Region, Shape};
+use crate::tensor::{DType, Encoding, Region, Shape};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
@@ -107,11 +108,17 @@ fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]
     Ok(checkpoint)
 }
 
-/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+/// Looks for types of columns that are a pickle, and for pickles in columns of bytes.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     match File::read(source, &options.limits) {
-        Ok(file) => pickled::judge(&file.schema, &mut scan),
+        Ok(file) => {
+            pickled::judge(&file.schema, &mut scan);
+            let mut binaries = Binaries::of(&file.schema, source, &options.limits, &mut scan);
+            if let Err(error) = file.look(&mut binaries, &mut scan) {
+                binaries.refused(None, error, &mut scan)?;
+            }
+        }
         Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
@@ -440,6 +447,22 @@ impl File {
         batch
             .and_then(|b| b.ok_or_else(|| Error::corrupt("no-batch", "a batch is empty")))
             .map_err(|e| e.at(offset))
+    }
+
+    /// Looks at the columns of bytes, batch by batch.
+    fn look(&self, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
+        if binaries.columns.is_empty() {
+            return Ok(());
+        }
+        self.check_overlap()?;
+        // Held against the limits as the columns of a table are.
+        let columns = binaries.columns.clone();
+        let layout = Layout { dtype: DType::U8, vector: Vector::Plain(columns.clone()), names: None };
+        self.heads(&layout, |_| false)?;
+        for number in 0..self.blocks.len() {
+            binaries.look(0, &self.batch(number, columns.clone())?, scan)?;
+        }
+        Ok(())
     }
 
     fn first_width(&self, layout: &Layout, heads: &[Head]) -> Result<u64> {

@@ -25,7 +25,6 @@ pub fn is_text(name: &Path, source: &SourceRef, limits: &Limits) -> Result<bool>
                 | FileName::RelationCount
                 | FileName::RelationNames
                 | FileName::Version
-                | FileName::Config
                 | FileName::Stats
         )
     );

@@ -10,6 +10,7 @@ use super::chunks::Chunks;
 use super::pages::{Unpacked, Width};
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Kind, Result};
+use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
 use crate::formats::table::pipe::{guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
@@ -51,6 +52,8 @@ const VALUE: u64 = 8;
 /// Names that are decoded together; fewer where one of them is long, as each of them may be as long.
 const NAMES: u64 = 64 << 10;
 const NAME_BYTES: u64 = 4 << 20;
+/// The longest value of a column of bytes that is looked at.
+const LONGEST: u64 = 32 << 20;
 /// What a name takes in a list at least.
 const NAME: u64 = 8;
 
@@ -114,11 +117,19 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// Looks for types of columns that are a pickle. What opening leaves out holds values only.
+/// Looks for types of columns that are a pickle, and for pickles in columns of bytes.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     match File::read(source, &options.limits) {
-        Ok(file) => pickled::judge(file.metadata.schema(), &mut scan),
+        Ok(file) => {
+            pickled::judge(file.metadata.schema(), &mut scan);
+            let mut binaries = Binaries::of(file.metadata.schema(), source, &options.limits, &mut scan);
+            for number in 0..binaries.columns.len() {
+                if let Err(error) = file.look(number, &mut binaries, &mut scan) {
+                    binaries.refused(Some(number), error, &mut scan)?;
+                }
+            }
+        }
         Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
@@ -325,25 +336,54 @@ impl File {
 
     /// How many names of a row group are decoded together.
     fn names_at_once(&self, group: usize, place: usize) -> Result<u64> {
-        let free = (self.limits.header_bytes / 4).max(self.source.0.len());
-        let pages = self.check_pages(group, &[place], 1, free)?;
-        let Some(unpacked) = pages.first() else { return Ok(1) };
-        let mut longest = unpacked.dictionary;
-        // What is not much together is not much at once.
-        if unpacked.deltas || unpacked.plain > NAME_BYTES || longest > NAME_BYTES / NAMES {
-            let schema = self.metadata.metadata().file_metadata().schema_descr();
-            let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == place);
-            let texts = self.texts_once((group, leaf.unwrap_or(place)), unpacked)?;
-            Limits::check("bytes of the name of a row", "name_bytes", texts.longest, self.limits.name_bytes)
-                .map_err(|e| e.in_file(self.source.0.label()))?;
-            longest = texts.longest;
-            // Views hold the page that they are views of.
-            let field = self.metadata.schema().fields().get(place);
-            if field.is_some_and(|field| *field.data_type() == DataType::Utf8View) {
-                longest = longest.max(unpacked.longest);
+        let (longest, held) = self.longest_text(group, place)?;
+        Limits::check("bytes of the name of a row", "name_bytes", longest, self.limits.name_bytes)
+            .map_err(|e| e.in_file(self.source.0.label()))?;
+        Ok((NAME_BYTES / held.max(1)).clamp(1, NAMES))
+    }
+
+    /// Looks at a column of bytes, the column of this number among them.
+    fn look(&self, number: usize, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
+        let Some(&place) = binaries.columns.get(number) else { return Ok(()) };
+        for group in 0..self.metadata.metadata().num_row_groups() {
+            let (longest, held) = self.longest_text(group, place)?;
+            if longest > LONGEST {
+                return Err(Error::limit("limit", "a value is longer than a scan looks at")
+                    .expected(format_args!("at most {LONGEST} bytes"))
+                    .found(format_args!("{longest} bytes")));
+            }
+            let at_once = (NAME_BYTES / held.max(1)).clamp(1, NAMES);
+            let mut rows = self.rows(group, vec![place], 0, to_usize(at_once)?)?;
+            while let Some(batch) = self.next(&mut rows, group, &[place])? {
+                binaries.look(number, &batch, scan)?;
             }
         }
-        Ok((NAME_BYTES / longest.max(1)).clamp(1, NAMES))
+        Ok(())
+    }
+
+    /// Bytes of the longest text of a column of a row group, or more where that is little; and what it holds when it
+    /// is decoded.
+    fn longest_text(&self, group: usize, place: usize) -> Result<(u64, u64)> {
+        let free = (self.limits.header_bytes / 4).max(self.source.0.len());
+        let pages = self.check_pages(group, &[place], 1, free)?;
+        let Some(unpacked) = pages.first() else { return Ok((0, 0)) };
+        let field = self.metadata.schema().fields().get(place).map(|field| field.data_type());
+        // What is not much together is not much at once.
+        let longest = match field {
+            Some(DataType::FixedSizeBinary(width)) => u64::try_from(*width).unwrap_or(0),
+            _ if unpacked.deltas
+                || unpacked.plain > NAME_BYTES
+                || unpacked.dictionary > NAME_BYTES / NAMES =>
+            {
+                let schema = self.metadata.metadata().file_metadata().schema_descr();
+                let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == place);
+                self.texts_once((group, leaf.unwrap_or(place)), unpacked)?.longest
+            }
+            _ => return Ok((unpacked.dictionary, unpacked.dictionary)),
+        };
+        // Views hold the page that they are views of.
+        let is_view = matches!(field, Some(DataType::Utf8View | DataType::BinaryView));
+        Ok((longest, if is_view { longest.max(unpacked.longest) } else { longest }))
     }
 
     /// The next rows of these columns of a row group.

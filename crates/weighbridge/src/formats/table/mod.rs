@@ -4,6 +4,7 @@
 //! A table is a tensor of two dimensions, a row for each thing, that may know the names of its rows
 //! ([`TensorEntry::labels`]). One table becomes one file; several become a folder of files.
 
+pub(in crate::formats) mod binaries;
 pub(super) mod columns;
 mod decoded;
 pub(super) mod digits;

@@ -3,12 +3,12 @@
 use super::outside;
 use crate::containers::zip::survey;
 use crate::error::{Error, Kind, Result};
-use crate::formats::{self, OpenOptions, Scan};
+use crate::formats::{self, Format, OpenOptions, Scan};
 use crate::limits::{Left, Limits};
 use crate::pickle::{Judgement, inspect};
 use crate::scan::{
-    Beginning, Class, Inner, TakenFor, archive, config, embedded, ends_as_zip, is_tar, may_be_pickle,
-    pickle_options, pickles, tar,
+    Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
+    may_be_pickle, pickle_options, pickles, tar,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -30,6 +30,12 @@ const SCANNED: u64 = 32_000_000;
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
 const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "gitattributes", "gitignore"];
+
+/// Names of files that are there to be empty.
+const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
+
+/// Extensions of pickles of Paddle besides those that are converted to.
+const PADDLE: &[&str] = &["pdiparams.info", "distcp", "metadata"];
 
 /// What may still be spent on what is inside.
 struct Budget {
@@ -80,6 +86,7 @@ fn one(
             embedded(source, limits, &mut scan);
             None
         }
+        TakenFor::Bytes if is_saved_zip(source)? => file(source, name, options, &mut scan)?,
         TakenFor::Bytes if embedded(source, limits, &mut scan) => None,
         TakenFor::Bytes => bytes(source, options, &mut scan)?,
         TakenFor::File => file(source, name, options, &mut scan)?,
@@ -96,15 +103,22 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budge
     // What the caller says of the file does not hold for what is in it.
     let options = OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() };
     let mut refused = Scan::default();
-    if inner.taken_for == TakenFor::Numbers && !may_be_pickle(&inner.source)? {
-        return Ok(refused);
+    let mut taken_for = inner.taken_for;
+    if taken_for == TakenFor::Numbers {
+        if !may_be_pickle(&inner.source)? {
+            return Ok(refused);
+        }
+        // Numbers of a byte each are what libraries keep a saved model in, too.
+        if !inner.source.is_sequential() && is_saved_zip(&inner.source)? {
+            taken_for = TakenFor::File;
+        }
     }
     let Some(rest) = budget.bytes.checked_sub(inner.source.len()) else {
         refused.push("nested-too-deep", "what is inside is many times as long as the file");
         return Ok(refused);
     };
     budget.bytes = rest;
-    if inner.taken_for != TakenFor::Numbers {
+    if taken_for != TakenFor::Numbers {
         if inner.source.is_empty() {
             return Ok(refused);
         }
@@ -138,25 +152,31 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budge
                 }
             }
             let path = Path::new(&inner.name);
-            return Ok(one(&inner.source, Some(path), inner.taken_for, &options, left, budget)?.1);
+            return Ok(one(&inner.source, Some(path), taken_for, &options, left, budget)?.1);
         }
     }
     let Some(left) = depth.checked_sub(1) else {
         refused.push("nested-too-deep", "files within files go deeper than is looked through");
         return Ok(refused);
     };
-    Ok(one(&inner.source, Some(Path::new(&inner.name)), inner.taken_for, &options, left, budget)?.1)
+    Ok(one(&inner.source, Some(Path::new(&inner.name)), taken_for, &options, left, budget)?.1)
 }
 
 fn is_zip(source: &SourceRef) -> Result<bool> {
     let head = read_vec(&**source, 0, source.len().min(4))?;
-    Ok(head.starts_with(b"PK\x03\x04") || (!source.is_sequential() && ends_as_zip(source).is_some()))
+    Ok(begins_as_zip(&head) || (!source.is_sequential() && ends_as_zip(source).is_some()))
+}
+
+/// True for an archive from its first byte to its end.
+fn is_saved_zip(source: &SourceRef) -> Result<bool> {
+    let head = read_vec(&**source, 0, source.len().min(4))?;
+    Ok(begins_as_zip(&head) && ends_as_zip(source).is_some())
 }
 
 /// Bytes without a type: whatever they are recognised as, else opaque.
 fn bytes(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<Option<&'static str>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD))?;
-    if Beginning::of(&head).is_some() || formats::detect(source).is_ok() {
+    if Beginning::of(&head).is_some() || formats::detect(source).is_ok() || is_zip(source)? {
         return file(source, None, options, scan);
     }
     scan.push("opaque-bytes", format!("{} bytes without a type", source.len()));
@@ -178,13 +198,26 @@ fn file(
     let told = match format {
         Ok(format) => {
             *scan = format.scan(source, options)?;
-            Some(format.facts().id)
+            Some(if is_any_pickle(format, &head, name, scan) { "pickle" } else { format.facts().id })
         }
         Err(error) if matches!(error.kind(), Kind::Usage | Kind::Io) => return Err(error),
         Err(error) => other(error, source, &head, name, &options.limits, scan)?,
     };
     outside::judge(source, &head, name, told, &options.limits, scan)?;
     Ok(told)
+}
+
+/// True for a pickle that the format reads, of which nothing says that it is of the framework: not its name, and no
+/// import.
+fn is_any_pickle(format: &dyn Format, head: &[u8], name: Option<&Path>, scan: &Scan) -> bool {
+    let Some(name) = name.and_then(Path::to_str).filter(|_| format.facts().id == "paddle") else {
+        return false;
+    };
+    let is_pickle = matches!(head, [0x80 | b'(' | b'}' | b']' | b'c', ..]);
+    let extensions = format.facts().extensions.iter().map(|(extension, _)| *extension);
+    let own = extensions.chain(PADDLE.iter().copied()).any(|end| name.ends_with(&format!(".{end}")));
+    let imports = scan.imports.iter().any(|import| import.module.split('.').next() == Some("paddle"));
+    is_pickle && !own && !imports
 }
 
 /// A file of no format of models.
@@ -196,8 +229,15 @@ fn other(
     limits: &Limits,
     scan: &mut Scan,
 ) -> Result<Option<&'static str>> {
+    if source.is_empty() {
+        let name = name.and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("");
+        if !PLACEHOLDERS.contains(&name) && !is_plain(name) {
+            scan.push("unknown-content", error.message());
+        }
+        return Ok(Some("empty"));
+    }
     let known = Beginning::of(head);
-    if head.starts_with(b"PK") || (known.is_none() && ends_as_zip(source).is_some()) {
+    if begins_as_zip(head) || (known.is_none() && ends_as_zip(source).is_some()) {
         members(source, limits, scan)?;
         return Ok(Some("zip"));
     }
@@ -244,6 +284,12 @@ fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
     (report.error.is_none() && report.instructions > 1) || dangerous
 }
 
+/// True for the name of a text that nothing loads.
+fn is_plain(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    TEXTS.contains(&extension.as_str()) || matches!(name, "LICENSE" | "README" | "NOTICE")
+}
+
 /// Text that runs nothing: JSON, which is looked through, and what people read.
 fn text(
     source: &SourceRef,
@@ -253,11 +299,10 @@ fn text(
     scan: &mut Scan,
 ) -> Result<Option<&'static str>> {
     let name = name.and_then(|name| name.file_name()).and_then(|name| name.to_str()).unwrap_or("");
-    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
-    let plain = TEXTS.contains(&extension.as_str()) || matches!(name, "LICENSE" | "README" | "NOTICE");
+    let plain = is_plain(name);
     let json =
         head.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| matches!(byte, b'{' | b'['));
-    if !(plain || json) || source.is_empty() || source.len() > limits.header_bytes {
+    if !(plain || json) || source.len() > limits.header_bytes {
         return Ok(None);
     }
     let bytes = read_vec(&**source, 0, source.len())?;

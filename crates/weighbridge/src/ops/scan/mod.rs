@@ -43,7 +43,8 @@ pub struct ScanReport {
 pub struct ScannedFile {
     /// The path.
     pub label: String,
-    /// The format's id, where it is known; `zip`, `tar`, `json` and `text` for what is no model.
+    /// The format's id, where it is known; `zip`, `tar`, `json`, `text`, `pickle` and
+    /// `empty` for what is no model.
     pub format: Option<&'static str>,
     /// What was found in it. Nothing is left in [`Scan::inner`].
     pub scan: Scan,
@@ -118,11 +119,10 @@ fn in_folder(
         return Ok(unread(label, found("unreadable", "file-vanished: the file was there a moment ago")));
     };
     let mut file = scan_named(&source, Some(&item.name), options)?;
-    let unknown = |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text"));
-    // A text of BigGraph's is known by its name only; nothing holds nothing.
-    if unknown(&file)
-        && (source.is_empty() || formats::biggraph::is_text(&item.name, &source, &options.limits)?)
-    {
+    let unknown =
+        |file: &ScannedFile| file.format.is_none_or(|format| matches!(format, "json" | "text" | "empty"));
+    // A text of BigGraph's is known by its name only.
+    if unknown(&file) && formats::biggraph::is_text(&item.name, &source, &options.limits)? {
         file.format = Some("biggraph");
         file.scan.findings.retain(|finding| finding.code != "unknown-content");
     }

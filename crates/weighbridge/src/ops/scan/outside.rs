@@ -3,10 +3,13 @@
 use crate::error::Result;
 use crate::formats::Scan;
 use crate::limits::Limits;
-use crate::scan::{Beginning, Class, TakenFor, archive, ends_as_zip, is_tar, pickle_too};
+use crate::scan::{
+    Beginning, Class, Ending, TakenFor, archive, begins_as_zip, ends_as_zip, is_tar, pickle_too,
+};
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Where a file of HDF5 may begin behind other bytes: here, or at two, four, eight times this.
 const USER_BLOCK: u64 = 512;
@@ -75,11 +78,12 @@ pub(super) fn judge(
         let at = source.len() - 4;
         scan.push_at("two-formats", at, format!("the file is {own}, and ends as a Parquet file"));
     }
-    if !head.starts_with(b"PK")
-        && told != Some("zip")
-        && let Some(at) = ends_as_zip(source)
+    let is_archive = told == Some("zip") || (begins_as_zip(head) && matches!(told, Some("npz" | "torch")));
+    if !is_archive
+        && let Some(ending) = ends_as_zip(source)
+        && !is_part(&ending, source, scan)
     {
-        scan.push_at("two-formats", at, format!("the file is {own}, and a zip archive as well"));
+        scan.push_at("two-formats", ending.at, format!("the file is {own}, and a zip archive as well"));
         let mut other = Scan::default();
         archive(source, limits, &mut other, &|_| false, &mut |member, bytes, other| {
             other.look_into(escape(&member.name), bytes, TakenFor::File);
@@ -88,6 +92,20 @@ pub(super) fn judge(
         scan.absorb(other, None);
     }
     Ok(())
+}
+
+/// True where an archive at the end is, from its first byte on, a part of the file that is looked into as an archive by
+/// itself, such as a state of an optimizer as torch saves it.
+fn is_part(ending: &Ending, source: &SourceRef, scan: &Scan) -> bool {
+    let mut head = [0; 4];
+    let begins = ending.begins.filter(|&at| source.read_at(at, &mut head).is_ok() && begins_as_zip(&head));
+    let looked_into = scan.inner.iter().filter(|inner| inner.taken_for != TakenFor::Pickle);
+    looked_into.filter_map(|inner| inner.source.within()).any(|part| {
+        std::ptr::addr_eq(Arc::as_ptr(part.source), Arc::as_ptr(source))
+            && !part.encoded
+            && begins == Some(part.offset)
+            && ending.at < part.offset.saturating_add(part.len)
+    })
 }
 
 /// Holds the extension of the name against the content.

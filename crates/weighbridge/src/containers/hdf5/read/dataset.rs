@@ -120,6 +120,17 @@ impl Dataset {
         self.stored.filters.iter().map(|filter| (filter.id, filter.name.as_deref()))
     }
 
+    /// Bytes that are unpacked to read any of its elements: a chunk; 0 where they lie in the file as they are.
+    pub fn unpacked_at_once(&self) -> u64 {
+        let Stored { layout, filters, element, .. } = &self.stored;
+        match layout {
+            Layout::Chunked(chunked) if !filters.is_empty() => {
+                chunked.chunk.iter().fold(u64::from(element.size), |len, &extent| len.saturating_mul(extent))
+            }
+            _ => 0,
+        }
+    }
+
     /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
     /// it; chunks that must be put together or unpacked become a source of their own.
     ///

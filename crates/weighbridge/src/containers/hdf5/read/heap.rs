@@ -15,6 +15,8 @@ const KEPT: usize = 4 << 20;
 pub(super) struct Heaps {
     kept: HashMap<u64, Heap>,
     bytes: usize,
+    /// The longest that is read; none where there is no bound but that of the file.
+    longest: Option<u64>,
 }
 
 struct Heap {
@@ -23,6 +25,11 @@ struct Heap {
 }
 
 impl Heaps {
+    /// Heaps of so many bytes at most.
+    pub(super) fn up_to(longest: u64) -> Self {
+        Self { longest: Some(longest), ..Self::default() }
+    }
+
     /// The text that an element of variable length points to: a length, an address, an index. Its bytes are taken
     /// from `room` before they are copied: many elements may point to one long text, and all of it may be padding.
     pub(super) fn value(&mut self, file: &File, element: &[u8], room: &mut u64) -> Result<Vec<u8>> {
@@ -32,7 +39,7 @@ impl Heaps {
             return Ok(Vec::new());
         }
         if !self.kept.contains_key(&address) {
-            let heap = Heap::read(file, address)?;
+            let heap = Heap::read(file, address, self.longest)?;
             if self.bytes + heap.bytes.len() > KEPT {
                 self.kept.clear();
                 self.bytes = 0;
@@ -60,6 +67,10 @@ impl Heaps {
 
 /// The bytes of the heap at `address`, and how many of them are its head.
 pub(super) fn collection(file: &File, address: u64) -> Result<(StorageBuffer, usize)> {
+    collection_up_to(file, address, None)
+}
+
+fn collection_up_to(file: &File, address: u64, longest: Option<u64>) -> Result<(StorageBuffer, usize)> {
     let head = file.bytes(address, 8 + u64::from(file.length_size()))?;
     let mut reader = file.place.reader(&head);
     if reader.take(4)? != b"GCOL" || reader.u8()? != 1 {
@@ -67,12 +78,18 @@ pub(super) fn collection(file: &File, address: u64) -> Result<(StorageBuffer, us
     }
     reader.skip(3)?;
     let len = reader.length()?;
+    if let Some(longest) = longest.filter(|&longest| len > longest) {
+        return Err(Error::limit("hdf5-heap", "HDF5: a heap of values is longer than is read at once")
+            .at(address)
+            .expected(format_args!("at most {longest} bytes"))
+            .found(format_args!("{len} bytes")));
+    }
     Ok((file.bytes(address, len)?, head.len()))
 }
 
 impl Heap {
-    fn read(file: &File, address: u64) -> Result<Self> {
-        let (bytes, head) = collection(file, address)?;
+    fn read(file: &File, address: u64, longest: Option<u64>) -> Result<Self> {
+        let (bytes, head) = collection_up_to(file, address, longest)?;
         let mut reader = file.place.reader(&bytes);
         let mut objects = HashMap::new();
         reader.skip(head)?;

@@ -38,6 +38,7 @@ mod values;
 
 pub(super) use dataset::Stored;
 pub use outline::{is_hdf5, outline};
+pub use texts::{RawText, TextReader};
 
 use super::{Contents, Dataset, Item, Link, Problem};
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! The end records and the directory, read as the readers do that are content with little.
 
-use super::Survey;
+use super::{Reading, Survey};
 use crate::containers::zip::read::{FLAGS_REFUSED, le16, le32, le64, lossy_name, take_wide, zip64_extra};
 use crate::containers::zip::{
     CENTRAL, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
@@ -17,10 +17,12 @@ const FOLDER: u32 = 0o040_000;
 
 /// The directory and where it is.
 pub(super) struct Directory {
-    /// How far offsets are shifted: bytes before the archive.
+    /// What is added to offsets, modulo 2^64: bytes before the archive.
     pub(super) shift: u64,
     /// Where the directory begins.
     pub(super) start: u64,
+    /// Where it ends.
+    pub(super) end: u64,
     pub(super) records: Vec<Record>,
 }
 
@@ -68,9 +70,29 @@ pub(super) fn directory(
         survey.odd("zip-prepended", 0, format!("{shift} bytes stand before the archive"));
     }
     Limits::check("archive members", "tensors", end.size / 46, limits.tensors)?;
+    let records = records(source, start, end.position, survey)?;
+    if records.len() as u64 != end.count {
+        let text = format!("the end record counts {} members, the directory {}", end.count, records.len());
+        survey.odd("zip-end-records", end.position, text);
+    }
+    if records.is_empty() && end.count > 0 {
+        return Ok(None);
+    }
+    Ok(Some(Directory { shift, start, end: end.position, records }))
+}
+
+/// The directory that another program finds.
+pub(super) fn directory_at(source: &SourceRef, reading: &Reading, survey: &mut Survey) -> Result<Directory> {
+    let Reading { start, size, shift, .. } = *reading;
+    let end = start.saturating_add(size);
+    Ok(Directory { shift, start, end, records: records(source, start, end, survey)? })
+}
+
+/// The entries of the directory in this range, as far as they can be read.
+fn records(source: &SourceRef, start: u64, end: u64, survey: &mut Survey) -> Result<Vec<Record>> {
     let mut cursor = Cursor::new(source.clone(), start);
     let mut records = Vec::new();
-    while cursor.position() < end.position {
+    while cursor.position() < end {
         let at = cursor.position();
         match record(&mut cursor, survey) {
             Ok(Some(record)) => records.push(record),
@@ -89,14 +111,7 @@ pub(super) fn directory(
             }
         }
     }
-    if records.len() as u64 != end.count {
-        let text = format!("the end record counts {} members, the directory {}", end.count, records.len());
-        survey.odd("zip-end-records", end.position, text);
-    }
-    if records.is_empty() && end.count > 0 {
-        return Ok(None);
-    }
-    Ok(Some(Directory { shift, start, records }))
+    Ok(records)
 }
 
 /// Finds the end record that most readers take: the last one.

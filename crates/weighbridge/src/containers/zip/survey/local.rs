@@ -101,14 +101,15 @@ pub(super) fn compare(
     limits: &Limits,
     survey: &mut Survey,
 ) -> Result<()> {
-    let Directory { shift, start, records } = directory;
+    let Directory { shift, start, end, records } = directory;
     // From where to where each member reaches.
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut headers = most_headers(source);
     for record in records {
-        let at = record.header_offset.saturating_add(shift);
+        let at = record.header_offset.wrapping_add(shift);
         // Not read where it stands in the directory: many may lead to one, and would not be counted.
-        let local = if at < start { read_local(source, at)? } else { None };
+        let apart = at < start || (at >= end && at < source.len());
+        let local = if apart { read_local(source, at)? } else { None };
         let Some(local) = local else {
             // Where it is cut, its name may have been read.
             let cut = source.len().saturating_sub(at).min(LONGEST);
@@ -123,7 +124,8 @@ pub(super) fn compare(
         };
         headers = rest;
         differences(&record, &local, at, survey);
-        let room = start.saturating_sub(local.data_offset);
+        let most = if at < start { start } else { source.len() };
+        let room = most.saturating_sub(local.data_offset);
         let fits = record.compressed_len <= room;
         if !fits {
             survey.odd("zip-overlap", at, format!("{} reaches into the directory", escape(&record.name)));
@@ -145,7 +147,8 @@ pub(super) fn compare(
         });
     }
     ranges.sort_unstable();
-    let mut before = shift;
+    // Counted down from a directory that is not where it says, there are none before the archive.
+    let mut before = if shift <= start { shift } else { 0 };
     let mut left = GAPS;
     for (from, to) in ranges {
         if from < before {

@@ -1,0 +1,238 @@
+//! Columns of bytes, in which people keep pickled objects: no table is made of them, and whoever scans looks at each
+//! value.
+
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::scan::{Beginning, Class, Scan, TakenFor, embedded, may_import};
+use crate::source::{MemorySource, SourceRef};
+use crate::text::escape;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use std::sync::Arc;
+
+/// Values may come to this many times the length of the file, and [`FREE`] bytes more: all may be the same bytes.
+const TIMES: u64 = 8;
+const FREE: u64 = 64 << 20;
+/// Bytes of values that are files of their own, and wait to be looked into.
+const HELD: u64 = 16 << 20;
+/// What a value takes beside its bytes.
+const EACH: u64 = 16;
+
+/// Looks at the values of columns of bytes.
+#[derive(Debug)]
+pub(in crate::formats) struct Binaries<'a> {
+    /// The columns of bytes, by their numbers.
+    pub columns: Vec<usize>,
+    names: Vec<String>,
+    source: &'a SourceRef,
+    limits: &'a Limits,
+    left: u64,
+    held: u64,
+    /// Rows of each column that were looked at.
+    rows: Vec<u64>,
+}
+
+impl<'a> Binaries<'a> {
+    /// The columns of a schema; those with bytes further in are told.
+    pub(in crate::formats) fn of(
+        schema: &Schema,
+        source: &'a SourceRef,
+        limits: &'a Limits,
+        scan: &mut Scan,
+    ) -> Self {
+        let (mut columns, mut names) = (Vec::new(), Vec::new());
+        for (place, field) in schema.fields().iter().enumerate() {
+            if is_bytes(field.data_type()) {
+                columns.push(place);
+                names.push(escape(field.name()));
+            } else if holds_bytes(field.data_type()) {
+                let name = escape(field.name());
+                let text = format!(
+                    "column-omitted: the column {name} has bytes further in, which were not looked at"
+                );
+                scan.push("left-out", text);
+            }
+        }
+        let left = source.len().saturating_mul(TIMES).saturating_add(FREE);
+        let rows = vec![0; columns.len()];
+        Self { columns, names, source, limits, left, held: HELD, rows }
+    }
+
+    /// Looks at the next rows of some of its columns, of which the first is number `first` among them.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] where the values are many times as long as the file.
+    pub(in crate::formats) fn look(
+        &mut self,
+        first: usize,
+        batch: &RecordBatch,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        for (number, column) in (first..self.columns.len()).zip(batch.columns()) {
+            self.column(number, &**column, scan)?;
+        }
+        Ok(())
+    }
+
+    /// Tells that a column could not be looked through.
+    ///
+    /// # Errors
+    /// The error itself, where it is not about the file.
+    pub(in crate::formats) fn refused(
+        &self,
+        number: Option<usize>,
+        error: Error,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        match number.and_then(|number| self.names.get(number)) {
+            Some(name) => scan.push_error(error.within(format_args!("the column {name}"))),
+            None => scan.push_error(error.within("the columns of bytes")),
+        }
+    }
+
+    fn column(&mut self, number: usize, column: &dyn Array, scan: &mut Scan) -> Result<()> {
+        if let Some(values) = column.as_binary_opt::<i32>() {
+            self.values(number, values.iter(), scan)
+        } else if let Some(values) = column.as_binary_opt::<i64>() {
+            self.values(number, values.iter(), scan)
+        } else if let Some(values) = column.as_binary_view_opt() {
+            self.values(number, values.iter(), scan)
+        } else if let Some(values) = column.as_fixed_size_binary_opt() {
+            self.values(number, values.iter(), scan)
+        } else {
+            Err(Error::corrupt("another-column", "the data have another type than the schema says"))
+        }
+    }
+
+    fn values<'v>(
+        &mut self,
+        number: usize,
+        values: impl Iterator<Item = Option<&'v [u8]>>,
+        scan: &mut Scan,
+    ) -> Result<()> {
+        for value in values {
+            let bytes = value.unwrap_or_default();
+            self.left = self.left.checked_sub(bytes.len() as u64 + EACH).ok_or_else(|| {
+                Error::limit(
+                    "limit",
+                    "the values are many times as long as the file; the rest was not looked at",
+                )
+            })?;
+            if bytes.len() > 1 {
+                self.value(number, bytes, scan);
+            }
+            self.rows[number] += 1;
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, number: usize, bytes: &[u8], scan: &mut Scan) {
+        // Two bytes are met by chance: gzip has a third, and flags of five bits. What is a pickle is seen otherwise.
+        let by_chance = bytes.starts_with(b"\x1f\x8b") && !matches!(bytes, [_, _, 8, 0..=31, ..]);
+        let known = Beginning::of(bytes).filter(|known| {
+            !by_chance && known.what != "a pickle" && matches!(known.class, Class::Objects | Class::Packed)
+        });
+        let imports = may_import(bytes);
+        if known.is_none() && !imports {
+            return;
+        }
+        let place = format!("{}[{}]", self.names[number], self.rows[number]);
+        let source = || Arc::new(MemorySource::new(self.source.label(), bytes.to_vec())) as SourceRef;
+        let mut own = Scan::default();
+        if imports && embedded(&source(), self.limits, &mut own) {
+            scan.absorb(own, Some(&place));
+        }
+        if known.is_some() {
+            match self.held.checked_sub(bytes.len() as u64) {
+                Some(left) => {
+                    scan.look_into(place, source(), TakenFor::File);
+                    self.held = left;
+                }
+                None => {
+                    let mut own = Scan::default();
+                    own.push("nested-too-deep", "more files among the values were not looked into");
+                    scan.absorb(own, Some(&self.names[number]));
+                }
+            }
+        }
+    }
+}
+
+fn is_bytes(of: &DataType) -> bool {
+    matches!(
+        of,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_)
+    )
+}
+
+/// True for a type with columns of bytes further in.
+fn holds_bytes(of: &DataType) -> bool {
+    let mut open = vec![of];
+    while let Some(of) = open.pop() {
+        match of {
+            DataType::List(inner)
+            | DataType::LargeList(inner)
+            | DataType::ListView(inner)
+            | DataType::LargeListView(inner)
+            | DataType::FixedSizeList(inner, _)
+            | DataType::Map(inner, _) => open.push(inner.data_type()),
+            DataType::Struct(fields) => open.extend(fields.iter().map(|field| field.data_type())),
+            DataType::Union(fields, _) => open.extend(fields.iter().map(|(_, field)| field.data_type())),
+            DataType::RunEndEncoded(_, values) => open.push(values.data_type()),
+            DataType::Dictionary(_, values) => open.push(values),
+            of if is_bytes(of) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, BinaryArray, FixedSizeBinaryArray};
+    use arrow_schema::Field;
+
+    const CALL: &[u8] = b"cos\ngetcwd\n)R.";
+
+    fn looked(field: Field, column: ArrayRef) -> (Scan, Result<()>) {
+        let schema = Arc::new(Schema::new(vec![field]));
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 10]));
+        let (limits, mut scan) = (Limits::default(), Scan::default());
+        let mut binaries = Binaries::of(&schema, &source, &limits, &mut scan);
+        let batch = RecordBatch::try_new(schema.clone(), vec![column]).unwrap();
+        let result = if binaries.columns.is_empty() { Ok(()) } else { binaries.look(0, &batch, &mut scan) };
+        (scan, result)
+    }
+
+    #[test]
+    fn every_value_is_looked_at() {
+        let column = BinaryArray::from(vec![Some(&b"honest"[..]), None, Some(CALL)]);
+        let (scan, result) = looked(Field::new("b", DataType::Binary, true), Arc::new(column));
+        result.unwrap();
+        assert_eq!(scan.imports[0].member.as_deref(), Some("b[2]"));
+        let column = FixedSizeBinaryArray::try_from_iter([CALL, &[7; 14]].into_iter()).unwrap();
+        let (scan, result) = looked(Field::new("b", DataType::FixedSizeBinary(14), true), Arc::new(column));
+        result.unwrap();
+        assert_eq!(scan.imports.len(), 1);
+    }
+
+    #[test]
+    fn bytes_further_in_are_told() {
+        let bytes = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Binary));
+        let list = DataType::List(Arc::new(Field::new("item", bytes, true)));
+        assert!(holds_bytes(&list) && !holds_bytes(&DataType::Utf8));
+        let column = arrow_array::new_empty_array(&list);
+        let (scan, _) = looked(Field::new("l", list, true), column);
+        assert_eq!(scan.findings[0].code, "left-out");
+    }
+
+    #[test]
+    fn values_that_multiply_are_not_all_looked_at() {
+        let long = vec![7; 1 << 20];
+        let column = BinaryArray::from(vec![long.as_slice(); 70]);
+        let (_, result) = looked(Field::new("b", DataType::Binary, true), Arc::new(column));
+        assert_eq!(result.unwrap_err().code(), "limit");
+    }
+}

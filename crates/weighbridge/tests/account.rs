@@ -143,7 +143,6 @@ const SAMPLES: &[&str] = &[
     "torch/good/plain.pt",
     "npz/good/stored.npz",
     "npz/good/zip64_end.npz",
-    "npz/good/comment.npz",
 ];
 
 #[test]

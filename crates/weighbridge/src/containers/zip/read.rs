@@ -10,7 +10,7 @@ use super::inflate::inflate_prefix;
 use super::{CENTRAL, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{Cursor, RangeSource, Source, SourceRef, read_vec};
+use crate::source::{Cursor, RangeSource, SourceRef};
 use crate::text::escape as escape_text;
 use end::{End, find_end};
 use std::collections::HashSet;

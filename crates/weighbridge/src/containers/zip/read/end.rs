@@ -128,9 +128,12 @@ pub(super) fn find_end(source: &dyn Source) -> Result<End> {
         });
         return Ok(end);
     }
-    Err(corrupt("zip-no-end", "the archive has no end record: it is most likely cut short")
-        .at(source.len())
-        .hint("compare its length with the original's; a download may have been interrupted"))
+    Err(corrupt(
+        "zip-no-end",
+        "the archive has no end record in its last 64 KiB: it is most likely cut short",
+    )
+    .at(source.len())
+    .hint("compare its length with the original's; a download may have been interrupted"))
 }
 
 /// Marks that are tried where none fits: honest files have one.

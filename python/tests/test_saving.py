@@ -415,3 +415,14 @@ def test_damage_is_not_copied(tmp_path):
     (tmp_path / "w.npz").write_bytes(bytes_)
     with pytest.raises(weighbridge.CorruptFileError):
         weighbridge.load(tmp_path / "w.npz", copy=True)
+
+
+def test_state_with_a_path_of_its_own(tmp_path: Path) -> None:
+    source = weighbridge.open(TESTDATA / "torch/good/nested.pt")
+    name = "optimizer.state.0.exp_avg"
+    assert (source[name].role, source[name].slot) == ("optimizer", None)
+    weighbridge.save(tmp_path / "x.npz", {name: source[name], "w": source["model.0.weight"]})
+    again = weighbridge.open(tmp_path / "x.npz")
+    assert [(t.role, t.slot) for t in again.values()] == [("optimizer", None), ("parameter", None)]
+    with pytest.raises(weighbridge.UsageError, match="no slot"):
+        weighbridge.save(tmp_path / "y.npz", {"a": TABLE}, roles={"a": "optimizer"})

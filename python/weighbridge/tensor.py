@@ -75,7 +75,7 @@ class Tensor:
     @property
     def slot(self) -> Optional[Part]:
         """For state of an optimizer the optimizer's name for it, such as `Adam.m1`; its path is that of the
-        parameter.
+        parameter. `None` for other tensors, and for state that has a path of its own, as in PyTorch's checkpoints.
         """
         return self._entry.slot
 

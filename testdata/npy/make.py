@@ -260,7 +260,14 @@ def bad_npz_files():
     u16 = lambda n: struct.pack("<H", n)
     bad_npz("truncated.npz", "zip-no-end", fine[:-1])
     bad_npz("half.npz", "zip-no-end", fine[: len(fine) // 2])
-    bad_npz("behind.npz", "zip-no-end", fine + b"x")
+    # Python and PyTorch take the last mark within 64 KiB from the end; what follows it is refused, unless leniently read.
+    bad_npz("behind.npz", "trailing-bytes", fine + b"x")
+    bad_npz("behind64.npz", "trailing-bytes", zip64_end(fine, end, central[0], 2) + bytes(100))
+    commented = zipped([("a.npy", a), ("b.npy", b)], comment=b"hello you")
+    bad_npz("comment_behind.npz", "trailing-bytes", commented + b"and more")
+    bad_npz("comment_cut.npz", "zip-comment-cut", commented[:-3])
+    bad_npz("mark_behind.npz", "zip-two-ends", fine + b"PK\x05\x06" + bytes(30))
+    bad_npz("mark_behind_cut.npz", "zip-two-ends", fine + b"PK\x05\x06")
     bad_npz("inserted.npz", "zip-misplaced-directory", fine[: central[0]] + b"xx" + fine[central[0] :])
     comment = patched(fine, (end + 20, u16(22))) + fine[end:]
     bad_npz("two_ends.npz", "zip-two-ends", comment)

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, hashes, json, names, ok, refused, testdata, weighbridge};
+use common::{Folder, code, golden, hashes, json, names, ok, refused, testdata, weighbridge};
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
@@ -440,4 +440,32 @@ fn what_would_be_lost_in_place_has_its_own_hint() {
     let hint = error["hint"].as_str().unwrap();
     assert!(hint.contains("new file") && !hint.contains("--deny-loss"), "{hint}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+/// Whose state it is follows from order and shape: it is told as a guess, and a transpose takes it along.
+#[test]
+fn a_training_checkpoint_of_torch_keeps_its_state_in_step() {
+    let folder = Folder::new();
+    let source = golden("torch/good/nested.pt");
+    let told = |path: &str, name: &str| {
+        let all = json(&["ls", path])["tensors"].clone();
+        all.as_array().unwrap().iter().find(|t| t["name"] == name).cloned().unwrap_or_default()
+    };
+    let state = told(&source, "optimizer.state.0.exp_avg");
+    assert_eq!((&state["role"], &state["state_of"]), (&json!("optimizer"), &json!("model.0.weight")));
+    assert_eq!((&state["state_of_guessed"], &state["slot"]), (&json!(true), &json!(null)));
+    let turned = folder.path("turned.safetensors");
+    ok(&["edit", &source, &turned, "--transpose", "model.0.weight"]);
+    for name in ["model.0.weight", "optimizer.state.0.exp_avg", "optimizer.state.0.exp_avg_sq"] {
+        assert_eq!(told(&turned, name)["shape"], json!([3, 2]), "{name}");
+    }
+    assert_eq!(told(&turned, "optimizer.state.0.exp_avg")["state_of"], "model.0.weight");
+    let back = folder.path("back.safetensors");
+    ok(&["edit", &turned, &back, "--transpose", "model.0.weight"]);
+    assert_eq!(hashes(&back), hashes(&source));
+    // Without its state nothing is left of the optimizer.
+    let bare = folder.path("bare.npz");
+    ok(&["edit", &source, &bare, "--no-state"]);
+    assert!(names(&bare).iter().all(|name| name.starts_with("model.")));
+    assert_eq!(code(&["diff", &source, &bare, "--no-state"]), 0);
 }

@@ -128,7 +128,10 @@ fn named(py: Python<'_>, (path, role, slot, entry, labels): &Given<'_>) -> PyRes
     let mut tensor = TensorEntry::clone(&entry.tensor);
     tensor.path = values::to_path(path)?;
     let slot = slot.as_ref().map(values::name).transpose()?;
-    if let Some(word) = role {
+    if let (Some("optimizer"), None, Role::OptimizerPart { .. }) = (role.as_deref(), &slot, &tensor.role) {
+        // A tensor's own: what its parameter is called here is not known.
+        tensor.role = Role::OptimizerPart { of: None };
+    } else if let Some(word) = role {
         tensor.role = Role::from_parts(word, slot).ok_or_else(|| {
             let error =
                 Error::usage("unknown-role", "there is no such role, or an optimizer's tensor has no slot");

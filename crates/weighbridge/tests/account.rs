@@ -140,6 +140,9 @@ const SAMPLES: &[&str] = &[
     "hdf5/small/plain_latest.h5",
     "paddle/good/p262/cnn_state_dict/m_p4.pdparams",
     "torch/good/plain_legacy.pt",
+    "torch/good/plain.pt",
+    "npz/good/stored.npz",
+    "npz/good/zip64_end.npz",
 ];
 
 #[test]

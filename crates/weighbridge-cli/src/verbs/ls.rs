@@ -116,6 +116,10 @@ fn shape(tensor: &TensorEntry) -> String {
         }
         text.push_str(&format!(" {}={}", escape(key), escape(&value)));
     }
+    if let Some(of) = tensor.role.state_of() {
+        let guessed = if of.guessed { " (guessed)" } else { "" };
+        text.push_str(&format!(" state_of=\"{}\"{guessed}", escape(&of.name)));
+    }
     text
 }
 

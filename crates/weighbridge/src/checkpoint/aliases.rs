@@ -1,15 +1,18 @@
-//! Names that share their bytes, when some of them are gone or became others.
+//! Names that share their bytes, and parameters that state is about, when some of them are gone or became others.
 
-use super::{ALIAS_OF, Checkpoint, TensorEntry, Value};
-use std::collections::HashMap;
+use super::{ALIAS_OF, Checkpoint, Role, TensorEntry, Value};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 impl Checkpoint {
     /// Sees to it that each tensor which says that it shares its bytes with another one does: where that one is
     /// gone, or is other bytes or read otherwise now, it names the first one with which it still does, or none.
+    ///
+    /// State that says which parameter it is about, and that one is gone, is from now on about none that is known.
     pub(crate) fn settle_aliases(&mut self) {
+        self.settle_state();
         if !self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF)) {
             return;
         }
@@ -44,6 +47,23 @@ impl Checkpoint {
                 Some(of) => tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(of)),
                 None => tensor.attributes.remove(ALIAS_OF),
             };
+        }
+    }
+}
+
+impl Checkpoint {
+    fn settle_state(&mut self) {
+        if !self.tensors.iter().any(|tensor| tensor.role.state_of().is_some()) {
+            return;
+        }
+        let names: HashSet<String> =
+            self.tensors.iter().filter(|t| !t.role.is_state()).map(TensorEntry::text).collect();
+        for tensor in &mut self.tensors {
+            if let Role::OptimizerPart { of } = &mut tensor.role
+                && of.as_ref().is_some_and(|of| !names.contains(&of.name))
+            {
+                *of = None;
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 //! ignored, with a note.
 
 use super::tagged::{Tagged, TaggedAttributes};
-use super::{Checkpoint, Loss, Metadata, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
+use super::{Checkpoint, Loss, Metadata, Name, Note, Origin, Role, StateOf, TensorEntry, TensorPath, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 use serde_json::value::RawValue;
@@ -142,6 +142,12 @@ impl Serialize for RowOf<'_> {
         if let Some(slot) = tensor.role.slot() {
             row.serialize_entry("slot", &slot.to_json())?;
         }
+        if let Some(of) = tensor.role.state_of() {
+            row.serialize_entry("state_of", &of.name)?;
+            if of.guessed {
+                row.serialize_entry("state_of_guessed", &true)?;
+            }
+        }
         if !tensor.attributes.is_empty() {
             row.serialize_entry("attributes", &TaggedAttributes(&tensor.attributes))?;
         }
@@ -171,6 +177,9 @@ struct Row {
     path: Option<Parts>,
     role: Option<String>,
     slot: Option<Part>,
+    state_of: Option<Box<str>>,
+    #[serde(default)]
+    state_of_guessed: bool,
     attributes: Option<Box<RawValue>>,
     #[serde(default)]
     guessed: bool,
@@ -307,7 +316,13 @@ fn apply(row: Row, tensor: &mut TensorEntry, left: &mut usize) -> Option<()> {
         Some(slot) => Some(slot.name()?),
         None => None,
     };
-    let role = Role::from_parts(row.role.as_deref().unwrap_or("parameter"), slot)?;
+    let role = match (row.role.as_deref().unwrap_or("parameter"), slot) {
+        ("optimizer", None) => {
+            let of = |name: Box<str>| StateOf { name: name.into(), guessed: row.state_of_guessed };
+            Role::OptimizerPart { of: row.state_of.map(|name| Box::new(of(name))) }
+        }
+        (word, slot) => Role::from_parts(word, slot)?,
+    };
     let mut attributes = super::Attributes::new();
     if let Some(raw) = row.attributes {
         for (key, value) in free(&raw, *left)?.as_object()? {
@@ -365,10 +380,15 @@ mod tests {
             tensor(&["a.b"], None),
             tensor(&["__metadata__"], None),
             tensor(&["weighbridge.index"], None),
+            tensor(&["state", "0", "m"], None),
+            tensor(&["state", "1", "m"], None),
         ];
+        let of = StateOf { name: "a.b".into(), guessed: true };
+        checkpoint.tensors[6].role = Role::OptimizerPart { of: Some(Box::new(of)) };
+        checkpoint.tensors[7].role = Role::OptimizerPart { of: None };
         checkpoint.tensors[3].attributes.insert("batch".into(), Value::U64(2));
         let names = bridge_names(&checkpoint, |n| n);
-        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 6);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 8);
         assert_eq!(names[3], "a.b~2");
         let index = bridge_index(&checkpoint, &names).unwrap();
 

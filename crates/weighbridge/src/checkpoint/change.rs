@@ -1,7 +1,7 @@
 //! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
 
 use super::pattern::{Budget, Pattern};
-use super::{Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use super::{Checkpoint, Loss, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use std::collections::HashSet;
@@ -114,7 +114,7 @@ impl Checkpoint {
 
     /// Takes out all optimizer state.
     pub fn drop_state(&mut self) {
-        self.tensors.retain(|t| !matches!(t.role, Role::OptimizerState { .. }));
+        self.tensors.retain(|t| !t.role.is_state());
     }
 
     /// Fails where two tensors have the same path and slot.
@@ -212,7 +212,7 @@ fn turn(tensor: &mut TensorEntry, order: Order) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{Name, Rename, TensorPath};
+    use crate::checkpoint::{Name, Rename, Role, TensorPath};
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::DType;
     use std::sync::Arc;

@@ -48,12 +48,26 @@ pub enum Role {
         /// The optimizer's name for it, such as `Adam.m1`.
         slot: Name,
     },
+    /// What an optimizer remembers, under a path of its own, as in checkpoints of PyTorch.
+    OptimizerPart {
+        /// Which parameter it is about, where that is known.
+        of: Option<Box<StateOf>>,
+    },
     /// Columns of an edge list.
     Edges,
     /// Names of the rows of another tensor.
     Names,
     /// None of these.
     Other,
+}
+
+/// Which parameter a tensor of an optimizer is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StateOf {
+    /// The parameter's name, as [`TensorEntry::text`] gives it.
+    pub name: String,
+    /// True where it follows from the order and the shapes of the parameters, and no name says it.
+    pub guessed: bool,
 }
 
 impl Role {
@@ -63,7 +77,7 @@ impl Role {
             Self::Parameter => "parameter",
             Self::Buffer => "buffer",
             Self::Embedding => "embedding",
-            Self::OptimizerState { .. } => "optimizer",
+            Self::OptimizerState { .. } | Self::OptimizerPart { .. } => "optimizer",
             Self::Edges => "edges",
             Self::Names => "names",
             Self::Other => "other",
@@ -73,6 +87,17 @@ impl Role {
     pub fn slot(&self) -> Option<&Name> {
         match self {
             Self::OptimizerState { slot } => Some(slot),
+            _ => None,
+        }
+    }
+    /// True for what an optimizer remembers, whatever its path.
+    pub fn is_state(&self) -> bool {
+        matches!(self, Self::OptimizerState { .. } | Self::OptimizerPart { .. })
+    }
+    /// The parameter that state with a path of its own is about, where that is known.
+    pub fn state_of(&self) -> Option<&StateOf> {
+        match self {
+            Self::OptimizerPart { of } => of.as_deref(),
             _ => None,
         }
     }

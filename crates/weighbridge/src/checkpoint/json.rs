@@ -59,7 +59,7 @@ impl Note {
 }
 
 impl TensorEntry {
-    /// `name`, `path`, `role`, `slot`, `dtype`, `shape`, `order`, `bytes`, the attributes, and
+    /// `name`, `path`, `role`, `slot`, `state_of`, `dtype`, `shape`, `order`, `bytes`, the attributes, and
     /// `guessed` where it is so.
     pub fn to_json(&self) -> Json {
         let mut json = Map::new();
@@ -68,6 +68,12 @@ impl TensorEntry {
         json.insert("role".into(), json!(self.role.as_str()));
         if let Some(slot) = self.role.slot() {
             json.insert("slot".into(), slot.to_json());
+        }
+        if let Some(of) = self.role.state_of() {
+            json.insert("state_of".into(), json!(of.name));
+            if of.guessed {
+                json.insert("state_of_guessed".into(), json!(true));
+            }
         }
         json.insert("dtype".into(), json!(self.dtype().name()));
         json.insert("shape".into(), json!(self.shape.dims()));

@@ -27,7 +27,7 @@ pub use carry::{
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
-pub use entry::{Attributes, Check, Piece, Role, TensorEntry};
+pub use entry::{Attributes, Check, Piece, Role, StateOf, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use loss::Loss;
 pub use metadata::{Metadata, Value};

@@ -85,11 +85,14 @@ impl Checkpoint {
         self.check_apart(&paths)?;
         let partitioned = self.metadata.get("partitions").is_some();
         // Names by which others speak of a tensor are followed, where any do.
-        let aliased = self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF));
+        let speaks = |tensor: &TensorEntry| {
+            tensor.attributes.contains_key(ALIAS_OF) || tensor.role.state_of().is_some()
+        };
+        let spoken_of = self.tensors.iter().any(speaks);
         let mut texts: HashMap<String, Option<String>> = HashMap::new();
         for (tensor, path) in self.tensors.iter_mut().zip(paths) {
             let Some(path) = path.filter(|path| *path != tensor.path) else { continue };
-            let before = aliased.then(|| tensor.text());
+            let before = spoken_of.then(|| tensor.text());
             // A program beside the tensors is to be told; the metadata know the partitions of a table
             // or of its names by the old name.
             let told = self.topology.is_some() && !tensor.attributes.contains_key(VARIABLE_NAME);
@@ -109,6 +112,12 @@ impl Checkpoint {
                 && let Some(Some(after)) = texts.get(of)
             {
                 tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(after.clone()));
+            }
+            if let Role::OptimizerPart { of } = &mut tensor.role
+                && let Some(Some(after)) = of.as_ref().and_then(|of| texts.get(&of.name))
+                && let Some(of) = of
+            {
+                of.name.clone_from(after);
             }
         }
         Ok(())

@@ -130,7 +130,10 @@ impl Changes {
         checkpoint.rename(&rules)?;
         match self.cast {
             // All that was cast by rules is cast anew.
-            Some(to) => losses = checkpoint.cast_floats(Cast { to, rounding: self.rounding })?,
+            Some(to) => {
+                losses.retain(|loss| loss.code != "rounding");
+                losses.extend(checkpoint.cast_floats(Cast { to, rounding: self.rounding })?);
+            }
             None if self.rounding != Rounding::default() => {
                 return Err(Error::usage("rounding-without-cast", "nothing is cast, so nothing is rounded")
                     .hint("add --cast f16 or --cast bf16"));
@@ -185,7 +188,7 @@ pub(super) fn prepare_replacing(
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
     let mut notes = checkpoint.notes.clone();
-    if options.changes.no_state && checkpoint.tensors.iter().all(|t| t.role.slot().is_none()) {
+    if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }

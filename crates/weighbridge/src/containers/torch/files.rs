@@ -2,7 +2,7 @@
 
 use super::storage::Storage;
 use crate::checkpoint::Check;
-use crate::containers::zip::{Member, Method, read_directory};
+use crate::containers::zip::{Member, Method, Rest, read_with_rest};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
@@ -39,12 +39,15 @@ pub(super) struct Archive {
     folder: String,
     /// The byte order of the storages.
     pub(super) endian: Endian,
+    /// What is wrong behind the end of the archive.
+    pub(super) rest: Option<Rest>,
 }
 
 impl Archive {
     /// Reads the directory of `source`.
     pub(super) fn open(source: &SourceRef, limits: &Limits) -> Result<Self> {
-        Self::of(source, read_directory(source, limits)?)
+        let (members, rest) = read_with_rest(source, limits)?;
+        Ok(Self { rest, ..Self::of(source, members)? })
     }
 
     /// The archive of these members.
@@ -68,6 +71,7 @@ impl Archive {
             passes: Mutex::default(),
             folder,
             endian: Endian::Little,
+            rest: None,
         };
         if let Some(word) = archive.word("byteorder")? {
             archive.endian = match word.as_slice() {

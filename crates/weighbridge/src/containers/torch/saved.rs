@@ -6,7 +6,7 @@ use super::legacy::{self, Legacy, is_legacy};
 use super::order::out_of_order;
 use super::storage::{Reference, Storage, reference};
 use crate::checkpoint::{TensorEntry, TensorPath};
-use crate::containers::zip::{self, Member, Method, Recovered};
+use crate::containers::zip::{self, Member, Method, Recovered, Rest};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::pickle::{self, Graph, ObjectId, Options, Pickle, Remaining};
@@ -65,7 +65,8 @@ enum Storages {
 }
 
 /// Reads what `torch.save` wrote in either form; the content tells which. Costs as much as there
-/// are objects and storages, not bytes.
+/// are objects and storages, not bytes. Bytes behind the end are for the caller to judge:
+/// [`Saved::archive_rest`], [`Saved::legacy_end`].
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`] for an archive or pickle that is broken; codes `torch-no-pickle`,
@@ -379,6 +380,14 @@ impl Saved {
                 Some(all)
             }
             Storages::Zip(..) => None,
+        }
+    }
+
+    /// Where the file does not end with its archive: a strict reading refuses what this says.
+    pub fn archive_rest(&self) -> Option<Rest> {
+        match &self.storages {
+            Storages::Zip(archive, _) => archive.rest,
+            Storages::Legacy(_) => None,
         }
     }
 

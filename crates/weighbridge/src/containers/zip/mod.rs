@@ -12,7 +12,8 @@
 //!
 //! Every fact stands twice, and programs differ in which one they believe: so an archive can show
 //! one content to a scanner and another to the program that loads it. [`read_directory`] therefore
-//! refuses whatever is not the same in both places, and whatever can be read in two ways.
+//! refuses whatever is not the same in both places, and whatever can be read in two ways. Bytes behind the end
+//! are refused by it, too; [`read_with_rest`] tells them, for who reads leniently.
 //!
 //! The directory is read by code of this crate and not by the `zip` crate. That one looks for
 //! another end record when the last one does not fit, guesses an offset for archives behind other
@@ -28,7 +29,7 @@ pub(crate) mod tests;
 mod write;
 
 pub use inflate::InflateSource;
-pub use read::{Member, Method, first_member, has_member, outline, read_directory};
+pub use read::{Member, Method, Rest, first_member, has_member, outline, read_directory, read_with_rest};
 pub use salvage::{Recovered, salvage};
 pub use survey::{Found, Oddity, Reading, Survey, readings, survey};
 pub use write::ZipBuilder;

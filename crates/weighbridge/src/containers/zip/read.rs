@@ -1,18 +1,18 @@
 //! Reading the directory of an archive, and holding it against the local headers.
 
+mod end;
 mod outline;
 
+pub use end::Rest;
 pub use outline::outline;
 
 use super::inflate::inflate_prefix;
-use super::{
-    CENTRAL, END, END_LEN, END64, END64_LEN, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, LOCATOR64,
-    LOCATOR64_LEN, MAX16, MAX32,
-};
+use super::{CENTRAL, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{Cursor, RangeSource, Source, SourceRef, read_vec};
+use crate::source::{Cursor, RangeSource, SourceRef};
 use crate::text::escape as escape_text;
+use end::{End, find_end};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -90,12 +90,24 @@ impl Member {
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`] for an archive that is cut short, contradicts itself or can be read in
-/// two ways; [`crate::Kind::Unsupported`] for encrypted members and archives in several volumes;
-/// [`crate::Kind::Limit`] for more members than `limits.tensors`.
+/// two ways, or that the file goes on behind; [`crate::Kind::Unsupported`] for encrypted members and
+/// archives in several volumes; [`crate::Kind::Limit`] for more members than `limits.tensors`.
 pub fn read_directory(source: &SourceRef, limits: &Limits) -> Result<Vec<Member>> {
+    match read_with_rest(source, limits)? {
+        (members, None) => Ok(members),
+        (_, Some(rest)) => Err(rest.to_error().in_file(source.label())),
+    }
+}
+
+/// As [`read_directory`], also of an archive behind which the file goes on, or in whose comment it breaks off:
+/// the caller decides what becomes of that.
+///
+/// # Errors
+/// As [`read_directory`], but for what is given back.
+pub fn read_with_rest(source: &SourceRef, limits: &Limits) -> Result<(Vec<Member>, Option<Rest>)> {
     let in_file = |e: Error| e.in_file(source.label());
     let (end, records) = read_central(source, limits).map_err(in_file)?;
-    read_locals(source, &end, records).map_err(in_file)
+    Ok((read_locals(source, &end, records).map_err(in_file)?, end.rest))
 }
 
 /// True where the directory of `source` has a member of a name that `wanted` says yes to. False
@@ -124,15 +136,6 @@ pub fn first_member(source: &SourceRef, most: usize) -> Option<(String, Vec<u8>)
     Some((name, bytes))
 }
 
-/// What the end records say. `position` is where the first of them begins.
-#[derive(Debug)]
-pub(super) struct End {
-    count: u64,
-    size: u64,
-    offset: u64,
-    position: u64,
-}
-
 /// An entry of the directory.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -144,80 +147,6 @@ pub(super) struct Record {
     pub(super) compressed_len: u64,
     pub(super) len: u64,
     pub(super) header_offset: u64,
-}
-
-fn find_end(source: &dyn Source) -> Result<End> {
-    let tail_len = source.len().min(END_LEN + MAX16);
-    let tail_at = source.len() - tail_len;
-    let tail = read_vec(source, tail_at, tail_len)?;
-    // Some programs take the last mark for the end, others the record whose comment fits.
-    let marked = (0..tail.len().saturating_sub(3)).rev().filter_map(|at| {
-        let rest = tail.get(at..).filter(|rest| rest.starts_with(&END))?;
-        Some((at, rest, rest.len() >= 22 && rest.len() == 22 + usize::from(le16(rest, 20))))
-    });
-    let ends: Vec<_> = marked.enumerate().filter(|&(_, (.., fits))| fits).take(2).collect();
-    let Some(&(marks_behind, (at, end, _))) = ends.first() else {
-        return Err(corrupt("zip-no-end", "the archive has no end record: it is most likely cut short")
-            .at(source.len())
-            .hint("compare its length with the original's; a download may have been interrupted"));
-    };
-    let position = tail_at + at as u64;
-    if marks_behind > 0 || ends.len() > 1 {
-        return Err(corrupt(
-            "zip-two-ends",
-            "the archive has two end records: programs will differ in what it holds",
-        )
-        .at(position));
-    }
-    let locator = match position.checked_sub(LOCATOR64_LEN) {
-        Some(at) => {
-            Some((at, read_vec(source, at, LOCATOR64_LEN)?)).filter(|(_, l)| l.starts_with(&LOCATOR64))
-        }
-        None => None,
-    };
-    let short = [le16(end, 4), le16(end, 6), le16(end, 8), le16(end, 10)].map(u64::from);
-    let (size, offset) = (u64::from(le32(end, 12)), u64::from(le32(end, 16)));
-    match locator {
-        Some((at, locator)) => {
-            let wide = read_end64(source, at, &locator)?;
-            // Not every program looks for the wide record where the short one says it all.
-            let agrees = |short: u64, max: u64, wide: u64| short == max || short == wide;
-            let same = agrees(short[2], MAX16, wide.count)
-                && agrees(short[3], MAX16, wide.count)
-                && agrees(size, MAX32, wide.size)
-                && agrees(offset, MAX32, wide.offset)
-                && short[..2].iter().all(|&disk| agrees(disk, MAX16, 0));
-            if !same {
-                return Err(corrupt(
-                    "zip-ends-differ",
-                    "the two end records of the archive contradict each other",
-                )
-                .at(position));
-            }
-            Ok(wide)
-        }
-        None if short[..2] != [0, 0] || short[2] != short[3] => Err(volumes(position)),
-        None => Ok(End { count: short[3], size, offset, position }),
-    }
-}
-
-fn read_end64(source: &dyn Source, locator_at: u64, locator: &[u8]) -> Result<End> {
-    let at = le64(locator, 8);
-    if le32(locator, 4) != 0 || le32(locator, 16) > 1 {
-        return Err(volumes(locator_at));
-    }
-    let fail = || corrupt("zip-bad-zip64", "the zip64 end record is not where it should be").at(locator_at);
-    if at.checked_add(END64_LEN).is_none_or(|end| end > locator_at) {
-        return Err(fail());
-    }
-    let end = read_vec(source, at, END64_LEN)?;
-    if !end.starts_with(&END64) || le64(&end, 4).checked_add(12 + at) != Some(locator_at) {
-        return Err(fail());
-    }
-    if le32(&end, 16) != 0 || le32(&end, 20) != 0 || le64(&end, 24) != le64(&end, 32) {
-        return Err(volumes(at));
-    }
-    Ok(End { count: le64(&end, 32), size: le64(&end, 40), offset: le64(&end, 48), position: at })
 }
 
 pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, Vec<Record>)> {

@@ -150,6 +150,29 @@ fn the_edge_of_the_count() {
     }
 }
 
+/// Python and PyTorch look for the end record in the last 64 KiB.
+#[test]
+fn an_end_record_is_found_before_64_kib_of_other_bytes() {
+    let mut zip = ZipBuilder::new(FileBuilder::new(""));
+    add(&mut zip, "a", b"x").unwrap();
+    let whole = bytes_of(zip);
+    let with = |more: usize| memory([whole.clone(), vec![0; more]].concat());
+    for (more, code) in [(1, "trailing-bytes"), (0xffff, "trailing-bytes"), (0x1_0000, "zip-no-end")] {
+        assert_eq!(read_directory(&with(more), &Limits::default()).unwrap_err().code(), code, "{more}");
+    }
+    let (members, rest) = read_with_rest(&with(100), &Limits::default()).unwrap();
+    assert_eq!(members.len(), 1);
+    assert_eq!(rest, Some(Rest::Trailing { at: whole.len() as u64, len: 100 }));
+    assert!(has_member(&with(100), &Limits::default(), |name| name == "a"));
+    // A record that is the end of another archive, as the data of a member, is none of this one.
+    let mut outer = ZipBuilder::new(FileBuilder::new(""));
+    add(&mut outer, "inner.zip", &whole).unwrap();
+    let mut outer = bytes_of(outer);
+    let end = outer.windows(4).position(|w| w == END).unwrap() + 30;
+    outer.truncate(end);
+    assert_eq!(read_directory(&memory(outer), &Limits::default()).unwrap_err().code(), "zip-no-end");
+}
+
 /// Reads a source as the zip crate wants it.
 struct Seeking(SourceRef, u64);
 

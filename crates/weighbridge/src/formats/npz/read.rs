@@ -5,7 +5,7 @@ use crate::checkpoint::{
     Check, Checkpoint, INDEX_KEY, Metadata, Note, TensorEntry, TensorPath, Value, escape_text,
     restore_bridge_index,
 };
-use crate::containers::zip::{Member, Method, read_directory};
+use crate::containers::zip::{Member, Method, read_with_rest};
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::formats::npy::{self, Header};
@@ -28,8 +28,14 @@ const MOST_INFLATED: u64 = 64;
 const LONGEST_INFLATED: u64 = 8 << 20;
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let members = read_directory(source, &options.limits)?;
-    index(source, &members, options, |_, error| Err(error))
+    let (members, rest) = read_with_rest(source, &options.limits)?;
+    let mut checkpoint = index(source, &members, options, |_, error| Err(error))?;
+    match rest {
+        Some(rest) if !options.lenient => return Err(rest.to_error().in_file(source.label())),
+        Some(rest) => checkpoint.notes.push(rest.to_note()),
+        None => {}
+    }
+    Ok(checkpoint)
 }
 
 /// The index of these members. `failed` decides what becomes of one that cannot be read.

@@ -37,6 +37,11 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     let saved = torch::read(source, &options.limits)?;
     let mut checkpoint = Walk::new(&saved, options).run()?;
+    match saved.archive_rest() {
+        Some(rest) if !options.lenient => return Err(rest.to_error().in_file(source.label())),
+        Some(rest) => checkpoint.notes.push(rest.to_note()),
+        None => {}
+    }
     match saved.legacy_end() {
         Some(end) if end < source.len() => {
             let text = format!("{} bytes follow the last storage; torch ignores them", source.len() - end);

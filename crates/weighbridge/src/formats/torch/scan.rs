@@ -28,8 +28,8 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     } else {
         zipped(source, options, &mut scan)?;
     }
-    // What cannot be opened may hold more than was seen.
-    match read::open(source, options) {
+    // What cannot be opened may hold more than was seen. What follows an archive was told with it.
+    match read::open(source, &OpenOptions { lenient: true, ..options.clone() }) {
         Ok(checkpoint) => scan.judge_names(&checkpoint),
         Err(error) => scan.push_error(error)?,
     }

@@ -3,6 +3,7 @@
 mod kinds;
 mod place;
 mod reach;
+mod state;
 
 use super::{OBJECT, STATE_DICT, VERSIONS};
 use crate::checkpoint::{Checkpoint, Damage, Name, Note, Origin, Role, TensorPath, Value};
@@ -14,6 +15,7 @@ use crate::pickle::{Made, Object, ObjectId};
 use kinds::Kinds;
 use place::Places;
 use reach::Reach;
+use state::{Form, Optimizers};
 use std::collections::HashMap;
 
 /// The deepest structure that is followed.
@@ -52,6 +54,9 @@ pub(super) struct Walk<'a> {
     /// Tensors that are not read, by what they are.
     refused: Kinds,
     doubled: u64,
+    optimizers: Optimizers,
+    /// What may still be looked at to know optimizers and their parameters.
+    forms_left: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -77,6 +82,8 @@ impl<'a> Walk<'a> {
             unknown: Kinds::default(),
             refused: Kinds::default(),
             doubled: 0,
+            optimizers: Optimizers::default(),
+            forms_left: objects,
         }
     }
 
@@ -96,6 +103,11 @@ impl<'a> Walk<'a> {
         self.places
             .finish(&mut self.checkpoint, &self.options.limits)
             .map_err(|error| error.in_file(self.saved.source().label()))?;
+        // Among the tensors that are left of a damaged file the order says less.
+        if self.checkpoint.damage.is_none() {
+            let (steps, bytes) = (self.forms_left, self.names_left);
+            self.optimizers.assign(graph, &mut self.checkpoint, steps, bytes);
+        }
         if self.doubled > 0 {
             let text = format!("{} keys stand twice in a dict; the last value counts", self.doubled);
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
@@ -274,16 +286,34 @@ impl<'a> Walk<'a> {
 
     fn dict(&mut self, pairs: &[(ObjectId, ObjectId)], depth: usize) -> Result<()> {
         let members = self.members(pairs)?;
-        let outer = self.role.clone();
         let has = |wanted: &str| members.iter().any(|(key, _)| key == wanted);
-        if has("state") && has("param_groups") {
-            // An optimizer's state: which parameter is which number is not said.
-            self.role = Role::Other;
-        }
+        let like = has("state") && has("param_groups");
+        let graph = self.saved.graph();
+        let form = Form::of(graph, &members, &mut self.forms_left);
+        let (outer, height) = (self.role.clone(), self.path.len());
+        let first = self.checkpoint.tensors.len();
+        let mut own = 0;
         for (key, value) in members {
+            self.role = match form {
+                _ if outer.is_state() => outer.clone(),
+                Some(form) if form.has(value) => Role::OptimizerPart { of: None },
+                // An optimizer's in a form of its own, or what stands beside one's.
+                _ if like => Role::Other,
+                _ => outer.clone(),
+            };
+            let before = self.checkpoint.tensors.len();
             self.below(&key, value, depth)?;
+            if self.saved.is_tensor(value) {
+                own += self.checkpoint.tensors.len() - before;
+            }
         }
         self.role = outer;
+        let tensors = first..self.checkpoint.tensors.len();
+        if let Some(form) = form {
+            self.optimizers.add(form, tensors, height);
+        } else if own == tensors.len() && !self.role.is_state() {
+            self.optimizers.add_model(tensors, height);
+        }
         Ok(())
     }
 

@@ -128,7 +128,7 @@ fn one(
         }
         Action::NoState => {
             let before = checkpoint.tensors.len();
-            retain(checkpoint, applied, |tensor| tensor.role.slot().is_none());
+            retain(checkpoint, applied, |tensor| !tensor.role.is_state());
             unless(checkpoint.tensors.len() < before, "no tensor is known to be optimizer state")
         }
         Action::Rename(list) => {
@@ -164,6 +164,7 @@ fn one(
         }
         Action::Transpose { pattern, axes } => {
             let turned = transpose(checkpoint, pattern, axes.as_deref())?;
+            applied.losses.extend(turned.losses);
             for place in turned.reordered {
                 let times = applied.reordered.entry(applied.places[place]).or_default();
                 *times += 1;

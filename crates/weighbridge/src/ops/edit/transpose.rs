@@ -1,9 +1,9 @@
 //! Dimensions in another order: element (i, j) becomes element (j, i). No bytes move.
 
 use super::permuted::{PermutedSource, permuted};
-use crate::checkpoint::{Checkpoint, Piece, Selection, TensorEntry};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry, escape_text};
 use crate::error::{Error, Result};
-use crate::tensor::{Encoding, Region};
+use crate::tensor::{Encoding, Region, Shape};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -16,12 +16,16 @@ pub(super) struct Turned {
     pub(super) count: u64,
     /// The places of those whose elements are put in order when they are read: all but those that are reversed.
     pub(super) reordered: Vec<usize>,
+    /// `state-not-transposed`: tensors of which some state may be that is left as it was.
+    pub(super) losses: Vec<Loss>,
 }
 
 /// Transposes the parameters that `pattern` matches, each with its optimizer state.
 ///
 /// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
 /// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
+/// State with a path of its own goes along where it is known which parameter it is about; where that is not
+/// known, it stays, which is a loss.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `transpose-rank`, `state-shape`, `named-rows`, `dimension-has-a-meaning`;
@@ -41,46 +45,113 @@ pub(super) fn transpose(
         .map(|t| (t.path.clone(), t.shape.clone()))
         .collect();
     let (mut changed, mut reordered) = (Vec::new(), Vec::new());
-    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| paths.contains(&t.path)) {
-        if tensor.role.slot().is_some() {
-            match parameters.get(&tensor.path) {
-                Some(shape) if *shape == tensor.shape => {}
-                Some(_) if tensor.elements() <= 1 => continue,
-                Some(shape) => {
-                    return Err(Error::mismatch(
-                        "state-shape",
-                        "this state does not have the shape of its parameter, so nobody knows how to transpose it",
-                    )
-                    .on_tensor(tensor.name())
-                    .expected(shape)
-                    .found(&tensor.shape)
-                    .hint("leave the state out (--no-state), or the parameter untransposed"));
-                }
-                None if tensor.elements() <= 1 => continue,
-                None => {}
-            }
-        }
+    let mut turn = |place: usize, tensor: &TensorEntry| -> Result<bool> {
         let order = match (axes, tensor.shape.rank()) {
             (Some(axes), rank) if axes.len() == rank => axes.to_vec(),
             (None, 2) => vec![1, 0],
-            (None, 0 | 1) => continue,
+            (None, 0 | 1) => return Ok(false),
             (_, rank) => return Err(wrong_rank(tensor, axes, rank)),
         };
         if order.iter().copied().eq(0..order.len()) {
-            continue;
+            return Ok(false);
         }
         changed.push((place, permute(tensor, &order)?));
         if !is_reversed(&order) {
             reordered.push(place);
         }
+        Ok(true)
+    };
+    // Parameters by name: whether each was turned, as state may speak of it.
+    let mut turned: HashMap<String, &TensorEntry> = HashMap::new();
+    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| paths.contains(&t.path)) {
+        if tensor.role.slot().is_some() && !goes_along(tensor, parameters.get(&tensor.path))? {
+            continue;
+        }
+        if turn(place, tensor)? && !tensor.role.is_state() {
+            turned.insert(tensor.text(), tensor);
+        }
     }
+    let mut owners: HashSet<&str> = HashSet::new();
+    let mut stray = None;
+    for (place, tensor) in checkpoint.tensors.iter().enumerate() {
+        match tensor.role.state_of() {
+            // What the pattern matches by its own name was turned above.
+            Some(of) => {
+                owners.insert(&of.name);
+                if !paths.contains(&tensor.path)
+                    && let Some(parameter) = turned.get(&of.name)
+                    && goes_along(tensor, Some(&parameter.shape))?
+                {
+                    turn(place, tensor)?;
+                }
+            }
+            None if tensor.role.is_state() && tensor.role.slot().is_none() => {
+                let left = tensor.elements() > 1 && !paths.contains(&tensor.path);
+                stray = stray.or_else(|| left.then(|| tensor.name()));
+            }
+            None => {}
+        }
+    }
+    let losses = not_transposed(&turned, &owners, stray.as_deref());
     let count = changed.len() as u64;
     for (place, tensor) in changed {
         if let Some(slot) = checkpoint.tensors.get_mut(place) {
             *slot = tensor;
         }
     }
-    Ok(Turned { count, reordered })
+    Ok(Turned { count, reordered, losses })
+}
+
+/// True for state that is transposed with its parameter, false for what is one number. `parameter` is the shape of
+/// that one, where it is there.
+fn goes_along(state: &TensorEntry, parameter: Option<&Shape>) -> Result<bool> {
+    match parameter {
+        Some(shape) if *shape == state.shape => Ok(true),
+        _ if state.elements() <= 1 => Ok(false),
+        None => Ok(true),
+        Some(shape) => Err(Error::mismatch(
+            "state-shape",
+            "this state does not have the shape of its parameter, so nobody knows how to transpose it",
+        )
+        .on_tensor(state.name())
+        .expected(shape)
+        .found(&state.shape)
+        .hint("leave the state out (--no-state), or the parameter untransposed")),
+    }
+}
+
+/// The losses of what was `turned`: of each tensor whose state may be the `stray` one, and of each that shares its
+/// bytes with a tensor that has state (is one of `owners`) and was not turned.
+fn not_transposed(
+    turned: &HashMap<String, &TensorEntry>,
+    owners: &HashSet<&str>,
+    stray: Option<&str>,
+) -> Vec<Loss> {
+    let code = "state-not-transposed";
+    let mut losses: Vec<Loss> = turned
+        .iter()
+        .filter(|(name, _)| !owners.contains(name.as_str()))
+        .filter_map(|(_, tensor)| {
+            let shared = tensor
+                .text_attribute(ALIAS_OF)
+                .filter(|of| owners.contains(of))
+                .map(|of| (of, turned.contains_key(of)));
+            let detail = match (shared, stray) {
+                (Some((_, true)), _) | (None, None) => return None,
+                (Some((of, false)), _) => {
+                    let of = escape_text(of);
+                    format!("the optimizer's state is that of {of}, which has the same bytes and is left as it was")
+                }
+                (None, Some(stray)) => format!(
+                    "which state of the optimizer is this tensor's is not known, so that none was transposed, such as \
+                     {stray}; --no-state leaves it out"
+                ),
+            };
+            Some(Loss::new(code, tensor.name(), detail))
+        })
+        .collect();
+    losses.sort_by(|a, b| a.subject.cmp(&b.subject));
+    losses
 }
 
 fn is_reversed(axes: &[usize]) -> bool {

@@ -3,7 +3,8 @@
 use super::super::{
     CENTRAL, END_LEN, END64, END64_LEN, EXTRA_ALIGNMENT, EXTRA_ZIP64, LOCAL_LEN, LOCATOR64_LEN,
 };
-use super::{End, FLAG_DESCRIPTOR, Member, le16, le32, le64, read_central, read_locals};
+use super::end::End;
+use super::{FLAG_DESCRIPTOR, Member, le16, le32, le64, read_central, read_locals};
 use crate::check::{Gaps, Outline};
 use crate::error::Result;
 use crate::limits::Limits;
@@ -27,7 +28,7 @@ const FILLER_TORCH: u8 = b'Z';
 /// times, owners, alignment. Others, and all comments, are named as hidden: no program needs them.
 ///
 /// # Errors
-/// As [`super::read_directory`].
+/// As [`super::read_with_rest`].
 pub fn outline(source: &SourceRef, limits: &Limits) -> Result<(Outline, Vec<Member>)> {
     let in_file = |e: crate::Error| e.in_file(source.label());
     let (end, records) = read_central(source, limits).map_err(in_file)?;
@@ -165,6 +166,9 @@ fn ends(outline: &mut Outline, source: &SourceRef, at: u64) -> Result<()> {
     }
     outline.header(short, END_LEN, "zip end record");
     let comment = short.saturating_add(END_LEN);
-    outline.hidden(comment, source.len().saturating_sub(comment), "the comment of a zip archive");
+    // What follows it belongs to nothing.
+    let said = read_vec(&**source, comment.saturating_sub(2), 2)?;
+    let len = u64::from(le16(&said, 0)).min(source.len().saturating_sub(comment));
+    outline.hidden(comment, len, "the comment of a zip archive");
     Ok(())
 }

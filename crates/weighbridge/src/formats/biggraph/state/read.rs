@@ -49,6 +49,9 @@ pub(in super::super) struct Remembered {
 pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<State> {
     let source = bytes_of(entry)?;
     let saved = torch::read(&source, limits)?;
+    if let Some(rest) = saved.archive_rest() {
+        return Err(rest.to_error().in_file(source.label()));
+    }
     let form = saved.form().as_str();
     let graph = saved.graph();
     let pairs = graph.pairs(saved.root()).ok_or_else(|| wrong("a dict"))?;

@@ -152,7 +152,7 @@ pub(super) fn training(
     let ending = if topology.form == FORM_PIR { "json" } else { "pdmodel" };
     let mut files = vec![literal(&format!("{stem}.{ending}"), program.to_bytes())];
     // What belongs to no parameter, such as the learning rate, is the optimizer's.
-    let of_optimizer = |entry: &TensorEntry| matches!(entry.role, Role::OptimizerState { .. } | Role::Other);
+    let of_optimizer = |entry: &TensorEntry| entry.role.is_state() || entry.role == Role::Other;
     for (ending, wanted) in [("pdparams", false), ("pdopt", true)] {
         let mut part = checkpoint.clone();
         part.topology = None;

@@ -37,7 +37,8 @@ Exit codes: 0 done, 1 a difference or finding, 2 usage, unreadable input or fail
 /// Opens, checks and converts the model files of machine-learning frameworks, without those
 /// frameworks.
 #[derive(Debug, Parser)]
-#[command(name = "weighbridge", version, after_help = EXAMPLES)]
+// Under whatever name it is called: help and usage say what the examples do.
+#[command(name = "weighbridge", bin_name = "weighbridge", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub common: Common,

@@ -135,6 +135,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify *.safetensors --json        several: each by itself, and the worst of them\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
+                            weighbridge verify net.pt --deny-nonfinite     for CI: fails where a value is NaN or infinite\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
                             weighbridge verify net.model --manifest net.model.manifest.json  as it was sealed?\n  \
                             weighbridge verify net.npz --manifest net.model.manifest.json --tensors-only    the same numbers?\n  \

@@ -86,6 +86,10 @@ def judge(what, a, b, folder, atol=None, rtol=None):
     nan = [np.isnan(z) if not whole else np.zeros(z.size, bool) for z in (x, y)]
     check(f"{what}: nan", [found["nan_left"], found["nan_right"], found["nan_moved"]]
           == [int(nan[0].sum()), int(nan[1].sum()), int((nan[0] ^ nan[1]).sum())])
+    moved = nan[0] ^ nan[1]
+    first = lambda places: [int(n) for n in np.argwhere(places.reshape(a.shape))[0]] if places.any() else None
+    check(f"{what}: nan_at {found['nan_at']}", found["nan_at"] == first(moved))
+    check(f"{what}: infinite_at {found['infinite_at']}", found["infinite_at"] == first(~fine & ~equal & ~moved))
     agreed = close.all() if atol is not None else equal.all()
     check(f"{what}: code", code == int(not (agreed and same_type and (atol is not None or bits))))
 

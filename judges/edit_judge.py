@@ -204,6 +204,14 @@ def in_place(folder, rng):
     check("npy", (found == a.T).all() and found.shape == (40, 30))
 
 
+def in_order(path):
+    """The names in a file, as its tensors stand."""
+    raw = path.read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    header.pop("__metadata__", None)
+    return sorted(header, key=lambda name: header[name]["data_offsets"])
+
+
 def shards(folder, rng):
     tensors = {f"layer.{i}.w": rng.standard_normal((50, 20 + i)).astype("f4") for i in range(12)}
     tensors["big"] = rng.standard_normal((100, 100)).astype("f4")
@@ -233,6 +241,7 @@ def shards(folder, rng):
                 check(f"{size}: {name} says its format", opened.metadata() == {"format": "pt"})
             found |= own
         same(size, found, tensors)
+        check(f"{size}: the order", in_order(source) == [key for name in names for key in in_order(target / name)])
         check(f"{size}: said", {s["name"] for s in report["shards"] if s["oversized"]} == {n for n in names if held[n] > most})
         joined = folder / f"joined-{size}.safetensors"
         done(size, "merge", target, "-o", joined)

@@ -169,6 +169,23 @@ def test_diff_of_what_is_not_finite(tmp_path: Path) -> None:
     weighbridge.save(tmp_path / "b.npy", {"value": numpy.array([1.0, -1e308])})
     (pair,) = weighbridge.diff(tmp_path / "a.npy", tmp_path / "b.npy").pairs
     assert pair.values.max_abs == numpy.inf and isinstance(pair.values.max_abs, float)
+    assert pair.values.nan_at is None and pair.values.infinite_at is None
+    weighbridge.save(tmp_path / "c.npy", {"value": numpy.array([numpy.nan, numpy.inf])})
+    (pair,) = weighbridge.diff(tmp_path / "a.npy", tmp_path / "c.npy").pairs
+    assert (pair.values.at, pair.values.nan_at, pair.values.infinite_at) == (None, (0,), (1,))
+    assert weighbridge.verify(tmp_path / "c.npy", values=True).is_sound
+    denied = weighbridge.verify(tmp_path / "c.npy", deny_nonfinite=True)
+    assert denied.is_unsound and {found.code for found in denied.findings} == {"nan", "infinite"}
+
+
+def test_rules_that_fit_nothing(net: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\ndrop = "x*"\n')
+    for verb, other in ((weighbridge.diff, net), (weighbridge.convert, tmp_path / "b.npz")):
+        with pytest.raises(weighbridge.Error) as caught:
+            verb(net, other, rules=rules)
+        assert caught.value.code == "no-match" and caught.value.hint.endswith("; lenient_rules=True goes on")
+        assert "rule-unused" in str(verb(net, other, rules=rules, lenient_rules=True).notes)
 
 
 def test_verify(net: Path, tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ Exit codes: 0 done, 1 a difference or finding, 2 usage, unreadable input or fail
 /// Opens, checks and converts the model files of machine-learning frameworks, without those
 /// frameworks.
 #[derive(Debug, Parser)]
-#[command(name = "weighbridge", version, after_help = EXAMPLES)]
+// Under whatever name it is called: help and usage say what the examples do.
+#[command(name = "weighbridge", bin_name = "weighbridge", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub common: Common,
@@ -134,6 +135,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge verify net.npz\n  \
                             weighbridge verify *.safetensors --json        several: each by itself, and the worst of them\n  \
                             weighbridge verify net.model --values          also look for NaN and its like\n  \
+                            weighbridge verify net.pt --deny-nonfinite     for CI: fails where a value is NaN or infinite\n  \
                             weighbridge verify net.pdiparams --program net.pdmodel\n  \
                             weighbridge verify net.model --manifest net.model.manifest.json  as it was sealed?\n  \
                             weighbridge verify net.npz --manifest net.model.manifest.json --tensors-only    the same numbers?\n  \

@@ -228,6 +228,11 @@ pub(crate) fn human_count(n: u64) -> String {
     text
 }
 
+/// A number and what it counts: `1 tensor`, `1,234 tensors`.
+pub(crate) fn human_counted(n: usize, one: &str) -> String {
+    format!("{} {one}{}", human_count(n as u64), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,5 +244,9 @@ mod tests {
         assert_eq!(human_bytes(u64::MAX), "16384.0 PiB");
         assert_eq!(human_count(1_234_567), "1,234,567");
         assert_eq!(human_count(12), "12");
+        assert_eq!(
+            [0, 1, 1000].map(|n| human_counted(n, "tensor")),
+            ["0 tensors", "1 tensor", "1,000 tensors"]
+        );
     }
 }

@@ -344,6 +344,25 @@ fn help_shows_examples() {
     }
 }
 
+/// Values that are odd are no fault of the file, unless somebody says that they are.
+#[test]
+fn values_that_are_not_finite_can_be_denied() {
+    let dir = tempfile::tempdir().unwrap();
+    for (value, denied) in [(f32::NAN, Some("nan")), (f32::INFINITY, Some("infinite")), (1.0, None)] {
+        let header = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} "#;
+        let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &value.to_le_bytes()].concat();
+        let file = dir.path().join("a.safetensors");
+        fs::write(&file, bytes).unwrap();
+        assert_eq!(weighbridge(&["verify", path(&file), "--values"]).status.code(), Some(0));
+        let words = ["verify", path(&file), "--deny-nonfinite", "--json"];
+        let document = json(&words);
+        assert_eq!(weighbridge(&words).status.code(), Some(i32::from(denied.is_some())));
+        let errors = document["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error");
+        assert_eq!(errors.map(|f| f["code"].as_str().unwrap()).collect::<Vec<_>>(), Vec::from_iter(denied));
+        assert!(document["checked"].as_array().unwrap().contains(&Json::from("values")));
+    }
+}
+
 #[test]
 fn verify_says_what_is_known() {
     let dir = tempfile::tempdir().unwrap();

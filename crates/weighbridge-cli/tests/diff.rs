@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, code, golden, json, ok, refused, weighbridge};
+use common::{Folder, code, error, golden, json, ok, refused, testdata, text, text_of, weighbridge};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::Path;
@@ -55,13 +55,95 @@ fn tolerances_and_exit_codes() {
     assert_eq!(code(&["diff", &a, &b, "--atol", "0.125"]), 0);
     assert_eq!(code(&["diff", &a, &b, "--rtol", "0.05"]), 1);
     assert_eq!(code(&["diff", &a, &b, "--names-only"]), 0);
-    assert_eq!(code(&["diff", &a, &b, "--atol=-1"]), 2);
+    for below in [&["--atol=-1"][..], &["--atol", "-1"], &["--rtol", "-0.5"]] {
+        assert_eq!(refused(&[&["diff", &a, &b], below].concat()), "bad-tolerance");
+    }
+    let near = ok(&["diff", &a, &b, "--atol", "0.125"]);
+    assert!(near.contains("near enough  tensors: 0 the same, 1 near enough"), "{near}");
     assert_eq!(code(&["diff", &a, &path("none.npy")]), 2);
     let text = String::from_utf8(weighbridge(&["diff", &a, &b]).stdout).unwrap();
     assert!(text.contains("1 of 3") && text.contains("1.250e-1") && text.contains("most at [1]"), "{text}");
     assert!(text.contains("NaN 1 and 1, 0 of them on one side"), "{text}");
     let markdown = String::from_utf8(weighbridge(&["diff", &a, &b, "--markdown"]).stdout).unwrap();
     assert!(markdown.starts_with("**different**"), "{markdown}");
+}
+
+#[test]
+fn the_first_of_what_has_no_distance_is_told() {
+    let folder = Folder::new();
+    let (a, b) = (folder.path("a.npy"), folder.path("b.npy"));
+    npy(Path::new(&a), &[1.0, 2.0, 3.0, 4.0]);
+    npy(Path::new(&b), &[1.0, f32::INFINITY, f32::NAN, f32::NAN]);
+    let report = json(&["diff", &a, &b]);
+    let found = &report["pairs"][0]["values"];
+    assert_eq!(
+        (&found["at"], &found["nan_moved"], &found["infinite_apart"]),
+        (&Json::Null, &2.into(), &1.into())
+    );
+    assert_eq!((&found["nan_at"], &found["infinite_at"]), (&serde_json::json!([2]), &serde_json::json!([1])));
+    for words in [&["diff", &a, &b][..], &["diff", &a, &b, "--markdown"]] {
+        let text = text(&weighbridge(words));
+        assert!(text.contains("NaN 0 and 2, 2 of them on one side, first at [2]"), "{text}");
+        assert!(text.contains("infinities differ at 1 place, first at [1]"), "{text}");
+    }
+}
+
+/// The files of one model under another name, and its parameters in other forms of the same framework.
+#[test]
+fn names_of_files_and_kinds_of_pickles_are_no_difference() {
+    let folder = Folder::new();
+    let other = folder.path("other");
+    fs::create_dir(&other).unwrap();
+    let model = testdata("paddle/good/p331/cnn_jit");
+    for suffix in ["json", "pdiparams"] {
+        fs::copy(model.join(format!("model.{suffix}")), format!("{other}/net.{suffix}")).unwrap();
+    }
+    let model = text_of(&model);
+    assert_eq!(json(&["info", &other])["metadata"]["paddle.parameters"], "net.pdiparams");
+    let report = json(&["diff", model, &other]);
+    assert_eq!((&report["same"], &report["metadata"]), (&true.into(), &Json::Array(Vec::new())), "{report}");
+    for target in ["a.pdparams", "a.pdiparams", "a.npz", "a.safetensors"] {
+        let target = folder.path(target);
+        ok(&["convert", model, &target, "-q"]);
+        for (left, right) in [(model, target.as_str()), (&target, &other)] {
+            let report = json(&["diff", left, right]);
+            // A state does not say which tensors are buffers, and is different for that.
+            assert_eq!(report["metadata"], Json::Array(Vec::new()), "{report}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_shared_on_one_side_are_a_note() {
+    let folder = Folder::new();
+    let (model, both) = (folder.model("a.pt"), folder.path("b.pt"));
+    let (tied, untied) = (folder.path("tied.pt"), folder.path("untied.pt"));
+    let renamed = folder.path("renamed.pt");
+    ok(&["edit", &model, &renamed, "--rename", "w1=w3", "-q"]);
+    ok(&["merge", &model, &renamed, "-o", &both, "--prefer", "first", "-q"]);
+    let text = ok(&["edit", &both, &tied, "--tie", "w3=w1", "--keep", "w*"]);
+    assert!(text.contains("  shares bytes with w1 now"), "{text}");
+    let text = ok(&["edit", &tied, &untied, "--untie", "w3"]);
+    assert!(text.contains("  no longer shares bytes with w1"), "{text}");
+    let note = |left: &str, right: &str| {
+        let report = json(&["diff", left, right]);
+        assert_eq!(report["same"], true, "{report}");
+        report["notes"].as_array().unwrap().first().map(|note| note.as_str().unwrap().to_owned())
+    };
+    let on = |side: &str| Some(format!("bytes are shared on the {side} side only: w3 with w1"));
+    assert_eq!(note(&tied, &untied), on("left"));
+    assert_eq!(note(&untied, &tied), on("right"));
+    assert_eq!(note(&tied, &tied), None);
+    // A form that cannot share keeps the values, and is no difference.
+    let npz = folder.path("tied.npz");
+    ok(&["convert", &tied, &npz, "-q"]);
+    assert_eq!(json(&["diff", &tied, &npz])["same"], true);
+    let shown = ok(&["diff", &tied, &untied]);
+    assert!(
+        shown.contains("note bytes are shared on the left side only") && shown.contains("the same"),
+        "{shown}"
+    );
+    assert!(ok(&["diff", &tied, &untied, "--markdown"]).contains("**Notes**"));
 }
 
 #[test]
@@ -130,7 +212,23 @@ fn rules_say_how_the_left_side_is_to_be_read() {
     let words = ["diff", &left, &right, "--rules", &rules, "--rename", "layer1=first"];
     assert_eq!(code(&words), 1);
     assert_eq!(code(&[&words[..], &["--rename-regex", r"first\.(.*)=layer1.{1}"]].concat()), 0);
-    assert_eq!(refused(&["diff", &left, &right, "--rename-regex", "x(.*)=y"]), "no-match");
+    let unused = ["diff", &left, &right, "--rename-regex", "x(.*)=y"];
+    assert_eq!(refused(&unused), "no-match");
+    let report = json(&[&unused[..], &["--lenient-rules"]].concat());
+    assert!(
+        report["notes"][0].as_str().unwrap().starts_with("rule-unused: rename-regex x(.*)=y"),
+        "{report}"
+    );
+    let more = folder.file("more.toml", "[[rule]]\ndrop = \"x*\"\n");
+    for words in [&["diff", &left, &left][..], &["convert", &left, &folder.path("c.npz")]] {
+        let words = [words, &["--rules", &more]].concat();
+        let error = error(&words);
+        assert_eq!(error["code"], "no-match", "{error}");
+        // What the hint says can be done.
+        assert!(error["hint"].as_str().unwrap().ends_with("; --lenient-rules goes on"), "{error}");
+        let done = json(&[&words[..], &["--lenient-rules"]].concat());
+        assert!(done["notes"].to_string().contains("rule-unused"), "{done}");
+    }
     assert_eq!(refused(&["diff", &left, &right, "--rules", &folder.file("e.toml", "")]), "bad-rule");
 }
 

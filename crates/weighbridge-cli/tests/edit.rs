@@ -140,6 +140,7 @@ fn in_place_in_every_format() {
         ("torch", folder.model("a.pt"), "w1"),
         ("torch of its own library", copy("torch/good/module_state.pt", "own.pt"), ""),
         ("hdf5", folder.model("a.h5"), "w1"),
+        ("hdf5 of its own library", copy("hdf5/small/plain_default.h5", "own.h5"), ""),
         ("primitiv", folder.model("a.model"), "w1"),
         ("paddle .pdparams", folder.model("a.pdparams"), "w1"),
         ("paddle .pdiparams", folder.model("a.pdiparams"), ""),
@@ -161,12 +162,16 @@ fn in_place_in_every_format() {
         let before = fs::read(&path).unwrap();
         let sums = hashes(&path);
         let mut row = vec![what.to_owned()];
-        let (same, longer) =
-            (format!("{name}={twin}"), format!("{name}={name}.a_name_that_is_much_longer_than_it_was"));
+        let same = format!("{name}={twin}");
+        let [longer, much_longer] = ["_new", "_that_is_much_longer_than_it_was_before"].map(|more| {
+            assert!([4, 39].contains(&more.len()));
+            format!("{name}={name}{more}")
+        });
         let metadata = "note=something".to_owned();
         for (option, value) in [
             ("--rename", &same),
             ("--rename", &longer),
+            ("--rename", &much_longer),
             ("--set-metadata", &metadata),
             ("--transpose", &matrix),
         ] {

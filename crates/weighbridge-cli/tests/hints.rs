@@ -71,6 +71,40 @@ fn groups_as_others_write_them_are_no_names() {
     assert!(error["hint"].as_str().unwrap().contains("single quotes"), "{error}");
 }
 
+/// Rules are applied in turn: what one renamed has its new name for the next.
+#[test]
+fn a_name_that_a_rule_changed_is_told_with_the_new_one() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    for rule in [&["--transpose", "w1"][..], &["--cast", "w1=f16"], &["--transpose", "w1=1,0"]] {
+        let words = [&["edit", &model, &target, "--prefix", "model"], rule].concat();
+        let hint = hint(&words);
+        assert!(hint.starts_with("w1 is called model.w1 by then, as rules are applied in turn"), "{hint}");
+    }
+    let moved = hint(&["edit", &model, &target, "--rename", "w1=x", "--rename-glob", "w1=y"]);
+    assert!(moved.starts_with("w1 is called x by then"), "{moved}");
+    // What fits no name, old or new, is told as before.
+    for rule in [&["--transpose", "x1"][..], &["--transpose", "model.b1"]] {
+        let hint = hint(&[&["edit", &model, &target, "--prefix", "model"], rule].concat());
+        assert!(hint.starts_with("patterns cover the whole name"), "{hint}");
+    }
+}
+
+/// Help and usage say the name that the examples say, whatever the file is called.
+#[cfg(unix)]
+#[test]
+fn the_command_has_one_name() {
+    let folder = Folder::new();
+    let other = folder.path("wb2");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weighbridge"), &other).unwrap();
+    let run = |words: &[&str]| std::process::Command::new(&other).args(words).output().unwrap();
+    for words in [&["--help"][..], &["diff", "--help"], &["diff"]] {
+        let output = run(words);
+        let said = text(&output) + &complaint(&output);
+        assert!(said.contains("Usage: weighbridge ") && !said.contains("wb2"), "{said}");
+    }
+}
+
 #[test]
 fn a_cast_in_place_is_not_told_to_make_room() {
     let folder = Folder::new();

@@ -5,6 +5,7 @@ mod near;
 pub(crate) use near::near;
 
 use serde_json::{Value as Json, json};
+use std::fmt::Display;
 
 /// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
 /// shows: control characters, and the invisible and direction-changing ones of Unicode.
@@ -26,6 +27,12 @@ pub fn escape(text: &str) -> String {
         }
     }
     safe
+}
+
+/// A number and what it counts: `1 tensor`, `2 tensors`.
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str, many: &str) -> String {
+    let noun = if count == N::from(1) { one } else { many };
+    format!("{count} {noun}")
 }
 
 /// The longest text, in bytes, that an error or a finding quotes from a file.

@@ -174,6 +174,7 @@ def verify(
     paths: Paths,
     *,
     values: bool = False,
+    deny_nonfinite: bool = False,
     account: bool = False,
     manifest: Optional[Path] = None,
     tensors_only: bool = False,
@@ -192,6 +193,7 @@ def verify(
     """Is a file or folder whole and consistent? Of several paths, each is looked at by itself.
 
     - `values`: read all values, too, and look for NaN, infinities, empty rows and what else is odd;
+      `deny_nonfinite` does so, and holds NaN and infinities for errors;
     - `account`: say what each range of bytes is for;
     - `manifest`: hold it against what `seal` wrote; `tensors_only`: only the tensors, as of a converted
       model;

@@ -54,7 +54,13 @@ class Values(NamedTuple):
     nan_left: int
     nan_right: int
     nan_moved: int
+    """Places where only one side has NaN."""
+    nan_at: Optional[Tuple[int, ...]]
+    """The index of the first of them."""
     infinite_apart: int
+    """Places where one side is infinite, and the other is not the same."""
+    infinite_at: Optional[Tuple[int, ...]]
+    """The index of the first of them."""
 
 
 class Pair(NamedTuple):
@@ -150,7 +156,7 @@ class DiffReport(Report):
 
     @property
     def notes(self) -> Tuple[str, ...]:
-        """What was not compared."""
+        """What was not compared, or is no difference and good to know, such as bytes shared on one side."""
         return tuple(self._document["notes"])
 
     @property
@@ -211,6 +217,7 @@ def diff(
     rtol: Optional[float] = None,
     ignore_dtype: bool = False,
     rules: Optional[Paths] = None,
+    lenient_rules: bool = False,
     rename: Pairs = None,
     rename_regex: Pairs = None,
     select: Some = None,
@@ -242,7 +249,8 @@ def diff(
     - `atol`, `rtol`: how far a value may be off, as a distance and as a share of the value on the right;
       without them every bit counts;
     - `ignore_dtype`: a type that differs is no difference by itself;
-    - `rules`, `rename`, `rename_regex`: what to do to the left side before, as of `edit`;
+    - `rules`, `rename`, `rename_regex`: what to do to the left side before, as of `edit`; `lenient_rules` goes
+      on where a rule fits nothing, but for those of `rename`;
     - `select`, `drop`, `no_state`, `no_metadata`: what is compared;
     - `names_only`: names, types and shapes, and no values;
     - `all`: list the pairs that are the same, too;

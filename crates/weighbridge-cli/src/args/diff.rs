@@ -11,10 +11,10 @@ pub(crate) struct Diff {
     /// The right side: what it is
     pub right: PathBuf,
     /// A value may be off by this much
-    #[arg(long, value_name = "DISTANCE")]
+    #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
     pub atol: Option<f64>,
     /// A value may be off by this share of the value on the right
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub rtol: Option<f64>,
     /// A type that differs is no difference by itself; values are compared as numbers
     #[arg(long)]
@@ -22,6 +22,9 @@ pub(crate) struct Diff {
     /// A file of rules (TOML) for the left side, as of `edit`, see docs/rules.md; may be repeated
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
+    /// Go on where a rule of --rules or --rename-regex fits nothing, and note it
+    #[arg(long)]
+    pub lenient_rules: bool,
     /// A rule OLD=NEW for names on the left, as in `convert`; may be repeated
     #[arg(long, value_name = "OLD=NEW")]
     pub rename: Vec<String>,

@@ -12,6 +12,9 @@ pub(crate) struct Verify {
     /// Read all values and look for NaN, infinities, empty rows and what else is odd
     #[arg(long)]
     pub values: bool,
+    /// As --values, and hold NaN and infinities for errors: the verdict is then unsound, the exit code 1
+    #[arg(long)]
+    pub deny_nonfinite: bool,
     /// Say what each range of bytes of each file is for
     #[arg(long)]
     pub account: bool,

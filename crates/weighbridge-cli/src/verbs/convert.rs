@@ -1,7 +1,7 @@
 //! `convert`: a file in another form, all or nothing.
 
 use crate::args::{Common, Convert};
-use crate::output::{Output, human_bytes, human_count};
+use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
             drop: args.drop.clone(),
             no_state: args.no_state,
             rules: rules.into_iter().flatten().collect(),
+            lenient_rules: args.lenient_rules,
             rename: args.rename.clone(),
             cast: args.cast,
             rounding: args.rounding,
@@ -147,8 +148,12 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     };
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));
-        let error =
-            format!("the largest difference is {:e}, as a share {:e}", all.worst_error, all.worst_relative);
+        // What became infinite has no distance.
+        let of = if all.overflowed > 0 { "of those that stay finite " } else { "" };
+        let error = format!(
+            "{of}the largest difference is {:e}, as a share {:e}",
+            all.worst_error, all.worst_relative
+        );
         output
             .warning("cast", &format!("{changed} of {elements} values changed; {}; {error}", lost(&all)))?;
     }
@@ -159,7 +164,8 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     }
     let more = worst.count().saturating_sub(SHOWN_CASTS);
     if more > 0 {
-        output.warning("cast", &format!("and {more} more tensors; --json lists them all"))?;
+        let more = human_counted(more, "more tensor");
+        output.warning("cast", &format!("and {more}; --json lists them all"))?;
     }
     Ok(())
 }
@@ -172,7 +178,7 @@ fn wrote(target: &str, plan: &WritePlan, bytes: u64) -> String {
         return format!("wrote {target} ({what}, {size})");
     }
     let count = plan.files.len();
-    let files = if count == 1 { "1 file".to_owned() } else { format!("{} files", human_count(count as u64)) };
+    let files = human_counted(count, "file");
     format!("wrote {}/ ({what}, {files}, {size})", target.trim_end_matches('/'))
 }
 

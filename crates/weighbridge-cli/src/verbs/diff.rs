@@ -20,6 +20,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     for file in &args.rules {
         options.rules.extend(read_rules(file)?);
     }
+    options.lenient_rules = args.lenient_rules;
     options.rename.clone_from(&args.rename);
     options.rename_regex.clone_from(&args.rename_regex);
     options.ignore_dtype = args.ignore_dtype;
@@ -92,7 +93,7 @@ fn text(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> {
         }
     }
     for note in &report.notes {
-        output.warning("not compared", note)?;
+        output.warning("note", note)?;
     }
     summary(report, output)
 }

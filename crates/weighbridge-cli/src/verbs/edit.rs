@@ -223,9 +223,14 @@ fn change_text(change: &TensorChange) -> String {
     if change.transposed {
         text.push_str(&format!("  {:?} -> {:?}, transposed", before.shape, after.shape));
     }
-    let alias = |told: &Told| told.alias_of.as_deref().map_or_else(|| "alone".to_owned(), escape);
-    if after.alias_of != before.alias_of {
-        text.push_str(&format!("  shares bytes with {} -> {}", alias(before), alias(after)));
+    let alias = |told: &Told| told.alias_of.as_deref().map(escape);
+    match (alias(before), alias(after)) {
+        (None, Some(of)) => text.push_str(&format!("  shares bytes with {of} now")),
+        (Some(of), None) => text.push_str(&format!("  no longer shares bytes with {of}")),
+        (Some(before), Some(of)) if of != before => {
+            text.push_str(&format!("  shares bytes with {of} now, not {before}"));
+        }
+        _ => {}
     }
     text
 }

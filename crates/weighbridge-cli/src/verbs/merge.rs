@@ -1,7 +1,7 @@
 //! `merge`: several checkpoints, or the shards of one, as one.
 
 use crate::args::{Common, Merge, Prefer};
-use crate::output::{Output, human_bytes, human_count};
+use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 use std::io::Write;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     output.losses(&prepared.plan.losses)?;
     let word = if writing.plan { "would write" } else { "wrote" };
     let (form, count) =
-        (format!("{} {}", prepared.plan.format, prepared.plan.kind), human_count(tensors as u64));
-    writeln!(output, "{word} {} ({form}, {count} tensors, {})", escape(&target), human_bytes(bytes))?;
+        (format!("{} {}", prepared.plan.format, prepared.plan.kind), human_counted(tensors, "tensor"));
+    writeln!(output, "{word} {} ({form}, {count}, {})", escape(&target), human_bytes(bytes))?;
     Ok(outcome)
 }

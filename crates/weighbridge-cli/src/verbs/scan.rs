@@ -1,7 +1,7 @@
 //! `scan`: could opening this elsewhere run code or give away source code?
 
 use crate::args::{Common, Scan};
-use crate::output::{DIM, HEADING, Output, scan_verdict};
+use crate::output::{DIM, HEADING, Output, human_counted, scan_verdict};
 use crate::several::{self, Counts, Report};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -139,10 +139,10 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         ];
         let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
         let counts = counts.collect::<Vec<_>>().join(", ");
-        let files = report.files.len();
+        let files = human_counted(report.files.len(), "file");
         writeln!(
             output,
-            "{HEADING}verdict  {HEADING:#} {}  {files} files: {counts}",
+            "{HEADING}verdict  {HEADING:#} {}  {files}: {counts}",
             scan_verdict(report.verdict)
         )?;
         for file in report.files.iter().filter(|file| file.verdict() == Verdict::Unsound) {

@@ -1,7 +1,7 @@
 //! `seal`: the hashes of files and tensors, as a list that can be signed.
 
 use crate::args::{Common, Seal};
-use crate::output::{Output, human_bytes, human_count};
+use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::Write;
@@ -79,11 +79,11 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
         output.warning("note", &format!("{}: {}", note.code, note.text))?;
     }
     let SealReport { files, tensors, bytes, .. } = report;
-    let files_text = count(*files, "file");
+    let files_text = human_counted(*files, "file");
     let path = escape(&args.path.display().to_string());
     let mut line = format!("sealed {path}: {files_text}, {}", human_bytes(*bytes));
     if !args.files_only {
-        line.push_str(&format!(", {}", count(*tensors, "tensor")));
+        line.push_str(&format!(", {}", human_counted(*tensors, "tensor")));
     }
     writeln!(output, "{line}, {}", args.algorithms.names().join(" and "))?;
     if args.update {
@@ -91,8 +91,8 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
         writeln!(
             output,
             "taken over from the earlier manifest, not hashed again: {} and {}",
-            count(files, "file"),
-            count(tensors, "tensor")
+            human_counted(files, "file"),
+            human_counted(tensors, "tensor")
         )?;
     }
     if !report.ignored.is_empty() {
@@ -100,8 +100,4 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
         writeln!(output, "left out: {}", names.join(", "))?;
     }
     writeln!(output, "wrote {} (not signed)", escape(&target.display().to_string()))
-}
-
-fn count(number: usize, what: &str) -> String {
-    format!("{} {what}{}", human_count(number as u64), if number == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
 //! `verify`: is a file whole and consistent?
 
 use crate::args::{Common, Verify};
-use crate::output::{DIM, HEADING, Output, human_bytes, human_count, verdict};
+use crate::output::{DIM, HEADING, Output, human_bytes, human_count, human_counted, verdict};
 use crate::several::{self, Report};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
@@ -16,7 +16,12 @@ use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let options = VerifyOptions { open: args.input.options()?, values: args.values, threads: args.threads };
+    let options = VerifyOptions {
+        open: args.input.options()?,
+        values: args.values,
+        deny_nonfinite: args.deny_nonfinite,
+        threads: args.threads,
+    };
     if args.manifest.is_some() && args.paths.len() > 1 {
         return Err(Error::usage(
             "several-paths",
@@ -103,7 +108,8 @@ fn text(
         line("bytes", format!("{name}{}", sums(file)))?;
     }
     if report.files.len() > shown {
-        line("", format!("and {} more files; --account lists them all", report.files.len() - shown))?;
+        let more = human_counted(report.files.len() - shown, "more file");
+        line("", format!("and {more}; --account lists them all"))?;
     }
     if let Some(checked) = sealed {
         line("manifest", counts(checked))?;

@@ -4,7 +4,7 @@ use super::{listed, lod::LOD, structure};
 use crate::checkpoint::{PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME, Value};
 use crate::finding::Finding;
 use crate::tensor::{DType, Shape};
-use crate::text::escape;
+use crate::text::{counted, escape};
 use crate::topology::{Topology, Variable, VariableKind};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -109,8 +109,12 @@ fn missing(declared: &[&Variable], by_name: &HashMap<&str, &TensorEntry>) -> Vec
     if !state.is_empty() {
         let names = listed(state.iter().copied());
         let text = format!(
-            "{} variables that the program keeps are not there, though no parameter: {names}",
-            state.len()
+            "{} not there, though no parameter: {names}",
+            counted(
+                state.len(),
+                "variable that the program keeps is",
+                "variables that the program keeps are"
+            )
         );
         findings.push(Finding::warning("missing-state", text));
     }

@@ -3,6 +3,7 @@
 use super::held::{Place, plain};
 use crate::checkpoint::{STORAGE, TensorEntry};
 use crate::finding::Finding;
+use crate::text::counted;
 
 /// Bytes that more than one tensor has: `tensors-overlap` where two have a part of them in common;
 /// one remark, `shared-bytes`, where some have exactly the same ones, which is how a tensor with
@@ -36,7 +37,10 @@ pub fn shared_bytes(tensors: &[TensorEntry], views: bool) -> Vec<Finding> {
     }
     if !shared.is_empty() {
         let names = super::listed(shared.iter().map(String::as_str));
-        let text = format!("{} tensors have the bytes of another one: {names}", shared.len());
+        let text = format!(
+            "{} the bytes of another one: {names}",
+            counted(shared.len(), "tensor has", "tensors have")
+        );
         findings.push(Finding::note("shared-bytes", text));
     }
     findings

@@ -94,8 +94,11 @@ impl Checkpoint {
             }
         }
         if without > 0 {
-            let text =
-                format!("{without} tensors have no {} and keep the name they have", wanted.replace('_', " "));
+            let wanted = wanted.replace('_', " ");
+            let text = match without {
+                1 => format!("1 tensor has no {wanted} and keeps the name it has"),
+                _ => format!("{without} tensors have no {wanted} and keep the name they have"),
+            };
             self.notes.push(Note::new("names-missing", text));
         }
         self.check_unique()

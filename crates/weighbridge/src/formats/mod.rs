@@ -30,7 +30,7 @@ pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
 
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
+use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME, Value};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -189,6 +189,13 @@ pub trait Format: Sync {
     fn settings_as_cut(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
         let _ = checkpoint;
         Vec::new()
+    }
+
+    /// True for metadata that says how a file of this format was written, and nothing of the model: names of its files,
+    /// versions of its form. The same model in another form has other ones, or none. Keys within maps are joined by `/`.
+    fn is_of_form(&self, key: &str, value: &Value) -> bool {
+        let _ = (key, value);
+        false
     }
 
     /// Lays out a file that holds `checkpoint`; pure.

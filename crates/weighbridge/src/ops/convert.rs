@@ -8,6 +8,7 @@ use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
 use crate::tensor::{Cast, DType, Order, Rounding};
+use crate::text::counted;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub struct Changes {
     pub no_state: bool,
     /// Rules of the [grammar of edits](super::edit); they come before all that follows.
     pub rules: Vec<super::edit::Rule>,
+    /// Go on where one of these rules fits nothing, and note it.
+    pub lenient_rules: bool,
     /// Rules `OLD=NEW`.
     pub rename: Vec<String>,
     /// Cast floating-point tensors to this type.
@@ -111,6 +114,18 @@ impl Changes {
     /// # Errors
     /// As the methods of [`Checkpoint`] that it calls.
     pub fn apply(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+        self.apply_noting(checkpoint, &mut Vec::new())
+    }
+
+    /// As [`apply`](Self::apply). Rules that did nothing, where that is allowed, go to the `notes`.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub(super) fn apply_noting(
+        &self,
+        checkpoint: &mut Checkpoint,
+        notes: &mut Vec<Note>,
+    ) -> Result<Vec<Loss>> {
         if let Some(draw) = self.draw {
             biggraph::draw(checkpoint, draw)?;
         }
@@ -125,7 +140,9 @@ impl Changes {
             checkpoint.drop_state();
         }
         checkpoint.settle_aliases();
-        let mut losses = super::edit::apply(checkpoint, &self.rules, false)?.losses;
+        let applied = super::edit::apply(checkpoint, &self.rules, self.lenient_rules)?;
+        notes.extend(applied.notes);
+        let mut losses = applied.losses;
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
         checkpoint.rename(&rules)?;
         match self.cast {
@@ -192,7 +209,7 @@ pub(super) fn prepare_replacing(
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
-    let plan = plan_checkpoint(checkpoint, format, kind, options)?;
+    let plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
     LocalSink::check_plan_replacing(&plan, target, options.force, names)?;
     Ok((plan, notes))
 }
@@ -262,10 +279,21 @@ pub(super) fn own_files(source: &Path, target: &Path, open: &OpenOptions) -> Res
 /// # Errors
 /// As [`plan`].
 pub fn plan_checkpoint(
+    checkpoint: Checkpoint,
+    format: &dyn Format,
+    kind: Option<String>,
+    options: &ConvertOptions,
+) -> Result<WritePlan> {
+    plan_noting(checkpoint, format, kind, options, &mut Vec::new())
+}
+
+/// As [`plan_checkpoint`]. What is worth knowing of the changes goes to the `notes`.
+fn plan_noting(
     mut checkpoint: Checkpoint,
     format: &dyn Format,
     kind: Option<String>,
     options: &ConvertOptions,
+    notes: &mut Vec<Note>,
 ) -> Result<WritePlan> {
     let label = checkpoint.label.clone();
     let missing = checkpoint.damage.as_ref().map(|damage| damage.losses()).unwrap_or_default();
@@ -284,7 +312,7 @@ pub fn plan_checkpoint(
         }
         let settings = PlanOptions { kind, settings: options.settings.clone() };
         settings.check(format.facts())?;
-        let mut losses = options.changes.apply(&mut checkpoint)?;
+        let mut losses = options.changes.apply_noting(&mut checkpoint, notes)?;
         // On its way back a table stands as it stood, unless entities are named that may be others.
         let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
         let aligned = !on_its_way_back || options.open.entities.is_some();
@@ -318,7 +346,7 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
     let guessed = checkpoint.tensors.iter().filter(|t| t.guessed).count();
     let same_form = plan.format == checkpoint.format && plan.kind == checkpoint.kind;
     (guessed > 0 && !same_form).then(|| {
-        let subject = if guessed == 1 { "1 tensor".to_owned() } else { format!("{guessed} tensors") };
+        let subject = counted(guessed, "tensor", "tensors");
         if checkpoint.notes.iter().any(|note| note.code == "dtype-guessed") {
             let detail = "the type of the elements is a guess, and the target does not say so";
             return Loss::new("guessed-dtype", subject, detail);

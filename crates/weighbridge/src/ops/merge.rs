@@ -6,6 +6,7 @@ use crate::engine::LocalSink;
 use crate::error::{Error, Result};
 use crate::formats;
 use crate::plan::WritePlan;
+use crate::text::counted;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -135,8 +136,13 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         source.settle_aliases();
         if let Some(name) = first_out {
             let text = format!(
-                "{}: {left_out} tensors give way to others of their name, first {name}",
-                source.label
+                "{}: {}, first {name}",
+                source.label,
+                counted(
+                    left_out,
+                    "tensor gives way to another of its name",
+                    "tensors give way to others of their name"
+                )
             );
             joined.notes.push(Note::new("gave-way", text));
         }

@@ -10,7 +10,7 @@ use super::opened::Options;
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
-use crate::text::escape;
+use crate::text::{counted, escape};
 use std::collections::{HashMap, HashSet};
 
 /// Findings and imports that are kept; more are only counted.
@@ -271,15 +271,18 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
         }
     }
     if evals > 0 {
-        let text = format!("calls eval {evals} times, exactly as Paddle writes a tensor with LoD: harmless");
+        let evals = counted(evals, "time", "times");
+        let text = format!("calls eval {evals}, exactly as Paddle writes a tensor with LoD: harmless");
         notes.push(Finding::note("lod-eval", text));
     }
     if buffers > 0 {
-        let text = format!("takes {buffers} buffers that must be handed over beside the pickle");
+        let buffers = counted(buffers, "buffer", "buffers");
+        let text = format!("takes {buffers} that must be handed over beside the pickle");
         notes.push(Finding::note("out-of-band", text));
     }
     if persistent > 0 {
-        let text = format!("refers {persistent} times to something beside the pickle");
+        let persistent = counted(persistent, "time", "times");
+        let text = format!("refers {persistent} to something beside the pickle");
         notes.push(Finding::note("persistent-id", text));
     }
     calls.list

@@ -45,7 +45,7 @@ pub use strip_options::{Strip, StripReport};
 
 use super::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Value};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
@@ -170,6 +170,10 @@ impl Kind {
 impl Format for Paddle {
     fn facts(&self) -> &'static Facts {
         &FACTS
+    }
+
+    fn is_of_form(&self, key: &str, _: &Value) -> bool {
+        [PROGRAM_FILE, PARAMETERS_FILE, INFO_FILE].contains(&key) || state::is_of_parameters(key)
     }
 
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {

@@ -10,7 +10,7 @@ use crate::finding::Finding;
 use crate::formats::{Format, HEAD, OpenOptions, Scan};
 use crate::scan::{found, leads_out, pickles};
 use crate::source::SourceRef;
-use crate::text::escape;
+use crate::text::{counted, escape};
 use crate::topology::Topology;
 
 /// Operators whose source is shown one by one; more are counted.
@@ -68,7 +68,8 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(first) = names.first() {
         let sample = first.sample.as_deref().unwrap_or_default();
-        let text = format!("{} operators tell the names of the author's classes: {sample}", names.len());
+        let operators = counted(names.len(), "operator tells", "operators tell");
+        let text = format!("{operators} the names of the author's classes: {sample}");
         findings.push(
             Finding::warning("class-names", text)
                 .in_file(source.label())

@@ -8,6 +8,7 @@ use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef};
+use crate::text::counted;
 use std::collections::{BTreeMap, HashSet};
 
 /// The fewest bytes of a stat: an empty name and a scalar.
@@ -410,7 +411,7 @@ impl<'a> Reader<'a> {
         let mut notes = Vec::new();
         for &(code, omission, text) in ODDITIES {
             if let Some((count, first)) = self.odd.get(code) {
-                let text = format!("{text} ({count} times, first at byte {first})");
+                let text = format!("{text} ({}, first at byte {first})", counted(*count, "time", "times"));
                 notes.push(Note { code, text, omission });
             }
         }

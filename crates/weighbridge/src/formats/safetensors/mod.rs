@@ -40,7 +40,7 @@ pub use shards::{ListOfShards, ListsOfShards, list_with, lists_of_shards, parse_
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Value};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
@@ -65,6 +65,8 @@ const HEADER_PADDING: &str = "header_padding";
 const DATA_OFFSET: &str = "data_offset";
 /// The key of the header that is no tensor.
 const METADATA: &str = "__metadata__";
+/// What libraries write under the key `format`.
+const LIBRARIES: [&str; 7] = ["pt", "tf", "flax", "np", "numpy", "mlx", "paddle"];
 /// Bytes before the header.
 const PREFIX: u64 = 8;
 /// The longest header that the original reads.
@@ -136,6 +138,11 @@ const DTYPES: [DType; 22] = {
 impl Format for Safetensors {
     fn facts(&self) -> &'static Facts {
         &FACTS
+    }
+
+    fn is_of_form(&self, key: &str, value: &Value) -> bool {
+        // Which library is to load it.
+        key == "format" && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
     }
 
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
+use crate::text::counted;
 
 /// Writers fill the header up so that the elements begin at a multiple of this.
 const ALIGNMENT: u64 = 8;
@@ -20,7 +21,12 @@ pub(super) fn unaligned(tensors: &[TensorEntry]) -> Option<Finding> {
     };
     let first = tensors.iter().find(off)?;
     let count = tensors.iter().filter(off).count();
-    let text = format!("{count} tensors do not begin at a multiple of the size of their elements");
+    let tensors = counted(
+        count,
+        "tensor does not begin at a multiple of the size of its",
+        "tensors do not begin at a multiple of the size of their",
+    );
+    let text = format!("{tensors} elements");
     Some(Finding::note("unaligned-tensors", text).on_tensor(first.name()))
 }
 

@@ -8,6 +8,7 @@ use crate::containers::zip::Member;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::{SourceRef, read_vec};
+use crate::text::counted;
 
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
@@ -104,7 +105,9 @@ fn members(
         }
     }
     if code > 0 {
-        let text = format!("this is TorchScript: {code} members with its code and constants are left out");
+        let members =
+            counted(code, "member with its code and constants is", "members with its code and constants are");
+        let text = format!("this is TorchScript: {members} left out");
         checkpoint.notes.push(Note::omission("torchscript-code", text));
     }
     for name in unread.iter().take(NAMED) {

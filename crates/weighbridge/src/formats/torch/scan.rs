@@ -8,7 +8,7 @@ use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
 use crate::scan::{TakenFor, archive, is_tar, pickles, tar};
 use crate::source::{RangeSource, Source, SourceRef, Within};
-use crate::text::escape;
+use crate::text::{counted, escape};
 use std::sync::Arc;
 
 /// Pickles of the legacy form.
@@ -119,7 +119,8 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
         Ok(())
     })?;
     if let Some(first) = code.first() {
-        let text = format!("{} members hold code that would run, such as {first}", code.len());
+        let members = counted(code.len(), "member holds", "members hold");
+        let text = format!("{members} code that would run, such as {first}");
         scan.push("torchscript-code", text);
     }
     Ok(())

@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::pickle::{Made, Object, ObjectId};
+use crate::text::counted;
 use kinds::Kinds;
 use place::Places;
 use reach::Reach;
@@ -109,7 +110,8 @@ impl<'a> Walk<'a> {
             self.optimizers.assign(graph, &mut self.checkpoint, steps, bytes);
         }
         if self.doubled > 0 {
-            let text = format!("{} keys stand twice in a dict; the last value counts", self.doubled);
+            let keys = counted(self.doubled, "key stands", "keys stand");
+            let text = format!("{keys} twice in a dict; the last value counts");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
         let notes = [

@@ -1,7 +1,7 @@
 //! A report as GitHub's Markdown.
 
 use super::{Alone, DiffReport, Status};
-use crate::text::escape;
+use crate::text::{counted, escape};
 use std::fmt::Write;
 
 /// The most lines of a table: a comment on a pull request has a limit of 65,536 characters.
@@ -60,12 +60,13 @@ pub(super) fn markdown(report: &DiffReport) -> String {
         line(&format!("block {}: {}{part}", c.block, c.subject), &c.left, &c.right)
     });
     bullets_of(&mut out, "Program", programs.collect(), report.program.count());
-    bullets(&mut out, "Not compared", report.notes.iter().map(|note| code(note)).collect());
+    bullets(&mut out, "Notes", report.notes.iter().map(|note| code(note)).collect());
     let same = report.count(Status::Same);
     let _ = match report.values_compared {
-        true => writeln!(out, "{same} tensors are the same."),
+        true => writeln!(out, "{} the same.", counted(same, "tensor is", "tensors are")),
         false => {
-            writeln!(out, "{same} tensors have the same name, type and shape; values were not compared.")
+            let tensors = counted(same, "tensor has", "tensors have");
+            writeln!(out, "{tensors} the same name, type and shape; values were not compared.")
         }
     };
     out

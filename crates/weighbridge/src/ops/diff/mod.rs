@@ -10,6 +10,7 @@ mod loops;
 mod markdown;
 mod pairs;
 mod program;
+mod ties;
 mod told;
 mod values;
 
@@ -47,6 +48,8 @@ pub struct DiffOptions {
     /// Rules of the [grammar of edits](super::edit) for the left side, before all renames and before tensors are
     /// paired.
     pub rules: Vec<Rule>,
+    /// Go on where one of `rules` or `rename_regex` fits nothing, and note it.
+    pub lenient_rules: bool,
     /// Rules `OLD=NEW` for names on the left, before tensors are paired.
     pub rename: Vec<String>,
     /// Rules `REGEX=NEW` for names on the left, as of an [edit](super::edit), after those of `rename`.
@@ -183,7 +186,7 @@ pub struct DiffReport {
     pub metadata: Vec<Change>,
     /// Differences of the programs.
     pub program: ProgramDiff,
-    /// What was not compared, as a sentence each.
+    /// What was not compared, or is no difference and good to know, as a sentence each.
     pub notes: Vec<String>,
     /// False where names, types and shapes alone were compared.
     pub values_compared: bool,
@@ -228,11 +231,12 @@ impl DiffReport {
             && self.pairs.iter().all(same))
     }
 
-    /// The verdict in words: `the same` is said of values only where they were compared.
+    /// The verdict in words: `the same` is said of values only where they were compared, and are.
     pub fn verdict(&self) -> &'static str {
         match (self.is_different(), self.is_same(), self.values_compared) {
             (true, ..) => "different",
             (_, false, _) => "could not tell",
+            (_, _, true) if self.count(Status::Close) > 0 => "near enough",
             (_, _, true) => "the same",
             (_, _, false) => "the same names, types and shapes; values were not compared",
         }
@@ -302,11 +306,17 @@ pub fn diff_checkpoints(
         left.drop_state();
         right.drop_state();
     }
-    let renames =
-        Changes { rules: options.rules.clone(), rename: options.rename.clone(), ..Changes::default() };
-    renames.apply(&mut left)?;
+    let renames = Changes {
+        rules: options.rules.clone(),
+        lenient_rules: options.lenient_rules,
+        rename: options.rename.clone(),
+        ..Changes::default()
+    };
+    let mut unused = Vec::new();
+    renames.apply_noting(&mut left, &mut unused)?;
     if !options.rename_regex.is_empty() {
-        apply(&mut left, &Rule::parse("rename-regex", &options.rename_regex)?, false)?;
+        let rules = Rule::parse("rename-regex", &options.rename_regex)?;
+        unused.extend(apply(&mut left, &rules, options.lenient_rules)?.notes);
     }
     let selection = Selection::new(&options.select, &options.drop)?;
     selection.check_matched(&[&left, &right])?;
@@ -318,6 +328,7 @@ pub fn diff_checkpoints(
     let with_attributes = left.format == right.format;
     let mut found = Vec::with_capacity(pairs.pairs.len());
     let mut unnamed = [Vec::new(), Vec::new()];
+    let places: Vec<(usize, usize)> = pairs.pairs.iter().map(|&(l, r, _)| (l, r)).collect();
     for (l, r, how) in pairs.pairs {
         let (Some(a), Some(b)) = (left.tensors.get(l), right.tensors.get(r)) else { continue };
         match (&a.labels, &b.labels) {
@@ -366,6 +377,8 @@ pub fn diff_checkpoints(
             ));
         }
     }
+    notes.extend(ties::notes(&left, &right, &places));
+    notes.extend(unused.iter().map(|note| format!("{}: {}", note.code, note.text)));
     for checkpoint in [&left, &right] {
         let left_out = checkpoint.notes.iter().filter(|note| note.omission);
         notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));

@@ -1,3 +1,5 @@
+mod forms;
+
 use super::*;
 use crate::checkpoint::{LabelList, Labels, MemoryLabels, Role, TensorPath, Value};
 use crate::source::{MemorySource, SourceRef};
@@ -37,12 +39,17 @@ fn measures_are_what_they_are_called() {
     let (status, found) = values(f32s("w", &a), f32s("w", &b));
     assert_eq!(status, Status::Values);
     assert_eq!((found.elements, found.finite, found.beyond), (7, 4, 3));
-    assert_eq!((found.max_abs, found.at), (0.5, Some(vec![1])));
+    assert_eq!((found.max_abs, found.at.clone()), (0.5, Some(vec![1])));
     assert_eq!((found.max_relative, found.mean_abs), (0.2, 0.125));
     let (dot, left, right) = (1.0 + 5.0 + 9.0, 1.0 + 4.0 + 9.0, 1.0 + 6.25 + 9.0);
     assert!((found.cosine.unwrap() - dot / f64::sqrt(left * right)).abs() < 1e-15);
     assert_eq!(found.max_ulp, Some(u64::from(2.5f32.to_bits() - 2f32.to_bits())));
     assert_eq!((found.nan_left, found.nan_right, found.nan_moved, found.infinite_apart), (2, 1, 1, 1));
+    assert_eq!((found.nan_at.clone(), found.infinite_at.clone()), (Some(vec![5]), Some(vec![4])));
+    assert_eq!(
+        found.oddities(),
+        ["NaN 2 and 1, 1 of them on one side, first at [5]", "infinities differ at 1 place, first at [4]"]
+    );
     // Only the sign of a zero: the bits are different, the values are not.
     let (status, found) = values(f32s("w", &[0.0, 1.0]), f32s("w", &[-0.0, 1.0]));
     assert_eq!((status, found.same_bits, found.beyond, found.max_ulp), (Status::Values, false, 0, Some(0)));
@@ -110,6 +117,7 @@ fn tolerance_decides_where_it_is_given() {
         let options = DiffOptions { tolerance, ..DiffOptions::default() };
         let (a, b) = (of(vec![f32s("w", &[1.0, 100.0])]), of(vec![f32s("w", &[1.0, 101.0])]));
         let report = diff_checkpoints(a, b, &options).unwrap();
+        assert_eq!(report.verdict() == "near enough", report.is_same());
         (report.pairs[0].status, report.is_same())
     };
     assert_eq!(with(0.0, 0.0), (Status::Values, false));
@@ -184,6 +192,56 @@ fn orders_of_storage_are_no_difference_and_places_are_right() {
     }
 }
 
+/// The first in the order of indices, whatever the order of the bytes, and of the blocks that threads take.
+#[test]
+fn the_first_nan_and_infinity_are_found_in_every_order() {
+    let (rows, columns) = (100usize, 120usize);
+    let odd = |row: usize, column: usize| match (row, column) {
+        (41, 7) | (40, 119) | (99, 0) => f32::NAN,
+        (3, 100) | (4, 1) => f32::INFINITY,
+        _ => 1.0,
+    };
+    let stored = |order: Order, value: &dyn Fn(usize, usize) -> f32| {
+        let at = |i: usize| match order {
+            Order::Row => value(i / columns, i % columns),
+            Order::Column => value(i % rows, i / rows),
+        };
+        let bytes: Vec<u8> = (0..rows * columns).flat_map(|i| at(i).to_le_bytes()).collect();
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let encoding = if order == Order::Row { Encoding::ROW } else { Encoding::COLUMN };
+        let shape = Shape::new([rows as u64, columns as u64]);
+        TensorEntry::dense(TensorPath::from_dotted("w"), DType::F32, shape, &source, 0, encoding).unwrap()
+    };
+    for (left, right, threads) in [
+        (Order::Row, Order::Row, 1),
+        (Order::Row, Order::Column, 5),
+        (Order::Column, Order::Row, 2),
+        (Order::Column, Order::Column, 1),
+        (Order::Column, Order::Column, 5),
+    ] {
+        let options = DiffOptions { threads, ..DiffOptions::default() };
+        let (a, b) = (stored(left, &|_, _| 1.0), stored(right, &odd));
+        let report = diff_checkpoints(of(vec![a]), of(vec![b]), &options).unwrap();
+        let found = report.pairs[0].values.as_ref().unwrap();
+        assert_eq!((found.nan_moved, &found.nan_at), (3, &Some(vec![40, 119])), "{left:?} {right:?}");
+        assert_eq!(
+            (found.infinite_apart, &found.infinite_at),
+            (2, &Some(vec![3, 100])),
+            "{left:?} {right:?}"
+        );
+        let json = &report.to_json(false)["pairs"][0]["values"];
+        assert_eq!((&json["nan_at"], &json["infinite_at"]), (&json!([40, 119]), &json!([3, 100])));
+        assert!(report.to_markdown().contains("first at [40, 119]"), "{}", report.to_markdown());
+    }
+    // NaN on both sides has not moved; a tensor of no dimensions has one place.
+    let (_, found) = values(f32s("w", &[f32::NAN, 1.0]), f32s("w", &[f32::NAN, 2.0]));
+    assert_eq!((found.nan_at, found.infinite_at), (None, None));
+    let scalar = |x: f32| entry("w", DType::F32, &[], x.to_le_bytes().to_vec());
+    assert_eq!(values(scalar(1.0), scalar(f32::NAN)).1.nan_at, Some(vec![]));
+    let int = entry("w", DType::I64, &[2], [1i64, 2].iter().flat_map(|x| x.to_le_bytes()).collect());
+    assert_eq!(values(int, f32s("w", &[1.0, f32::INFINITY])).1.infinite_at, Some(vec![1]));
+}
+
 #[test]
 fn renames_are_found_by_content_and_shown_as_one() {
     let mut left = vec![f32s("enc.w", &[1.0, 2.0]), f32s("enc.b", &[0.0, 0.0]), f32s("dec.b", &[0.0, 0.0])];
@@ -256,7 +314,9 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
     let report = compared(vec![with("rows", 0)], vec![with("rows", 1)]);
     assert_eq!(report.pairs[0].changes[0].what, "attribute rows");
     assert_eq!(compared(vec![with("rows", 0)], vec![f32s("w", &[1.0])]).pairs[0].status, Status::Form);
-    assert!(compared(vec![with("alias_of", 0)], vec![with("alias_of", 1)]).is_same());
+    for name in ["alias_of", "storage", "variable_name"] {
+        assert!(compared(vec![with(name, 0)], vec![with(name, 1)]).is_same());
+    }
 }
 
 #[test]

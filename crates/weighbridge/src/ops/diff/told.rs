@@ -1,7 +1,11 @@
 //! Values of metadata and attributes, compared and told.
 
 use super::Change;
-use crate::checkpoint::{Attributes, Metadata, RENAMED_FROM, STRUCTURED_NAME, VARIABLE_NAME, Value};
+use crate::checkpoint::{
+    ALIAS_OF, Attributes, Metadata, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME,
+    VARIABLE_NAME, Value,
+};
+use crate::formats;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -11,8 +15,9 @@ const LONGEST: usize = 200;
 const BEFORE: usize = 60;
 /// Maps are looked into so deep.
 const DEEPEST: usize = 16;
-/// Attributes that are names of the tensor, or of others: names are compared by themselves.
-const NAMES: [&str; 4] = [VARIABLE_NAME, STRUCTURED_NAME, RENAMED_FROM, "alias_of"];
+/// Attributes that are names of the tensor, of others or of what they are stored in: names are compared by themselves.
+const NAMES: [&str; 6] =
+    [VARIABLE_NAME, STRUCTURED_NAME, PARAMETER_VARIABLE, RENAMED_FROM, ALIAS_OF, STORAGE];
 
 /// A change, with long texts cut around the place where they begin to differ.
 pub(super) fn change(what: String, left: Option<String>, right: Option<String>) -> Change {
@@ -36,12 +41,17 @@ pub(super) fn excerpt(text: &str, start: usize) -> String {
     format!("{before}{shown}{behind}")
 }
 
-/// Differences of metadata, those within maps told by the keys that lead to them.
+/// Differences of metadata, those within maps told by the keys that lead to them. What speaks of the form of a file alone
+/// is left out: forms are no difference.
 pub(super) fn metadata(left: &Metadata, right: &Metadata, changes: &mut Vec<Change>) {
     fn pairs(all: &Metadata) -> Pairs<'_> {
         all.iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect()
     }
-    below("", &pairs(left), &pairs(right), 0, changes);
+    let is_of_form = |key: &str, value: Option<&Value>| {
+        value.is_none_or(|value| formats::ALL.iter().any(|format| format.is_of_form(key, value)))
+    };
+    let left_out = |key: &str, a: Option<&Value>, b: Option<&Value>| is_of_form(key, a) && is_of_form(key, b);
+    below("", &pairs(left), &pairs(right), &left_out, 0, changes);
 }
 
 /// Differences of what is known of two tensors besides names and elements: levels of sequences, rows that
@@ -51,11 +61,14 @@ pub(super) fn attributes(left: &Attributes, right: &Attributes, changes: &mut Ve
         let chosen = all.iter().filter(|(key, _)| !NAMES.contains(&key.as_str()));
         chosen.map(|(key, value)| (Cow::Owned(format!("attribute {key}")), value)).collect()
     }
-    below("", &pairs(left), &pairs(right), 0, changes);
+    below("", &pairs(left), &pairs(right), &|_, _, _| false, 0, changes);
 }
 
 /// Keys with their values.
 type Pairs<'a> = Vec<(Cow<'a, str>, &'a Value)>;
+
+/// True for the key that does not count with these values.
+type LeftOut<'a> = dyn Fn(&str, Option<&Value>, Option<&Value>) -> bool + 'a;
 
 /// The pairs of a map whose keys stand once.
 fn pairs(value: &Value) -> Option<Pairs<'_>> {
@@ -67,7 +80,16 @@ fn pairs(value: &Value) -> Option<Pairs<'_>> {
     (keys.len() == all.len()).then_some(pairs)
 }
 
-fn below(above: &str, left: &Pairs<'_>, right: &Pairs<'_>, depth: usize, changes: &mut Vec<Change>) {
+/// Tells what differs of these pairs. True where something of them differs, whether it counts or not.
+fn below(
+    above: &str,
+    left: &Pairs<'_>,
+    right: &Pairs<'_>,
+    left_out: &LeftOut<'_>,
+    depth: usize,
+    changes: &mut Vec<Change>,
+) -> bool {
+    let mut any = false;
     let known: HashMap<&str, &Value> = left.iter().map(|(key, value)| (&**key, *value)).collect();
     let other: HashMap<&str, &Value> = right.iter().map(|(key, value)| (&**key, *value)).collect();
     let new = right.iter().filter(|(key, _)| !known.contains_key(&**key));
@@ -76,16 +98,18 @@ fn below(above: &str, left: &Pairs<'_>, right: &Pairs<'_>, depth: usize, changes
         if a == b {
             continue;
         }
+        any = true;
         let what = if above.is_empty() { key.clone().into_owned() } else { format!("{above}/{key}") };
+        if left_out(&what, a, b) {
+            continue;
+        }
         if let (Some(a), Some(b)) = (a, b)
             && depth < DEEPEST
             && let (Some(a), Some(b)) = (pairs(a), pairs(b))
         {
-            let before = changes.len();
             // What leads to all that is below is told with each of it.
             let what = excerpt(&what, 0);
-            below(&what, &a, &b, depth + 1, changes);
-            if changes.len() == before {
+            if !below(&what, &a, &b, left_out, depth + 1, changes) {
                 // The same pairs in another order.
                 changes.push(change(
                     what,
@@ -98,4 +122,5 @@ fn below(above: &str, left: &Pairs<'_>, right: &Pairs<'_>, depth: usize, changes
             changes.push(change(what, text(a), text(b)));
         }
     }
+    any
 }

@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::ops::decode::decode;
 use crate::ops::{hash, number_json, parallel};
 use crate::source::Held;
-use crate::tensor::{DType, Element, Order, Region, element_at};
+use crate::tensor::{DType, Element, Order, Region, Shape, element_at};
+use crate::text::counted;
 use serde_json::{Value as Json, json};
 
 /// Bytes of a block where both files have one order.
@@ -58,8 +59,12 @@ pub struct Values {
     pub nan_right: u64,
     /// Places where only one side has NaN.
     pub nan_moved: u64,
+    /// The first of these places, in the order of their indices; `None` where there is none.
+    pub nan_at: Option<Vec<u64>>,
     /// Places where one side is infinite and the other is not the same.
     pub infinite_apart: u64,
+    /// The first of these places, in the order of their indices; `None` where there is none.
+    pub infinite_at: Option<Vec<u64>>,
 }
 
 impl Values {
@@ -70,7 +75,8 @@ impl Values {
             "max_abs": number_json(self.max_abs), "at": self.at, "max_relative": number_json(self.max_relative),
             "mean_abs": number_json(self.mean_abs), "cosine": self.cosine.map(number_json),
             "max_ulp": self.max_ulp, "nan_left": self.nan_left, "nan_right": self.nan_right,
-            "nan_moved": self.nan_moved, "infinite_apart": self.infinite_apart,
+            "nan_moved": self.nan_moved, "nan_at": self.nan_at,
+            "infinite_apart": self.infinite_apart, "infinite_at": self.infinite_at,
         })
     }
 
@@ -79,18 +85,26 @@ impl Values {
         let mut odd = Vec::new();
         if self.nan_left + self.nan_right > 0 {
             let (left, right, moved) = (self.nan_left, self.nan_right, self.nan_moved);
-            odd.push(format!("NaN {left} and {right}, {moved} of them on one side"));
+            let first = first(&self.nan_at);
+            odd.push(format!("NaN {left} and {right}, {moved} of them on one side{first}"));
         }
         if self.infinite_apart > 0 {
-            odd.push(format!("infinities differ at {} places", self.infinite_apart));
+            let places = counted(self.infinite_apart, "place", "places");
+            odd.push(format!("infinities differ at {places}{}", first(&self.infinite_at)));
         }
         odd
     }
 
     /// Two tensors that are the same to the bit, without looking at what the bits say.
     fn same(elements: u64) -> Self {
-        Self { same_bits: true, ..Part { elements, ..Part::default() }.into_values(false, false) }
+        let part = Part { elements, ..Part::default() };
+        Self { same_bits: true, ..part.into_values(&Shape::new(Vec::new()), false, false) }
     }
+}
+
+/// Where the first of some places is, to stand behind their number.
+fn first(at: &Option<Vec<u64>>) -> String {
+    at.as_ref().map_or_else(String::new, |at| format!(", first at {at:?}"))
 }
 
 /// Reads both tensors, which have one shape, and says how far they are apart. Memory is bounded whatever
@@ -127,7 +141,7 @@ pub(super) fn compare(sides: [Side<'_>; 2], tolerance: Tolerance, threads: usize
     let whole = parts.into_iter().fold(Part::default(), |whole, (_, part)| whole.with(part));
     let ulp = same_type && steps(left.dtype()).is_some();
     let complex = [left.dtype(), right.dtype()].iter().any(|t| matches!(t, DType::C64 | DType::C128));
-    Ok(Some(whole.into_values(ulp, !complex)))
+    Ok(Some(whole.into_values(&left.shape, ulp, !complex)))
 }
 
 /// Two tensors and how to go through them.
@@ -196,17 +210,19 @@ impl Work<'_> {
             own.bytes[0].bytes().chunks(CHUNK * sizes[0]).zip(own.bytes[1].bytes().chunks(CHUNK * sizes[1]));
         for (number, (a, b)) in chunks.enumerate() {
             let before = part.max_abs;
+            let places =
+                Places { block, order: self.order, shape: &self.sides[0].0.shape, before: number * CHUNK };
             let any = |wanted: &[DType]| types.iter().any(|t| wanted.contains(t));
             let place = if any(&[DType::C64, DType::C128]) {
                 complex(types[0], a, &mut own.numbers[0]);
                 complex(types[1], b, &mut own.numbers[1]);
-                part.add_complex(&own.numbers, self.tolerance)
+                part.add_complex(&own.numbers, self.tolerance, &places)
             } else if any(&[DType::I64, DType::U64]) {
-                part.add_wide(types, a, b, self.tolerance)
+                part.add_wide(types, [a, b], self.tolerance, &places)
             } else {
                 decode(types[0], a, &mut own.numbers[0]);
                 decode(types[1], b, &mut own.numbers[1]);
-                part.add(&own.numbers, self.tolerance)
+                part.add(&own.numbers, self.tolerance, &places)
             };
             if types[0] == types[1] {
                 part.max_ulp = part.max_ulp.max(most_steps(types[0], a, b));
@@ -237,6 +253,30 @@ fn index(block: &Region, order: Order, mut place: u64) -> Vec<u64> {
     index
 }
 
+/// Where the elements of a chunk are in the tensor.
+struct Places<'a> {
+    block: &'a Region,
+    order: Order,
+    shape: &'a Shape,
+    /// Elements of the block before the chunk.
+    before: usize,
+}
+
+impl Places<'_> {
+    /// Lets `first` be the place of element `number` of the chunk, if that stands before what is known. Places are counted
+    /// row by row whatever the order of the bytes, so that the first is the same whichever side is which.
+    fn note(&self, first: &mut Option<u64>, number: usize) {
+        // Within a block the others of this order stand behind it.
+        if first.is_some() && self.order == Order::Row {
+            return;
+        }
+        let index = index(self.block, self.order, (self.before + number) as u64);
+        let place =
+            index.iter().zip(self.shape.dims()).fold(0, |place: u64, (at, extent)| place * extent + at);
+        *first = Some(first.map_or(place, |known| known.min(place)));
+    }
+}
+
 /// What is known of some elements.
 #[derive(Debug, Clone, Default)]
 struct Part {
@@ -252,7 +292,10 @@ struct Part {
     max_ulp: u64,
     nan: [u64; 2],
     nan_moved: u64,
+    /// The first of these places, counted row by row, and so below.
+    nan_at: Option<u64>,
     infinite_apart: u64,
+    infinite_at: Option<u64>,
 }
 
 /// The elements as real and imaginary parts in turn.
@@ -264,6 +307,25 @@ fn complex(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) {
             decode(real, bytes, out);
             *out = out.iter().flat_map(|&x| [x, 0.0]).collect();
         }
+    }
+}
+
+/// Why the place of a pair is worth keeping.
+enum Odd {
+    /// None was further apart.
+    Further,
+    /// One side has NaN.
+    Nan,
+    /// One side is infinite, and the other is not the same.
+    Infinite,
+    No,
+}
+
+/// The earlier of two places.
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 
@@ -325,11 +387,11 @@ impl Two {
 
 impl Part {
     /// Adds pairs of values, and gives the place among them of the largest distance so far.
-    fn add(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance) -> Option<usize> {
+    fn add(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance, places: &Places<'_>) -> Option<usize> {
         let [left, right] = numbers;
         let pairs = left.iter().zip(right).map(|(&a, &b)| Two::reals(a, b));
         if !(loops::all_finite(left) && loops::all_finite(right)) {
-            return self.gather(pairs, tolerance);
+            return self.gather(pairs, tolerance, places);
         }
         let apart = loops::apart(left, right, tolerance);
         self.elements += left.len() as u64;
@@ -348,37 +410,50 @@ impl Part {
     }
 
     /// As [`add`](Self::add) for real and imaginary parts in turn.
-    fn add_complex(&mut self, numbers: &[Vec<f64>; 2], tolerance: Tolerance) -> Option<usize> {
+    fn add_complex(
+        &mut self,
+        numbers: &[Vec<f64>; 2],
+        tolerance: Tolerance,
+        places: &Places<'_>,
+    ) -> Option<usize> {
         let [left, right] = numbers.each_ref().map(|list| list.as_chunks::<2>().0);
-        self.gather(left.iter().zip(right).map(|(&a, &b)| Two::complex(a, b)), tolerance)
+        self.gather(left.iter().zip(right).map(|(&a, &b)| Two::complex(a, b)), tolerance, places)
     }
 
     /// As [`add`](Self::add) where one side at least has integers of 64 bits.
     fn add_wide(
         &mut self,
         types: [DType; 2],
-        left: &[u8],
-        right: &[u8],
+        [left, right]: [&[u8]; 2],
         tolerance: Tolerance,
+        places: &Places<'_>,
     ) -> Option<usize> {
         let pairs = (0..)
             .map_while(|at| Some((element_at(types[0], left, at)?, element_at(types[1], right, at)?)))
             .map(|(a, b)| Two::exact(a, b));
-        self.gather(pairs, tolerance)
+        self.gather(pairs, tolerance, places)
     }
 
-    fn gather(&mut self, pairs: impl Iterator<Item = Two>, tolerance: Tolerance) -> Option<usize> {
+    fn gather(
+        &mut self,
+        pairs: impl Iterator<Item = Two>,
+        tolerance: Tolerance,
+        places: &Places<'_>,
+    ) -> Option<usize> {
         let mut place = None;
         for (number, two) in pairs.enumerate() {
-            if self.one(&two, tolerance) {
-                place = Some(number);
+            match self.one(&two, tolerance) {
+                Odd::Further => place = Some(number),
+                Odd::Nan => places.note(&mut self.nan_at, number),
+                Odd::Infinite => places.note(&mut self.infinite_at, number),
+                Odd::No => {}
             }
         }
         place
     }
 
-    /// Adds a pair; true where none was further apart.
-    fn one(&mut self, two: &Two, tolerance: Tolerance) -> bool {
+    /// Adds a pair, and says why its place is worth keeping.
+    fn one(&mut self, two: &Two, tolerance: Tolerance) -> Odd {
         let &Two { a, b, distance, unequal } = two;
         self.elements += 1;
         if a.is_finite() && b.is_finite() {
@@ -393,17 +468,20 @@ impl Part {
             }
             let further = distance > self.max_abs;
             self.max_abs = if further { distance } else { self.max_abs };
-            return further;
+            return if further { Odd::Further } else { Odd::No };
         }
         self.beyond += u64::from(unequal);
         self.nan[0] += u64::from(a.is_nan());
         self.nan[1] += u64::from(b.is_nan());
         if a.is_nan() != b.is_nan() {
             self.nan_moved += 1;
+            Odd::Nan
         } else if unequal {
             self.infinite_apart += 1;
+            Odd::Infinite
+        } else {
+            Odd::No
         }
-        false
     }
 
     fn with(self, next: Self) -> Self {
@@ -421,12 +499,16 @@ impl Part {
             max_ulp: self.max_ulp.max(next.max_ulp),
             nan: [self.nan[0] + next.nan[0], self.nan[1] + next.nan[1]],
             nan_moved: self.nan_moved + next.nan_moved,
+            nan_at: earlier(self.nan_at, next.nan_at),
             infinite_apart: self.infinite_apart + next.infinite_apart,
+            infinite_at: earlier(self.infinite_at, next.infinite_at),
         }
     }
 
     #[allow(clippy::cast_precision_loss)] // a count of elements
-    fn into_values(self, ulp: bool, cosine: bool) -> Values {
+    fn into_values(self, shape: &Shape, ulp: bool, cosine: bool) -> Values {
+        let whole = Region::whole(shape);
+        let place = |at: Option<u64>| at.map(|at| index(&whole, Order::Row, at));
         let lengths = self.squares[0].sqrt() * self.squares[1].sqrt();
         Values {
             elements: self.elements,
@@ -443,7 +525,9 @@ impl Part {
             nan_left: self.nan[0],
             nan_right: self.nan[1],
             nan_moved: self.nan_moved,
+            nan_at: place(self.nan_at),
             infinite_apart: self.infinite_apart,
+            infinite_at: place(self.infinite_at),
         }
     }
 }

@@ -56,12 +56,18 @@ pub(crate) fn apply_watched(
 ) -> Result<Applied> {
     let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
     let room = room(checkpoint);
+    let mut paths_before = None;
     for rule in rules {
         if watch.stopped() {
             return Err(Error::cancelled());
         }
         if !matches!(rule.action, Action::Tie { .. }) {
             applied.hashes.clear();
+        }
+        if matches!(rule.action, Action::Rename(_)) && paths_before.is_none() && rules.len() > 1 {
+            let paths: Vec<TensorPath> =
+                checkpoint.tensors.iter().map(|tensor| tensor.path.clone()).collect();
+            paths_before = Some((paths, applied.places.clone()));
         }
         let done = one(checkpoint, &rule.action, &mut applied, room, watch);
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
@@ -71,12 +77,15 @@ pub(crate) fn apply_watched(
         }
         let Some(unused) = unused else { continue };
         if !lenient {
+            let renamed = paths_before.as_ref().and_then(|(paths, places)| {
+                renamed_before(checkpoint, &rule.action, &applied, paths, places)
+            });
+            let why = renamed.unwrap_or_else(|| {
+                "patterns cover the whole name, a rename the whole name or whole leading parts".to_owned()
+            });
             let error = Error::mismatch("no-match", format!("this rule fits nothing: {unused}"))
                 .found(escape_text(rule.text()))
-                .hint(
-                    "patterns cover the whole name, a rename the whole name or whole leading parts; \
-                       edit --lenient-rules goes on",
-                );
+                .hint(format_args!("{why}; --lenient-rules goes on"));
             return Err(rule.blame(error).in_file(&checkpoint.label));
         }
         applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));
@@ -89,6 +98,38 @@ pub(crate) fn apply_watched(
         }
     }
     Ok(applied)
+}
+
+/// A tensor that the action would have fitted under the name it had before the rules, as a hint. `paths` are those of
+/// the tensors at the `places` before.
+fn renamed_before(
+    checkpoint: &Checkpoint,
+    action: &Action,
+    applied: &Applied,
+    paths: &[TensorPath],
+    places: &[usize],
+) -> Option<String> {
+    let fits = |tensor: &TensorEntry| match action {
+        Action::Keep(pattern)
+        | Action::Drop(pattern)
+        | Action::Untie(pattern)
+        | Action::Transpose { pattern, .. }
+        | Action::Cast { pattern, .. } => pattern.selects(tensor),
+        Action::Rename(list) => {
+            list.iter().any(|(rename, _)| matches!(rename.apply(&tensor.path), Ok(Some(_))))
+        }
+        _ => false,
+    };
+    checkpoint.tensors.iter().zip(&applied.places).find_map(|(tensor, place)| {
+        let path = paths.get(places.binary_search(place).ok()?)?;
+        if *path == tensor.path {
+            return None;
+        }
+        let before = TensorEntry { path: path.clone(), ..tensor.clone() };
+        (fits(&before) && !fits(tensor)).then(|| {
+            format!("{} is called {} by then, as rules are applied in turn", before.name(), tensor.name())
+        })
+    })
 }
 
 /// What a part of a path takes beside its bytes.

@@ -32,6 +32,8 @@ pub struct VerifyOptions {
     pub open: OpenOptions,
     /// Read all values and look for NaN, infinities and what else is odd about them.
     pub values: bool,
+    /// As `values`, and NaN and infinities are errors: no model that is finished has any.
+    pub deny_nonfinite: bool,
     /// Threads; 0 for one a processor.
     pub threads: usize,
 }
@@ -186,9 +188,12 @@ fn checked(
         checked.push("checksums");
         findings.extend(checksums(&readable, options.threads)?);
     }
-    if options.values && !tensors.is_empty() {
+    if (options.values || options.deny_nonfinite) && !tensors.is_empty() {
         checked.push("values");
-        findings.extend(values::values(&readable, options.threads)?);
+        let mut odd = values::values(&readable, options.threads)?;
+        let denied = |f: &&mut Finding| options.deny_nonfinite && values::NONFINITE.contains(&f.code);
+        odd.iter_mut().filter(denied).for_each(|finding| finding.severity = Severity::Error);
+        findings.extend(odd);
     }
     if tensors.iter().any(|t| t.attributes.contains_key("lod")) {
         checked.push("lod");

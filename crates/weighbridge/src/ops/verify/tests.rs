@@ -82,8 +82,16 @@ fn rows_that_say_nothing_and_tensors_that_are_equal_are_told() {
     };
     assert_eq!(text("zero-rows"), (Severity::Warning, "3 of 6 rows are all 0: 1, 3, 5"));
     assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows hold what is not a number: 2"));
+    // Where no model may have them, they are errors, and the rest is odd as before.
+    let before = text("nan");
+    let denied = VerifyOptions { deny_nonfinite: true, ..VerifyOptions::default() };
+    let denied = verify_checkpoint(&checkpoint, &denied).unwrap();
+    let errors: Vec<_> = denied.findings.iter().filter(|f| f.severity == Severity::Error).collect();
+    assert_eq!((before.0, report.verdict), (Severity::Warning, Verdict::Sound));
+    assert_eq!((errors.len(), errors[0].code, denied.verdict), (1, "nan", Verdict::Unsound));
+    assert_eq!(denied.findings.len(), report.findings.len());
     // Those that are all the same say that of themselves.
-    let twins = "1 tensors have the elements of another one: b is a";
+    let twins = "1 tensor has the elements of another one: b is a";
     assert_eq!(text("equal-tensors"), (Severity::Note, twins));
     // Two names for the same bytes are told without reading them.
     let mut alias = over(&same, &[("a", &[8])]);

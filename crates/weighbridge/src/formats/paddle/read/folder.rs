@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{FolderItem, FolderRef, SourceRef};
+use crate::text::counted;
 use crate::topology::VariableKind;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -250,7 +251,8 @@ fn open_tensors(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint>
     if !others.is_empty() {
         let shown =
             others.iter().take(5).map(|n| Name::from(n.as_str()).to_string()).collect::<Vec<_>>().join(", ");
-        let text = format!("{} files are no tensors and were passed over: {shown}", others.len());
+        let files = counted(others.len(), "file is no tensor and was", "files are no tensors and were");
+        let text = format!("{files} passed over: {shown}");
         found.notes.push(Note::new("other-files", text));
     }
     if found.tensors.is_empty() && found.damage.is_none() {

@@ -10,6 +10,7 @@ use crate::checkpoint::{Checkpoint, Damage, Name, Note, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
+use crate::text::counted;
 use crate::topology::{Topology, Variable};
 use std::collections::HashSet;
 use std::path::Path;
@@ -110,8 +111,10 @@ fn with_parameters(
     }
     let mut checkpoint = alone(source, &found.topology);
     if !parameters.is_empty() {
-        let text =
-            format!("the program has {} parameters, and no file beside it holds them", parameters.len());
+        let text = format!(
+            "the program has {}, and no file beside it holds them",
+            counted(parameters.len(), "parameter", "parameters")
+        );
         checkpoint.notes.push(Note::new(PARAMETERS_MISSING, text));
     }
     Ok(checkpoint)
@@ -179,7 +182,9 @@ fn separate(
     checkpoint.notes.extend(strangers(parameters, &beside)?);
     if !missing.is_empty() {
         let shown = missing.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-        let text = format!("{} parameters of the program have no file: {shown}", missing.len());
+        let parameters =
+            counted(missing.len(), "parameter of the program has", "parameters of the program have");
+        let text = format!("{parameters} no file: {shown}");
         for name in missing.iter().filter(|_| options.salvage) {
             checkpoint.lose(name, &Error::corrupt(PARAMETERS_MISSING, "it has no file"));
         }
@@ -207,7 +212,8 @@ fn strangers(parameters: &[&Variable], beside: &Beside<'_>) -> Result<Option<Not
     }
     Ok((!found.is_empty()).then(|| {
         let shown = found.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-        let text = format!("{} files of tensors are not in the program, and not read: {shown}", found.len());
+        let files = counted(found.len(), "file of a tensor is", "files of tensors are");
+        let text = format!("{files} not in the program, and not read: {shown}");
         Note::new("files-not-in-program", text)
     }))
 }

@@ -16,6 +16,7 @@ use crate::pickle::{
 };
 use crate::source::{SourceRef, read_vec};
 use crate::tensor::{DType, Endian};
+use crate::text::counted;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The deepest structure that is followed.
@@ -168,11 +169,12 @@ impl<'a> Walk<'a> {
         let shared = self.spans.check("paddle-repeated", &self.options.limits);
         shared.map_err(|error| error.in_file(self.source.label()))?;
         if self.doubled > 0 {
-            let text = format!("{} keys stand twice in a dict; the last value counts", self.doubled);
+            let keys = counted(self.doubled, "key stands", "keys stand");
+            let text = format!("{keys} twice in a dict; the last value counts");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
         for (name, count) in self.unknown {
-            let text = format!("{count} times {name}: not kept");
+            let text = format!("{} {name}: not kept", counted(count, "time", "times"));
             self.checkpoint.notes.push(Note::omission("unknown-class", text));
         }
         if self.unnamed > 0 {

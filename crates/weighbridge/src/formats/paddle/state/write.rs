@@ -14,6 +14,7 @@ use crate::formats::PlanOptions;
 use crate::pickle::{NumpyModules, Part, Place, write};
 use crate::plan::{FileBuilder, WritePlan};
 use crate::tensor::DType;
+use crate::text::counted;
 
 /// Attributes that a state holds in its own way, or that go without saying once it is loaded.
 const HELD: [&str; 5] = [VARIABLE_NAME, PARAMETER_VARIABLE, ALIAS_OF, STOP_GRADIENT, TRAINABLE];
@@ -157,7 +158,7 @@ fn renamed(checkpoint: &Checkpoint) -> Option<Loss> {
     let read = TensorPath::from_dotted(&first.path.to_text()).to_json_text();
     let detail =
         format!("a key is text and is cut at its dots: {} is read as {read}", first.path.to_json_text());
-    Some(Loss::new("name-changed", format!("{} tensors", 1 + renamed.count()), detail))
+    Some(Loss::new("name-changed", counted(1 + renamed.count(), "tensor", "tensors"), detail))
 }
 
 /// What tensors are for: but for an optimizer's, all are read as parameters.
@@ -167,5 +168,5 @@ fn roles(checkpoint: &Checkpoint) -> Option<Loss> {
     let first = others.next()?;
     let detail =
         format!("a state does not say what a tensor is for: {} is {}", first.name(), first.role.as_str());
-    Some(Loss::new("role-dropped", format!("{} tensors", 1 + others.count()), detail))
+    Some(Loss::new("role-dropped", counted(1 + others.count(), "tensor", "tensors"), detail))
 }

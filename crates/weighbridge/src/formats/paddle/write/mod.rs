@@ -11,6 +11,7 @@ use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile, WritePlan};
+use crate::text::counted;
 use crate::topology::Topology;
 use std::sync::Arc;
 
@@ -42,7 +43,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
                 return Err(model::wrong_form(topology.form, wanted));
             }
             if !checkpoint.tensors.is_empty() {
-                let detail = format!("{} tensors: a program file holds none", checkpoint.tensors.len());
+                let detail = format!(
+                    "{}: a program file holds none",
+                    counted(checkpoint.tensors.len(), "tensor", "tensors")
+                );
                 losses.push(Loss::new("tensors", "all tensors", detail));
             }
             vec![literal("", program.to_bytes())]

@@ -10,6 +10,7 @@ use crate::formats::PlanOptions;
 use crate::limits::Limits;
 use crate::plan::{FileBuilder, PlannedFile};
 use crate::source::read_vec;
+use crate::text::counted;
 use std::collections::HashMap;
 
 /// The program and all parameters in one file.
@@ -100,7 +101,7 @@ pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
         checkpoint.tensors.iter().filter(|t| t.role.slot().is_none() && structured_name(t).is_some()).count();
     if count > 0 {
         let detail = "no list of structured names goes with this form; --kind inference with era 2 has one";
-        losses.push(Loss::new("structured-names", format!("{count} tensors"), detail));
+        losses.push(Loss::new("structured-names", counted(count, "tensor", "tensors"), detail));
     }
 }
 

@@ -108,19 +108,19 @@ pub(in super::super) fn size_as_cut(checkpoint: &Checkpoint) -> Option<u64> {
 }
 
 /// Cuts the tensors into shards, in their order. Tensors that share their bytes stay together, in the place
-/// of the first of them. What is larger than a shard becomes one of its own, before the one that is being
-/// filled.
+/// of the first of them. What is larger than a shard becomes one of its own.
 fn split(rows: Vec<Row<'_>>, most: u64) -> Vec<Vec<Row<'_>>> {
     let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0u64);
     for unit in units(rows) {
         let bytes = unit.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+        // Where one is too large, what was being filled is not filled on behind it: that would change the order.
+        if bytes > most - filled && !current.is_empty() {
+            shards.push(std::mem::take(&mut current));
+            filled = 0;
+        }
         if bytes > most {
             shards.push(unit);
             continue;
-        }
-        if bytes > most - filled {
-            shards.push(std::mem::take(&mut current));
-            filled = 0;
         }
         filled += bytes;
         current.extend(unit);

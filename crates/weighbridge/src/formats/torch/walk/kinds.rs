@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, Note};
 use crate::pickle::{Graph, ObjectId};
+use crate::text::counted;
 use std::collections::{BTreeMap, HashMap};
 
 /// Kinds that are named; of more, the objects are counted together.
@@ -54,7 +55,9 @@ impl Kinds {
             }
         }
         for (name, count) in self.named {
-            checkpoint.notes.push(Note::omission(code, format!("{count} times {name}: {what}")));
+            checkpoint
+                .notes
+                .push(Note::omission(code, format!("{} {name}: {what}", counted(count, "time", "times"))));
         }
         if self.others > 0 {
             let text = format!("and {} more of other kinds", self.others);

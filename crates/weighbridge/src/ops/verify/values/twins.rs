@@ -8,6 +8,7 @@ use crate::finding::Finding;
 use crate::ops::hash::{feed, sha256_each};
 use crate::ops::stats::{Number, Stats};
 use crate::tensor::DType;
+use crate::text::counted;
 use std::collections::{HashMap, HashSet};
 
 /// Shorter tensors are equal by chance, or because they begin so.
@@ -76,8 +77,11 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)], threads: usize) -
     let shown: Vec<String> = pairs.iter().take(TOLD).map(|(a, b)| format!("{b} is {a}")).collect();
     let more = pairs.len() - shown.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text =
-        format!("{} tensors have the elements of another one: {}{more}", pairs.len(), shown.join(", "));
+    let text = format!(
+        "{} the elements of another one: {}{more}",
+        counted(pairs.len(), "tensor has", "tensors have"),
+        shown.join(", ")
+    );
     Ok(Some(Finding::note("equal-tensors", text)))
 }
 

@@ -1,0 +1,76 @@
+//! What is no difference though it differs: how files are written, and which names share their bytes.
+
+use super::*;
+
+#[test]
+fn what_speaks_of_the_form_of_a_file_is_no_difference() {
+    let with = |pairs: &[(&str, Value)]| {
+        let mut one = of(vec![f32s("w", &[1.0])]);
+        pairs.iter().for_each(|(key, value)| one.metadata.set(*key, value.clone()));
+        one
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    let map =
+        |pairs: &[(&str, Value)]| Value::Map(pairs.iter().map(|(k, v)| ((*k).into(), v.clone())).collect());
+    let found = |a: &[(&str, Value)], b: &[(&str, Value)]| -> Vec<String> {
+        let report = diff_checkpoints(with(a), with(b), &DiffOptions::default()).unwrap();
+        report.metadata.into_iter().map(|change| change.what).collect()
+    };
+    let files = |name: &str| {
+        [("paddle.program", text(name)), ("paddle.parameters", text(name)), ("paddle.info", text(name))]
+    };
+    assert!(found(&files("a"), &files("b")).is_empty());
+    let pickled = [
+        ("paddle.protocol", Value::U32(4)),
+        ("paddle.numpy", Value::U32(2)),
+        ("paddle.name_table", Value::Bool(true)),
+        ("paddle.python2", Value::Bool(true)),
+    ];
+    assert!(found(&files("a"), &pickled).is_empty());
+    assert!(found(&pickled, &[("paddle.protocol", Value::U32(2))]).is_empty());
+    assert!(found(&[("format", text("pt"))], &[]).is_empty());
+    assert!(
+        found(&[("attributes", map(&[("format_version", Value::I64(1))]))], &[("attributes", map(&[]))])
+            .is_empty()
+    );
+    // What is of the model stays, and what only looks like it.
+    assert_eq!(found(&[("paddle.vocab", map(&[]))], &[("paddle.structure", map(&[]))]).len(), 2);
+    assert_eq!(found(&[("format", text("pt"))], &[("format", text("mine"))]), ["format"]);
+    let step = |n| [("attributes", map(&[("format_version", Value::I64(n)), ("step", Value::I64(n))]))];
+    assert_eq!(found(&step(1), &step(2)), ["attributes/step"]);
+    // Another order is told as before.
+    let [a, b] = [("a", Value::I64(1)), ("b", Value::I64(2))];
+    assert_eq!(found(&[("m", map(&[a.clone(), b.clone()]))], &[("m", map(&[b, a]))]), ["m"]);
+}
+
+#[test]
+fn ties_are_a_note_and_no_difference() {
+    let tied = |names: &[&str], ties: &[(usize, &str)]| {
+        let mut tensors: Vec<TensorEntry> = names.iter().map(|name| f32s(name, &[1.0])).collect();
+        for (at, name) in ties {
+            tensors[*at].attributes.insert("alias_of".into(), Value::Text((*name).to_owned()));
+        }
+        tensors
+    };
+    let notes = |left: &[(usize, &str)], right: &[(usize, &str)]| {
+        let names = ["a", "b", "c", "d"];
+        let report = compared(tied(&names, left), tied(&names, right));
+        assert!(report.is_same(), "{report:?}");
+        report.notes
+    };
+    assert_eq!(notes(&[(1, "a")], &[]), ["bytes are shared on the left side only: b with a"]);
+    assert_eq!(
+        notes(&[], &[(1, "a"), (2, "a")]),
+        ["bytes are shared on the right side only: b with a and 1 more"]
+    );
+    assert_eq!(notes(&[(1, "a")], &[(3, "c")]).len(), 2);
+    // Which of them is the first is a matter of order.
+    let none: [&str; 0] = [];
+    assert_eq!(notes(&[(1, "a"), (2, "a")], &[(0, "c"), (1, "c")]), none);
+    let [left, right] = [tied(&["a", "b"], &[(1, "a")]), tied(&["b", "a"], &[(1, "b")])];
+    assert_eq!(compared(left, right).notes, none);
+    // What is left out shares nothing.
+    let options = DiffOptions { drop: vec!["a".to_owned()], ..DiffOptions::default() };
+    let (left, right) = (of(tied(&["a", "b"], &[(1, "a")])), of(tied(&["a", "b"], &[])));
+    assert_eq!(diff_checkpoints(left, right, &options).unwrap().notes, none);
+}

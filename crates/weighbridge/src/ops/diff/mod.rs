@@ -22,7 +22,7 @@ use super::edit::{Rule, apply};
 use crate::checkpoint::{Checkpoint, Lost, SALVAGED_KEY, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::formats::{OpenOptions, open_with};
+use crate::formats::{OTHER_MODELS, OpenOptions, open_with};
 use crate::json::{Rows, rows, tree};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -367,7 +367,7 @@ pub fn diff_checkpoints(
         }
     }
     for checkpoint in [&left, &right] {
-        let left_out = checkpoint.notes.iter().filter(|note| note.omission);
+        let left_out = checkpoint.notes.iter().filter(|note| note.omission || note.code == OTHER_MODELS);
         notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));
     }
     for checkpoint in [&mut left, &mut right] {

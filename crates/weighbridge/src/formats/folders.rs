@@ -26,7 +26,7 @@ const TEXTS: [&str; 9] = ["json", "txt", "md", "csv", "py", "yaml", "yml", "html
 /// Formats whose extensions are words that other programs use as well: `tokenizer.model`, `metadata.tsv`.
 const NAMED_BY_OTHERS: [&str; 3] = ["primitiv", "tsv", "word2vec"];
 /// Files whose content is looked at to tell whether they are models; of others the names tell.
-const MOST_LOOKED_AT: usize = 256;
+const MOST_LOOKED_AT: usize = 64;
 /// Names that are told one by one.
 const NAMED: usize = 5;
 /// The code of the note on other model files.

@@ -352,6 +352,10 @@ fn other_files_of_a_folder_are_told() {
     let expected = [("README.md".to_owned(), 4, false), ("hidden.bin".to_owned(), 9000, false)];
     assert_eq!(others, expected);
 
+    // Words are no tensors, and their file is part of the model all the same.
+    let vocab = verify(golden.join("paddle/good/p262/vocab"), &VerifyOptions::default()).unwrap();
+    assert_eq!((vocab.verdict, vocab.files.len(), vocab.other_models()), (Verdict::Sound, 2, 0));
+
     // What is no file, and may hide some.
     #[cfg(unix)]
     {

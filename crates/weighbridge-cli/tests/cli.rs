@@ -420,7 +420,8 @@ fn verify_ends_with_the_verdict() {
         (npy("object.npy"), 3),
         (npy("trailing.npy"), 1),
         (dir.path().join("none"), 2),
-        (dir.path().to_path_buf(), 2),
+        // The one model in it is cut.
+        (dir.path().to_path_buf(), 1),
     ] {
         for more in [&["verify"][..], &["verify", "--json", "--values", "--account"]] {
             let output = weighbridge(&[more, &[path(&path_of)]].concat());

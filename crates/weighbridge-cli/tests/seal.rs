@@ -73,7 +73,10 @@ fn usage_and_odd_manifests() {
     assert_eq!(error(&["seal", &model, "-o", "-", "--json"]), "two-outputs");
     assert_eq!(error(&["seal", &model, "-o", &model, "--force", "--json"]), "output-is-input");
     assert_eq!(error(&["seal", &model, "--algorithms", "md5", "--json"]), "bad-arguments");
-    assert_eq!(error(&["seal", dir.path().to_str().unwrap(), "--json"]), "not-a-file");
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    assert_eq!(error(&["seal", empty.to_str().unwrap(), "--json"]), "not-a-file");
+    fs::remove_dir(empty).unwrap();
     assert_eq!(error(&["verify", &model, "--manifest", &model, "--json"]), "not-a-manifest");
     assert!(Path::new(&model).metadata().unwrap().len() == 245);
     assert_eq!(code(&["verify", &model, "--manifest", "none"]), 2);

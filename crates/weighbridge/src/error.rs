@@ -7,6 +7,12 @@
 use crate::text::{brief, escape};
 use std::fmt;
 
+/// The numbers of the system's errors of too many open files: in the whole system, and in this process. All Unixes have these.
+const TOO_MANY_OPEN: &[i32] = if cfg!(unix) { &[23, 24] } else { &[] };
+/// What helps against them: a model holds each of its files open.
+const MORE_FILES: &str =
+    "the system allows no more open files; `ulimit -n NUMBER` in the same shell allows more";
+
 /// The result of everything in this library that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -126,6 +132,9 @@ impl Error {
             _ => "io",
         };
         let mut error = Self::new(Kind::Io, code, what);
+        if cause.raw_os_error().is_some_and(|number| TOO_MANY_OPEN.contains(&number)) {
+            error = error.hint(MORE_FILES);
+        }
         error.0.cause = Some(cause);
         error
     }
@@ -266,5 +275,24 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.cause.as_ref().map(|e| e as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn too_many_open_files_say_how_to_allow_more() {
+        let hint = |number| {
+            let error = Error::io("cannot open the file", std::io::Error::from_raw_os_error(number));
+            error.hint_text().map(str::to_owned)
+        };
+        assert_eq!(
+            [libc::EMFILE, libc::ENFILE].map(hint),
+            [const { Some(MORE_FILES) }; 2].map(|h| h.map(str::to_owned))
+        );
+        assert_eq!(hint(libc::ENOENT), None);
     }
 }

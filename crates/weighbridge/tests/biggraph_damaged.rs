@@ -279,6 +279,11 @@ fn a_version_file_that_says_nothing_is_never_version_0() {
         let named = OpenOptions { version: Some(2), ..OpenOptions::default() };
         assert_eq!(open_with(&folder, &named).tensors.len(), found.tensors.len());
     }
+    // A file without a byte, as a crash leaves it, completes no version.
+    fs::write(folder.join("embeddings_all_1.v2.h5"), "").unwrap();
+    let error = weighbridge::open(&folder).unwrap_err();
+    assert_eq!(error.expected_text(), Some("one of the versions 3 (in part), 2 (in part)"));
+    assert_eq!(error.hint_text(), Some("no version is complete"));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan
         }
         match open_folder(&(Arc::new(folder) as FolderRef), &told) {
             // Files that only stand beside each other are opened one by one.
-            Err(error) if error.code() == "not-a-file" => files
+            Err(error) if ["not-a-file", "several-models"].contains(&error.code()) => files
                 .into_iter()
                 .map(|(name, bytes)| open_source(taken(bytes, &name), &told))
                 .try_fold(Checkpoint::default(), |mut all, one| {

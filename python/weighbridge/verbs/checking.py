@@ -101,6 +101,15 @@ class Account(NamedTuple):
     """With `account=True`: all of them, in order."""
 
 
+class OtherFile(NamedTuple):
+    """A file of a folder that is not part of the model in it."""
+
+    path: str
+    bytes: int
+    model: bool
+    """True for a model file, at which nobody looked."""
+
+
 class VerifyReport(Checked):
     """Is it whole and consistent? `verdict` is `sound`, `unsound` or `could-not-tell`."""
 
@@ -148,6 +157,12 @@ class VerifyReport(Checked):
     def files(self) -> Tuple[Account, ...]:
         """What the bytes of each file are for."""
         return tuple(_account(file) for own in self._documents for file in own.get("files", ()))
+
+    @cached_property
+    def other_files(self) -> Tuple[OtherFile, ...]:
+        """Of a folder: what else stands in it. The verdict is not about these."""
+        others = (file for own in self._documents for file in own.get("other_files", ()))
+        return many(OtherFile, others)
 
     @property
     def manifest(self) -> Optional[Dict[str, Any]]:

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use weighbridge::Error;
 use weighbridge::check::{Account, Use};
 use weighbridge::finding::Verdict;
+use weighbridge::formats::OtherFile;
 use weighbridge::ops::seal::{Checked, verify_sealed};
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
 use weighbridge::text::escape;
@@ -111,10 +112,32 @@ fn text(
         let more = human_counted(report.files.len() - shown, "more file");
         line("", format!("and {more}; --account lists them all"))?;
     }
+    if !report.other_files.is_empty() {
+        line("others", others(&report.other_files))?;
+    }
     if let Some(checked) = sealed {
         line("manifest", counts(checked))?;
     }
-    line("verdict", verdict(report.verdict))
+    let about = match report.other_models() {
+        0 => "",
+        1 => ", of this model; another model file stands in the folder",
+        _ => ", of this model; other model files stand in the folder",
+    };
+    line("verdict", format!("{}{about}", verdict(report.verdict)))
+}
+
+/// `2 files of the folder are not part of the model: README.md 1.2 KiB, a.pt 4.4 KiB`.
+fn others(files: &[OtherFile]) -> String {
+    const MOST: usize = 8;
+    let one = |file: &OtherFile| format!("{} {}", escape(&file.path), human_bytes(file.bytes));
+    let shown: Vec<String> = files.iter().take(MOST).map(one).collect();
+    let more = match files.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {} more; --json lists them all", human_count(more as u64)),
+    };
+    let what = if files.len() == 1 { "file of the folder is" } else { "files of the folder are" };
+    let count = human_count(files.len() as u64);
+    format!("{count} {what} not part of the model: {}{more}", shown.join(", "))
 }
 
 /// `files: 3 as sealed, 1 changed; tensors: 12 as sealed`.

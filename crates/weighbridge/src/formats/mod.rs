@@ -7,6 +7,7 @@
 mod again;
 pub mod arrow;
 pub mod biggraph;
+mod folders;
 pub mod hdf5;
 mod labels;
 pub mod npy;
@@ -25,6 +26,8 @@ mod unknown;
 pub mod word2vec;
 
 pub use crate::scan::Scan;
+pub(crate) use folders::{OTHER_MODELS, others, told as told_others};
+pub use folders::{OtherFile, lone_file};
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
@@ -39,7 +42,7 @@ use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
 use salvage::or_salvage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use told::format_of;
 
@@ -97,6 +100,13 @@ pub trait Format: Sync {
     /// True where the folder is a checkpoint of this format, by what stands in it.
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         let _ = folder;
+        false
+    }
+
+    /// True for a name that the format gives to files of its folders, and of which its reader tells in its own words
+    /// where they are not part of what is opened, such as an older version.
+    fn tells_of(&self, name: &Path) -> bool {
+        let _ = name;
         false
     }
 
@@ -413,11 +423,50 @@ pub fn open_in_folder(
     finish(or_salvage(Place::Beside(&source, folder, name), open, options), &label, options)
 }
 
-/// Opens a folder.
+/// Opens a folder: one that a format calls its own, or else the one model file that stands in it. Other model files there
+/// are told in a note, `other-models`.
 ///
 /// # Errors
-/// As [`open_with`].
+/// As [`open_with`]; [`crate::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
+/// which one is meant.
 pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let known = match &options.format {
+        Some(id) => Some(by_id(id)?),
+        None => folders::own(folder),
+    };
+    let opened = known.map(|format| (as_folder(folder, options), format));
+    let (mut opened, format) = match opened {
+        // A format of files: the caller says of which one the file in the folder is.
+        Some((Err(error), _)) if FILES_ONLY.contains(&error.code()) => match folders::lone(folder)? {
+            Some(file) => (open_lone(file, folder, options)?, None),
+            None => return Err(error),
+        },
+        Some((opened, format)) => (opened?, Some(format)),
+        None => match folders::lone(folder)? {
+            Some(file) => (open_lone(file, folder, options)?, None),
+            None => (as_folder(folder, options)?, None),
+        },
+    };
+    folders::note(folder, &mut opened, format);
+    Ok(opened)
+}
+
+/// The codes of errors of formats that are asked for a folder and have none of this kind.
+const FILES_ONLY: [&str; 2] = ["not-a-file", "no-shards"];
+
+/// Opens the one model file of a folder.
+fn open_lone(
+    (name, source): (PathBuf, SourceRef),
+    folder: &FolderRef,
+    options: &OpenOptions,
+) -> Result<Checkpoint> {
+    let mut opened = open_in_folder(source.clone(), folder, &name, options)?;
+    opened.files.push(source);
+    Ok(opened)
+}
+
+/// Opens a folder that a format calls its own.
+fn as_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let open = |options: &OpenOptions| {
         let format = match &options.format {
             Some(id) => by_id(id)?,
@@ -486,7 +535,7 @@ fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
 /// # Errors
 /// [`crate::Kind::Usage`] where it is none that is known here.
 pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
-    ALL.iter().copied().find(|f| f.recognises_folder(folder)).ok_or_else(|| {
+    folders::own(folder).ok_or_else(|| {
         Error::usage("not-a-file", "this is a folder, and not a model that is kept in one")
             .in_file(folder.label())
             .hint("give the path of one model file")

@@ -128,6 +128,10 @@ impl Format for BigGraph {
         read::recognises_folder(folder)
     }
 
+    fn tells_of(&self, name: &Path) -> bool {
+        name.iter().next().and_then(|first| first.to_str()).and_then(layout::FileName::parse).is_some()
+    }
+
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open_folder(folder, options)
     }

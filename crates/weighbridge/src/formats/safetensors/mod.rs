@@ -199,6 +199,10 @@ impl Format for Safetensors {
         shards::recognises_folder(folder)
     }
 
+    fn tells_of(&self, name: &Path) -> bool {
+        shards::tells_of(name)
+    }
+
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         shards::open_folder(folder, options)
     }

@@ -23,7 +23,7 @@ use super::edit::{Rule, apply};
 use crate::checkpoint::{Checkpoint, Lost, SALVAGED_KEY, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::formats::{OpenOptions, open_with};
+use crate::formats::{OTHER_MODELS, OpenOptions, open_with};
 use crate::json::{Rows, rows, tree};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -380,7 +380,7 @@ pub fn diff_checkpoints(
     notes.extend(ties::notes(&left, &right, &places));
     notes.extend(unused.iter().map(|note| format!("{}: {}", note.code, note.text)));
     for checkpoint in [&left, &right] {
-        let left_out = checkpoint.notes.iter().filter(|note| note.omission);
+        let left_out = checkpoint.notes.iter().filter(|note| note.omission || note.code == OTHER_MODELS);
         notes.extend(left_out.map(|note| format!("{}: {}", checkpoint.label, note.text)));
     }
     for checkpoint in [&mut left, &mut right] {

@@ -49,6 +49,7 @@ pub struct PreparedInPlace {
 /// `undo-exists`, `belongs-to-a-model`.
 pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Result<PreparedInPlace> {
     check_asked(options)?;
+    check_file_or_own(path, options)?;
     let seen = match how {
         InPlace::Header => Some(Fingerprint::of(path)?),
         InPlace::Rewrite => None,
@@ -120,6 +121,20 @@ fn check_uncast(edited: &Checkpoint) -> Result<()> {
         .on_tensor(tensor.name())
         .expected(tensor.stored)
         .found(tensor.dtype())),
+    }
+}
+
+/// Fails where the model is one file of a folder that no format calls its own: that file is what can be edited.
+fn check_file_or_own(path: &Path, options: &EditOptions) -> Result<()> {
+    if kind_of_path(path)? != PathKind::Folder || options.open.format.is_some() {
+        return Ok(());
+    }
+    let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
+    match formats::lone_file(&folder)? {
+        None => Ok(()),
+        Some(file) => Err(Error::usage("not-a-file", "the model is one file of this folder")
+            .in_file(path.display())
+            .hint(format_args!("give the path of that file: {}", file.display()))),
     }
 }
 

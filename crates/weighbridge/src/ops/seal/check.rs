@@ -132,11 +132,17 @@ pub fn verify_sealed(
         checked: Vec::new(),
         files: Vec::new(),
         damage: None,
+        other_files: Vec::new(),
     };
     let mut report = match verify(path, options) {
         Ok(report) if any_files && report.kind.is_none() => bare(),
         Ok(report) => report,
-        Err(error) if error.code() == "not-a-file" && kind_of_path(path)? == PathKind::Folder => bare(),
+        Err(error)
+            if ["not-a-file", "several-models", "part-of-model"].contains(&error.code())
+                && kind_of_path(path)? == PathKind::Folder =>
+        {
+            bare()
+        }
         Err(error) => return Err(error),
     };
     let checked = match understood {

@@ -28,6 +28,7 @@ pub use manifest::{
 };
 pub use parse::{Read, read};
 pub use subject::Scope;
+pub(super) use subject::{DEPTH, IGNORED};
 
 use crate::checkpoint::Note;
 use crate::engine::{LocalSink, RunOptions, Watch, run};

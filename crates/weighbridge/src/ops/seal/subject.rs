@@ -13,11 +13,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Folders are looked through so many levels deep.
-pub(super) const DEPTH: usize = 16;
+pub(in super::super) const DEPTH: usize = 16;
 /// Sources within sources are followed so far.
 const MOST_LEVELS: usize = 16;
 /// What signers of models leave out of every folder, whoever asks.
-pub(super) const IGNORED: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
+pub(in super::super) const IGNORED: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
 /// The name of a file that is sealed alone: the path from itself to itself.
 pub(super) const ALONE: &str = ".";
 
@@ -374,7 +374,7 @@ fn opened(
                 let file = error.file().unwrap_or_default();
                 return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(HINT));
             }
-            Err(error.hint(HINT))
+            Err(error.hint_too(HINT))
         }
     }
 }

@@ -8,16 +8,17 @@ mod values;
 
 use super::account::{self, accounts};
 use super::parallel;
+use super::seal::{DEPTH, IGNORED};
 use crate::check::{self, Account, capped};
 use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
-use crate::formats::{self, OpenOptions};
+use crate::formats::{self, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
-use crate::source::{FileSource, PathKind, SourceRef, kind_of_path};
+use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use serde::Serialize;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,11 +60,14 @@ pub struct VerifyReport {
     /// Where the file is damaged, how many tensors are intact, and which are lost, where it could be
     /// opened that far.
     pub damage: Option<(Damage, usize)>,
+    /// Where a folder was opened, what stands in it and is in none of `files`: nobody looked at these.
+    pub other_files: Vec<OtherFile>,
 }
 
 impl VerifyReport {
     /// `path`, `format`, `kind`, `verdict`, `checked`, `findings`, and `files`, these with their
-    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible. As a tree;
+    /// `ranges` where `spans` is true; `damage` where the file was opened as far as possible; `other_files` where a
+    /// folder was opened and there are some. As a tree;
     /// [`VerifyReport::as_json`] takes no memory.
     pub fn to_json(&self, spans: bool) -> Json {
         tree(&self.as_json(spans))
@@ -80,13 +84,23 @@ impl VerifyReport {
             findings: rows(&self.findings, Finding::to_json),
             files: rows(&self.files, move |file| file.as_json(spans)),
             damage: self.damage.as_ref().map(|(damage, intact)| damage.to_json(*intact)),
+            other_files: (!self.other_files.is_empty()).then(|| rows(&self.other_files, other)),
         }
     }
+
+    /// How many model files stand in the folder and were not looked at.
+    pub fn other_models(&self) -> usize {
+        self.other_files.iter().filter(|file| file.is_model).count()
+    }
+}
+
+fn other(file: &OtherFile) -> Json {
+    json!({ "path": file.path, "bytes": file.bytes, "model": file.is_model })
 }
 
 /// The document of a report.
 #[derive(Serialize)]
-struct Document<'a, Findings: Serialize, Files: Serialize> {
+struct Document<'a, Findings: Serialize, Files: Serialize, Others: Serialize> {
     path: &'a str,
     format: Option<&'a str>,
     kind: Option<&'a str>,
@@ -96,6 +110,8 @@ struct Document<'a, Findings: Serialize, Files: Serialize> {
     files: Files,
     #[serde(skip_serializing_if = "Option::is_none")]
     damage: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_files: Option<Others>,
 }
 
 /// Checks the file or folder at `path`.
@@ -108,15 +124,71 @@ struct Document<'a, Findings: Serialize, Files: Serialize> {
 /// wrong with the file is a finding.
 pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
     let path = path.as_ref();
-    let opened = match kind_of_path(path)? {
-        PathKind::File => Some(Arc::new(FileSource::open(path)?) as SourceRef),
-        PathKind::Folder | PathKind::Other => None,
+    let folder = match kind_of_path(path)? {
+        PathKind::Folder => Some(Arc::new(LocalFolder::open(path)?)),
+        PathKind::File | PathKind::Other => None,
     };
+    // The one model file of a folder is what is judged.
+    let lone = match (&folder, &options.open.format) {
+        (Some(folder), None) => formats::lone_file(&(folder.clone() as FolderRef))?,
+        _ => None,
+    };
+    let opened = match (&folder, &lone) {
+        (None, _) => Some(Arc::new(FileSource::open(path)?) as SourceRef),
+        (_, Some(file)) => Some(Arc::new(FileSource::open(file)?) as SourceRef),
+        _ => None,
+    };
+    let mut report = judged(path, lone.as_deref().unwrap_or(path), opened.as_ref(), options)?;
+    if let Some(folder) = folder {
+        // Of the files of a format's own folder that format tells.
+        let format = if lone.is_some() { None } else { report.format.and_then(|id| formats::by_id(id).ok()) };
+        others(&folder, &mut report, format)?;
+        report.findings.retain(|finding| finding.code != formats::OTHER_MODELS);
+        let told = formats::told_others(&report.other_files);
+        report.findings.extend(told.map(|text| {
+            Finding::note(formats::OTHER_MODELS, text)
+                .hint("the verdict is not about them: verify each by its own path")
+        }));
+    }
+    Ok(settled(report))
+}
+
+/// Adds the files of a folder that are not in the account of what was opened in it, and what else stands there; nothing
+/// where nothing was opened.
+fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&dyn Format>) -> Result<()> {
+    if report.kind.is_none() {
+        return Ok(());
+    }
+    let all = folder.survey(DEPTH)?;
+    let is_asked = |name: &Path| {
+        let first = name.iter().next();
+        !first.is_some_and(|first| IGNORED.iter().any(|ignored| first == *ignored))
+    };
+    let items: Vec<_> = all.items.into_iter().filter(|item| is_asked(&item.name)).collect();
+    let used = report.files.iter().map(|file| file.file.clone()).collect();
+    report.other_files = formats::others(&(folder.clone() as FolderRef), &items, &used, format);
+    let skipped = all.skipped.iter().map(|item| (&item.name, item.reason.as_str()));
+    let unlisted = all.unreadable.iter().map(|(name, _)| (name, "a folder that cannot be listed"));
+    let skipped = skipped.chain(unlisted).filter(|(name, _)| is_asked(name));
+    report.findings.extend(skipped.map(|(name, what)| {
+        let text = format!("this is {what}: nobody looked at it");
+        Finding::note("not-looked-at", text).in_file(Path::new(folder.label()).join(name).display())
+    }));
+    Ok(())
+}
+
+/// The report on what stands at `path`; `label` is the file that it is, and `opened` that, where it is one.
+fn judged(
+    path: &Path,
+    label: &Path,
+    opened: Option<&SourceRef>,
+    options: &VerifyOptions,
+) -> Result<VerifyReport> {
     let open = |lenient: bool, salvage: bool| {
         formats::open_with(path, &OpenOptions { lenient, salvage, ..options.open.clone() })
     };
     let report = match open(false, false) {
-        Ok(checkpoint) => checked(&checkpoint, opened.as_ref(), options)?,
+        Ok(checkpoint) => checked(&checkpoint, opened, options)?,
         Err(error) => {
             let mut finding = finding(error)?;
             let code = finding.code;
@@ -124,9 +196,9 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
                 Ok(mut rest) => {
                     // The notes say the same as the error, more mildly.
                     rest.notes.retain(|note| note.code != code && note.code != "damaged");
-                    checked(&rest, opened.as_ref(), options)?
+                    checked(&rest, opened, options)?
                 }
-                Err(_) => unopened(path, opened.as_ref(), options)?,
+                Err(_) => unopened(label, opened, options)?,
             };
             // Once is enough; the reader knows what should be there, the account what it looks like.
             if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {
@@ -137,7 +209,7 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
             report
         }
     };
-    Ok(settled(report))
+    Ok(report)
 }
 
 /// The report on what could not be opened, without the reason.
@@ -155,6 +227,7 @@ fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) ->
         checked: vec!["opening"],
         files: opened.map(account::unread).into_iter().collect(),
         damage: None,
+        other_files: Vec::new(),
     })
 }
 
@@ -223,6 +296,7 @@ fn checked(
         checked,
         files,
         damage: checkpoint.damage.as_ref().map(|damage| (Damage::clone(damage), tensors.len())),
+        other_files: Vec::new(),
     }))
 }
 

@@ -320,7 +320,66 @@ fn the_rest_is_checked_where_it_can_be_read() {
 
     let missing = verify(dir.path().join("none"), &VerifyOptions::default()).unwrap_err();
     assert_eq!(missing.kind(), Kind::Io);
-    assert_eq!(verify(dir.path(), &VerifyOptions::default()).unwrap_err().kind(), Kind::Usage);
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(verify(empty.path(), &VerifyOptions::default()).unwrap_err().kind(), Kind::Usage);
+}
+
+/// The model of a folder is judged, and what else stands there is told.
+#[test]
+fn other_files_of_a_folder_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let put = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    for file in std::fs::read_dir(golden.join("safetensors/shards")).unwrap() {
+        let file = file.unwrap();
+        put(file.file_name().to_str().unwrap(), &std::fs::read(file.path()).unwrap());
+    }
+    let seen = || {
+        let report = verify(dir.path(), &VerifyOptions::default()).unwrap();
+        let name = |path: &str| Path::new(path).strip_prefix(dir.path()).unwrap().display().to_string();
+        let others: Vec<_> =
+            report.other_files.iter().map(|f| (name(&f.path), f.bytes, f.is_model)).collect();
+        let files: Vec<_> = report.files.iter().map(|f| name(&f.file)).collect();
+        (report, files, others)
+    };
+    let (report, files, others) = seen();
+    assert_eq!((report.verdict, report.other_models(), others), (Verdict::Sound, 0, Vec::new()));
+    assert!(files.contains(&"model.safetensors.index.json".to_owned()), "{files:?}");
+    assert!(report.to_json(false).get("other_files").is_none());
+
+    let noise: Vec<u8> = (0..9000u32).map(|i| (i.wrapping_mul(i) >> 5).to_le_bytes()[0]).collect();
+    put("README.md", b"read");
+    put("hidden.bin", &noise);
+    put(".git/HEAD", b"ref");
+    let (report, _, others) = seen();
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Sound, Vec::new()));
+    let expected = [("README.md".to_owned(), 4, false), ("hidden.bin".to_owned(), 9000, false)];
+    assert_eq!(others, expected);
+
+    // Words are no tensors, and their file is part of the model all the same.
+    let vocab = verify(golden.join("paddle/good/p262/vocab"), &VerifyOptions::default()).unwrap();
+    assert_eq!((vocab.verdict, vocab.files.len(), vocab.other_models()), (Verdict::Sound, 2, 0));
+
+    // What is no file, and may hide some.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("/", dir.path().join("link")).unwrap();
+        assert_eq!((seen().0.verdict, codes(&seen().0)), (Verdict::Sound, vec!["not-looked-at"]));
+        std::fs::remove_file(dir.path().join("link")).unwrap();
+    }
+
+    // A model that nobody looked at, under any name, at any depth.
+    let array = std::fs::read(golden.join("npy/good/float64.npy")).unwrap();
+    put("old/weights", &array);
+    let (report, _, others) = seen();
+    assert_eq!((report.verdict, codes(&report)), (Verdict::Sound, vec!["other-models"]));
+    assert_eq!((report.other_models(), &others[2].0[..]), (1, "old/weights"));
+    let json = report.to_json(false);
+    assert_eq!(json["other_files"][2]["model"], true, "{json}");
 }
 
 /// Damage behind the header of an array, which opening does not look at.

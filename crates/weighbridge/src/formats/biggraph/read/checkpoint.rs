@@ -189,6 +189,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             checkpoint.companions.push((name, source));
         }
     }
+    super::was_read(&mut checkpoint, folder, &FileName::Version)?;
     checkpoint.notes = all_notes;
     checkpoint.notes.extend(notes::of_folder(folder, listing, number, init)?);
     names::attach(&mut checkpoint, folder, listing, config, options)?;

@@ -77,6 +77,9 @@ pub(super) fn know(
         (None, Some(folder)) => config::beside(folder)?.map(|beside| beside.text),
         (None, None) => None,
     };
+    if let (None, Some(folder), Some(_)) = (&options.config, folder, &text) {
+        super::was_read(checkpoint, folder, &FileName::Config)?;
+    }
     let parsed = text.as_deref().and_then(config::lenient);
     if let Some(text) = text {
         checkpoint.metadata.set("config", Value::Text(text));

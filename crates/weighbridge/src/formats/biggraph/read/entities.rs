@@ -8,13 +8,15 @@ use crate::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, Te
 use crate::error::Result;
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::source::{FolderRef, MemorySource, SourceRef};
+use crate::source::{FolderRef, MemorySource, SourceRef, read_vec};
 use crate::tensor::{DType, Encoding, Shape};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Types without counts that are told one by one.
 const MOST_LISTED: usize = 20;
+/// Bytes of a file with a count, at most.
+const COUNT: u64 = 64;
 /// What a name of a relation takes beside its text, at least: each is a value of the metadata.
 const VALUE: u64 = 320;
 
@@ -26,12 +28,19 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     let mut checkpoint = super::checkpoint(super::ENTITIES, folder.label());
     let known = match config::given(options)? {
         Some(known) => Some(known),
-        None => config::beside(folder)?,
+        None => {
+            let beside = config::beside(folder)?;
+            if beside.is_some() {
+                super::was_read(&mut checkpoint, folder, &FileName::Config)?;
+            }
+            beside
+        }
     };
     let config = known.as_ref().map(|known| &known.config);
     let entities = Entities { folder: folder.clone(), listing: listing.clone() };
     let (all, broken) = counts(&entities, config)?;
     checkpoint.notes.extend(broken);
+    counts_read(&mut checkpoint, &entities)?;
     let lists = lists_of(Some(&all));
     let types: &[(Name, Value)] = if let Value::Map(pairs) = &all { pairs } else { &[] };
     let mut uncounted = 0usize;
@@ -67,6 +76,21 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     Ok(checkpoint)
 }
 
+/// Counts the files of counts among those that were read. They are kept in memory, as there may be many.
+fn counts_read(checkpoint: &mut Checkpoint, entities: &Entities) -> Result<()> {
+    for (entity, parts) in &entities.listing.counts {
+        for &part in parts {
+            let name = FileName::EntityCount { entity: entity.clone(), part };
+            let Some(source) = entities.folder.open(Path::new(&name.to_string()))? else { continue };
+            if source.len() <= COUNT {
+                let bytes = read_vec(&*source, 0, source.len())?;
+                checkpoint.files.push(Arc::new(MemorySource::new(source.label(), bytes)));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The number and the names of relations, where there are files of them.
 ///
 /// # Errors
@@ -79,7 +103,10 @@ pub(super) fn relations(
     let mut take = |name: FileName, read: &dyn Fn(&SourceRef) -> Result<Value>, key: &str| -> Result<()> {
         let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(()) };
         match read(&source) {
-            Ok(value) => checkpoint.metadata.set(key, value),
+            Ok(value) => {
+                checkpoint.metadata.set(key, value);
+                checkpoint.files.push(source);
+            }
             Err(error) if options.lenient && super::is_content(&error) => {
                 checkpoint.notes.push(Note::omission(error.code(), format!("{name}: {}", error.message())));
             }

@@ -76,6 +76,12 @@ fn checkpoint(kind: &'static str, label: &str) -> Checkpoint {
     checkpoint
 }
 
+/// Counts a file of the folder among those that were read, where it is there.
+fn was_read(checkpoint: &mut Checkpoint, folder: &FolderRef, name: &FileName) -> Result<()> {
+    checkpoint.files.extend(folder.open(Path::new(&name.to_string()))?);
+    Ok(())
+}
+
 /// True for errors about what stands in a file, which lenient reading turns into notes.
 fn is_content(error: &Error) -> bool {
     !matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled)

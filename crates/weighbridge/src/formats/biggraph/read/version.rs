@@ -7,7 +7,8 @@ use crate::checkpoint::Note;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::FolderRef;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 /// Versions that are listed for people, at most.
 const SHOWN: usize = 10;
@@ -40,7 +41,7 @@ pub(super) fn choose(
         if !listing.versions.contains_key(&wanted) {
             return Err(Error::usage("no-such-version", "the folder has no file of that version")
                 .in_file(folder.label())
-                .expected(on_disk(listing, config))
+                .expected(OnDisk { listing, empty: &empty_files(folder)?, config }.told())
                 .found(wanted));
         }
         return Ok((wanted, init, Vec::new()));
@@ -68,7 +69,9 @@ pub(super) fn choose(
             }
         }
     };
-    let newest = newest_complete(listing, config);
+    let empty = empty_files(folder)?;
+    let on_disk = OnDisk { listing, empty: &empty, config };
+    let newest = on_disk.newest_complete();
     if options.lenient
         && let Some(newest) = newest
     {
@@ -76,7 +79,7 @@ pub(super) fn choose(
         return Ok((newest, false, vec![Note::new(error.code(), text)]));
     }
     let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
-    let error = error.expected(on_disk(listing, config));
+    let error = error.expected(on_disk.told());
     Err(match newest {
         Some(newest) => error.hint(format_args!("open version {newest}, the newest that is complete")),
         None => error.hint("no version is complete"),
@@ -97,37 +100,53 @@ fn said(folder: &FolderRef, listing: &Listing) -> Result<Said> {
     })
 }
 
-/// The newest version that has all its files.
-pub(super) fn newest_complete(listing: &Listing, config: Option<&Config>) -> Option<u64> {
-    let complete = |(_, files): &(&u64, &VersionFiles)| is_complete(files, listing, config);
-    listing.versions.iter().rev().find(complete).map(|(version, _)| *version)
+/// The names of the files without a byte, as a crash leaves them: no file of BigGraph is so short.
+fn empty_files(folder: &FolderRef) -> Result<HashSet<PathBuf>> {
+    Ok(folder.list(1)?.into_iter().filter(|item| item.len == 0).map(|item| item.name).collect())
 }
 
-/// True where a version has its model and all partitions: those of the types that the
-/// configuration's relations use, or else as many of each type as any version has.
-pub(super) fn is_complete(files: &VersionFiles, listing: &Listing, config: Option<&Config>) -> bool {
-    let all_below = |entity: &str, count: u64| {
-        files.embeddings.get(entity).map_or(0, |parts| parts.range(..count).count() as u64) == count
-    };
-    let tables = match config {
-        Some(config) => config.stored_types().all(|(name, e)| all_below(name, e.num_partitions)),
-        None => listing.versions.values().flat_map(|v| &v.embeddings).all(|(entity, all)| {
-            let last = all.last().map_or(0, |last| last.saturating_add(1));
-            all_below(entity, last)
-        }),
-    };
-    files.model && tables
+/// The versions of a folder.
+struct OnDisk<'a> {
+    listing: &'a Listing,
+    empty: &'a HashSet<PathBuf>,
+    config: Option<&'a Config>,
 }
 
-/// The versions of a folder in words.
-fn on_disk(listing: &Listing, config: Option<&Config>) -> String {
-    let one = |(version, files): (&u64, &VersionFiles)| {
-        let word = if is_complete(files, listing, config) { "complete" } else { "in part" };
-        format!("{version} ({word})")
-    };
-    let shown: Vec<String> = listing.versions.iter().rev().take(SHOWN).map(one).collect();
-    match shown.is_empty() {
-        true => "files of a version; there are none".to_owned(),
-        false => format!("one of the versions {}", shown.join(", ")),
+impl OnDisk<'_> {
+    /// The newest version that has all its files.
+    fn newest_complete(&self) -> Option<u64> {
+        let complete = |(version, files): &(&u64, &VersionFiles)| self.is_complete(**version, files);
+        self.listing.versions.iter().rev().find(complete).map(|(version, _)| *version)
+    }
+
+    /// True where a version has its model and all partitions: those of the types that the
+    /// configuration's relations use, or else as many of each type as any version has. An empty file is
+    /// not there.
+    fn is_complete(&self, version: u64, files: &VersionFiles) -> bool {
+        let all_below = |entity: &str, count: u64| {
+            files.embeddings.get(entity).map_or(0, |parts| parts.range(..count).count() as u64) == count
+        };
+        let tables = match self.config {
+            Some(config) => config.stored_types().all(|(name, e)| all_below(name, e.num_partitions)),
+            None => self.listing.versions.values().flat_map(|v| &v.embeddings).all(|(entity, all)| {
+                let last = all.last().map_or(0, |last| last.saturating_add(1));
+                all_below(entity, last)
+            }),
+        };
+        let is_empty = |name: FileName| self.empty.contains(Path::new(&name.to_string()));
+        files.model && tables && (self.empty.is_empty() || !files.names(version).any(is_empty))
+    }
+
+    /// The versions in words.
+    fn told(&self) -> String {
+        let one = |(version, files): (&u64, &VersionFiles)| {
+            let word = if self.is_complete(*version, files) { "complete" } else { "in part" };
+            format!("{version} ({word})")
+        };
+        let shown: Vec<String> = self.listing.versions.iter().rev().take(SHOWN).map(one).collect();
+        match shown.is_empty() {
+            true => "files of a version; there are none".to_owned(),
+            false => format!("one of the versions {}", shown.join(", ")),
+        }
     }
 }

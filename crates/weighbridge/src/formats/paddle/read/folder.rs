@@ -72,7 +72,10 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
         checkpoint
     } else if let [name] = inventory.parameters.as_slice() {
         let beside = Beside { folder, name: Path::new(name) };
-        params::open(&source(folder, name)?, Some(beside), options)?
+        let file = source(folder, name)?;
+        let mut checkpoint = params::open(&file, Some(beside), options)?;
+        checkpoint.files.push(file);
+        checkpoint
     } else if !inventory.parameters.is_empty() {
         return Err(several(folder, &inventory.parameters));
     } else if !inventory.states.is_empty() {

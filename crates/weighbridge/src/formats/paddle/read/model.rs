@@ -131,6 +131,8 @@ fn combined(
     let beside = Beside { name: Path::new(name), ..beside };
     let mut checkpoint = open_combined(file, Some(found.clone()), Some(beside), options)?;
     checkpoint.kind = "inference";
+    // It may hold words alone.
+    checkpoint.files.push(file.clone());
     Ok(checkpoint)
 }
 
@@ -169,6 +171,7 @@ fn separate(
         match stream {
             Stream::Dense(dense) => checkpoint.tensors.push(dense.entry),
             Stream::Vocab(vocab) => {
+                checkpoint.files.push(file);
                 words.push((Name::from(variable.name.as_str()), words_value(vocab.words)));
             }
         }

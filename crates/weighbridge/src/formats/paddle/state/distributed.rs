@@ -59,6 +59,7 @@ pub(in super::super) fn read_distributed(
         let (checkpoint, shards) = (&mut checkpoint, &mut shards);
         let mut reader = Reader { checkpoint, shards, options, room, comparisons: 0, parts_left };
         reader.read(&directory).map_err(|e| e.in_file(source.label()))?;
+        checkpoint.files.push(source);
     }
     if !found {
         return Ok(None);

@@ -19,6 +19,7 @@ use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::scan::{Scan, config};
 use crate::source::{FolderRef, SourceRef, read_vec};
+use std::path::Path;
 
 /// The key of the list's metadata that gives the bytes of all tensors.
 const TOTAL_SIZE: &str = "total_size";
@@ -28,6 +29,11 @@ const FORMAT: &str = "format";
 const INDEX_SUFFIX: &str = ".index.json";
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
 const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", "metadata-differs"];
+
+/// True for a file of tensors in the folder: where it is not one of the shards, a note says so.
+pub(super) fn tells_of(name: &Path) -> bool {
+    name.components().count() == 1 && name.to_str().is_some_and(names::is_file_name)
+}
 
 /// The error for a list without its folder.
 pub(super) fn alone() -> Error {

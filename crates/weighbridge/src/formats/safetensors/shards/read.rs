@@ -31,14 +31,18 @@ pub(in super::super) fn recognises_folder(folder: &FolderRef) -> bool {
 pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let names = file_names(folder)?;
     let lists: Vec<&String> = names.iter().filter(|name| is_list_name(name)).collect();
+    let mut list_file = None;
     let joint = match lists.as_slice() {
         [name] => {
             let Some(source) = folder.open(Path::new(name))? else { return Err(vanished(name)) };
+            list_file = Some(source.clone());
             let list = match read_list(&source, &options.limits) {
                 Ok(list) => list,
                 // The names of the files tell which belong together.
                 Err(error) if options.salvage && Damage::is(&error) => {
-                    return Ok(family(folder, &names, options)?.checkpoint(folder.label()));
+                    let mut checkpoint = family(folder, &names, options)?.checkpoint(folder.label());
+                    checkpoint.files.push(source);
+                    return Ok(checkpoint);
                 }
                 Err(error) => return Err(error.in_file(source.label())),
             };
@@ -55,7 +59,9 @@ pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -
         [] => family(folder, &names, options)?,
         _ => return Err(several(folder, "lists of shards", lists.into_iter())),
     };
-    Ok(joint.checkpoint(folder.label()))
+    let mut checkpoint = joint.checkpoint(folder.label());
+    checkpoint.files.extend(list_file);
+    Ok(checkpoint)
 }
 
 /// Reads the index that the list `source` tells, whose shards stand beside it.
@@ -184,6 +190,8 @@ struct Joint {
     lost: Vec<(String, Error)>,
     /// How many tensors the list names.
     expected: Option<u64>,
+    /// The files: one may hold no tensor.
+    files: Vec<SourceRef>,
 }
 
 impl Joint {
@@ -209,6 +217,7 @@ impl Joint {
         listed: Option<&HashMap<&str, usize>>,
         options: &OpenOptions,
     ) -> Result<()> {
+        self.files.push(source.clone());
         let read = match read::contents(source, options) {
             Ok(read) => read,
             Err(error) if options.salvage && Damage::is(&error) => {
@@ -390,6 +399,7 @@ impl Joint {
         let mut checkpoint = Checkpoint::new("safetensors", SHARDED, label);
         checkpoint.tensors = self.tensors;
         checkpoint.notes = self.notes;
+        checkpoint.files = self.files;
         for (name, error) in &self.lost {
             checkpoint.lose(name, error);
         }

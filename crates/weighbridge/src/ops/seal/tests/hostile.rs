@@ -162,5 +162,9 @@ fn what_is_wrong_with_a_manifest_is_a_finding() {
     assert_eq!(super::codes(&found), ["file-changed"]);
     save(&seal(model(), &SealOptions::default()).unwrap(), &manifest, true).unwrap();
     let found = check(dir.path(), &manifest, &CheckOptions::default()).unwrap();
+    assert_eq!(super::codes(&found), ["files-not-compared"], "the one model in the folder");
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let found = check(&empty, &manifest, &CheckOptions::default()).unwrap();
     assert_eq!(super::codes(&found), ["files-not-compared", "not-opened"]);
 }

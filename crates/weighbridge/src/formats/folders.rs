@@ -1,0 +1,279 @@
+//! Folders that no format calls its own, such as one `model.safetensors` beside its `config.json`; and what stands
+//! in a folder beside the model that was opened.
+
+use super::{ALL, Format, by_extension, detect};
+use crate::checkpoint::{Checkpoint, Note};
+use crate::error::{Error, Result};
+use crate::source::{FolderItem, FolderRef, SourceRef};
+use crate::text::escape;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the loaders of transformers, diffusers and PEFT take from a folder, whatever else stands in it, in the order in
+/// which they look.
+const LOADED: [&str; 6] = [
+    "model.safetensors",
+    "diffusion_pytorch_model.safetensors",
+    "adapter_model.safetensors",
+    "pytorch_model.bin",
+    "diffusion_pytorch_model.bin",
+    "adapter_model.bin",
+];
+/// Endings of texts that stand beside a model: settings, vocabularies, descriptions, programs. Numbers in them make no
+/// model of them.
+const TEXTS: [&str; 9] = ["json", "txt", "md", "csv", "py", "yaml", "yml", "html", "log"];
+/// Formats whose extensions are words that other programs use as well: `tokenizer.model`, `metadata.tsv`.
+const NAMED_BY_OTHERS: [&str; 3] = ["primitiv", "tsv", "word2vec"];
+/// Files whose content is looked at to tell whether they are models; of others the names tell.
+const MOST_LOOKED_AT: usize = 64;
+/// Names that are told one by one.
+const NAMED: usize = 5;
+/// The code of the note on other model files.
+pub(crate) const OTHER_MODELS: &str = "other-models";
+
+/// A file of a folder that is not part of the model that was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherFile {
+    /// Its path: that of the folder with its name in it.
+    pub path: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// True where it is a model file itself.
+    pub is_model: bool,
+}
+
+/// Tells model files from others in one folder.
+struct Looks<'a> {
+    folder: &'a FolderRef,
+    left: usize,
+}
+
+impl<'a> Looks<'a> {
+    fn new(folder: &'a FolderRef) -> Self {
+        Self { folder, left: MOST_LOOKED_AT }
+    }
+
+    /// True for what a format recognises, and for what has the extension of one: it may be damaged. Not for hidden
+    /// files and for texts.
+    fn is_model(&mut self, name: &Path) -> bool {
+        let hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
+        let ending = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        if hidden || TEXTS.contains(&ending.as_str()) {
+            return false;
+        }
+        let id = |format: &dyn Format| format.facts().id;
+        let named = by_extension(name).ok().map(|(format, _)| id(format));
+        if named.is_some_and(|named| !NAMED_BY_OTHERS.contains(&named)) {
+            return true;
+        }
+        let Some(left) = self.left.checked_sub(1) else { return false };
+        self.left = left;
+        let Ok(Some(source)) = self.folder.open(name) else { return false };
+        // A text of numbers is a table where its name says so.
+        detect(&source).is_ok_and(|format| id(format) != "tsv" || named == Some("tsv"))
+    }
+}
+
+/// True where a format calls the folder its own.
+pub(super) fn own(folder: &FolderRef) -> Option<&'static dyn Format> {
+    ALL.iter().copied().find(|format| format.recognises_folder(folder))
+}
+
+/// The file that is the model of a folder that no format calls its own: the one that the loaders of such folders take,
+/// or else the only model file in it. `None` where there is none.
+///
+/// # Errors
+/// [`crate::Kind::Usage`]: `several-models`, where it is not clear which one is meant; `part-of-model`, where it is a part
+/// alone; what listing says.
+pub(super) fn lone(folder: &FolderRef) -> Result<Option<(PathBuf, SourceRef)>> {
+    let items = folder.list(1)?;
+    let opened = |name: &Path| Ok(folder.open(name)?.map(|source| (name.to_owned(), source)));
+    for name in LOADED.map(Path::new) {
+        if items.iter().any(|item| item.name == name) {
+            return opened(name);
+        }
+    }
+    let mut looks = Looks::new(folder);
+    let models: Vec<&Path> =
+        items.iter().map(|item| item.name.as_path()).filter(|name| looks.is_model(name)).collect();
+    match models.as_slice() {
+        [] => Ok(None),
+        [name] if is_part(name) => Err(Error::usage(
+            "part-of-model",
+            "the only model file in this folder is one part of a model of several",
+        )
+        .in_file(folder.label())
+        .found(escape(&name.display().to_string()))
+        .hint("the other parts are missing; give its own path to look at it alone")),
+        [name] => opened(name),
+        [first, ..] => Err(Error::usage("several-models", "several model files stand in this folder")
+            .in_file(folder.label())
+            .found(some(models.iter().map(|name| name.display().to_string())))
+            .hint(format_args!("give the path of one of them: {}", path_of(folder, first).display()))),
+    }
+}
+
+/// True for the name of one of several files, as Hugging Face's libraries cut models: `NAME-00001-of-00003.bin`.
+fn is_part(name: &Path) -> bool {
+    let parts = name.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.rsplit_once("-of-"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    parts.is_some_and(|(before, of)| {
+        let number = before.rsplit_once('-').map(|(_, number)| number);
+        number.is_some_and(is_number) && is_number(of) && of.trim_start_matches('0') != "1"
+    })
+}
+
+/// The path of the model file where `folder` is one that no format calls its own and has one; see [`super::open_folder`].
+///
+/// # Errors
+/// As [`super::open_folder`].
+pub fn lone_file(folder: &FolderRef) -> Result<Option<PathBuf>> {
+    match own(folder) {
+        Some(_) => Ok(None),
+        None => Ok(lone(folder)?.map(|(name, _)| path_of(folder, &name))),
+    }
+}
+
+/// The path of a file, as the folder itself calls it: what stands in the current folder goes by its name alone.
+fn path_of(folder: &FolderRef, name: &Path) -> PathBuf {
+    let around = Path::new(folder.label());
+    if around == Path::new(".") { name.to_owned() } else { around.join(name) }
+}
+
+/// The files among `items` of `folder` whose labels are not in `used`. Where `format` calls the folder its own, a model file
+/// of which it tells in its own words, such as an older version, is none of the other models.
+pub(crate) fn others(
+    folder: &FolderRef,
+    items: &[FolderItem],
+    used: &HashSet<String>,
+    format: Option<&dyn Format>,
+) -> Vec<OtherFile> {
+    let mut looks = Looks::new(folder);
+    let mut others = Vec::new();
+    for item in items {
+        let path = path_of(folder, &item.name).display().to_string();
+        if used.contains(&path) {
+            continue;
+        }
+        let told = format.is_some_and(|format| format.tells_of(&item.name));
+        others.push(OtherFile { path, bytes: item.len, is_model: !told && looks.is_model(&item.name) });
+    }
+    others
+}
+
+/// What a note or a finding says of other model files; `None` where there is none.
+pub(crate) fn told(others: &[OtherFile]) -> Option<String> {
+    let models: Vec<&OtherFile> = others.iter().filter(|other| other.is_model).collect();
+    let names = some(models.iter().map(|other| other.path.clone()));
+    (!models.is_empty())
+        .then(|| format!("model files that stand beside this one were not looked at: {names}"))
+}
+
+/// Adds the note on other model files to what was opened in a folder, by `format` where it is one that the format calls its
+/// own. What cannot be listed is not told.
+pub(super) fn note(folder: &FolderRef, checkpoint: &mut Checkpoint, format: Option<&dyn Format>) {
+    let Ok(items) = folder.list(1) else { return };
+    let others = others(folder, &items, &labels(checkpoint), format);
+    checkpoint.notes.extend(told(&others).map(|text| Note::new(OTHER_MODELS, text)));
+}
+
+/// The labels of all files that a checkpoint is made of.
+fn labels(checkpoint: &Checkpoint) -> HashSet<String> {
+    let mut open: Vec<SourceRef> = checkpoint.files.clone();
+    open.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
+    let (mut seen, mut labels) = (HashSet::new(), HashSet::new());
+    let mut follow = |mut open: Vec<SourceRef>| {
+        while let Some(source) = open.pop() {
+            if !seen.insert(Arc::as_ptr(&source).cast::<()>().addr()) {
+                continue;
+            }
+            match source.made_of() {
+                Some(parts) => open.extend(parts.iter().map(|part| part.source.clone())),
+                None => _ = labels.insert(source.label().to_owned()),
+            }
+        }
+    };
+    follow(open);
+    for tensor in &checkpoint.tensors {
+        for piece in &tensor.pieces {
+            follow(vec![piece.source.clone()]);
+        }
+        follow(tensor.labels.iter().flat_map(|labels| labels.sources()).collect());
+    }
+    labels
+}
+
+/// Some of `names`, and how many more there are.
+fn some(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let shown: Vec<String> = names.take(NAMED).map(|name| escape(&name)).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{OpenOptions, open_folder, safetensors};
+    use super::*;
+    use crate::source::MemoryFolder;
+
+    const NPY: &[u8] = include_bytes!("../../../../testdata/npy/good/float64.npy");
+
+    /// What opening a folder of files gives: its label and notes on others, or the code of the error and what it found.
+    fn open(files: &[(&str, &[u8])]) -> (String, String) {
+        let with = |folder: MemoryFolder, &(name, bytes): &(&str, &[u8])| folder.with(name, bytes.to_vec());
+        let folder: FolderRef = Arc::new(files.iter().fold(MemoryFolder::new("m"), with));
+        match open_folder(&folder, &OpenOptions::default()) {
+            Ok(found) => {
+                let notes = found.notes.iter().filter(|note| note.code == OTHER_MODELS);
+                (found.label.clone(), notes.map(|note| note.text.clone()).collect())
+            }
+            Err(error) => (error.code().to_owned(), error.found_text().unwrap_or_default().to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_one_model_of_a_folder_is_opened() {
+        let header = b"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+        let model = &[&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();
+        assert!(
+            detect(&(Arc::new(crate::source::MemorySource::new("m", model.clone())) as SourceRef))
+                .is_ok_and(|f| f.facts().id == safetensors::Safetensors.facts().id)
+        );
+        let (config, words) = (("config.json", &b"{}"[..]), ("vocab.txt", &b"1\t2\n3\t4\n"[..]));
+        let tokenizer = ("tokenizer.model", &b"\n\x0e\n\x05<unk>"[..]);
+        let own = |name: &str| (format!("m/{name}"), String::new());
+        let beside =
+            [config, words, tokenizer, (".hidden.npy", NPY), ("README", b"read\n"), ("sub/y.npy", NPY)];
+        for name in ["model.safetensors", "x.safetensors", "without_extension"] {
+            assert_eq!(open(&[&beside[..], &[(name, model)]].concat()), own(name), "{name}");
+        }
+        // What is damaged is opened by its name, and told to be so.
+        assert_eq!(open(&[config, ("x.safetensors", b"")]).0, "empty-file");
+        assert_eq!(open(&[config, ("pytorch_model.bin", b"")]).0, "empty-file");
+        assert_eq!(open(&beside).0, "not-a-file");
+        // A part is not the model, unless it is all of it.
+        assert_eq!(open(&[config, ("w-00002-of-00003.npy", NPY)]).0, "part-of-model");
+        assert_eq!(open(&[config, ("w-00001-of-00001.npy", NPY)]), own("w-00001-of-00001.npy"));
+        // Which of several is meant is not guessed, unless those who load such folders take one.
+        let two = [config, ("b.npy", NPY), ("a.safetensors", model)];
+        assert_eq!(open(&two), ("several-models".to_owned(), "a.safetensors, b.npy".to_owned()));
+        let text =
+            |names: &str| format!("model files that stand beside this one were not looked at: {names}");
+        let others = [&two[..], &[("model.safetensors", model), ("pytorch_model.bin", b"")]].concat();
+        assert_eq!(open(&others), ("m/model.safetensors".to_owned(), text("m/a.safetensors, m/b.npy")));
+    }
+
+    #[test]
+    fn a_format_that_is_named_opens_the_file_as_that() {
+        let folder = MemoryFolder::new("m").with("x.npy", NPY.to_vec()).with("README", vec![b'r']);
+        let folder: FolderRef = Arc::new(folder);
+        let options = |id: &str| OpenOptions { format: Some(id.to_owned()), ..OpenOptions::default() };
+        // As a folder, where the format has such.
+        assert_eq!(open_folder(&folder, &options("npy")).unwrap().kind, "folder");
+        for id in ["npz", "safetensors"] {
+            assert_eq!(open_folder(&folder, &options(id)).unwrap_err().file(), Some("m/x.npy"), "{id}");
+        }
+    }
+}

@@ -19,6 +19,7 @@ mod made;
 mod paddle;
 mod parquet;
 mod parquet_columns;
+mod parquet_heads;
 mod pickles;
 mod primitiv;
 mod references;

@@ -15,6 +15,7 @@ mod hdf5_file;
 mod hdf5_heaps;
 mod hdf5_many;
 mod hdf5_over;
+mod hdf5_unpacked;
 mod made;
 mod paddle;
 mod parquet;

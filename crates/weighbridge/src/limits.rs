@@ -139,6 +139,12 @@ impl Limits {
             .found(claim))
     }
 
+    /// By how much [`header_bytes`](Self::header_bytes) was raised: for bounds that go by the length of the file, which it may
+    /// raise though they are lower than it is.
+    pub(crate) fn raised(&self) -> u64 {
+        self.header_bytes.saturating_sub(Self::default().header_bytes)
+    }
+
     /// How many bytes all that is unpacked of a file of `len` bytes may be together: [`expansion`](Self::expansion)
     /// times the file, and [`repeated_bytes`](Self::repeated_bytes) however short it is.
     pub(crate) fn expanded(&self, len: u64) -> u64 {

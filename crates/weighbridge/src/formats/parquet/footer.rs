@@ -43,7 +43,7 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
         Err(Stop::Deep) => "the footer has too many levels",
         Err(Stop::Endless) => "the footer has a list without an end",
         Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
-        Err(Stop::Wrong) => "the footer is not what a footer can be",
+        Err(Stop::Wrong | Stop::Twofold) => "the footer is not what a footer can be",
         // Its reader says better what is missing.
         Ok(()) | Err(Stop::End) => match schema.wrong() {
             Some(what) => what,

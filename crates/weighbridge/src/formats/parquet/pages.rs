@@ -281,6 +281,10 @@ fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
             Err(Stop::Deep) => {
                 return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
             }
+            Err(Stop::Twofold) => {
+                let text = "the head of a page says of it what only another kind of page is";
+                return Err(Error::corrupt("page-head", text).at(at));
+            }
             Err(Stop::Mistyped) => {
                 let text = "a field in the head of a page has another type than its place asks for";
                 return Err(Error::corrupt("page-head", text).at(at));
@@ -296,14 +300,31 @@ fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
     Err(Error::limit("limit", "the head of a page is too long").at(at).expected("at most 16 MiB"))
 }
 
+/// The kind of page that a structure in a head is for.
+fn kind_of(structure: Structure) -> Option<i32> {
+    match structure {
+        Structure::Data => Some(0),
+        Structure::Dictionary => Some(2),
+        Structure::SecondData => Some(3),
+        _ => None,
+    }
+}
+
 /// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
 fn head(bytes: &[u8]) -> Result<Head, Stop> {
     let (mut unpacked, mut stored, mut crc, mut dictionary, mut values) = (None, None, None, 0, 0);
     let (mut levels, mut plain, mut deltas) = ([0; 2], false, false);
+    let (mut kind, mut told) = (None, Vec::new());
     let mut bytes = Bytes::new(bytes);
     bytes.structure(Structure::Head, &mut |structure, met| {
-        let Met::Number(id, value) = met else { return };
+        let Met::Number(id, value) = met else {
+            if let Some(of) = kind_of(structure).filter(|of| !told.contains(of)) {
+                told.push(of);
+            }
+            return;
+        };
         match (structure, id) {
+            (Structure::Head, 1) => kind = Some(low(value)),
             (Structure::Head, 2) => unpacked = Some(low(value)),
             (Structure::Head, 3) => stored = Some(low(value)),
             (Structure::Head, 4) => crc = Some(low(value).cast_unsigned()),
@@ -319,9 +340,13 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
             _ => {}
         }
     })?;
+    // Who reads the page goes by its kind alone: numbers from the structure of another would be held against the wrong bounds.
+    if told.iter().any(|&of| kind != Some(of)) {
+        return Err(Stop::Twofold);
+    }
     let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
     let (unpacked, stored) = (size(unpacked)?, size(stored)?);
-    // Below 0 in a page of data, which may have this structure too, it is not looked at; in a dictionary it is an error.
+    // Below 0 it is an error of who reads the page.
     let [dictionary, values] = [dictionary, values].map(|count| u64::try_from(count).unwrap_or(0));
     let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
     Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, values, plain, deltas, crc })
@@ -526,11 +551,8 @@ mod tests {
         }
         // Below 0 in 32 bits: no page.
         assert_eq!(checked(head(&below), snappy).unwrap_err().code(), "page-head");
-        // What nobody looks at: the structure of a dictionary in another page, ids beyond 16 bits in a structure that is
-        // passed over, truths in a map, which have no bytes.
-        for passed in
-            [&[0x4c, 0x15, 1, 0][..], &[&[0x9c][..], &[0xf1; 2200], &[0]].concat(), &[0x9b, 1, 0x15, 0]]
-        {
+        // What nobody looks at: ids beyond 16 bits in a structure that is passed over, truths in a map, which have no bytes.
+        for passed in [&[&[0x9c][..], &[0xf1; 2200], &[0]].concat()[..], &[0x9b, 1, 0x15, 0]] {
             let claim = [&[0x15, 0][..], &written, &[0x15, 20], passed, &[0], &[0; 10]].concat();
             assert_eq!(checked(claim, snappy).unwrap_err().code(), "page-size", "{passed:x?}");
         }
@@ -544,5 +566,35 @@ mod tests {
         // What is passed over by everybody may have any type.
         let unknown = [&[0x15, 0, 0x15, 20, 0x15, 20, 0x88, 3][..], b"abc", &[0; 11]].concat();
         assert!(checked(unknown, snappy).is_ok());
+    }
+
+    /// Whoever unpacks the page goes by its kind: what the structure of another says must not count.
+    #[test]
+    fn heads_have_the_structure_of_their_kind_alone() {
+        let zstd = Compression::ZSTD(Default::default());
+        // Values, and what both forms of data pages must have; values of a dictionary.
+        let first = [0x2c, 0x15, 20, 0x15, 0, 0x15, 6, 0x15, 6, 0];
+        let second = [0x5c, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0];
+        let behind_first = [&[0x3c][..], &second[1..]].concat();
+        let dictionary = [0x4c, 0x15, 2, 0x15, 0, 0];
+        let behind = [&[0x2c][..], &dictionary[1..]].concat();
+        let head = |kind: u8, structures: &[&[u8]]| {
+            [&[0x15, kind * 2, 0x15, 20, 0x15, 20][..], &structures.concat(), &[0], &[0; 10]].concat()
+        };
+        for (kind, structures, good) in [
+            (0, &[&first[..]][..], true),
+            (2, &[&dictionary], true),
+            (3, &[&second], true),
+            (0, &[&first, &behind], false),
+            (0, &[&first, &behind_first], false),
+            (2, &[&first, &behind], false),
+            (3, &[&first], false),
+            (1, &[&first], false),
+        ] {
+            for compression in [zstd, Compression::UNCOMPRESSED] {
+                let found = checked(head(kind, structures), compression).err().map(|e| e.code());
+                assert_eq!(found, (!good).then_some("page-head"), "{kind} {structures:x?}");
+            }
+        }
     }
 }

@@ -300,9 +300,21 @@ impl File {
                 .found(format_args!("{compression:?}"))
                 .hint("write the table again with another compression, such as zstd"));
         }
-        let width = Width::of(&self.metadata.metadata().file_metadata().schema_descr().column(leaf.1));
-        let unpacked = super::pages::check(source, range, compression, width, &self.limits)
-            .map_err(|e| e.in_file(source.label()))?;
+        let metadata = self.metadata.metadata();
+        let column = metadata.file_metadata().schema_descr().column(leaf.1);
+        let unpacked =
+            super::pages::check(source, range.clone(), compression, Width::of(&column), &self.limits)
+                .map_err(|e| e.in_file(source.label()))?;
+        // Where nothing is repeated each row is one value, missing or not: a run of a few bytes in each of many row groups
+        // would be gone through for rows that there are not.
+        let rows = u64::try_from(metadata.row_group(leaf.0).num_rows()).unwrap_or(0);
+        if column.max_rep_level() == 0 && unpacked.values > rows {
+            return Err(Error::corrupt("page-values", "the pages of a column have more values than rows")
+                .in_file(source.label())
+                .at(range.start)
+                .expected(format_args!("at most {rows}"))
+                .found(unpacked.values));
+        }
         checked.unpacked = checked.unpacked.saturating_add(unpacked.total);
         let held = self.limits.check_expansion("the pages are", checked.unpacked, source.len());
         held.map_err(|e| e.in_file(source.label()))?;
@@ -490,13 +502,13 @@ impl Labels for GroupNames {
         }
         let mut list = LabelList::new();
         let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
-        for group in 0..self.file.metadata.metadata().num_row_groups() {
+        'groups: for group in 0..self.file.metadata.metadata().num_row_groups() {
             let at_once = self.file.names_at_once(group, self.place)?;
             let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
                 Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
                 if list.len() as u64 > self.rows {
-                    break;
+                    break 'groups;
                 }
             }
         }

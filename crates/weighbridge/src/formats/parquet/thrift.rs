@@ -25,6 +25,8 @@ pub(super) enum Stop {
     /// A field of another type than its place asks for: the reader that comes after this one would take the bytes behind it
     /// for something else.
     Mistyped,
+    /// The head of a page with the structure of another kind of page.
+    Twofold,
 }
 
 /// What a structure is. Source: parquet.thrift of the Parquet format.

@@ -14,8 +14,10 @@ const LEAST: u64 = 4 << 20;
 /// What the datasets of a file took so far.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Bytes of elements, as they are when they are read.
+    /// Bytes of elements, as they are when they are read, with those of chunks that no element of the dataset is in.
     elements: AtomicU64,
+    /// Bytes of chunks that are not packed and not byte ranges.
+    plain: AtomicU64,
     /// Bytes of lists of chunks.
     lists: AtomicU64,
     /// Bytes of indexes of chunks that were read.
@@ -28,6 +30,12 @@ impl Account {
     pub(super) fn elements(&self, len: u64, file: u64, limits: &Limits) -> Result<()> {
         let all = add(&self.elements, len, limits.expanded(file));
         limits.check_expansion("the elements of all datasets together are", all, file)
+    }
+
+    /// Adds chunks of `len` bytes that are not packed, of a dataset of a file of `file` bytes. True where they may be kept when they
+    /// are read: each has bytes of its own. Those that names share would be kept for each name.
+    pub(super) fn keeps_plain(&self, len: u64, file: u64) -> bool {
+        add(&self.plain, len, file) <= file
     }
 
     /// Adds the list of `count` chunks of a dataset in a file of `file` bytes.

@@ -8,7 +8,7 @@ use super::types::{Class, Padding, Type};
 use super::values;
 use crate::checkpoint::Value;
 use crate::containers::hdf5::Attributes;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::text::escape;
 use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType};
 
@@ -16,7 +16,7 @@ use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType};
 const TOLD: usize = 16;
 
 /// The attributes of an object; what could not be read goes to `problems`. `room` is the memory
-/// that values may still take.
+/// that values may still take: what has no room is left out, and the object is there without it.
 pub(super) fn attributes(
     file: &File,
     header: &Header,
@@ -25,7 +25,8 @@ pub(super) fn attributes(
     problems: &mut Vec<Error>,
 ) -> Attributes {
     let (mut found, mut more) = (Attributes::new(), 0u64);
-    let mut take = |bytes: Result<&[u8]>| match bytes.and_then(|bytes| attribute(file, bytes, heaps, room)) {
+    let mut read = |bytes: &[u8]| attribute(file, bytes, heaps, room).map_err(left_out);
+    let mut take = |bytes: Result<&[u8]>| match bytes.and_then(&mut read) {
         Ok(pair) => found.push(pair),
         // An error takes hundreds of bytes, and a message eight.
         Err(error) => match problems.iter().filter(|told| told.kind() == error.kind()).count() < TOLD {
@@ -48,6 +49,16 @@ pub(super) fn attributes(
         problems.push(Error::unsupported("hdf5-value", text));
     }
     found
+}
+
+/// An attribute that passes a limit is one that is not read, not a reason to refuse the tensors: a byte of the file becomes a value
+/// of thirty, so that honest ones do, too.
+fn left_out(error: Error) -> Error {
+    if error.kind() != Kind::Limit {
+        return error;
+    }
+    let hint = error.hint_text().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Error::unsupported("hdf5-value", format!("{}; it is left out{hint}", error.message()))
 }
 
 /// Name and value of the attribute in a message.
@@ -77,8 +88,8 @@ fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Re
     let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
     };
-    spend(room, (name.len() + size_of::<(String, Value)>()) as u64)?;
     let mut value = || -> Result<Value> {
+        spend(room, (name.len() + size_of::<(String, Value)>()) as u64)?;
         let class = match flags & 1 {
             0 => Type::parse(class)?,
             _ => Type::parse(&follow(file, messages::MSG_DATATYPE, class)?)?,
@@ -136,6 +147,7 @@ fn value(
     let lists = lists.fold(0, u64::saturating_add);
     let values = if dims.len() > 1 { count.saturating_mul(2) } else { count };
     spend(room, values.saturating_add(lists).saturating_mul(each))?;
+    let flat = values.saturating_sub(count).saturating_mul(each);
     let size = element.size as usize;
     let mut values = Vec::with_capacity(data.len() / size.max(1));
     for bytes in data.chunks_exact(size.max(1)) {
@@ -160,7 +172,10 @@ fn value(
         };
         values.push(value);
     }
-    Ok(fold(values, &dims))
+    let folded = fold(values, &dims);
+    // The flat list is gone.
+    *room = room.saturating_add(flat);
+    Ok(folded)
 }
 
 fn no_value(class: &Type) -> Error {

@@ -33,6 +33,8 @@ pub(super) struct ChunkedSource {
     filters: Vec<FilterDescription>,
     fill: Vec<u8>,
     edges_plain: bool,
+    /// Small chunks that are not packed are kept, too.
+    keeps_plain: bool,
     len: u64,
     kept: KeptBlocks,
 }
@@ -49,9 +51,15 @@ impl ChunkedSource {
             filters: stored.filters.clone(),
             fill: stored.fill.clone(),
             edges_plain,
+            keeps_plain: true,
             len,
             kept: KeptBlocks::new(),
         }
+    }
+
+    /// Whether small chunks that are not packed are kept for the next read, too; at first they are.
+    pub(super) fn keeping_plain(self, keeps_plain: bool) -> Self {
+        Self { keeps_plain, ..self }
     }
 
     fn is_plain(&self, number: u64) -> bool {
@@ -102,7 +110,8 @@ impl ChunkedSource {
         let run = within.last().copied().unwrap_or(0);
         // What is not come back to need not be kept.
         let long = run >= LONG_RUN.min(self.grid.chunk_len) || self.grid.chunk_len > LARGE_PLAIN;
-        let direct = long && self.is_plain(slot.number) && slot.len == self.grid.chunk_len;
+        let direct =
+            (long || !self.keeps_plain) && self.is_plain(slot.number) && slot.len == self.grid.chunk_len;
         let chunk = if direct { None } else { Some(self.chunk(slot)?) };
         let (len, mut to) = (to_usize(run)?, to - offset);
         // Runs that are short and near each other are taken from windows, which are read one after the other.
@@ -244,6 +253,7 @@ mod tests {
             filters: Vec::new(),
             fill: Vec::new(),
             edges_plain: false,
+            keeps_plain: true,
             len: rows * columns,
             kept: KeptBlocks::new(),
         };

@@ -133,8 +133,12 @@ impl Dataset {
         let whole_rows = grid.chunk[1..] == grid.shape[1..];
         if stored.filters.is_empty() && whole_rows && all <= PIECES {
             entry.pieces = self.pieces(&grid, &slots, &entry, all)?;
+            self.count(len)?;
             return Ok(entry);
         }
+        // A chunk is read as a whole, however little of it is in the dataset.
+        let chunks_len = (slots.len() as u64).saturating_mul(grid.chunk_len);
+        self.count(len.max(chunks_len))?;
         if !stored.filters.is_empty() {
             let most = stored.place.limits.chunk_bytes;
             Limits::check("bytes in a chunk", "chunk_bytes", grid.chunk_len, most)?;
@@ -142,7 +146,9 @@ impl Dataset {
             let most = (most / 2).max(stored.place.source.len().saturating_mul(BAND_TIMES));
             Limits::check("bytes in chunks side by side", "chunk_bytes", grid.band(slots.len()), most)?;
         }
-        let source: SourceRef = Arc::new(ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len));
+        let keeps_plain = stored.place.account.keeps_plain(chunks_len, stored.place.source.len());
+        let source = ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len);
+        let source: SourceRef = Arc::new(source.keeping_plain(keeps_plain));
         let region = Region::whole(&entry.shape);
         entry.pieces = vec![Piece { source, offset: 0, len, encoding, region, check: None }];
         Ok(entry)

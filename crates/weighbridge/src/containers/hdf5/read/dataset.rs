@@ -190,9 +190,7 @@ impl Dataset {
                 // Where there is no element there is no chunk; else the chunks take the place of this.
                 let nothing: SourceRef = Arc::new(FillSource::new(own.label(), Vec::new(), len));
                 let entry = TensorEntry::dense(path, dtype, shape, &nothing, 0, encoding)?;
-                let entry = self.chunks(chunked, entry, len)?;
-                self.count(len)?;
-                return Ok(entry);
+                return self.chunks(chunked, entry, len);
             }
         };
         self.count(len)?;
@@ -200,7 +198,7 @@ impl Dataset {
     }
 
     /// Counts the elements among those of the whole file.
-    fn count(&self, len: u64) -> Result<()> {
+    pub(super) fn count(&self, len: u64) -> Result<()> {
         let place = &self.stored.place;
         place.account.elements(len, place.source.len(), &place.limits)
     }

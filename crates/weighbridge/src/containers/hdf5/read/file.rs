@@ -88,6 +88,7 @@ impl Place {
         };
         let most = self.limits.header_bytes.saturating_mul(MOST_TIMES);
         let left = self.source.len().saturating_mul(MOST_TIMES).min(most).saturating_add(LEAST);
+        let left = left.saturating_add(self.limits.raised());
         File { place: self.clone(), storage: Metered { storage, left: AtomicU64::new(left), record: None } }
     }
 

@@ -40,7 +40,7 @@ pub(super) use dataset::Stored;
 pub use outline::{is_hdf5, outline};
 pub use texts::{RawText, TextReader};
 
-use super::{Contents, Dataset, Item, Link, Problem};
+use super::{Attributes, Contents, Dataset, Item, Link, Problem};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -59,6 +59,10 @@ use std::sync::Arc;
 const MOST_TIMES: u64 = 12;
 /// What it may take however short the file is, in bytes.
 const LEAST: u64 = 4 << 20;
+/// Of small files it may take this much in all: a byte of an attribute becomes a value of thirty.
+const SMALL: u64 = 16 << 20;
+/// The values of attributes may take three of so many parts of it: the tensors are listed, however much is said of them.
+const PARTS: u64 = 4;
 /// What a problem takes, with what it says, in bytes.
 const PROBLEM: u64 = 512;
 
@@ -83,6 +87,7 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
     let root = block.root_object_header_address().map_err(file::fault)?;
     let len = place.source.len();
     let room = len.saturating_mul(MOST_TIMES).min(limits.header_bytes.saturating_mul(MOST_TIMES));
+    let room = room.saturating_add(LEAST).max(SMALL).saturating_add(limits.raised());
     let mut walk = Walk {
         file,
         heaps: Heaps::default(),
@@ -96,7 +101,8 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
         path: Trail::default(),
         groups: HashSet::from([root]),
         met: 0,
-        room: room.saturating_add(LEAST),
+        room,
+        values: room / PARTS * (PARTS - 1),
     };
     if walk.contents.end > len {
         let error = Error::corrupt("truncated", "HDF5: the file is shorter than it says")
@@ -107,8 +113,7 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
     }
     let header = Header::read(&walk.file, root)?;
     let mut problems = Vec::new();
-    walk.contents.attributes =
-        attributes::attributes(&walk.file, &header, &mut walk.heaps, &mut walk.room, &mut problems);
+    walk.contents.attributes = walk.attributes(&header, &mut problems);
     problems.into_iter().try_for_each(|error| walk.problem(&[], error))?;
     let mut open = vec![walk.members(&header)?];
     // The group that was entered last is walked first: so items come group by group.
@@ -168,8 +173,9 @@ struct Walk {
     groups: HashSet<u64>,
     /// Objects that were met.
     met: u64,
-    /// Memory that the listing may still take.
+    /// Memory that the listing may still take, and attributes of it.
     room: u64,
+    values: u64,
 }
 
 impl Walk {
@@ -179,6 +185,16 @@ impl Walk {
         spend(&mut self.room, PROBLEM + bytes as u64)?;
         self.contents.problems.push(Problem { path: path.to_vec(), error });
         Ok(())
+    }
+
+    /// The attributes of an object.
+    fn attributes(&mut self, header: &Header, problems: &mut Vec<Error>) -> Attributes {
+        let most = self.room.min(self.values);
+        let mut left = most;
+        let found = attributes::attributes(&self.file, header, &mut self.heaps, &mut left, problems);
+        let taken = most.saturating_sub(left);
+        (self.room, self.values) = (self.room - taken, self.values - taken);
+        found
     }
 
     fn link(&mut self, target: String) -> Result<()> {
@@ -242,8 +258,7 @@ impl Walk {
             return Err(Error::corrupt("hdf5-corrupt", "HDF5: neither a group nor a dataset").at(address));
         }
         let mut problems = Vec::new();
-        let attributes =
-            attributes::attributes(&self.file, &header, &mut self.heaps, &mut self.room, &mut problems);
+        let attributes = self.attributes(&header, &mut problems);
         if !problems.is_empty() {
             let path = self.listed_path()?;
             problems.into_iter().try_for_each(|error| self.problem(&path, error))?;

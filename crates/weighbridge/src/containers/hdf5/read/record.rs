@@ -44,18 +44,26 @@ pub(super) struct Range {
 /// Remembers ranges; those that repeat or follow each other are one.
 #[derive(Debug)]
 pub(super) struct Record {
-    all: Mutex<Vec<Range>>,
+    all: Mutex<Ranges>,
     /// The addresses and lengths of what stands within structures and says nothing.
     hidden: Mutex<BTreeMap<u64, u64>>,
     /// Bytes of an address and of a length in the file.
     widths: (u64, u64),
 }
 
+#[derive(Debug)]
+struct Ranges {
+    kept: Vec<Range>,
+    /// Joined when there are so many: twice as many as the last time left, else ranges that cannot be joined would be sorted
+    /// with each that comes.
+    next: usize,
+}
+
 impl Record {
     /// For a file with addresses and lengths of that many bytes.
     pub(super) fn new(offset_size: u8, length_size: u8) -> Self {
         Self {
-            all: Mutex::default(),
+            all: Mutex::new(Ranges { kept: Vec::new(), next: MOST }),
             hidden: Mutex::default(),
             widths: (offset_size.into(), length_size.into()),
         }
@@ -102,16 +110,17 @@ impl Record {
 
     fn push(&self, range: Range) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(range);
-        if all.len() >= MOST {
-            let joined = join(std::mem::take(&mut *all));
-            *all = joined;
+        all.kept.push(range);
+        if all.kept.len() >= all.next {
+            let joined = join(std::mem::take(&mut all.kept));
+            all.next = MOST.max(joined.len().saturating_mul(2));
+            all.kept = joined;
         }
     }
 
     /// All ranges, in order.
     pub(super) fn ranges(&self) -> Vec<Range> {
-        join(std::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner)))
+        join(std::mem::take(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner).kept))
     }
 }
 

@@ -183,6 +183,7 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
         (report.count(Status::Close), "near enough"),
         (report.left_alone.len(), "only on the left"),
         (report.right_alone.len(), "only on the right"),
+        (report.left_out, "parts that were left out"),
     ];
     parts.extend(
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", human_count(*n as u64))),

@@ -4,6 +4,7 @@ usage: make_torch.py
 """
 
 import collections
+import functools
 import io
 import json
 import os
@@ -66,6 +67,16 @@ class Sub(torch.Tensor):
     pass
 
 
+Two = collections.namedtuple("Two", "a b")
+
+
+class Argued:
+    """Says how it is made: with a tensor as an argument."""
+
+    def __reduce__(self):
+        return Argued, (torch.arange(3.0),)
+
+
 class Call:
     def __reduce__(self):
         return os.system, ("true",)
@@ -116,6 +127,11 @@ def main():
         return np.frombuffer(content, "<f4").astype(">f4").tobytes() if "/data/" in name else content
 
     put("big.pt", rezipped(data, edit=big), plain)
+    one, other, third = torch.arange(4.0).reshape(2, 2), torch.ones(2), torch.arange(2)
+    arguments = {"two": Two(one, other), "argued": Argued(), "partial": functools.partial(print, third, end=other + 1)}
+    put("arguments.pt", saved(arguments), {
+        "two.0": one, "two.1": other, "argued.0": torch.arange(3.0), "partial.1.0": third, "partial.end": other + 1,
+    }, "object")
     script = io.BytesIO()
     linear = torch.nn.Linear(2, 2)
     torch.jit.save(torch.jit.script(linear), script)

@@ -161,7 +161,7 @@ pub(crate) enum Verb {
                             weighbridge diff full.pt half.pt --ignore-dtype --rtol 1e-3\n  \
                             weighbridge diff model/ model/ --at 4 --right-at 6   two versions of a checkpoint\n  \
                             weighbridge diff old.pt new.pt --markdown            for a pull request\n\n\
-                            Exit codes: 0 nothing is different, or near enough; 1 something is; 2 cannot be opened; 3 could not tell: a tensor cannot be read."
+                            Exit codes: 0 nothing is different, or near enough; 1 something is; 2 cannot be opened; 3 could not tell: a tensor cannot be read, or a part was left out."
     )]
     Diff(Box<Diff>),
     /// Names, types, shapes and metadata by rules, into a new file or in place

@@ -114,6 +114,28 @@ fn names_of_files_and_kinds_of_pickles_are_no_difference() {
 }
 
 #[test]
+fn tensors_that_were_left_out_are_not_called_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (&golden("torch/bad/quantized.pt"), &golden("torch/bad/sparse.pt"));
+    for flags in [&[][..], &["--no-metadata"]] {
+        assert_eq!(code(&[&["diff", one, other], flags].concat()), 3);
+        let report = json(&[&["diff", one, other, "--json"], flags].concat());
+        assert_eq!((&report["same"], &report["left_out"]), (&false.into(), &2.into()), "{report}");
+        let text = String::from_utf8(weighbridge(&[&["diff", one, other], flags].concat()).stdout).unwrap();
+        assert!(text.contains("could not tell") && text.contains("2 parts that were left out"), "{text}");
+    }
+    // Of the same bytes nothing can be different, whatever they are.
+    for name in
+        ["torch/bad/quantized.pt", "torch/good/script.pt", "hdf5/good/types_latest.h5", "npz/good/object.npz"]
+    {
+        let copy = dir.path().join(Path::new(name).file_name().unwrap());
+        fs::copy(golden(name), &copy).unwrap();
+        let report = json(&["diff", &golden(name), copy.to_str().unwrap(), "--json"]);
+        assert_eq!((&report["same"], &report["left_out"]), (&true.into(), &0.into()), "{report}");
+    }
+}
+
+#[test]
 fn bytes_that_are_shared_on_one_side_are_a_note() {
     let folder = Folder::new();
     let (model, both) = (folder.model("a.pt"), folder.path("b.pt"));

@@ -121,6 +121,7 @@ const FOUND: &[(&str, &[&str])] = &[
     ("torch/good/parameter.pt", &["unknown-import"]),
     ("torch/good/parameter_legacy.pt", &["unknown-import"]),
     ("torch/good/script.pt", &["unknown-import", "torchscript-code"]),
+    ("torch/good/arguments.pt", &["unknown-import", "dangerous-import"]),
     // Classes of Python that no model has.
     ("pickle/good/python/types_p", &["unknown-import"]),
     // Made to reach out.

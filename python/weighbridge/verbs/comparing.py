@@ -101,8 +101,13 @@ class DiffReport(Report):
 
     @property
     def could_not_tell(self) -> bool:
-        """True where no difference was found, but a tensor could not be read."""
+        """True where no difference was found, but a tensor or a part could not be read."""
         return not (self.same or self._document["different"])
+
+    @property
+    def left_out(self) -> int:
+        """Parts of either side that were not read and could differ; each is told in `notes`."""
+        return self._document["left_out"]
 
     @cached_property
     def left(self) -> Side:

@@ -175,6 +175,7 @@ fn short(x: f64) -> String {
 
 fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
     let mut parts = vec![format!("{} the same", human_count(report.count(Status::Same) as u64))];
+    let left_out = if report.left_out == 1 { "part that was left out" } else { "parts that were left out" };
     let counts = [
         (report.count(Status::Unread), "that cannot be read"),
         (report.count(Status::Values), "with other values"),
@@ -184,6 +185,7 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
         (report.count(Status::Close), "near enough"),
         (report.left_alone.len(), "only on the left"),
         (report.right_alone.len(), "only on the right"),
+        (report.left_out, left_out),
     ];
     parts.extend(
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", human_count(*n as u64))),

@@ -98,6 +98,9 @@ pub struct Note {
     pub omission: bool,
 }
 
+/// The code for metadata of which files of one checkpoint say different things: those of the first are taken.
+pub(crate) const METADATA_DIFFERS: &str = "metadata-differs";
+
 impl Note {
     /// A remark.
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
@@ -106,6 +109,10 @@ impl Note {
     /// A part of the file that is not in the index.
     pub fn omission(code: &'static str, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), omission: true }
+    }
+    /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
+    pub fn is_unread(&self) -> bool {
+        self.omission && self.code != METADATA_DIFFERS
     }
 }
 

@@ -80,7 +80,10 @@ fn beyond(file: &Account) -> Option<Finding> {
     let spans = || file.spans.iter().filter(|span| span.what == formats::torch::BEYOND);
     let bytes: u64 = spans().map(|span| span.len).sum();
     let first = spans().next()?;
-    let text = format!("{bytes} bytes of storages are in no tensor: what was saved are views of larger ones");
+    let text = format!(
+        "{bytes} bytes of storages are in no tensor that is listed: what was saved are views of larger ones, or a \
+         tensor was left out"
+    );
     Some(Finding::note("storage-beyond", text).in_file(&file.file).at(first.offset))
 }
 

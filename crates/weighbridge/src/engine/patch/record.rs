@@ -98,6 +98,10 @@ fn is_sensible(patch: &Patch) -> bool {
         }
         at = old.max(new);
     }
+    // A length that no range reaches would be made of nothing.
     patch.old_len == patch.new_len
-        || patch.ranges.last().is_some_and(|last| last.offset + last.new.len() as u64 == patch.new_len)
+        || patch.ranges.last().is_some_and(|last| {
+            end(last.offset, &last.old) == Some(patch.old_len)
+                && end(last.offset, &last.new) == Some(patch.new_len)
+        })
 }

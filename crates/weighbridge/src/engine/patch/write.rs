@@ -189,6 +189,8 @@ fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
 /// is then still there.
 pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
     let (patch, outside) = recorded(disk, path)?;
+    // As for the edit: what a link leads to may be used elsewhere.
+    Fingerprint::of(path)?;
     let file = disk.open(path)?;
     match state(&*file, &patch, &outside)? {
         State::Other => {

@@ -50,8 +50,10 @@ pub(super) struct Walk<'a> {
     budget: Budget,
     /// Values that took too much.
     left_out: usize,
-    /// What is not kept, and how often.
+    /// Objects of classes, of which only tensors are kept, and how often they were met.
     unknown: Kinds,
+    /// What is not kept, and holds no tensor.
+    inert: Kinds,
     /// Tensors that are not read, by what they are.
     refused: Kinds,
     doubled: u64,
@@ -81,6 +83,7 @@ impl<'a> Walk<'a> {
             budget: Budget { objects: plain, text, room: saved.remaining() },
             left_out: 0,
             unknown: Kinds::default(),
+            inert: Kinds::default(),
             refused: Kinds::default(),
             doubled: 0,
             optimizers: Optimizers::default(),
@@ -116,6 +119,7 @@ impl<'a> Walk<'a> {
         }
         let notes = [
             ("unknown-class", self.unknown, "only tensors in it are kept"),
+            ("unknown-class", self.inert, "left out"),
             ("torch-tensor-kind", self.refused, "not read"),
         ];
         for (code, kinds, what) in notes {
@@ -135,15 +139,18 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn inert(&mut self, what: &str) {
-        self.unknown.count(what);
+    /// Counts what goes no further: with tensors in it, as tensors that are not read.
+    fn inert(&mut self, what: &str, id: ObjectId) {
+        let holds =
+            self.reach.holds_tensor(id) || matches!(self.saved.graph().object(id), Object::PersistentId(_));
+        if holds { &mut self.refused } else { &mut self.inert }.count(what);
     }
 
     fn node(&mut self, id: ObjectId, depth: usize) -> Result<()> {
         self.visit()?;
         let graph = self.saved.graph();
         if depth > DEEPEST {
-            self.inert("a structure that is nested too deeply");
+            self.inert("a structure that is nested too deeply", id);
             return Ok(());
         }
         if self.saved.is_tensor(id) {
@@ -173,7 +180,7 @@ impl<'a> Walk<'a> {
             Object::Tuple(items) => self.items(items, depth),
             Object::Made(made) => self.made(id, made, depth),
             Object::PersistentId(_) => {
-                self.inert("a storage without a tensor");
+                self.inert("a storage without a tensor", id);
                 Ok(())
             }
             Object::Global { .. } => {
@@ -181,7 +188,7 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             _ => {
-                self.inert("a value that is not plain");
+                self.inert("a value that is not plain", id);
                 Ok(())
             }
         }
@@ -273,14 +280,14 @@ impl<'a> Walk<'a> {
             match graph.text(key) {
                 Some(VERSIONS) => {
                     let Some(value) = self.saved.plain(value, &mut self.budget)? else {
-                        self.inert("the versions of modules");
+                        self.inert("the versions of modules", value);
                         continue;
                     };
                     self.path.push(Name::from(VERSIONS));
                     self.keep(value)?;
                     self.path.pop();
                 }
-                _ => self.inert("an attribute of a dict"),
+                _ => self.inert("an attribute of a dict", value),
             }
         }
         Ok(())
@@ -332,7 +339,7 @@ impl<'a> Walk<'a> {
                 _ => match self.saved.plain(key, &mut self.budget)? {
                     Some(Value::Text(text)) => (text, false),
                     _ => {
-                        self.inert("a key that is neither text nor a number");
+                        self.inert("a key that is neither text nor a number", value);
                         continue;
                     }
                 },
@@ -375,17 +382,22 @@ impl<'a> Walk<'a> {
         if !self.reach.holds_tensor(id) {
             return Ok(());
         }
-        for &state in &made.states {
+        let args = std::iter::once(made.args).chain(made.kwargs);
+        for state in args.chain(made.states.iter().copied()) {
             self.visit()?;
-            // With slots, the state is a pair of dicts.
-            let dicts = match graph.tuple(state) {
-                Some(dicts) => dicts,
+            // Arguments have no names but their places. With slots, the state is a pair of dicts.
+            let parts = match graph.tuple(state) {
+                Some(parts) => parts,
                 None => std::slice::from_ref(&state),
             };
-            for &dict in dicts {
+            for (place, &part) in parts.iter().enumerate() {
                 self.visit()?;
-                if let Some(pairs) = graph.pairs(dict) {
-                    self.attributes(pairs, depth)?;
+                if !self.reach.holds_tensor(part) {
+                    continue;
+                }
+                match graph.pairs(part) {
+                    Some(pairs) => self.attributes(pairs, depth)?,
+                    None => self.below(&place.to_string(), part, depth)?,
                 }
             }
         }

@@ -6,6 +6,7 @@
 //! rows, metadata and programs are. Both sides are read in blocks, in the order of the left one, so memory is
 //! bounded whatever the size of the tensors, and the result does not depend on the number of threads.
 
+mod left_out;
 mod loops;
 mod markdown;
 mod pairs;
@@ -188,6 +189,8 @@ pub struct DiffReport {
     pub program: ProgramDiff,
     /// What was not compared, or is no difference and good to know, as a sentence each.
     pub notes: Vec<String>,
+    /// Parts of either side, damage among them, that were not read, and where something could differ all the same.
+    pub left_out: usize,
     /// False where names, types and shapes alone were compared.
     pub values_compared: bool,
 }
@@ -200,6 +203,7 @@ struct Document<'a, Pairs, Left, Right, Metadata, Program> {
     same: bool,
     different: bool,
     unread: usize,
+    left_out: usize,
     values_compared: bool,
     equal: usize,
     pairs: Pairs,
@@ -214,7 +218,7 @@ struct Document<'a, Pairs, Left, Right, Metadata, Program> {
 impl DiffReport {
     /// True where nothing is different, or near enough, and everything could be read.
     pub fn is_same(&self) -> bool {
-        !self.is_different() && self.count(Status::Unread) == 0
+        !self.is_different() && self.count(Status::Unread) == 0 && self.left_out == 0
     }
 
     /// True where something is different, whatever could not be read.
@@ -264,6 +268,7 @@ impl DiffReport {
             same: self.is_same(),
             different: self.is_different(),
             unread: self.pairs.iter().filter(|pair| pair.unread.is_some()).count(),
+            left_out: self.left_out,
             values_compared: self.values_compared,
             equal: self.count(Status::Same),
             pairs: Rows(shown.map(Pair::to_json)),
@@ -288,9 +293,18 @@ impl DiffReport {
 /// What opening says, and reading where it is not about the files: tensors that are damaged or beyond a limit are
 /// [`Status::Unread`]. [`crate::Kind::Mismatch`] for patterns and rules that fit nothing.
 pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptions) -> Result<DiffReport> {
-    let left = open_with(left, &options.left)?;
-    let right = open_with(right, &options.right)?;
-    diff_checkpoints(left, right, options)
+    let (left, right) = (left.as_ref(), right.as_ref());
+    let sides = [open_with(left, &options.left)?, open_with(right, &options.right)?];
+    let lone = sides.iter().all(left_out::stands_alone);
+    let [one, other] = sides;
+    let mut report = diff_checkpoints(one, other, options)?;
+    if report.left_out > 0 && lone && !report.is_different() && left_out::same_bytes(left, right)? {
+        report.left_out = 0;
+        report
+            .notes
+            .push("the files are the same to the byte, so that what was left out is the same".to_owned());
+    }
+    Ok(report)
 }
 
 /// As [`diff`], of what is open.
@@ -377,6 +391,7 @@ pub fn diff_checkpoints(
             ));
         }
     }
+    let left_out = left_out::count([&left, &right], &found, options);
     notes.extend(ties::notes(&left, &right, &places));
     notes.extend(unused.iter().map(|note| format!("{}: {}", note.code, note.text)));
     for checkpoint in [&left, &right] {
@@ -402,6 +417,7 @@ pub fn diff_checkpoints(
         metadata,
         program: programs,
         notes,
+        left_out,
         values_compared: !options.names_only,
     })
 }

@@ -1,7 +1,7 @@
 mod forms;
 
 use super::*;
-use crate::checkpoint::{LabelList, Labels, MemoryLabels, Role, TensorPath, Value};
+use crate::checkpoint::{LabelList, Labels, MemoryLabels, Note, Role, TensorPath, Value};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;
@@ -92,6 +92,33 @@ fn wide_integers_beside_floats_are_not_rounded() {
         assert_eq!((found.max_abs, found.beyond), (distance, u64::from(distance != 0.0)), "{b} {a}");
     }
     let (_, found) = values(int(1), float(f64::NAN));
+    assert_eq!((found.beyond, found.nan_moved), (1, 1));
+}
+
+#[test]
+fn wide_integers_beside_complex_numbers_are_not_rounded() {
+    let int = |x: i64| entry("w", DType::I64, &[1], x.to_le_bytes().to_vec());
+    let z = |re: f64, im: f64| entry("w", DType::C128, &[1], [re.to_le_bytes(), im.to_le_bytes()].concat());
+    let two53 = 1i64 << 53;
+    let cases = [
+        (two53 + 1, [two53 as f64, 0.0], 1.0),
+        (5, [5.0, 0.0], 0.0),
+        (-5, [-5.0, 0.0], 0.0),
+        (-5, [5.0, 0.0], 10.0),
+        (7, [4.0, 4.0], 5.0),
+    ];
+    for (a, [re, im], distance) in cases {
+        for (left, right) in [(int(a), z(re, im)), (z(re, im), int(a))] {
+            let (_, found) = values(left, right);
+            assert_eq!(
+                (found.max_abs, found.beyond),
+                (distance, u64::from(distance != 0.0)),
+                "{a} {re} {im}"
+            );
+            assert_eq!(found.cosine, None);
+        }
+    }
+    let (_, found) = values(int(1), z(1.0, f64::NAN));
     assert_eq!((found.beyond, found.nan_moved), (1, 1));
 }
 
@@ -496,6 +523,61 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
     let report = compared(left, vec![good("c")]);
     assert_eq!((report.left_alone[0].name.as_str(), report.pairs[0].status), ("a", Status::Renamed));
     assert!(report.notes[0].starts_with("a cannot be read") && report.notes[0].contains("test-damage"));
+}
+
+#[test]
+fn what_was_left_out_keeps_sides_from_being_the_same() {
+    let with = |codes: &[&'static str]| {
+        let mut side = of(vec![f32s("a", &[1.0])]);
+        side.notes = codes.iter().map(|code| Note::omission(code, "left out")).collect();
+        side.notes.push(Note::new("remark", "all is well"));
+        side
+    };
+    let told = |left: &[&'static str], right: &[&'static str], no_metadata| {
+        let options = DiffOptions { no_metadata, ..DiffOptions::default() };
+        let report = diff_checkpoints(with(left), with(right), &options).unwrap();
+        assert!(!report.is_different());
+        assert_eq!(report.to_json(false)["left_out"], json!(report.left_out));
+        (report.left_out, report.verdict())
+    };
+    assert_eq!(told(&[], &[], false), (0, "the same"));
+    for no_metadata in [false, true] {
+        assert_eq!(told(&["torch-tensor-kind"], &["torch-tensor-kind"], no_metadata), (2, "could not tell"));
+        assert_eq!(told(&[], &["unread-object"], no_metadata), (1, "could not tell"));
+    }
+    // Where metadata are not compared, those that were not read say nothing either.
+    assert_eq!(told(&["value-left-out"], &[], false), (1, "could not tell"));
+    assert_eq!(told(&["value-left-out"], &["unknown-class"], true), (0, "the same"));
+    // One program has nothing to be compared with; two may differ.
+    assert_eq!(told(&["torchscript-code"], &[], false), (0, "the same"));
+    assert_eq!(told(&["torchscript-code"], &["torchscript-code"], false), (2, "could not tell"));
+    // What differs, differs.
+    let right = Checkpoint { notes: with(&["unread-object"]).notes, ..of(vec![f32s("a", &[2.0])]) };
+    let report = diff_checkpoints(with(&[]), right, &DiffOptions::default()).unwrap();
+    assert_eq!((report.verdict(), report.left_out), ("different", 1));
+}
+
+#[test]
+fn damage_keeps_sides_from_being_the_same_unless_all_of_it_is_known() {
+    let damaged = |lost: &[&str], expected| {
+        let mut side = of(vec![f32s("a", &[1.0])]);
+        let error = Error::corrupt("test-damage", "broken");
+        side.damage_mut(&error).expected = expected;
+        lost.iter().for_each(|name| side.lose(name, &error));
+        side
+    };
+    let told = |side: Checkpoint, select: &[&str]| {
+        let select = select.iter().map(|&name| name.to_owned()).collect();
+        let whole = of(vec![f32s("a", &[1.0]), f32s("b", &[2.0])]);
+        let options = DiffOptions { select, ..DiffOptions::default() };
+        diff_checkpoints(side, whole, &options).unwrap().left_out
+    };
+    // It stands among the pairs.
+    assert_eq!(told(damaged(&["b"], Some(2)), &[]), 0);
+    assert_eq!(told(damaged(&["b", "c"], Some(3)), &[]), 1);
+    assert_eq!(told(damaged(&["b"], Some(2)), &["a"]), 0);
+    assert_eq!(told(damaged(&["b"], Some(3)), &["a"]), 1);
+    assert_eq!(told(damaged(&[], None), &["a"]), 1);
 }
 
 /// Names of rows that cannot be read.

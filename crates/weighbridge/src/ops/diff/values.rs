@@ -213,11 +213,12 @@ impl Work<'_> {
             let places =
                 Places { block, order: self.order, shape: &self.sides[0].0.shape, before: number * CHUNK };
             let any = |wanted: &[DType]| types.iter().any(|t| wanted.contains(t));
-            let place = if any(&[DType::C64, DType::C128]) {
+            let is_wide = any(&[DType::I64, DType::U64]);
+            let place = if any(&[DType::C64, DType::C128]) && !is_wide {
                 complex(types[0], a, &mut own.numbers[0]);
                 complex(types[1], b, &mut own.numbers[1]);
                 part.add_complex(&own.numbers, self.tolerance, &places)
-            } else if any(&[DType::I64, DType::U64]) {
+            } else if is_wide {
                 part.add_wide(types, [a, b], self.tolerance, &places)
             } else {
                 decode(types[0], a, &mut own.numbers[0]);
@@ -364,13 +365,20 @@ impl Two {
             (Some(i), Some(j)) => {
                 Self { a: i as f64, b: j as f64, distance: i.abs_diff(j) as f64, unequal: i != j }
             }
-            (Some(i), None) => Self::whole_and_float(i, b.to_f64()),
+            (Some(i), None) => Self::whole_and_other(i, b),
             (None, Some(j)) => {
-                let Self { a, b, distance, unequal } = Self::whole_and_float(j, a.to_f64());
+                let Self { a, b, distance, unequal } = Self::whole_and_other(j, a);
                 Self { a: b, b: a, distance, unequal }
             }
             (None, None) => Self::reals(a.to_f64(), b.to_f64()),
         }
+    }
+
+    /// Of a complex number the real part is held against the integer, the imaginary part against 0.
+    fn whole_and_other(i: i128, other: Element) -> Self {
+        let Element::Complex(re, im) = other else { return Self::whole_and_float(i, other.to_f64()) };
+        let Self { a, distance, unequal, .. } = Self::whole_and_float(i, re);
+        Self { a: a.abs(), b: other.to_f64(), distance: distance.hypot(im), unequal: unequal || im != 0.0 }
     }
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]

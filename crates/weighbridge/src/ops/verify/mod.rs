@@ -317,7 +317,7 @@ fn finding(error: Error) -> Result<Finding> {
 fn of_note(note: &Note) -> Finding {
     let severity = match note.code {
         "damaged" => Severity::Error,
-        _ if note.omission => Severity::Unchecked,
+        _ if note.is_unread() => Severity::Unchecked,
         _ => Severity::Note,
     };
     Finding::new(severity, note.code, note.text.clone())

@@ -13,7 +13,7 @@ pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
 pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, METADATA_DIFFERS};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
@@ -28,7 +28,7 @@ const FORMAT: &str = "format";
 /// What follows the name of a model in that of its list, whatever form its files have.
 const INDEX_SUFFIX: &str = ".index.json";
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
-const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", "metadata-differs"];
+const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", METADATA_DIFFERS];
 
 /// True for a file of tensors in the folder: where it is not one of the shards, a note says so.
 pub(super) fn tells_of(name: &Path) -> bool {

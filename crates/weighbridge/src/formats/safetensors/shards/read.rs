@@ -5,7 +5,9 @@ use super::super::read::{self, Contents};
 use super::super::salvage;
 use super::list::{List, read_list};
 use super::names::{Shard, is_file_name, is_list_name};
-use crate::checkpoint::{Checkpoint, Damage, INDEX_KEY, Note, TensorEntry, Value, escape_text};
+use crate::checkpoint::{
+    Checkpoint, Damage, INDEX_KEY, METADATA_DIFFERS, Note, TensorEntry, Value, escape_text,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -314,7 +316,7 @@ impl Joint {
         if let Some(keys) = enumerated(differ.iter()) {
             let text =
                 format!("metadata that differ between the files, of which the first are taken: {keys}");
-            self.notes.push(Note::new("metadata-differs", text));
+            self.notes.push(Note::omission(METADATA_DIFFERS, text));
         }
     }
 

@@ -457,3 +457,30 @@ fn lists_are_told_by_content() {
     let others = Files::from([("model.safetensors".to_owned(), golden().pop_first().unwrap().1)]);
     assert!(!Safetensors.recognises_folder(&folder(&others)));
 }
+
+/// A header of its own for one shard.
+fn with_metadata(files: &Files, name: &str, metadata: &Json) -> Files {
+    let mut files = files.clone();
+    let bytes = &files[name];
+    let len = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    let mut header: Json = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
+    header["__metadata__"] = metadata.clone();
+    let header = serde_json::to_vec(&header).unwrap();
+    let new = [&(header.len() as u64).to_le_bytes()[..], &header, &bytes[8 + len..]].concat();
+    files.insert(name.to_owned(), new);
+    files
+}
+
+#[test]
+fn metadata_that_only_one_shard_says_are_a_loss_and_no_gap() {
+    let mut files = with_metadata(&golden(), "model-00001-of-00003.safetensors", &json!({"c": "1"}));
+    files = with_metadata(&files, "model-00002-of-00003.safetensors", &json!({"c": "2"}));
+    let checkpoint = open(&files).unwrap();
+    let note = checkpoint.notes.iter().find(|note| note.code == "metadata-differs").unwrap();
+    assert!(note.omission && !note.is_unread() && checkpoint.metadata.to_json()["c"] == "1");
+    let losses = crate::checkpoint::left_behind(&checkpoint);
+    assert!(losses.iter().any(|loss| loss.subject == "metadata-differs"), "{losses:?}");
+    // All of it was looked at.
+    let report = crate::ops::verify::verify_checkpoint(&checkpoint, &Default::default()).unwrap();
+    assert_eq!(report.verdict.as_str(), "sound", "{:?}", report.findings);
+}

@@ -18,6 +18,8 @@ fn edges(object: &Object, mut meet: impl FnMut(usize)) {
         Object::Made(made) => {
             made.pairs.iter().for_each(|(_, value)| meet(value.index()));
             made.items.iter().chain(&made.states).for_each(|item| meet(item.index()));
+            // Of a named tuple, and of what says by itself how it is made.
+            std::iter::once(made.args).chain(made.kwargs).for_each(|item| meet(item.index()));
         }
         _ => {}
     }

@@ -1,0 +1,97 @@
+//! What a side has and the index has not: nobody knows whether it is the same.
+
+use super::{DiffOptions, Pair, Status};
+use crate::checkpoint::{Checkpoint, Note};
+use crate::error::Result;
+use crate::source::{FileSource, PathKind, Source, kind_of_path, to_usize};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Bytes that are held against each other at once.
+const BLOCK: u64 = 1 << 20;
+/// Omissions that are of metadata alone, as attributes of objects are: no tensor is among them.
+const METADATA: [&str; 8] = [
+    "attributes-differ",
+    "metadata-damaged",
+    "metadata-differs",
+    "metadata-too-long",
+    "metadata-unreadable",
+    "unknown-class",
+    "unknown-field",
+    "value-left-out",
+];
+/// Omissions of programs: where one side alone has any, there is nothing that they could be compared with.
+const PROGRAMS: [&str; 2] = ["more-programs", "torchscript-code"];
+/// What is not there was not left unread: a side that has it shows it as a tensor.
+const ABSENT: &str = "parameters-missing";
+
+/// How many parts of the sides were not read and could be different.
+pub(super) fn count(sides: [&Checkpoint; 2], pairs: &[Pair], options: &DiffOptions) -> usize {
+    let is_program = |note: &&Note| PROGRAMS.contains(&note.code);
+    let both = sides.iter().all(|side| side.left_out().any(|note| is_program(&note)));
+    let counts = |note: &&Note| {
+        note.code != ABSENT
+            && (both || !is_program(note))
+            && !(options.no_metadata && METADATA.contains(&note.code))
+    };
+    let notes = sides.iter().map(|side| side.left_out().filter(counts).count());
+    notes.sum::<usize>() + sides.iter().filter(|side| is_damaged(side, pairs, options)).count()
+}
+
+/// True where damage may have taken more than what stands among the pairs as unread, or was not asked for.
+fn is_damaged(side: &Checkpoint, pairs: &[Pair], options: &DiffOptions) -> bool {
+    let Some(damage) = &side.damage else { return false };
+    let known = (damage.lost.len() as u64).saturating_add(side.tensors.len() as u64);
+    if damage.lost.is_empty() || damage.expected.is_none_or(|expected| known < expected) {
+        return true;
+    }
+    if !(options.select.is_empty() && options.drop.is_empty()) {
+        // All that is lost has a name, and those that were asked for are told.
+        return false;
+    }
+    let unread: HashSet<&str> = pairs
+        .iter()
+        .filter(|pair| pair.status == Status::Unread)
+        .filter_map(|pair| pair.unread.as_ref()?.tensor.as_deref())
+        .collect();
+    damage.lost.iter().any(|lost| !unread.contains(lost.name.as_str()))
+}
+
+/// True for what was read from one file, with nothing beside it.
+pub(super) fn stands_alone(checkpoint: &Checkpoint) -> bool {
+    let mut pieces = checkpoint.tensors.iter().flat_map(|tensor| &tensor.pieces);
+    checkpoint.files.is_empty()
+        && checkpoint.companions.is_empty()
+        && pieces.all(|piece| piece.source.label().starts_with(&checkpoint.label))
+}
+
+/// True where both paths are files of the same bytes.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where one cannot be read.
+pub(super) fn same_bytes(left: &Path, right: &Path) -> Result<bool> {
+    for path in [left, right] {
+        if kind_of_path(path)? == PathKind::Folder {
+            return Ok(false);
+        }
+    }
+    let sides = [FileSource::open(left)?, FileSource::open(right)?];
+    let [len, other] = sides.each_ref().map(Source::len);
+    if len != other {
+        return Ok(false);
+    }
+    let mut bytes = [Vec::new(), Vec::new()];
+    let mut at = 0;
+    while at < len {
+        let part = (len - at).min(BLOCK);
+        for (side, bytes) in sides.iter().zip(&mut bytes) {
+            bytes.resize(to_usize(part)?, 0);
+            side.read_at(at, bytes)?;
+        }
+        if bytes[0] != bytes[1] {
+            return Ok(false);
+        }
+        at += part;
+    }
+    Ok(true)
+}

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::formats::Scan;
 use crate::limits::Limits;
-use crate::scan::{Beginning, Class, TakenFor, archive, ends_as_zip, is_tar, pickle_too};
+use crate::scan::{Beginning, Class, TakenFor, archive, ends_as_zip, is_tar, pickle_too, tar};
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
 use std::path::Path;
@@ -59,8 +59,9 @@ pub(super) fn judge(
     let mut two = |at: u64, what: &str| {
         scan.push_at("two-formats", at, format!("the file is {own}, and {what} as well"));
     };
-    if !matches!(told, Some("tar" | "torch")) && is_tar(head) {
-        two(257, "a tar archive");
+    let tarred = !matches!(told, Some("tar" | "torch")) && is_tar(head);
+    if tarred {
+        two(0, "a tar archive");
     }
     if let Some(at) = memchr::memmem::find(&head[..head.len().min(PDF)], b"%PDF-").filter(|&at| at > 0) {
         two(at as u64, "a PDF document");
@@ -85,6 +86,11 @@ pub(super) fn judge(
             other.look_into(escape(&member.name), bytes, TakenFor::File);
             Ok(())
         })?;
+        scan.absorb(other, None);
+    }
+    if tarred {
+        let mut other = Scan::default();
+        tar(source, limits, &mut other)?;
         scan.absorb(other, None);
     }
     Ok(())

@@ -38,6 +38,7 @@ mod opcode;
 mod opened;
 mod payload;
 mod remaining;
+mod usual;
 mod write;
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod names;
 mod pickles;
 mod rules;
 mod tar;
+mod template;
 mod zips;
 
 pub use beginning::{Beginning, Class, ends_as_zip};

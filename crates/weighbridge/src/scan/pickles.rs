@@ -287,7 +287,8 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
         let report = pickle::inspect(&bytes, at, options);
         let end = report.end;
         let cut = report.error.as_ref().is_some_and(|error| {
-            error.kind() == Kind::Limit || (!whole && error.code() == "truncated" && report.instructions >= FEWEST)
+            error.kind() == Kind::Limit
+                || (!whole && error.code() == "truncated" && report.instructions >= FEWEST)
         });
         // Numbers may begin like a pickle; they do not go on like one to the very end.
         let is_pickle = if declares {
@@ -301,7 +302,11 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
             inner.push_at("nested-pickle", at, format!("{len} bytes within the pickle are a pickle"));
             judge(&bytes, report, depth - 1, options, &mut inner);
         } else if cut {
-            inner.push_at("nested-too-deep", at, "what may be a long pickle within the pickle was not followed to its end");
+            inner.push_at(
+                "nested-too-deep",
+                at,
+                "what may be a long pickle within the pickle was not followed to its end",
+            );
         }
         match end.filter(|&end| end < bytes.len()) {
             Some(end) => at = end,
@@ -337,7 +342,11 @@ pub fn runs(report: &Report) -> bool {
     let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
     let reached = |found: &&GlobalFinding| found.offset < broken && can_be_found(found);
     report.calls.iter().any(|call| call.callable.is_some())
-        || report.globals.iter().filter(reached).any(|found| matches!(found.judgement, Judgement::Dangerous(_)))
+        || report
+            .globals
+            .iter()
+            .filter(reached)
+            .any(|found| matches!(found.judgement, Judgement::Dangerous(_)))
 }
 
 /// The finding under its rule's code; `None` for what is told otherwise here.

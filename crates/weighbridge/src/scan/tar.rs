@@ -169,13 +169,13 @@ fn behind(cursor: &mut Cursor, scan: &mut Scan) -> Result<()> {
 /// the first NUL, in octal digits as `int` takes them. `None` where that fails.
 fn number(field: &[u8]) -> Option<i128> {
     if let Some((&first @ (0x80 | 0xff), rest)) = field.split_first() {
-        let value = rest
-            .iter()
-            .try_fold(0i128, |n, &byte| n.checked_mul(256).map(|n| n + i128::from(byte)))?;
+        let value =
+            rest.iter().try_fold(0i128, |n, &byte| n.checked_mul(256).map(|n| n + i128::from(byte)))?;
         let bits = u32::try_from(rest.len()).ok()?.checked_mul(8)?;
         return if first == 0xff { value.checked_sub(1i128.checked_shl(bits)?) } else { Some(value) };
     }
-    let text = std::str::from_utf8(field.split(|&byte| byte == 0).next()?).ok().filter(|text| text.is_ascii())?;
+    let text =
+        std::str::from_utf8(field.split(|&byte| byte == 0).next()?).ok().filter(|text| text.is_ascii())?;
     let text = text.trim_matches(|c: char| matches!(c, ' ' | '\t'..='\r' | '\x1c'..='\x1f'));
     if text.is_empty() {
         return Some(0);
@@ -200,7 +200,9 @@ fn number(field: &[u8]) -> Option<i128> {
 fn is_plain(field: &[u8]) -> bool {
     if field.first() == Some(&0x80) {
         let digits = u32::try_from(field.len()).unwrap_or(u32::MAX).saturating_sub(1);
-        return 8i128.checked_pow(digits).is_some_and(|most| number(field).is_some_and(|value| value >= most));
+        return 8i128
+            .checked_pow(digits)
+            .is_some_and(|most| number(field).is_some_and(|value| value >= most));
     }
     let blanks = field.iter().take_while(|&&byte| byte == b' ').count();
     let digits = field[blanks..].iter().take_while(|byte| matches!(byte, b'0'..=b'7')).count();
@@ -221,7 +223,11 @@ fn has_checksum(block: &[u8]) -> bool {
 fn header_name(block: &[u8]) -> String {
     let (name, prefix) = (until_zero(&block[..100]), until_zero(&block[345..500]));
     // Python does not ask whether the header is one that has a prefix.
-    if prefix.is_empty() || matches!(block[156], b'L' | b'K' | b'S') { name } else { format!("{prefix}/{name}") }
+    if prefix.is_empty() || matches!(block[156], b'L' | b'K' | b'S') {
+        name
+    } else {
+        format!("{prefix}/{name}")
+    }
 }
 
 fn until_zero(bytes: &[u8]) -> String {
@@ -362,7 +368,8 @@ mod tests {
     #[test]
     fn odd_headers_that_python_takes_are_archives() {
         let whole = member("x", b'0', b"abc");
-        let unsigned: u32 = 256 + whole[..148].iter().chain(&whole[156..512]).map(|&b| u32::from(b)).sum::<u32>();
+        let unsigned: u32 =
+            256 + whole[..148].iter().chain(&whole[156..512]).map(|&b| u32::from(b)).sum::<u32>();
         let mut sums = vec![format!("0o{unsigned:o}").into_bytes(), format!("{unsigned:o}\0xx").into_bytes()];
         sums.push([&b"\x80\0\0\0"[..], &unsigned.to_be_bytes()].concat());
         for sum in sums {

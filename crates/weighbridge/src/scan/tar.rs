@@ -350,7 +350,7 @@ mod tests {
             (b"\x80\0\0\0\0\0\x02\0\0\0\0\0", Some(1 << 41), true),
             (b"\x80\0\0\0\0\0\0\0\0\0\0\x0f", Some(15), false),
             (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe\0", Some(-512), false),
-            (b"\000000000017\0", Some(0), false),
+            (b"\x0000000000017\0", Some(0), false),
             (b"17\0garbage..", Some(15), false),
             (b"0o17        ", Some(15), false),
             (b"0o_1_7      ", Some(15), false),
@@ -390,7 +390,7 @@ mod tests {
         assert!(!is_tar(&old) && !is_tar(&[0; 512]));
         // By Python the member is empty, and what seems to be its data are members.
         let mut first = member("a", b'0', &member("hidden", b'0', b"abc"));
-        first[124..136].copy_from_slice(b"\0\000000002000"[..12].try_into().unwrap());
+        first[124..136].copy_from_slice(b"\x00\x0000000002000"[..12].try_into().unwrap());
         seal(&mut first[..512]);
         let found = scan([first, vec![0; 1024]].concat());
         let names: Vec<_> = found.inner.iter().map(|inner| inner.name.as_str()).collect();

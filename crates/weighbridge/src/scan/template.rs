@@ -107,30 +107,39 @@ fn computes_key(template: &str, at: usize) -> bool {
         return false;
     }
     // Of the key itself, without what stands in brackets of its own: `a[b['c'] + 1]` looks up a number.
-    let (mut depth, mut quote) = (0u32, None);
-    let (mut text, mut done, mut grouped) = (false, false, false);
-    for c in template[at + 1..].chars() {
+    let (mut depth, mut quote, mut end) = (0u32, None, template.len());
+    let (mut text, mut done, mut tied) = (false, false, false);
+    for (offset, c) in template[at + 1..].char_indices() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (Some(_), _) => {}
             (None, '\'' | '"') => {
                 quote = Some(c);
                 text |= depth == 0;
-                // Text in brackets: a list that is joined, or a group.
-                grouped |= depth > 0;
             }
             (None, '[' | '(' | '{') => depth += 1,
             (None, ']' | ')' | '}') => match depth.checked_sub(1) {
                 Some(outer) => depth = outer,
-                None => break,
+                None => {
+                    end = at + 1 + offset;
+                    break;
+                }
             },
-            (None, '~' | '+' | '*' | '%') if depth == 0 => done = true,
-            (None, '|') if depth == 0 => done = true,
-            (None, '~') => grouped = true,
+            (None, '~') => tied = true,
+            (None, '+' | '*' | '%' | '|') => done |= depth == 0,
             _ => {}
         }
     }
-    done && (text || (grouped && template[at + 1..].contains('~'))) || (quote.is_some())
+    let key = &template[at + 1..end];
+    // Text that does not end hides what follows.
+    quote.is_some() || tied || (text && done) || words(key).any(|(at, word)| makes_text(key, at, word))
+}
+
+/// True where the word is a filter or a method that makes text of texts.
+fn makes_text(key: &str, at: usize, word: &str) -> bool {
+    let (before, behind) = (key[..at].trim_end(), key[at + word.len()..].trim_start());
+    matches!(word, "join" | "format" | "replace" | "reverse" | "translate")
+        && (before.ends_with('|') || (before.ends_with('.') && behind.starts_with('(')))
 }
 
 /// True where text that begins with an underscore is put together with other text: the pieces of a name with two.
@@ -171,6 +180,8 @@ mod tests {
             "{{ cycler['XXinitXX'|replace('X', u)] }}",
             "{{ cycler[('a' ~ 'b')|lower] }}",
             "{{ cycler[['a', b]|join] }}",
+            "{{ cycler['XXinitXX'.replace('X', u)] }}",
+            "{{ cycler[u ~ 'init' ~ u] }}",
             "{% set k = '_' ~ '_init_' ~ '_' %}{{ cycler[k] }}",
             "{% set k = ['_','_','init']|join %}{{ cycler[k] }}",
             "{{ messages|map(attribute='_' ~ 'x')|list }}",

@@ -513,3 +513,34 @@ pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
 pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_an_extra_field_counts_where_it_is_another() {
+        let field = |version: u8, of: &[u8], name: &str| {
+            let len = u16::try_from(5 + name.len()).unwrap().to_le_bytes();
+            [
+                &EXTRA_UNICODE_PATH.to_le_bytes()[..],
+                &len,
+                &[version],
+                &crc32fast::hash(of).to_le_bytes(),
+                name.as_bytes(),
+            ]
+            .concat()
+        };
+        assert!(is_renamed(&field(1, b"a.npy", "b.npy"), b"a.npy", 0));
+        assert!(is_renamed(&[field(1, b"a", "a"), field(1, b"a", "b")].concat(), b"a", FLAG_UTF8));
+        // For another name, of another version, or with the same name.
+        assert!(!is_renamed(&field(1, b"x.npy", "b.npy"), b"a.npy", 0));
+        assert!(!is_renamed(&field(2, b"a.npy", "b.npy"), b"a.npy", 0));
+        assert!(!is_renamed(&field(1, b"a.npy", "a.npy"), b"a.npy", 0));
+        assert!(!is_renamed(&[1, 0, 9, 0, 1], b"a.npy", 0));
+        // Of an old code page: the field says what the letters are.
+        let old = b"caf\x82/w.npy";
+        assert!(!is_renamed(&field(1, old, "caf\u{e9}/w.npy"), old, 0));
+        assert!(is_renamed(&field(1, old, "caf\u{e9}/v.npy"), old, 0));
+    }
+}

@@ -217,7 +217,7 @@ fn has_checksum(block: &[u8]) -> bool {
         let others = block[..148].iter().chain(&block[156..]);
         others.map(|&byte| value(byte)).sum::<i128>() + 8 * 32
     };
-    says == sum(|byte| i128::from(byte)) || says == sum(|byte| i128::from(byte.cast_signed()))
+    says == sum(i128::from) || says == sum(|byte| i128::from(byte.cast_signed()))
 }
 
 fn header_name(block: &[u8]) -> String {

@@ -68,6 +68,19 @@ def pickles():
     put("second_is_old.pdparams", GOOD + GETCWD + b".", "found", "another-pickle", "dangerous-import")
     put("nested.pkl", pickle.dumps({"inner": GOOD + b""}, 3), "clean", "nested-pickle")
     put("nested_evil.pkl", pickle.dumps([pickle.dumps(EVIL, 3)], 4), "found", "nested-pickle", "dangerous-import")
+    # Bytes as protocol 2 spells them, behind very many strings, of protocol 0, behind a pickle that does nothing.
+    put("nested_protocol_2.pkl", pickle.dumps({"x": EVIL}, 2), "found", "nested-pickle", "dangerous-import")
+    put("nested_bytearray.pkl", pickle.dumps({"x": bytearray(EVIL)}, 2), "found", "nested-pickle", "dangerous-import")
+    put("nested_array.pdparams", pickle.dumps({"x": np.frombuffer(EVIL, np.uint8)}, 2), "found", "nested-pickle", "dangerous-import")
+    put("nested_protocol_0.pkl", pickle.dumps({"x": GETCWD + b"."}, 3), "found", "nested-pickle", "dangerous-import")
+    put("nested_as_line.pkl", b"V\x80\x02cos\\u000agetcwd\\u000a)R.\n.", "found", "nested-pickle", "dangerous-import")
+    put("nested_second.pkl", pickle.dumps({"x": GOOD + EVIL}, 3), "found", "nested-pickle", "dangerous-import")
+    put("size_as_text.pkl", b"\x80\x03cbuiltins\nbytes\ncbuiltins\nint\nX\x0c\0\0\x00999999999999\x85R\x85R.", "found", "unusual-call")
+    put("size_by_name.pkl", b"\x80\x04cbuiltins\nbytes\n)}" + text("source") + b"J\xff\xff\xff\x7fs\x92.", "found", "unusual-call")
+    put("size_of_range.pkl", b"\x80\x03ctorch\nSize\ncbuiltins\nrange\nJ\xff\xff\xff\x7f\x85R\x85R.", "found", "unusual-call")
+    put("size_of_array.pkl", b"\x80\x03cnumpy\nndarray\nJ\xff\xff\xff\x7f\x85\x85R.", "found", "unusual-call")
+    state = b"\x80\x04cargparse\nNamespace\n)\x81}" + text("__setstate__") + b"cbuiltins\nbytearray\nsbJ\xff\xff\xff\x7fb."
+    put("calls_its_state.pkl", state, "found", "unusual-call")
     # Paddle writes a tensor with LoD as eval("data", {"data": array}), and its levels.
     put("lod.pdparams", lod_tensor(HERE.parent / "pickle/good/p262_nested_ckpt"), "clean", "lod-eval")
     put("persistent.pkl", b"\x80\x02X\x01\x00\x00\x00kQ.", "clean", "persistent-id")
@@ -158,6 +171,10 @@ def zips():
     put("flags_differ.zip", differs + end(1, 51, 40), "found", "zip-headers-differ")
     put("method_differs.zip", archive([local(b"a.txt", b"words", method=8)], [central(b"a.txt", b"words", 0)]), "found", "zip-headers-differ")
     put("crc_differs.zip", archive([local(b"a.txt", b"words", crc=1)], [central(b"a.txt", b"words", 0)]), "found", "zip-headers-differ")
+    path = struct.pack("<2HBI", 0x7075, 10, 1, zlib.crc32(b"a.npy")) + b"b.npy"
+    body, entry = local(b"a.npy", array("<f4", (1,), b"abcd")), central(b"a.npy", array("<f4", (1,), b"abcd"), 0)
+    entry = entry[:30] + struct.pack("<H", len(path)) + entry[32:] + path
+    put("unicode_path.npz", archive([body], [entry]), "found", "zip-headers-differ")
     inner = zipped([note])
     put("two_ends.zip", inner[:-2] + struct.pack("<H", len(inner)) + inner, "found", "zip-end-records")
     put("count.zip", archive([local(b"a.txt", b"words")], [central(b"a.txt", b"words", 0)], count=2), "found", "zip-end-records")
@@ -240,6 +257,27 @@ def tars():
     texts = array("<U1", (1,), b"a\0\0\0").ljust(512, b"\0")
     put("pax_size.tar", block("p", b"x", b"12 size=512\n") + block("a.npy", b"0", texts + inner) + bytes(1024), "found", "tar-layout", "dangerous-import")
     put("global_size.tar", block("p", b"g", b"12 size=512\n") + block("a.npy", b"0", texts) + bytes(1024), "found", "tar-layout")
+
+    def sealed(data, sum_of):
+        """The first header with the checksum that `sum_of` makes of its other bytes."""
+        others = data[:148] + b" " * 8 + data[156:512]
+        return data[:148] + sum_of(others).ljust(8, b" ") + data[156:]
+
+    # Of the legacy form, and a tar archive for Python: its checksum is of signed bytes, or written oddly.
+    def legacy(sum_of):
+        front = b"".join(pickle.dumps(x, 2) for x in (0x1950A86A20F9469CFC6C, 1001, {})) + b"\x80\x03B"
+        rest = inner + bytes(1024) + b"." + pickle.dumps([], 2)
+        header = (front + struct.pack("<I", 512 - len(front) - 4 + len(rest) - 5)).ljust(512, b"\0")
+        return sealed(header[:124] + b"0" + header[125:], sum_of) + rest
+
+    put("tar_signed.pt", legacy(lambda bytes_: b"%06o\0 " % sum(struct.unpack("512b", bytes_))), "found", "two-formats", "dangerous-import")
+    put("tar_prefixed.pt", legacy(lambda bytes_: b"0o%o" % sum(bytes_)), "found", "two-formats", "tar-layout", "dangerous-import")
+    put("tar_base_256.pt", legacy(lambda bytes_: b"\x80" + sum(bytes_).to_bytes(7, "big")), "found", "two-formats", "tar-layout", "dangerous-import")
+    # By Python the number ends at the first NUL: what seems to be data are members.
+    hidden = block("a.npy", b"0", inner)
+    hidden = hidden[:124] + b"\0%010o\0" % len(inner) + hidden[136:]
+    hidden = sealed(hidden, lambda bytes_: b"%06o\0 " % sum(bytes_))
+    put("tar_length.tar", hidden + bytes(1024), "found", "tar-layout", "dangerous-import")
     # Its name, read as a pickle: c MODULE NAME, with the newlines that a name of a member may have.
     put("pickle.tar", block("cos\ngetcwd\n)R.", b"0", b"1") + bytes(1024), "found", "two-formats", "dangerous-import")
 
@@ -282,6 +320,9 @@ def names():
     put("remote_code/config.json", b'{"auto_map": {"AutoModel": "modeling.Model"}}', "found", "remote-code")
     put("remote_code/tokenizer_config.json", b'{"auto_map": ["tokenizer.Tokenizer", null]}', "found", "remote-code")
     put("template.json", b'{"chat_template": "{{ \'\'.__class__.__mro__[1].__subclasses__() }}"}', "found", "remote-code")
+    put("template_pieces.json", b'{"chat_template": "{{ (cycler|attr(\'_\'~\'_init_\'~\'_\'))[\'o\'~\'s\'] }}"}', "found", "remote-code")
+    put("template_key.json", b'{"chat_template": "{{ cycler[\'_\'~\'_init_\'~\'_\'] }}"}', "found", "remote-code")
+    put("template_escape.json", b'{"chat_template": "{{ \'\'[\'\\\\x5f\\\\x5fclass\\\\x5f\\\\x5f\'] }}"}', "found", "remote-code")
     put("target_os.json", b'{"_target_": "os.getcwd"}', "found", "remote-code")
     put("target.json", b'{"model": {"_target_": "mymodule.Model"}}', "could-not-tell", "names-callable")
 
@@ -383,6 +424,8 @@ def contents():
     put("zip.json", zipped([("note.txt", b"1")]), "found", "extension-differs")
     put("program.bin", b"\x7fELF\x02\x01\x01" + bytes(57), "could-not-tell", "program-file")
     put("script.sh", b"#!/bin/sh\necho hello\n", "could-not-tell", "program-file")
+    put("table.py", b"__import__('os').getcwd()\t-1.0\n", "could-not-tell", "program-file")
+    put("words.txt", b"cidlelib.run\nmain\n(tR and more words\n", "found", "unknown-import", "pickle-breaks")
     put("page.pt", b"<!DOCTYPE html>\n<html></html>\n", "could-not-tell", "program-file")
     put("noise.bin", bytes(range(200, 256)), "could-not-tell", "unknown-content")
     put("packed.bin.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x03\x00" + bytes(8), "could-not-tell", "archive-not-entered")

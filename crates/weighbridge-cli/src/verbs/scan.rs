@@ -79,7 +79,7 @@ impl Report for ScanReport {
     }
 
     fn json(&self) -> impl Serialize {
-        self.to_json()
+        self.as_json()
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::graph::{Blob, Place, Span, Stored, Text};
 use super::lines::{self, Number};
-use super::machine::HIGHEST_PROTOCOL;
+use super::nested;
 use super::opcode::{self as op, opcode_name};
 use crate::error::{Error, Result};
 use crate::source::{Cursor, SourceRef};
@@ -11,10 +11,8 @@ use crate::source::{Cursor, SourceRef};
 const SHORT_TEXT: u64 = 256;
 /// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
 const SHORT_BYTES: u64 = 16;
-/// The fewest bytes of a pickle that does anything: protocol, a value, `STOP`.
-const SHORTEST: u64 = 4;
-/// Strings of bytes that are looked at for pickles within the pickle.
-const MOST_STRINGS: usize = 100_000;
+/// Strings that begin as a pickle, of one pickle, that are taken down.
+pub(crate) const MOST_BEGUN: usize = 100_000;
 /// The most bytes of a whole number.
 const LONGEST_NUMBER: u64 = 1024;
 
@@ -72,15 +70,9 @@ pub struct Opcodes {
     most: u64,
     start: u64,
     hopped: u64,
-    within: Option<Begun>,
-}
-
-/// Strings of bytes that begin as a pickle of protocol 2 or higher does. They are told as they are met: packed bytes
-/// would be unpacked from their start to look at them afterwards.
-#[derive(Debug, Default)]
-struct Begun {
-    strings: usize,
-    spans: Vec<Span>,
+    /// Strings that may be pickles themselves. They are told as they are met: packed bytes would be unpacked from their start
+    /// to look at them afterwards.
+    within: Option<Vec<Span>>,
 }
 
 impl Opcodes {
@@ -98,12 +90,13 @@ impl Opcodes {
     /// From here on, allows `most` bytes to be read, and takes down which strings begin as a pickle does.
     pub(super) fn look_within(&mut self, most: u64) {
         (self.most, self.start, self.hopped) = (most, self.cursor.position(), 0);
-        self.within = Some(Begun::default());
+        self.within = Some(Vec::new());
     }
 
-    /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within). No more are taken down.
+    /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within); of very many the first. No
+    /// more are taken down.
     pub(super) fn begun(&mut self) -> Vec<Span> {
-        self.within.take().map(|begun| begun.spans).unwrap_or_default()
+        self.within.take().unwrap_or_default()
     }
 
     /// Bytes that were read, without those that were hopped over.
@@ -252,7 +245,9 @@ impl Opcodes {
     }
 
     fn text(&mut self, len: u64, what: &str) -> Result<Arg> {
-        let place = Place::Source(Span { offset: self.cursor.position(), len, stored: Stored::Utf8 });
+        let span = Span { offset: self.cursor.position(), len, stored: Stored::Utf8 };
+        self.look(span)?;
+        let place = Place::Source(span);
         let short = if len <= SHORT_TEXT {
             // Python also writes halves of surrogate pairs. Such text is kept as it is, unread.
             String::from_utf8(self.cursor.bytes(len, what)?).ok().map(String::into_boxed_str)
@@ -270,21 +265,30 @@ impl Opcodes {
         Ok(())
     }
 
-    /// Takes down that bytes which stand here begin as a pickle does, where they do and somebody wants to know.
+    /// Takes down that the string which stands here begins as a pickle does, where it does and somebody wants to know.
     fn look(&mut self, span: Span) -> Result<()> {
-        let Some(begun) = self.within.as_mut().filter(|begun| begun.strings < MOST_STRINGS) else {
-            return Ok(());
-        };
-        if !(SHORTEST..=self.cursor.remaining()).contains(&span.len) {
+        if self.within.is_none() || span.len > self.cursor.remaining() {
             return Ok(());
         }
-        begun.strings += 1;
-        if let Some([op::PROTO, protocol]) = self.cursor.peek()?
-            && u64::from(protocol) <= HIGHEST_PROTOCOL
-        {
-            begun.spans.push(span);
+        let most = nested::LOOKED_AT.min(usize::try_from(span.len).unwrap_or(usize::MAX));
+        let head = self.cursor.peek_up_to(most)?;
+        if nested::may_begin(head, span) {
+            self.begins(span);
         }
         Ok(())
+    }
+
+    /// As [`look`](Self::look), for a line that was read: `head` is its beginning.
+    fn look_back(&mut self, head: &[u8], span: Span) {
+        if self.within.is_some() && nested::may_begin(head, span) {
+            self.begins(span);
+        }
+    }
+
+    fn begins(&mut self, span: Span) {
+        if let Some(begun) = self.within.as_mut().filter(|begun| begun.len() < MOST_BEGUN) {
+            begun.push(span);
+        }
     }
 
     fn byte_string(&mut self, len: u64, what: &str) -> Result<Arg> {
@@ -343,6 +347,7 @@ impl Opcodes {
         }
         let span = Span { offset: offset + 1, len: len - 2, stored: Stored::StringEscape };
         let inner = if len <= SHORT_TEXT { line.get(1..line.len() - 1) } else { None };
+        self.look_back(inner.or(line.get(1..)).unwrap_or_default(), span);
         let short = match inner {
             Some(inner) => Some(super::payload::unescape(inner, Stored::StringEscape)?),
             None => None,
@@ -356,6 +361,7 @@ impl Opcodes {
         let offset = self.cursor.position();
         let (line, len, _) = self.long_line(what)?;
         let span = Span { offset, len, stored: Stored::UnicodeEscape };
+        self.look_back(&line, span);
         let short = if len <= SHORT_TEXT {
             let text = super::payload::unescape(&line, Stored::UnicodeEscape)?;
             Some(text.into_iter().collect::<String>().into_boxed_str())

@@ -7,6 +7,7 @@ use super::machine::Machine;
 use super::numpy::{is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
+use super::usual::{sets_what_is_called, usual};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
@@ -21,13 +22,9 @@ const MOST_TEXT: usize = 2 << 20;
 const MOST_NOTES: usize = 1_000;
 /// Different calls that are counted one by one.
 const MOST_CALLS: usize = 1_000;
-/// Arguments that a type which takes one or two is given at most: the same tuple of very many may stand in many calls.
-const MOST_ARGS: usize = 8;
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
 /// are the same object.
 const SHORT_NAME: usize = 256;
-/// An honest pickle asks for no more zero bytes than this by their number alone.
-const MOST_ZEROS: i64 = 1 << 28;
 
 /// Findings, of which there are not too many.
 #[derive(Debug, Default)]
@@ -164,6 +161,12 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
     }
     let calls = judge_calls(&machine.graph, &mut notes);
     judge_patterns(&machine.graph, machine.root, &mut notes);
+    if let Some(offset) = sets_what_is_called(&machine.graph) {
+        let text = || {
+            "gives an object what loading calls without naming it: a method or a class of its own".to_owned()
+        };
+        notes.add(Severity::Error, "unusual-call", offset, text);
+    }
     let protocol = machine.declared();
     if protocol.is_none() {
         let text = || "no protocol is declared: it is of protocol 0 or 1".to_owned();
@@ -369,38 +372,6 @@ fn judge_patterns(graph: &Graph, root: ObjectId, notes: &mut Notes) {
     if handed_on {
         let text = || "something that is harmless in one call only is used in another way".to_owned();
         notes.add(Severity::Error, "unusual-call", 0, text);
-    }
-}
-
-/// True where an allowed function is called as honest writers do.
-fn usual(graph: &Graph, id: ObjectId, name: &str) -> bool {
-    let Some(made) = graph.made(id) else { return false };
-    let args = graph.tuple(made.args).unwrap_or_default();
-    let is_range = |id: &ObjectId| {
-        let callable = graph.made(*id).and_then(|made| graph.global(made.callable));
-        callable.is_some_and(|(_, name)| matches!(name, "range" | "xrange"))
-    };
-    match name {
-        // A few bytes would ask for all the memory there is.
-        "bytes" | "bytearray" => {
-            args.len() <= MOST_ARGS
-                && args.iter().all(|&id| graph.int(id).is_none_or(|n| n <= MOST_ZEROS))
-                && !args.iter().any(is_range)
-        }
-        // They call the first argument, which must be what makes a tensor, and calls nothing else.
-        "_rebuild_from_type" | "_rebuild_from_type_v2" => args
-            .first()
-            .and_then(|&id| graph.global(id))
-            .is_some_and(|(module, name)| module == "torch._utils" && name.starts_with("_rebuild_")),
-        "list" | "tuple" | "set" | "frozenset" | "dict" | "OrderedDict" | "Counter" | "deque" => {
-            args.len() <= MOST_ARGS && !args.iter().any(is_range)
-        }
-        "encode" => {
-            made.how == How::Reduce
-                && matches!(graph.tuple(made.args), Some(&[_, codec])
-                    if matches!(graph.text(codec), Some("latin1" | "latin-1" | "iso-8859-1")))
-        }
-        _ => true,
     }
 }
 

@@ -31,12 +31,14 @@ mod inspect;
 mod json;
 mod lines;
 mod machine;
+mod nested;
 mod numpy;
 mod objects;
 mod opcode;
 mod opened;
 mod payload;
 mod remaining;
+mod usual;
 mod write;
 
 #[cfg(test)]
@@ -44,6 +46,7 @@ mod tests;
 
 pub use allowed::{Judgement, allowed};
 pub use build::{Builder, Content, Descr, NumpyModules};
+pub(crate) use decode::MOST_BEGUN;
 pub use decode::{Arg, Op, Opcodes};
 pub use disassemble::disassemble;
 pub use graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Span, Stored, Text};
@@ -51,6 +54,7 @@ pub(crate) use inspect::inspect_next;
 pub use inspect::{Call, GlobalFinding, Report, inspect};
 pub use json::{JsonBounds, to_json};
 pub use machine::{Cut, read, read_cut};
+pub(crate) use nested::string_bytes;
 pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, scalar};
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};

@@ -177,7 +177,7 @@ pub fn latin1_len(source: &dyn Source, offset: u64, len: u64) -> Result<u64> {
 
 /// Decodes whole units of `text` into `out`; `last` says that no more text follows. Returns how
 /// many bytes of the text were used: all of them when it is the last.
-fn decode(text: &[u8], last: bool, stored: Stored, out: &mut Vec<u8>) -> Result<usize> {
+pub(super) fn decode(text: &[u8], last: bool, stored: Stored, out: &mut Vec<u8>) -> Result<usize> {
     let mut used = 0;
     while let Some(rest) = text.get(used..).filter(|rest| !rest.is_empty()) {
         if !last && rest.len() < LONGEST_UNIT {

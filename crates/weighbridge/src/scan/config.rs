@@ -1,6 +1,7 @@
 //! JSON beside and within models: what it makes a framework import, call or open.
 
 use super::json::{Json, Map};
+use super::template::reaches;
 use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
 use crate::pickle::{Judgement, allowed};
 use crate::source::{MemorySource, SourceRef, read_vec};
@@ -70,20 +71,6 @@ const KERAS_FUNCTIONS: &[&str] = &[
 const LOADING: &[&str] = &["TorchModuleWrapper", "TFSMLayer"];
 /// Layers that read their words from a file, or from elsewhere, where they are given as one text.
 const WORDS: &[&str] = &["StringLookup", "IntegerLookup", "IndexLookup", "TextVectorization"];
-/// By these a template reaches from a value to all of Python.
-const REACHING: &[&str] = &[
-    "__class__",
-    "__subclasses__",
-    "__globals__",
-    "__builtins__",
-    "__import__",
-    "__mro__",
-    "__base__",
-    "__bases__",
-    "__init__",
-    "__getattribute__",
-    "__dict__",
-];
 /// Bytes of text for each value, beside those that are free.
 const VALUE_BYTES: usize = 5;
 const FREE_VALUES: usize = 1 << 16;
@@ -330,11 +317,6 @@ fn function_of_keras(module: &str, name: &str) -> bool {
     // Built-in functions of Keras are looked up among its own, whatever they are called.
     let known = module == "builtins" || KERAS.iter().any(|outer| inside(&outer));
     known && KERAS_FUNCTIONS.contains(&name)
-}
-
-/// True for a template that reaches further than what it is given.
-fn reaches(template: &str) -> bool {
-    REACHING.iter().any(|name| template.contains(name))
 }
 
 /// True for bytes that begin as something that is known.

@@ -62,7 +62,7 @@ fn tell(error: Error, path: &[String], scan: &mut Scan) -> Result<()> {
         };
     };
     let target = error.found_text().map(|found| format!(": {found}")).unwrap_or_default();
-    scan.findings.push(found(code, format!("{}{target}", error.message())).on_tensor(shown(path)));
+    scan.list(found(code, format!("{}{target}", error.message())).on_tensor(shown(path)));
     Ok(())
 }
 
@@ -81,7 +81,7 @@ fn elements(
         .collect();
     if !plugins.is_empty() {
         let text = format!("packed with filter {}, for which a plugin is loaded", plugins.join(", "));
-        scan.findings.push(found("hdf5-plugin-filter", text).on_tensor(shown(path)));
+        scan.list(found("hdf5-plugin-filter", text).on_tensor(shown(path)));
         return Ok(());
     }
     let taken_for = match &dataset.kind {

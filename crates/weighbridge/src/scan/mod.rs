@@ -26,13 +26,16 @@ mod names;
 mod pickles;
 mod rules;
 mod tar;
+mod template;
 mod zips;
 
 pub use beginning::{Beginning, Class, Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras};
 pub use hdf5::hdf5;
 pub use names::{judge_member, leads_out, path_like};
-pub use pickles::{embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles};
+pub use pickles::{
+    embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles, runs,
+};
 pub use rules::{RULES, Rule, Topic, found, rule};
 pub use tar::{is_tar, tar};
 pub use zips::archive;
@@ -136,18 +139,18 @@ impl Scan {
         let plain = found(code, "");
         finding.text = format!("{}: {}", finding.code, finding.text);
         (finding.code, finding.severity) = (plain.code, plain.severity);
-        self.findings.push(finding);
+        self.list(finding);
         Ok(())
     }
 
     /// Adds a finding of the rule `code`.
     pub fn push(&mut self, code: &'static str, text: impl Into<String>) {
-        self.findings.push(found(code, text));
+        self.list(found(code, text));
     }
 
     /// Adds a finding of the rule `code` at an offset.
     pub fn push_at(&mut self, code: &'static str, offset: u64, text: impl Into<String>) {
-        self.findings.push(found(code, text).at(offset));
+        self.list(found(code, text).at(offset));
     }
 
     /// Adds something that must be looked through as well.

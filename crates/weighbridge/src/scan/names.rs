@@ -43,11 +43,11 @@ pub fn judge_member(name: &str, at: u64, scan: &mut Scan) {
     let shown: String = escape(name).chars().take(SHOWN).collect();
     if leads_out(name) || has_drive(name) || name.contains('\\') || name.split('/').any(|part| part == "..") {
         let text = format!("{shown} would lead out of the folder, or does on some systems");
-        scan.findings.push(found("unsafe-member-name", text).at(at));
+        scan.list(found("unsafe-member-name", text).at(at));
     }
     if escape(name) != name {
         let text = format!("{shown} has characters that people do not see, or that turn text around");
-        scan.findings.push(found("odd-member-name", text).at(at));
+        scan.list(found("odd-member-name", text).at(at));
     }
 }
 

@@ -4,8 +4,8 @@ use super::{Scan, found};
 use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
-use crate::pickle::{self, GlobalFinding, Judgement, Opcodes, Options, Report, Span};
-use crate::source::{MemorySource, RangeSource, SourceRef, read_vec};
+use crate::pickle::{self, GlobalFinding, Judgement, MOST_BEGUN, Opcodes, Options, Report, Span, Stored};
+use crate::source::{MemorySource, RangeSource, SourceRef};
 use crate::text::escape;
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use std::sync::Arc;
 const MOST_PICKLES: usize = 1_000;
 /// Pickles within the bytes of one pickle that are looked at.
 const MOST_NESTED: usize = 1_000;
-/// The longest pickle within a packed pickle that is looked at: it is read into memory.
+/// The longest pickle within a packed pickle, or spelled as text, that is looked at: it is read into memory.
 const LONGEST_NESTED: u64 = 8 << 20;
+const LONGEST_TEXT: u64 = 4 << 20;
 /// Objects of a pickle that is packed, besides one for each packed byte: a few bytes would become any number.
 const PACKED_OBJECTS: u64 = 250_000;
 /// Pickles within pickles within pickles.
@@ -80,8 +81,7 @@ fn in_a_row(
         }
         let (end, blobs) = tell(source, report, scan);
         if source.is_sequential() {
-            // One more than is looked at, so that this is told.
-            let room = (MOST_NESTED + 1).saturating_sub(later.len());
+            let room = MOST_BEGUN.saturating_sub(later.len());
             later.extend(blobs.into_iter().take(room));
         } else {
             all_nested(source, blobs, DEPTH, options, scan);
@@ -127,12 +127,7 @@ pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     }
     let report = pickle::inspect(source, 0, &options);
     let whole = report.error.is_none() && report.instructions >= FEWEST;
-    // Python runs what stands before a break. Other imports are met by chance.
-    let broken = report.error.as_ref().map_or(0, |error| error.offset().unwrap_or(u64::MAX));
-    let runs =
-        |found: &GlobalFinding| found.offset < broken && matches!(found.judgement, Judgement::Dangerous(_));
-    let imports = || report.globals.iter().any(can_be_found);
-    if !(whole && (declared || imports()) || report.globals.iter().any(runs)) {
+    if !(whole && (declared || report.globals.iter().any(can_be_found)) || runs(&report)) {
         return false;
     }
     scan.push_at("nested-pickle", 0, "these bytes are a pickle");
@@ -261,56 +256,78 @@ fn tell(source: &SourceRef, report: Report, scan: &mut Scan) -> (Option<u64>, Ve
         let text = format!("{}: {}; Python would have run what stands before", error.code(), error.message());
         let mut finding = found("pickle-breaks", text);
         finding.offset = error.offset();
-        scan.findings.push(finding.in_file(source.label()));
+        scan.list(finding.in_file(source.label()));
     }
     if dropped > 0 {
         let mut finding =
             found("more-findings", format!("{dropped} more findings or imports are not listed"));
         finding.severity = worst_dropped.unwrap_or(Severity::Note);
-        scan.findings.push(finding.in_file(source.label()));
+        scan.list(finding.in_file(source.label()));
     }
     (end, blobs)
 }
 
 /// Judges what may be pickles within a pickle.
 fn all_nested(source: &SourceRef, blobs: Vec<Span>, depth: usize, options: &Options, scan: &mut Scan) {
-    for (number, blob) in blobs.into_iter().enumerate() {
-        if number >= MOST_NESTED || depth == 0 {
-            scan.push_at("nested-too-deep", blob.offset, "more pickles within the pickle were not looked at");
-            break;
+    let many = blobs.get(MOST_BEGUN - 1).map(|blob| blob.offset);
+    let mut count = 0;
+    for blob in blobs {
+        if count >= MOST_NESTED || depth == 0 {
+            return too_deep(blob.offset, scan);
         }
-        nested(source, blob, depth, options, scan);
+        count += usize::from(nested(source, blob, depth, options, scan));
+    }
+    if let Some(last) = many {
+        too_deep(last, scan);
     }
 }
 
-/// Judges bytes within a pickle, where they are a whole pickle themselves.
-fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) {
-    let Ok(range) = RangeSource::new(source.clone(), blob.offset, blob.len) else { return };
-    let range: SourceRef = if source.is_sequential() {
-        // Read anywhere, packed bytes would be unpacked from their start each time.
-        if blob.len > LONGEST_NESTED {
-            scan.push_at(
-                "nested-too-deep",
-                blob.offset,
-                "a long pickle within a packed one was not looked at",
-            );
-            return;
-        }
-        let Ok(bytes) = read_vec(&range, 0, blob.len) else { return };
-        Arc::new(MemorySource::new(source.label(), bytes))
-    } else {
-        Arc::new(range)
-    };
-    let report = pickle::inspect(&range, 0, options);
-    // Numbers may begin like a pickle; they do not go on like one to the very end.
-    let imports = report.globals.len();
-    if report.end != Some(blob.len) && imports == 0 || report.instructions < FEWEST {
-        return;
-    }
-    scan.push_at("nested-pickle", blob.offset, format!("{} bytes within the pickle are a pickle", blob.len));
+fn too_deep(at: u64, scan: &mut Scan) {
+    scan.push_at("nested-too-deep", at, "more pickles within the pickle were not looked at");
+}
+
+/// Judges a string within a pickle, where it is a pickle itself, or several one behind the other. True where it is.
+fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan: &mut Scan) -> bool {
+    let Some((bytes, whole)) = opened(source, blob) else { return false };
     let mut inner = Scan::default();
-    judge(&range, report, depth - 1, options, &mut inner);
-    // Counted from the start of the pickle around it.
+    let (mut at, mut known) = (0, false);
+    for number in 0.. {
+        if number == MOST_PICKLES {
+            inner.push_at("nested-too-deep", at, "more pickles one behind the other were not looked at");
+            break;
+        }
+        let mut first = [0];
+        let declares = bytes.read_at(at, &mut first).is_ok() && first == [PROTO];
+        let report = pickle::inspect(&bytes, at, options);
+        let end = report.end;
+        let cut = report.error.as_ref().is_some_and(|error| {
+            error.kind() == Kind::Limit
+                || (!whole && error.code() == "truncated" && report.instructions >= FEWEST)
+        });
+        // Numbers may begin like a pickle; they do not go on like one to the very end.
+        let is_pickle = if declares {
+            report.instructions >= FEWEST && (end == Some(bytes.len()) || !report.globals.is_empty())
+        } else {
+            (report.error.is_none() && !report.globals.is_empty()) || runs(&report)
+        };
+        if is_pickle {
+            known = true;
+            let len = end.unwrap_or(bytes.len()) - at;
+            inner.push_at("nested-pickle", at, format!("{len} bytes within the pickle are a pickle"));
+            judge(&bytes, report, depth - 1, options, &mut inner);
+        } else if cut {
+            inner.push_at(
+                "nested-too-deep",
+                at,
+                "what may be a long pickle within the pickle was not followed to its end",
+            );
+        }
+        match end.filter(|&end| end < bytes.len()) {
+            Some(end) => at = end,
+            None => break,
+        }
+    }
+    // Counted from the start of the pickle around it; of what is spelled as text, as the bytes that it stands for.
     let shift = |offset: u64| offset.saturating_add(blob.offset);
     for finding in &mut inner.findings {
         finding.offset = finding.offset.map(shift);
@@ -318,6 +335,32 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
     inner.imports.iter_mut().for_each(|import| import.offset = shift(import.offset));
     inner.calls.iter_mut().for_each(|call| call.offset = shift(call.offset));
     scan.absorb(inner, None);
+    known
+}
+
+/// The bytes of a string within a pickle, and whether these are all.
+fn opened(source: &SourceRef, blob: Span) -> Option<(SourceRef, bool)> {
+    if blob.stored == Stored::Raw && !source.is_sequential() {
+        let range = RangeSource::new(source.clone(), blob.offset, blob.len).ok()?;
+        return Some((Arc::new(range), true));
+    }
+    // Read anywhere, packed bytes would be unpacked from their start each time.
+    let most = if blob.stored == Stored::Raw { LONGEST_NESTED } else { LONGEST_TEXT };
+    let (bytes, whole) = pickle::string_bytes(source, blob, most).ok()?;
+    Some((Arc::new(MemorySource::new(source.label(), bytes)), whole))
+}
+
+/// True for a pickle that imports something dangerous, or calls what it imports, before it breaks: Python has done so by
+/// then. Words in lines may look like an import, and do not go on like one.
+pub fn runs(report: &Report) -> bool {
+    let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
+    let reached = |found: &&GlobalFinding| found.offset < broken && can_be_found(found);
+    report.calls.iter().any(|call| call.callable.is_some())
+        || report
+            .globals
+            .iter()
+            .filter(reached)
+            .any(|found| matches!(found.judgement, Judgement::Dangerous(_)))
 }
 
 /// The finding under its rule's code; `None` for what is told otherwise here.

@@ -211,7 +211,7 @@ pub static RULES: &[Rule] = &[
     note("name-of-a-pickle", Topic::Content, "safetensors.pt",
         "The name promises a pickle or an archive of torch, and the content is of another format: programs that go by the name unpickle it."),
     unchecked("program-file", Topic::Content, "program.bin",
-        "The file is a program, a script or a page, and no model."),
+        "The file is a program, a script or a page by its content or its name, and no model."),
     unchecked("unknown-content", Topic::Content, "noise.bin",
         "The content is of no format that is known here; it may be anything."),
     unchecked("opaque-bytes", Topic::Content, "opaque.h5",

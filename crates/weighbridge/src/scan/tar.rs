@@ -20,14 +20,10 @@ const NAME: u64 = 1 << 16;
 /// Behind the end so many bytes are looked at; honest writers fill up to 10 KiB with zeros.
 const FILLING: u64 = 1 << 20;
 
-/// True where `head` begins as a tar archive does: with its mark, or as those from before POSIX with a header
-/// that has the right checksum.
+/// True where `head` begins as a tar archive does: with its mark, or with a header of which the checksum is right for
+/// Python, which asks for nothing else.
 pub fn is_tar(head: &[u8]) -> bool {
-    let old = |block: &[u8]| {
-        let says = &block[148..156];
-        says.iter().any(u8::is_ascii_digit) && block[0] != 0 && octal(says) == checksum(block)
-    };
-    head.get(257..262) == Some(b"ustar") || head.get(..HEADER).is_some_and(old)
+    head.get(257..262) == Some(b"ustar") || head.get(..HEADER).is_some_and(has_checksum)
 }
 
 /// Hands on every member of a tar archive, and tells links, devices and names that lead out.
@@ -56,13 +52,18 @@ fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
         }
         members += 1;
         Limits::check("archive members", "tensors", members, limits.tensors)?;
-        if checksum(&block) != octal(&block[148..156]) {
+        if !has_checksum(&block) {
             return Err(
                 Error::corrupt("tar-checksum", "the header of a member does not match its checksum").at(at)
             );
         }
-        let mut len = octal(&block[124..136])
-            .ok_or_else(|| Error::corrupt("tar-length", "the length of a member is no number").at(at))?;
+        let says = &block[124..136];
+        if !is_plain(says) || !is_plain(&block[148..156]) {
+            layout(at, "a number in the header of a member is written as programs read it differently", scan);
+        }
+        let mut len = number(says)
+            .and_then(|len| u64::try_from(len).ok())
+            .ok_or_else(|| Error::corrupt("tar-length", "the length of a member is no length").at(at))?;
         let data = cursor.position();
         match block[156] {
             // What is said of the next member in a member of its own, of GNU or of POSIX; or of all members.
@@ -164,27 +165,69 @@ fn behind(cursor: &mut Cursor, scan: &mut Scan) -> Result<()> {
     Ok(())
 }
 
-/// A number in octal digits, or big-endian where the first bit says so.
-fn octal(field: &[u8]) -> Option<u64> {
-    if let Some((&first @ 0x80.., rest)) = field.split_first() {
-        return rest
-            .iter()
-            .try_fold(u64::from(first & 0x7f), |n, &byte| n.checked_mul(256).map(|n| n | u64::from(byte)));
+/// A number as Python's `tarfile` reads it: big-endian where the first byte is 0x80 or 0xff (less than zero), else text up to
+/// the first NUL, in octal digits as `int` takes them. `None` where that fails.
+fn number(field: &[u8]) -> Option<i128> {
+    if let Some((&first @ (0x80 | 0xff), rest)) = field.split_first() {
+        let value =
+            rest.iter().try_fold(0i128, |n, &byte| n.checked_mul(256).map(|n| n + i128::from(byte)))?;
+        let bits = u32::try_from(rest.len()).ok()?.checked_mul(8)?;
+        return if first == 0xff { value.checked_sub(1i128.checked_shl(bits)?) } else { Some(value) };
     }
-    let text = std::str::from_utf8(field).ok()?.trim_matches(|c| c == '\0' || c == ' ');
-    if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
+    let text =
+        std::str::from_utf8(field.split(|&byte| byte == 0).next()?).ok().filter(|text| text.is_ascii())?;
+    let text = text.trim_matches(|c: char| matches!(c, ' ' | '\t'..='\r' | '\x1c'..='\x1f'));
+    if text.is_empty() {
+        return Some(0);
+    }
+    let (sign, digits) = match text.as_bytes() {
+        [b'-', ..] => (-1, &text[1..]),
+        [b'+', ..] => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let prefixed = digits.strip_prefix("0o").or_else(|| digits.strip_prefix("0O"));
+    // Behind the prefix, and between two digits, one underscore may stand.
+    let digits = prefixed.map_or(digits, |rest| rest.strip_prefix('_').unwrap_or(rest));
+    let odd = |part: &str| part.is_empty() || !part.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+    if digits.split('_').any(odd) {
+        return None;
+    }
+    i128::from_str_radix(&digits.replace('_', ""), 8).ok().map(|value| sign * value)
 }
 
-/// The sum of all bytes, those of the sum itself taken for blanks.
-fn checksum(block: &[u8]) -> Option<u64> {
-    let sum = block.iter().map(|&byte| u64::from(byte)).sum::<u64>();
-    let own: u64 = block.get(148..156)?.iter().map(|&byte| u64::from(byte)).sum();
-    Some(sum - own + 8 * 32)
+/// True for a number as all programs read it: octal digits with blanks before and blanks or NULs behind, or nothing but
+/// these; big-endian where octal digits would not do.
+fn is_plain(field: &[u8]) -> bool {
+    if field.first() == Some(&0x80) {
+        let digits = u32::try_from(field.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        return 8i128
+            .checked_pow(digits)
+            .is_some_and(|most| number(field).is_some_and(|value| value >= most));
+    }
+    let blanks = field.iter().take_while(|&&byte| byte == b' ').count();
+    let digits = field[blanks..].iter().take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    field[blanks + digits..].iter().all(|byte| matches!(byte, b' ' | 0))
+}
+
+/// True where the header has the sum of its bytes, those of the sum itself taken for blanks: of unsigned bytes, or of signed
+/// ones, as some old programs wrote it.
+fn has_checksum(block: &[u8]) -> bool {
+    let Some(says) = block.get(148..156).and_then(number) else { return false };
+    let sum = |value: fn(u8) -> i128| -> i128 {
+        let others = block[..148].iter().chain(&block[156..]);
+        others.map(|&byte| value(byte)).sum::<i128>() + 8 * 32
+    };
+    says == sum(i128::from) || says == sum(|byte| i128::from(byte.cast_signed()))
 }
 
 fn header_name(block: &[u8]) -> String {
     let (name, prefix) = (until_zero(&block[..100]), until_zero(&block[345..500]));
-    if prefix.is_empty() || block.get(257..262) != Some(b"ustar") { name } else { format!("{prefix}/{name}") }
+    // Python does not ask whether the header is one that has a prefix.
+    if prefix.is_empty() || matches!(block[156], b'L' | b'K' | b'S') {
+        name
+    } else {
+        format!("{prefix}/{name}")
+    }
 }
 
 fn until_zero(bytes: &[u8]) -> String {
@@ -240,11 +283,16 @@ mod tests {
         block[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
         block[156] = kind;
         block[257..262].copy_from_slice(b"ustar");
-        let sum = checksum(&block).unwrap();
-        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        seal(&mut block);
         block.extend(data);
         block.resize(block.len().next_multiple_of(512), 0);
         block
+    }
+
+    fn seal(block: &mut [u8]) {
+        block[148..156].copy_from_slice(b"        ");
+        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
     }
 
     fn scan(bytes: Vec<u8>) -> Scan {
@@ -290,6 +338,63 @@ mod tests {
         assert!(found.findings.is_empty() && found.inner.len() == 1, "{found:?}");
         let broken = scan([member("p", b'x', b"7 size\n"), member("a", b'0', b"abc")].concat());
         assert_eq!(broken.findings[0].code, "unreadable");
+    }
+
+    /// As Python's `tarfile.nti` has them.
+    #[test]
+    fn numbers_are_read_as_python_reads_them() {
+        for (field, value, plain) in [
+            (&b"00000000017\0"[..], Some(15), true),
+            (b"         17 ", Some(15), true),
+            (b"\0\0\0\0\0\0\0\0\0\0\0\0", Some(0), true),
+            (b"\x80\0\0\0\0\0\x02\0\0\0\0\0", Some(1 << 41), true),
+            (b"\x80\0\0\0\0\0\0\0\0\0\0\x0f", Some(15), false),
+            (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe\0", Some(-512), false),
+            (b"\x0000000000017\0", Some(0), false),
+            (b"17\0garbage..", Some(15), false),
+            (b"0o17        ", Some(15), false),
+            (b"0o_1_7      ", Some(15), false),
+            (b"\t+17\n       ", Some(15), false),
+            (b"-17         ", Some(-15), false),
+            (b"1__7        ", None, false),
+            (b"18          ", None, false),
+            (b"\x8117       ", None, false),
+        ] {
+            assert_eq!((number(field), is_plain(field)), (value, plain), "{field:?}");
+        }
+    }
+
+    /// Whatever Python's `tarfile` opens is an archive, and is told where others read another one.
+    #[test]
+    fn odd_headers_that_python_takes_are_archives() {
+        let whole = member("x", b'0', b"abc");
+        let unsigned: u32 =
+            256 + whole[..148].iter().chain(&whole[156..512]).map(|&b| u32::from(b)).sum::<u32>();
+        let mut sums = vec![format!("0o{unsigned:o}").into_bytes(), format!("{unsigned:o}\0xx").into_bytes()];
+        sums.push([&b"\x80\0\0\0"[..], &unsigned.to_be_bytes()].concat());
+        for sum in sums {
+            let mut odd = whole.clone();
+            odd[148..156].fill(b' ');
+            odd[148..148 + sum.len()].copy_from_slice(&sum);
+            assert!(is_tar(&[&odd[..257], &[0; 255]].concat()) || is_tar(&odd), "{sum:?}");
+            let found = scan([odd, vec![0; 1024]].concat());
+            assert_eq!((found.findings[0].code, found.inner.len()), ("tar-layout", 1), "{sum:?}");
+        }
+        // Signed bytes, no mark, and a name that begins with NUL.
+        let mut old = vec![0; 512];
+        (old[1], old[124]) = (0x80, b'0');
+        let sum = 256 - 128 + u32::from(b'0');
+        old[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        assert!(is_tar(&old));
+        old[2] = 1;
+        assert!(!is_tar(&old) && !is_tar(&[0; 512]));
+        // By Python the member is empty, and what seems to be its data are members.
+        let mut first = member("a", b'0', &member("hidden", b'0', b"abc"));
+        first[124..136].copy_from_slice(b"\x00\x0000000002000"[..12].try_into().unwrap());
+        seal(&mut first[..512]);
+        let found = scan([first, vec![0; 1024]].concat());
+        let names: Vec<_> = found.inner.iter().map(|inner| inner.name.as_str()).collect();
+        assert_eq!((found.findings[0].code, names), ("tar-layout", vec!["a", "hidden"]));
     }
 
     #[test]

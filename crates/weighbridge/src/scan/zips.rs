@@ -40,7 +40,7 @@ pub fn archive(
         Err(error) => return scan.push_error(error),
     };
     for odd in &survey.oddities {
-        scan.findings.push(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
+        scan.list(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
     }
     let mut left = MOST_TOGETHER;
     // Members that share bytes would have the same bytes looked at again and again.

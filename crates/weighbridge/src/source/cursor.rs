@@ -95,6 +95,15 @@ impl Cursor {
         Ok(Some(array))
     }
 
+    /// The next bytes, `most` of them or as many as there are, without going on.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub fn peek_up_to(&mut self, most: usize) -> Result<&[u8]> {
+        let len = (most as u64).min(self.remaining());
+        self.view(to_usize(len)?)
+    }
+
     /// Reads `len` bytes. The caller has held `len` against its limits; here it is held against
     /// the end of the source before memory is taken.
     ///
@@ -169,6 +178,8 @@ mod tests {
         assert_eq!(cursor.array::<2>("two").unwrap(), [97, 98]);
         assert_eq!((cursor.peek::<2>().unwrap(), cursor.peek::<1>().unwrap()), (None, Some([99])));
         assert_eq!((counted.bytes_read(), cursor.position()), (3, 99));
+        assert_eq!(cursor.peek_up_to(9).unwrap(), [99]);
+        assert_eq!(cursor.position(), 99);
     }
 
     #[test]

@@ -55,6 +55,8 @@ const MAX16: u64 = 0xffff;
 
 /// Extra field: sizes and offsets of 64 bits.
 const EXTRA_ZIP64: u16 = 0x0001;
+/// The name once more, in UTF-8, with the CRC-32 of the name that it stands for.
+const EXTRA_UNICODE_PATH: u16 = 0x7075;
 /// Extra field: padding that brings the data to a multiple of some power of two.
 const EXTRA_ALIGNMENT: u16 = 0xd935;
 

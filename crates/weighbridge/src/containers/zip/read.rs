@@ -7,7 +7,7 @@ pub use end::Rest;
 pub use outline::outline;
 
 use super::inflate::inflate_prefix;
-use super::{CENTRAL, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32};
+use super::{CENTRAL, EXTRA_UNICODE_PATH, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{Cursor, RangeSource, SourceRef};
@@ -208,6 +208,9 @@ fn read_record(cursor: &mut Cursor, limits: &Limits) -> Result<Record> {
     let fail = |e: Error| e.at(at).found(escape_text(&name));
     let extra = cursor.bytes(le16(&fixed, 30).into(), "an extra field in the directory")?;
     cursor.skip(le16(&fixed, 32).into(), "a comment in the directory")?;
+    if is_renamed(&extra, &raw_name, flags) {
+        return Err(fail(renamed()));
+    }
     let mut wide = zip64_extra(&extra).map_err(fail)?;
     let mut number = |short: u32| match u64::from(short) {
         MAX32 => take_wide(&mut wide),
@@ -283,6 +286,9 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
     if name != record.raw_name.as_deref().unwrap_or(record.name.as_bytes()) {
         return Err(differs("name"));
     }
+    if is_renamed(&extra, &name, flags) {
+        return Err(renamed());
+    }
     if (flags ^ record.flags) & FLAG_UTF8 != 0 && !name.is_ascii() {
         return Err(differs("encoding of the name"));
     }
@@ -316,6 +322,40 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// True where an extra field (Unicode Path, 0x7075) gives the member another name than `raw_name`: programs that know the
+/// field, as Python from 3.12 on, take its name. It counts only with the CRC-32 of the name that it is for.
+///
+/// For a name in no known code page the field is there to say what it is: of such names the ASCII letters must agree.
+pub(super) fn is_renamed(extra: &[u8], raw_name: &[u8], flags: u16) -> bool {
+    let mut rest = extra;
+    while let [a, b, c, d, behind @ ..] = rest {
+        let (id, len) = (u16::from_le_bytes([*a, *b]), usize::from(u16::from_le_bytes([*c, *d])));
+        let Some((body, next)) = behind.split_at_checked(len) else { return false };
+        rest = next;
+        let (EXTRA_UNICODE_PATH, [1, crc @ ..]) = (id, body) else { continue };
+        let Some((crc, name)) = crc.split_first_chunk::<4>() else { continue };
+        let differs = if raw_name.is_ascii() || flags & FLAG_UTF8 != 0 {
+            name != raw_name
+        } else {
+            !ascii_parts(name).eq(ascii_parts(raw_name))
+        };
+        if u32::from_le_bytes(*crc) == crc32fast::hash(raw_name) && differs {
+            return true;
+        }
+    }
+    false
+}
+
+/// The runs of ASCII in a name, in order.
+fn ascii_parts(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    name.split(|byte| !byte.is_ascii()).filter(|part| !part.is_empty())
+}
+
+fn renamed() -> Error {
+    corrupt("zip-headers-differ", "an extra field gives the member another name, which some programs take")
+        .hint("pack the archive again, so that all programs see the same names")
 }
 
 /// The numbers of the zip64 extra field, which stand in the order of the header's own; empty where
@@ -401,4 +441,35 @@ pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
 
 pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_an_extra_field_counts_where_it_is_another() {
+        let field = |version: u8, of: &[u8], name: &str| {
+            let len = u16::try_from(5 + name.len()).unwrap().to_le_bytes();
+            [
+                &EXTRA_UNICODE_PATH.to_le_bytes()[..],
+                &len,
+                &[version],
+                &crc32fast::hash(of).to_le_bytes(),
+                name.as_bytes(),
+            ]
+            .concat()
+        };
+        assert!(is_renamed(&field(1, b"a.npy", "b.npy"), b"a.npy", 0));
+        assert!(is_renamed(&[field(1, b"a", "a"), field(1, b"a", "b")].concat(), b"a", FLAG_UTF8));
+        // For another name, of another version, or with the same name.
+        assert!(!is_renamed(&field(1, b"x.npy", "b.npy"), b"a.npy", 0));
+        assert!(!is_renamed(&field(2, b"a.npy", "b.npy"), b"a.npy", 0));
+        assert!(!is_renamed(&field(1, b"a.npy", "a.npy"), b"a.npy", 0));
+        assert!(!is_renamed(&[1, 0, 9, 0, 1], b"a.npy", 0));
+        // Of an old code page: the field says what the letters are.
+        let old = b"caf\x82/w.npy";
+        assert!(!is_renamed(&field(1, old, "caf\u{e9}/w.npy"), old, 0));
+        assert!(is_renamed(&field(1, old, "caf\u{e9}/v.npy"), old, 0));
+    }
 }

@@ -21,7 +21,11 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     if is_tar(&head[..count]) {
         tar(source, &options.limits, &mut scan)?;
-        return Ok(scan);
+        // torch takes a file for a tar archive before it takes it for its legacy form; others take it otherwise.
+        if !is_legacy(&head[..count]) && !head.starts_with(b"PK") {
+            return Ok(scan);
+        }
+        scan.push_at("two-formats", 0, "the file is a tar archive, and of another form of torch as well");
     }
     if is_legacy(&head[..count]) {
         legacy(source, options, &mut scan)?;

@@ -5,10 +5,10 @@ use crate::containers::zip::survey;
 use crate::error::{Error, Kind, Result};
 use crate::formats::{self, Format, OpenOptions, Scan};
 use crate::limits::{Left, Limits};
-use crate::pickle::{Judgement, inspect};
+use crate::pickle::inspect;
 use crate::scan::{
     Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
-    may_be_pickle, pickle_options, pickles, tar,
+    may_be_pickle, pickle_options, pickles, runs, tar,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -176,7 +176,7 @@ fn is_saved_zip(source: &SourceRef) -> Result<bool> {
 /// Bytes without a type: whatever they are recognised as, else opaque.
 fn bytes(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<Option<&'static str>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD))?;
-    if Beginning::of(&head).is_some() || formats::detect(source).is_ok() || is_zip(source)? {
+    if Beginning::of(&head).is_some() || is_tar(&head) || formats::detect(source).is_ok() || is_zip(source)? {
         return file(source, None, options, scan);
     }
     scan.push("opaque-bytes", format!("{} bytes without a type", source.len()));
@@ -274,14 +274,13 @@ fn members(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
 }
 
 /// True for a pickle of protocol 0 or 1, which declares nothing: it is one to its end, or imports what is
-/// dangerous before it breaks. Much text begins with the letter of an instruction.
+/// dangerous or calls what it imports before it breaks. Much text begins with the letter of an instruction.
 fn is_old_pickle(source: &SourceRef, limits: &Limits) -> bool {
     if !may_be_pickle(source).is_ok_and(|may| may) || source.len() > limits.header_bytes {
         return false;
     }
     let report = inspect(source, 0, &pickle_options(source, limits));
-    let dangerous = report.globals.iter().any(|found| matches!(found.judgement, Judgement::Dangerous(_)));
-    (report.error.is_none() && report.instructions > 1) || dangerous
+    (report.error.is_none() && report.instructions > 1) || runs(&report)
 }
 
 /// True for the name of a text that nothing loads.

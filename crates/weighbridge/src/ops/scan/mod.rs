@@ -14,12 +14,14 @@ mod tests;
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
+use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
 pub use crate::scan::{RULES, Rule, Scan, Topic};
 use crate::scan::{TakenFor, found};
 use crate::source::{
     FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
 };
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -194,13 +196,18 @@ fn unread(label: String, finding: Finding) -> ScannedFile {
 
 impl ScanReport {
     /// `path`, `verdict` (`clean`, `found`, `could-not-tell`), and `files`: `path`, `format`,
-    /// `verdict`, `findings`, `imports`, `calls`.
+    /// `verdict`, `findings`, `imports`, `calls`. As a tree; [`ScanReport::as_json`] takes no memory.
     pub fn to_json(&self) -> Json {
-        json!({
-            "path": self.label,
-            "verdict": scan_word(self.verdict),
-            "files": self.files.iter().map(ScannedFile::to_json).collect::<Json>(),
-        })
+        tree(&self.as_json())
+    }
+
+    /// As [`ScanReport::to_json`], made as it is written.
+    pub fn as_json(&self) -> impl Serialize + '_ {
+        Document {
+            path: &self.label,
+            verdict: scan_word(self.verdict),
+            files: rows(&self.files, ScannedFile::as_json),
+        }
     }
 
     /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
@@ -221,16 +228,35 @@ impl ScannedFile {
         verdict(&self.scan.findings)
     }
 
-    fn to_json(&self) -> Json {
-        json!({
-            "path": self.label,
-            "format": self.format,
-            "verdict": scan_word(self.verdict()),
-            "findings": self.scan.findings.iter().map(finding).collect::<Json>(),
-            "imports": self.scan.imports.iter().map(import).collect::<Json>(),
-            "calls": self.scan.calls.iter().map(call).collect::<Json>(),
-        })
+    fn as_json(&self) -> impl Serialize + '_ {
+        FileDocument {
+            path: &self.label,
+            format: self.format,
+            verdict: scan_word(self.verdict()),
+            findings: rows(&self.scan.findings, finding),
+            imports: rows(&self.scan.imports, import),
+            calls: rows(&self.scan.calls, call),
+        }
     }
+}
+
+/// The document of a report.
+#[derive(Serialize)]
+struct Document<'a, Files: Serialize> {
+    path: &'a str,
+    verdict: &'a str,
+    files: Files,
+}
+
+/// What the document has of a file.
+#[derive(Serialize)]
+struct FileDocument<'a, Findings: Serialize, Imports: Serialize, Calls: Serialize> {
+    path: &'a str,
+    format: Option<&'a str>,
+    verdict: &'a str,
+    findings: Findings,
+    imports: Imports,
+    calls: Calls,
 }
 
 fn finding(finding: &Finding) -> Json {

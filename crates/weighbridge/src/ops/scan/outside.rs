@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::formats::Scan;
 use crate::limits::Limits;
 use crate::scan::{
-    Beginning, Class, Ending, TakenFor, archive, begins_as_zip, ends_as_zip, is_tar, pickle_too,
+    Beginning, Class, Ending, TakenFor, archive, begins_as_zip, ends_as_zip, is_tar, pickle_too, tar,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -41,6 +41,15 @@ const DATA_ONLY: &[&str] = &[
 /// Extensions of formats that may hold objects, but that are no pickle as a whole.
 const NO_PICKLE: &[&str] = &["npy", "npz", "h5", "hdf5", "keras", "onnx"];
 
+/// Extensions of what runs, is imported or shown, or tells a program what to run: whatever the content seems to be.
+#[rustfmt::skip]
+const PROGRAMS: &[&str] = &[
+    "py", "pyc", "pyo", "pyw", "pyx", "pyd", "pyz", "ipynb", "so", "dylib", "dll", "exe", "com", "scr", "sys", "msi", "sh", "bash", "zsh",
+    "csh", "ksh", "fish", "bat", "cmd", "ps1", "psm1", "psd1", "vbs", "vbe", "wsf", "wsh", "hta", "js", "mjs", "cjs", "jse", "ts", "php",
+    "phtml", "phar", "pl", "pm", "rb", "lua", "tcl", "r", "jl", "jar", "war", "class", "wasm", "html", "htm", "xhtml", "mht", "svg",
+    "desktop", "command", "scpt", "reg", "inf", "lnk", "url", "jnlp", "docm", "xlsm", "pptm",
+];
+
 /// Judges what the file is for others than the format `told`.
 pub(super) fn judge(
     source: &SourceRef,
@@ -62,8 +71,9 @@ pub(super) fn judge(
     let mut two = |at: u64, what: &str| {
         scan.push_at("two-formats", at, format!("the file is {own}, and {what} as well"));
     };
-    if !matches!(told, Some("tar" | "torch")) && is_tar(head) {
-        two(257, "a tar archive");
+    let tarred = !matches!(told, Some("tar" | "torch")) && is_tar(head);
+    if tarred {
+        two(0, "a tar archive");
     }
     if let Some(at) = memchr::memmem::find(&head[..head.len().min(PDF)], b"%PDF-").filter(|&at| at > 0) {
         two(at as u64, "a PDF document");
@@ -91,6 +101,11 @@ pub(super) fn judge(
         })?;
         scan.absorb(other, None);
     }
+    if tarred {
+        let mut other = Scan::default();
+        tar(source, limits, &mut other)?;
+        scan.absorb(other, None);
+    }
     Ok(())
 }
 
@@ -111,7 +126,9 @@ fn is_part(ending: &Ending, source: &SourceRef, scan: &Scan) -> bool {
 /// Holds the extension of the name against the content.
 fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan: &mut Scan) {
     let extension = name.and_then(Path::extension).and_then(|extension| extension.to_str()).unwrap_or("");
-    let extension = extension.to_ascii_lowercase();
+    // Windows does not see dots and blanks at the end.
+    let extension = extension.trim_end_matches(' ').to_ascii_lowercase();
+    program(name, &extension, scan);
     if let (Some(told), Some(name)) = (told, name)
         && promises_pickle(name, &extension)
         && !matches!(told, "torch" | "pickle" | "paddle" | "zip" | "tar")
@@ -128,6 +145,21 @@ fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan:
     if (data_only && holds_objects) || (NO_PICKLE.contains(&extension.as_str()) && is_pickle) {
         let what = if is_pickle { "a pickle" } else { known.map_or("a pickle", |known| known.what) };
         scan.push("extension-differs", format!("the name ends with .{extension}, and the content is {what}"));
+    }
+}
+
+/// Tells a file that is run by its name. A table as text may be a program as well.
+fn program(name: Option<&Path>, extension: &str, scan: &mut Scan) {
+    let file =
+        name.and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("").to_ascii_lowercase();
+    // Libraries may have their version behind.
+    let named = file.trim_end_matches(['.', ' ']);
+    let runs = PROGRAMS.contains(&extension)
+        || named.rsplit_once('.').is_some_and(|(_, extension)| PROGRAMS.contains(&extension))
+        || named.contains(".so.");
+    if runs && !scan.findings.iter().any(|finding| finding.code == "program-file" && finding.member.is_none())
+    {
+        scan.push("program-file", format!("the name is that of a program: {}", escape(named)));
     }
 }
 

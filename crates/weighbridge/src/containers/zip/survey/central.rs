@@ -1,7 +1,9 @@
 //! The end records and the directory, read as the readers do that are content with little.
 
 use super::{Reading, Survey};
-use crate::containers::zip::read::{FLAGS_REFUSED, le16, le32, le64, lossy_name, take_wide, zip64_extra};
+use crate::containers::zip::read::{
+    FLAGS_REFUSED, is_renamed, le16, le32, le64, lossy_name, take_wide, zip64_extra,
+};
 use crate::containers::zip::{
     CENTRAL, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
 };
@@ -209,6 +211,13 @@ fn record(cursor: &mut Cursor, survey: &mut Survey) -> Result<Option<Record>> {
     let name = lossy_name(&raw_name, flags);
     let extra = cursor.bytes(le16(&fixed, 30).into(), "an extra field in the directory")?;
     cursor.skip(le16(&fixed, 32).into(), "a comment in the directory")?;
+    if is_renamed(&extra, &raw_name, flags) {
+        let text = format!(
+            "{}: an extra field gives the member another name, which some programs take",
+            escape(&name)
+        );
+        survey.odd("zip-headers-differ", at, text);
+    }
     let mut wide = match zip64_extra(&extra) {
         Ok(wide) => wide,
         Err(error) => {

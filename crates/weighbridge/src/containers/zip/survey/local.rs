@@ -3,7 +3,8 @@
 use super::central::{Directory, Record};
 use super::{Found, Survey};
 use crate::containers::zip::read::{
-    FLAG_DESCRIPTOR, FLAGS_REFUSED, Member, Method, le16, le32, lossy_name, take_wide, zip64_extra,
+    FLAG_DESCRIPTOR, FLAGS_REFUSED, Member, Method, is_renamed, le16, le32, lossy_name, take_wide,
+    zip64_extra,
 };
 use crate::containers::zip::{FLAG_UTF8, LOCAL, LOCAL_LEN, MAX32};
 use crate::error::{Kind, Result};
@@ -34,6 +35,8 @@ struct Local {
     compressed_len: u64,
     len: u64,
     data_offset: u64,
+    /// True where an extra field gives the member another name.
+    renamed: bool,
 }
 
 impl Local {
@@ -78,6 +81,7 @@ fn read_local(source: &SourceRef, at: u64) -> Result<Option<Local>> {
         };
         let (len, compressed_len) = (number(le32(&fixed, 22)), number(le32(&fixed, 18)));
         Ok(Some(Local {
+            renamed: is_renamed(&extra, &raw_name, flags),
             name: lossy_name(&raw_name, flags),
             raw_name,
             flags,
@@ -169,6 +173,9 @@ fn differences(record: &Record, local: &Local, at: u64, survey: &mut Survey) {
     let mut differs: Vec<&str> = Vec::new();
     if record.raw_name != local.raw_name {
         differs.push("name");
+    }
+    if local.renamed {
+        differs.push("name by an extra field");
     }
     if (record.flags ^ local.flags) & FLAGS_REFUSED != 0 {
         differs.push("encryption");

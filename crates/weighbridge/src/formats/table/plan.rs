@@ -8,10 +8,14 @@ use crate::checkpoint::{
 use crate::error::{Error, Result};
 use crate::formats::Facts;
 use crate::plan::{Encode, PlannedFile, WritePlan};
+use crate::tensor::{DType, cast_is_exact};
 use std::sync::Arc;
 
 /// The longest name of a tensor that a file is named after, in bytes; file systems allow 255.
 const LONGEST: usize = 200;
+
+/// What a table without columns, in a format that has types, is read as.
+pub(in crate::formats) const NO_COLUMNS: DType = DType::U8;
 
 /// How a format writes tables.
 pub(in crate::formats) struct Form<'a> {
@@ -68,8 +72,11 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
     }
     let mut files = Vec::with_capacity(tables.len());
     for (table, name) in tables {
-        if !form.carries {
+        if form.carries {
+            losses.extend(columnless(&table));
+        } else {
             losses.extend(stripped(&table.entry, alone));
+            losses.extend(untyped(&table.entry));
         }
         if table.entry.shape.rank() == 1 {
             let detail = "a tensor of one dimension becomes a table of one column";
@@ -87,8 +94,27 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
 }
 
 /// A table has columns, or at least names of its rows.
-fn is_table(table: &Table) -> bool {
+pub(in crate::formats) fn is_table(table: &Table) -> bool {
     table.columns > 0 || table.entry.labels.is_some()
+}
+
+/// Columns say of which type their elements are, but there is none.
+fn columnless(table: &Table) -> Option<Loss> {
+    let dtype = table.entry.dtype();
+    (table.columns == 0 && dtype != NO_COLUMNS).then(|| {
+        let detail = format!("without a column the file does not say {dtype}: it is read as {NO_COLUMNS}");
+        Loss::new("dtype-lost", table.entry.name(), detail)
+    })
+}
+
+/// Digits do not say of which type they are.
+fn untyped(entry: &TensorEntry) -> Option<Loss> {
+    let dtype = entry.dtype();
+    (dtype != DType::F32).then(|| {
+        let rounded = if cast_is_exact(dtype, DType::F32) { "" } else { ", and some are rounded" };
+        let detail = format!("text does not say that its numbers are {dtype}: they are read as f32{rounded}");
+        Loss::new("dtype-lost", entry.name(), detail)
+    })
 }
 
 /// What a file of rows alone does not say of its tensor.

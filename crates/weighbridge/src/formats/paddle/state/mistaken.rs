@@ -4,7 +4,7 @@
 //! A pickle does not say what a tensor is for: its key must do. See `slots.rs`.
 
 use super::TABLE;
-use super::slots::{MASTER_WEIGHTS, Scope};
+use super::slots::{self, MASTER_WEIGHTS, Scope};
 use super::structure::{Form, Pairs, View, view};
 use super::writer::name_of;
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
@@ -73,9 +73,14 @@ impl<'a> Check<'a> {
                 _ => others.push((key, value)),
             }
         }
-        let scope = Scope::new(tensors.iter().map(|item| item.key), others.iter().map(|(key, _)| *key));
         let table = pairs.iter().find(|(key, _)| is_root && *key == TABLE).map(|(_, value)| *value);
         let table = Table::of(table);
+        let names: Vec<String> = tensors.iter().filter_map(|item| table.name_of(item)).collect();
+        let scope = Scope::new(
+            tensors.iter().map(|item| item.key),
+            others.iter().map(|(key, _)| *key),
+            names.iter().map(String::as_str),
+        );
         for item in &tensors {
             if let Some(slot) = item.entry.role.slot() {
                 // Copies in full precision stand in a dict of their own.
@@ -114,8 +119,14 @@ impl<'a> Check<'a> {
     }
 
     fn not_recognised(&mut self, item: &Item<'_, '_>) {
-        let detail =
-            format!("its key `{}` is not one of an optimizer that Paddle has", escape_text(item.key));
+        let key = escape_text(item.key);
+        let detail = match slots::parameter_of(item.key) {
+            Some(param) => format!(
+                "its key `{key}` is an optimizer's only beside its parameter, and none has the key or the name `{}`",
+                escape_text(param)
+            ),
+            None => format!("its key `{key}` is not one of an optimizer that Paddle has"),
+        };
         self.losses.push(Loss::new("read-as-parameter", item.entry.name(), detail));
     }
 

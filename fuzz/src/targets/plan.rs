@@ -98,9 +98,25 @@ impl Supply<'_> {
 
     fn name(&mut self) -> Name {
         let len = usize::from(self.below(9));
-        let words: [&[u8]; 8] =
-            [b"w", b"fc1", b"a.b", b"embeddings", b"..", b"\xff\n", "é/".as_bytes(), b"CON"];
-        let word = words[usize::from(self.below(8))];
+        let words: [&[u8]; 16] = [
+            b"w",
+            b"fc1",
+            b"a.b",
+            b"embeddings",
+            b"..",
+            b"\xff\n",
+            "é/".as_bytes(),
+            b"CON",
+            b"value",
+            b"w_moment1_0",
+            b"moment1_0",
+            b"master_weights",
+            b"names",
+            b"0",
+            b"weighbridge.index",
+            b"nan",
+        ];
+        let word = words[usize::from(self.below(16))];
         let own: Vec<u8> = (0..len.saturating_sub(4)).map(|_| self.byte()).collect();
         Name::new([word, &own].concat())
     }

@@ -8,23 +8,36 @@ use super::slots::{self, MASTER_WEIGHTS, Scope};
 use super::structure::{Form, Pairs, View, view};
 use super::writer::name_of;
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
+use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 
 /// The losses of tensors that are no optimizer's but would be read as such, and the other way round.
-pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Vec<Loss> {
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`], `name-collision`, where two things would have one key: a dict keeps the last of them.
+pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<Loss>> {
     let mut by_text = HashMap::with_capacity(checkpoint.tensors.len());
     for entry in &checkpoint.tensors {
         by_text.entry(entry.text()).or_insert(entry);
     }
-    let mut check = Check { checkpoint, by_text, losses: Vec::new() };
+    let mut check = Check { checkpoint, by_text, losses: Vec::new(), twice: None };
     check.value(structure, true);
-    check.losses
+    match check.twice {
+        None => Ok(check.losses),
+        Some(key) => Err(Error::mismatch("name-collision", "two parts of the state would have one key in a dict")
+            .in_file(&checkpoint.label)
+            .expected("keys that differ: state has the key `PARAMETER_SLOT`, copies in full precision stand in `master_weights`")
+            .found(escape_text(&key))
+            .hint("give one of them another name (rename), or leave it out (drop)")),
+    }
 }
 
 struct Check<'a> {
     checkpoint: &'a Checkpoint,
     by_text: HashMap<String, &'a TensorEntry>,
     losses: Vec<Loss>,
+    /// The first key that two things have.
+    twice: Option<String>,
 }
 
 /// A tensor in a dict, under its key.
@@ -72,6 +85,11 @@ impl<'a> Check<'a> {
                 View::Metadata(name) if self.checkpoint.metadata.get(name).is_none() => {}
                 _ => others.push((key, value)),
             }
+        }
+        let mut keys = HashSet::with_capacity(tensors.len() + others.len());
+        let all = tensors.iter().map(|item| item.key).chain(others.iter().map(|(key, _)| *key));
+        if let Some(twice) = all.into_iter().find(|key| !keys.insert(*key)) {
+            self.twice.get_or_insert_with(|| twice.to_owned());
         }
         let table = pairs.iter().find(|(key, _)| is_root && *key == TABLE).map(|(_, value)| *value);
         let table = Table::of(table);

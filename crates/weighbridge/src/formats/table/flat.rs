@@ -166,7 +166,10 @@ mod tests {
         let paths = folder.map(|entry| entry.unwrap().path());
         let mut seen = 0;
         for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "arrow")) {
-            assert!(well_within(footer_of(&std::fs::read(&path).unwrap())), "{}", path.display());
+            let mut footer = footer_of(&std::fs::read(&path).unwrap()).to_vec();
+            // What is no text is taken out before.
+            readable_footer(&mut footer);
+            assert!(well_within(&footer), "{}", path.display());
             seen += 1;
         }
         assert!(seen > 3);

@@ -209,7 +209,7 @@ pub(in crate::formats) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry) 
 }
 
 /// Keys that belong to the libraries of columnar files, and to this one.
-fn is_reserved(key: &str) -> bool {
+pub(super) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED_PREFIX) || key.starts_with("ARROW:") || key == "pandas"
 }
 

@@ -1,9 +1,10 @@
 //! Which tensors are tables, and the files that they become.
 
 use super::Table;
+use super::pipe::is_reserved;
 use crate::checkpoint::{
-    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, bridge_index, bridge_names, escape_text,
-    left_behind,
+    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, bridge_index, bridge_names,
+    escape_text, left_behind,
 };
 use crate::error::{Error, Result};
 use crate::formats::Facts;
@@ -85,7 +86,14 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
         let name = if alone { String::new() } else { format!("{name}.{}", form.extension) };
         files.push(PlannedFile::streamed(name, (form.encoder)(table)?));
     }
-    if !form.carries {
+    if form.carries {
+        let own = |(key, value): &(&str, &Value)| is_reserved(key) && matches!(value, Value::Text(_));
+        losses.extend(checkpoint.metadata.iter().filter(own).map(|(key, _)| {
+            let detail =
+                "keys of this name belong to the libraries of the format, or to what this one carries";
+            Loss::new("metadata-dropped", escape_text(key), detail)
+        }));
+    } else {
         losses.extend(checkpoint.metadata.iter().map(|(key, _)| {
             Loss::new("metadata-dropped", escape_text(key), "the table has no place for metadata")
         }));

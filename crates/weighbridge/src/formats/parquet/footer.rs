@@ -112,7 +112,11 @@ pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
             }
             continue;
         }
-        [key, value].into_iter().filter_map(|text| Some(substitute(footer.get_mut(text)?))).for_each(drop);
+        for text in [key, value] {
+            if let Some(text) = footer.get_mut(text) {
+                substitute(text);
+            }
+        }
         read.changed = true;
         read.odd.extend(number.map(|number| (number, (own_key, own_value))));
     }

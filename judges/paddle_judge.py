@@ -182,6 +182,19 @@ def state_forms(path, work):
         same_values(f"{what}: through {ending}", truth, load_state(target))
 
 
+def merged(folder, name, work):
+    """Parameters and their optimizer's state in one file: the keys and values of both, and of each what it was."""
+    target = work / "both.pdparams"
+    files = [folder / f"{name}.pdparams", folder / f"{name}.pdopt"]
+    told = json.loads(tool("merge", *files, "-o", target, "--json"))
+    lost = [loss["subject"] for loss in told["losses"] if loss["code"].startswith("read-as")]
+    check(f"{folder.name}: merged without a doubt: {lost}", not lost)
+    truth = {**load_state(files[0]), **load_state(files[1])}
+    same_values(f"{folder.name}: merged", truth, load_state(target))
+    roles = lambda path: sorted((t["name"], t["role"]) for t in json.loads(tool("ls", path, "--json"))["tensors"])
+    check(f"{folder.name}: roles", roles(target) == sorted(roles(files[0]) + roles(files[1])))
+
+
 def streams(work):
     """Single tensors, written again, as Paddle loads them."""
     for path in sorted((GOOD / "p262/lod_tensors").glob("*.bin")):
@@ -278,6 +291,8 @@ def main():
         for path in sorted((era / name).iterdir()):
             if path.suffix in (".pdparams", ".pdopt", ".pdckpt", ".pdtensor", ".pd"):
                 fresh(path.name, lambda folder: state_forms(path, folder))
+    for name, stem in (("cnn_state_dict", "m_p4"), ("seq_state_dict", "m_p4"), ("master_weights", "lin_p4")):
+        fresh(f"merged {name}", lambda folder: merged(era / name, stem, folder))
     fresh("streams", streams)
     fresh("casts", casts)
     if OLD and len(sys.argv) > 2:

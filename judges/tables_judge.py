@@ -3,6 +3,7 @@
 usage: tables_judge.py PATH-OF-THE-COMMAND    (needs numpy, pyarrow)
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -104,5 +105,14 @@ with tempfile.TemporaryDirectory() as folder:
             convert(folder / "w.parquet", folder / "w.vec", "--set", f"form={form}")
             own, rows_read = read(folder / "w.vec")
             check(f"word2vec {form}", own == table.column("name").to_pylist() and rows_read.tobytes() == array.tobytes())
+    # Metadata of any bytes.
+    table = table.replace_schema_metadata({b"bin": bytes(range(256)), b"k\xff": b"v", b"text": "größe".encode()})
+    pq.write_table(table, folder / "m.parquet")
+    feather.write_feather(table, folder / "m.arrow")
+    for name in ["m.parquet", "m.arrow"]:
+        told = json.loads(subprocess.run([COMMAND, "ls", str(folder / name), "--json"], capture_output=True, check=True).stdout)
+        kept = told["metadata"]
+        check(f"{name}: bytes", kept == {"bin": {"hex": bytes(range(256)).hex()}, "k\\xff": "v", "text": "größe"})
+        check(f"{name}: sound", subprocess.run([COMMAND, "verify", str(folder / name)], capture_output=True).returncode == 0)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use weighbridge::OpenOptions;
 use weighbridge::formats::Names;
 use weighbridge::ops::hash::{sha256, sha256_all};
-use weighbridge::ops::{Changes, ConvertOptions, convert, plan};
+use weighbridge::ops::merge::{Same, merge};
+use weighbridge::ops::{Changes, ConvertOptions, convert, plan, save};
 use weighbridge::plan::WritePlan;
 
 /// To Paddle, as the kind.
@@ -419,4 +420,31 @@ fn streams_of_the_design_notes() {
     let error =
         convert(good("p262/cnn_static_infer"), dir.join("c"), &to("combined", &[("stream", "design-note")]));
     assert_eq!(error.unwrap_err().code(), "one-stream");
+}
+
+/// Parameters go by their structured names and state by those of variables: the table of names joins them.
+#[test]
+fn parameters_and_their_state_are_merged() {
+    let (_temp, dir) = temp();
+    for (folder, stem) in
+        [("cnn_state_dict", "m_p2"), ("cnn_state_dict", "m_p4"), ("master_weights", "lin_p4")]
+    {
+        for era in ["p262", "p331"] {
+            let file = |ending: &str| good(&format!("{era}/{folder}/{stem}.{ending}"));
+            let (parts, target) = ([file("pdparams"), file("pdopt")], dir.join("both.pdparams"));
+            let options = ConvertOptions { force: true, ..to("", &[]) };
+            let merged = merge(&parts, &target, Same::Refuse, &options).unwrap();
+            assert!(codes(&merged.plan).iter().all(|code| !code.starts_with("read-as")), "{era} {folder}");
+            save(&merged.plan, &target, true, &options.run).unwrap();
+            let told = |checkpoint: &weighbridge::Checkpoint| {
+                let one = |t: &weighbridge::TensorEntry| (t.text(), t.role.clone());
+                checkpoint.tensors.iter().map(one).collect::<Vec<_>>()
+            };
+            let mut wanted: Vec<_> = parts.iter().flat_map(|part| told(&open(part))).collect();
+            let mut found = told(&open(&target));
+            wanted.sort_by(|a, b| a.0.cmp(&b.0));
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            assert_eq!(found, wanted, "{era} {folder}");
+        }
+    }
 }

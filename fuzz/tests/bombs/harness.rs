@@ -94,6 +94,11 @@ impl Range {
             processor().zip(before).map_or(begun.elapsed(), |(now, before)| now.saturating_sub(before));
         drop(stop);
         let peak = u64::try_from(peak).unwrap_or(0);
+        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push((
+            took,
+            peak,
+            format!("{} {name}", self.format),
+        ));
         println!("{:>8.2} s {:>6} KiB  {} {name}: {found:?}", took.as_secs_f64(), peak >> 10, self.format);
         if peak > memory {
             self.wrong.push(format!("{name}: {peak} bytes of memory, at most {memory}"));
@@ -112,8 +117,30 @@ impl Range {
     }
 }
 
+/// What each bomb took so far: time of processors, bytes of memory, its name.
+static TOLD: Mutex<Vec<(Duration, u64, String)>> = Mutex::new(Vec::new());
+/// How many of the slowest and of the largest are told again.
+const AGAIN: usize = 5;
+
+/// The slowest and the largest of all so far, the worst last. Which test is the last nobody knows, so each one tells it: what is
+/// printed last holds for all.
+fn summary() {
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let print = |told: &[(Duration, u64, String)], what: &str| {
+        println!("{} bombs so far; the {what}:", told.len());
+        for (took, peak, name) in &told[told.len().saturating_sub(AGAIN)..] {
+            println!("{:>8.2} s {:>6} KiB  {name}", took.as_secs_f64(), peak >> 10);
+        }
+    };
+    told.sort_by_key(|(_, peak, _)| *peak);
+    print(&told, "largest");
+    told.sort_by_key(|(took, ..)| *took);
+    print(&told, "slowest");
+}
+
 impl Drop for Range {
     fn drop(&mut self) {
+        summary();
         if !std::thread::panicking() {
             assert!(self.wrong.is_empty(), "{}:\n{}", self.format, self.wrong.join("\n"));
         }

@@ -3,7 +3,8 @@
 //!
 //! Every bomb is made here, the same each time, and used in every way that there is: opened, opened leniently, listed,
 //! summed up, verified, scanned, its values counted, converted. A case that takes longer than 20 s ends the process;
-//! `--nocapture` prints what each one took.
+//! `--nocapture` prints what each one took, and at the end the largest and the slowest of all; as released that is
+//! `cargo test --release -p weighbridge-fuzz --test bombs -- --nocapture`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod arrays;

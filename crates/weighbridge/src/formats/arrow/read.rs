@@ -15,7 +15,7 @@ use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
 use crate::formats::table::flat;
 use crate::formats::table::pickled;
-use crate::formats::table::pipe::{guarded, restore};
+use crate::formats::table::pipe::{OddPair, guarded, restore, restore_odd};
 use crate::formats::table::{DecodedSource, Decoder};
 use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
@@ -26,6 +26,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
@@ -58,11 +59,21 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     let mut file = match file {
         Some(file) => file,
         None => {
-            let Messages { schema, version, blocks } = stream::messages(source, &options.limits)?;
+            let Messages { schema, version, blocks, odd } = stream::messages(source, &options.limits)?;
             // There is no footer, and no dictionary is read.
             let (dictionaries, footer) = (Vec::new(), source.len());
             let (limits, decoded) = (options.limits.clone(), unchecked_views(&schema));
-            File { source: source.clone(), schema, decoded, version, blocks, dictionaries, footer, limits }
+            File {
+                source: source.clone(),
+                schema,
+                odd,
+                decoded,
+                version,
+                blocks,
+                dictionaries,
+                footer,
+                limits,
+            }
         }
     };
     let layout = Layout::of(&file.schema, &mut checkpoint.notes)?;
@@ -104,7 +115,9 @@ fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]
         );
     }
     checkpoint.tensors.push(entry);
-    restore(&mut checkpoint, file.schema.metadata().clone());
+    let pairs = file.schema.metadata().iter().filter(|(key, _)| !file.odd.contains_key(*key));
+    restore(&mut checkpoint, pairs.map(|(key, value)| (key.clone(), value.clone())));
+    restore_odd(&mut checkpoint, file.odd.values());
     Ok(checkpoint)
 }
 
@@ -186,6 +199,8 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
 struct File {
     source: SourceRef,
     schema: SchemaRef,
+    /// Pairs of the metadata that are not UTF-8, by their keys in the schema.
+    odd: BTreeMap<String, OddPair>,
     /// As it is decoded, see [`unchecked_views`].
     decoded: SchemaRef,
     version: MetadataVersion,
@@ -240,7 +255,8 @@ impl File {
         if len > room {
             return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
         }
-        let bytes = read_vec(&**source, source.len() - 10 - len, len)?;
+        let mut bytes = read_vec(&**source, source.len() - 10 - len, len)?;
+        let odd = flat::readable_footer(&mut bytes);
         let footer = flat::footer(&bytes)?;
         let fb = footer.schema().ok_or_else(|| Error::corrupt("no-schema", "the footer has no schema"))?;
         if fb.endianness() != arrow_ipc::Endianness::Little {
@@ -253,6 +269,7 @@ impl File {
             footer.dictionaries().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
         Ok(Self {
             source: source.clone(),
+            odd: flat::odd_pairs(fb, &bytes, &odd),
             decoded: unchecked_views(&schema),
             schema: Arc::new(schema),
             version: footer.version(),

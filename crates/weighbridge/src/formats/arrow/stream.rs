@@ -8,11 +8,12 @@
 
 use crate::error::{Error, Result};
 use crate::formats::table::flat;
-use crate::formats::table::pipe::guarded;
+use crate::formats::table::pipe::{OddPair, guarded};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use arrow_ipc::{Block, MessageHeader, MetadataVersion};
 use arrow_schema::{Schema, SchemaRef};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the first message begins.
@@ -26,6 +27,8 @@ pub(super) struct Messages {
     pub(super) version: MetadataVersion,
     /// The batches that are whole.
     pub(super) blocks: Vec<Block>,
+    /// Pairs of the metadata that are not UTF-8, by their keys in the schema.
+    pub(super) odd: BTreeMap<String, OddPair>,
 }
 
 /// Goes from message to message up to the first that is damaged or cut short.
@@ -33,8 +36,9 @@ pub(super) struct Messages {
 /// # Errors
 /// Where the schema, which is the first one, cannot be read; [`crate::Kind::Limit`]; what the source says.
 pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> {
-    let (head, mut at) = head(source, FIRST, limits)?
+    let (mut head, mut at) = head(source, FIRST, limits)?
         .ok_or_else(|| Error::corrupt("no-schema", "the file ends before its schema").at(FIRST))?;
+    let odd = flat::readable_message(&mut head);
     let message = flat::message("the schema", &head)?;
     let schema = message
         .header_as_schema()
@@ -43,6 +47,7 @@ pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> 
         return Err(Error::unsupported("big-endian", "the numbers of this file are big-endian"));
     }
     let version = message.version();
+    let odd = flat::odd_pairs(schema, &head, &odd);
     let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(schema))?;
     let mut blocks = Vec::new();
     while let Some((bytes, body)) = head_at(source, at, limits)? {
@@ -57,7 +62,7 @@ pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> 
         }
         at = end;
     }
-    Ok(Messages { schema: Arc::new(schema), version, blocks })
+    Ok(Messages { schema: Arc::new(schema), version, blocks, odd })
 }
 
 /// As [`head`], where a head that cannot be is the end.

@@ -2,6 +2,13 @@
 
 use super::thrift::{Bytes, Met, Stop, Structure, low};
 use crate::error::{Error, Result};
+use crate::formats::table::flat::{self, substitute};
+use crate::formats::table::pipe::OddPair;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parquet::arrow::ARROW_SCHEMA_META_KEY;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Groups of columns within each other; honest ones have a handful.
 const DEEPEST: usize = 64;
@@ -53,6 +60,81 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
     Err(Error::corrupt("footer", what))
 }
 
+/// A footer that its reader takes, and what was taken out of it.
+#[derive(Debug, Default)]
+pub(super) struct Readable {
+    /// True where it is another than in the file.
+    pub(super) changed: bool,
+    /// The pairs of the metadata that are not UTF-8, by their numbers.
+    pub(super) odd: BTreeMap<usize, OddPair>,
+}
+
+/// Texts of a footer are bytes to Arrow's own libraries, and UTF-8 to the reader that comes after this one: puts others of
+/// the same length in the place of those that are not, where they name no column.
+pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
+    let mut texts = Vec::new();
+    let (mut number, mut key, mut value, mut met_schema) = (0usize, 0..0, 0..0, false);
+    let bytes: &[u8] = footer;
+    let is_odd = |text: &Range<usize>| {
+        let text = bytes.get(text.clone()).unwrap_or_default();
+        std::str::from_utf8(text).is_err()
+    };
+    // What is wrong with it was told before.
+    let _ = Bytes::new(bytes).structure(Structure::Footer, &mut |structure, met| match (structure, met) {
+        (Structure::KeyValue, Met::Text(1, end, len)) => key = text_at(end, len),
+        (Structure::KeyValue, Met::Text(2, end, len)) => value = text_at(end, len),
+        (Structure::KeyValue, Met::End) => {
+            let pair = (std::mem::take(&mut key), std::mem::take(&mut value));
+            // A file has one of them; the first counts.
+            let is_schema =
+                !met_schema && bytes.get(pair.0.clone()) == Some(ARROW_SCHEMA_META_KEY.as_bytes());
+            met_schema |= is_schema;
+            if is_schema || is_odd(&pair.0) || is_odd(&pair.1) {
+                texts.push((Some(number), pair.0, pair.1));
+            }
+            number += 1;
+        }
+        (Structure::Footer, Met::Text(6, end, len)) if is_odd(&text_at(end, len)) => {
+            texts.push((None, text_at(end, len), 0..0));
+        }
+        _ => {}
+    });
+    let mut read = Readable::default();
+    for (number, key, value) in texts {
+        let of = |text: &Range<usize>| footer.get(text.clone()).unwrap_or_default().to_vec();
+        let (own_key, own_value) = (of(&key), of(&value));
+        if own_key == ARROW_SCHEMA_META_KEY.as_bytes() && std::str::from_utf8(&own_value).is_ok() {
+            if let Some(schema) = readable_schema(&own_value)
+                && let Some(text) = footer.get_mut(value).filter(|text| text.len() == schema.len())
+            {
+                text.copy_from_slice(schema.as_bytes());
+                read.changed = true;
+            }
+            continue;
+        }
+        for text in [key, value] {
+            if let Some(text) = footer.get_mut(text) {
+                substitute(text);
+            }
+        }
+        read.changed = true;
+        read.odd.extend(number.map(|number| (number, (own_key, own_value))));
+    }
+    read
+}
+
+fn text_at(end: usize, len: u64) -> Range<usize> {
+    usize::try_from(len).map_or(end, |len| end.saturating_sub(len))..end
+}
+
+/// The schema of Arrow, which has the metadata once more; `None` where all of it is text.
+fn readable_schema(base64: &[u8]) -> Option<String> {
+    let mut message = STANDARD.decode(base64).ok()?;
+    let skip = flat::start_of(&message);
+    let odd = flat::readable_message(message.get_mut(skip..)?);
+    (!odd.is_empty()).then(|| STANDARD.encode(message))
+}
+
 fn check_room(taken: u64, len: u64) -> Result<()> {
     let most = len.saturating_mul(TIMES).saturating_add(FREE);
     if taken <= most {
@@ -83,7 +165,7 @@ impl Schema {
     fn meets(&mut self, met: Met) {
         match met {
             Met::Number(5, children) => self.children = low(children),
-            Met::Text(4, len) => self.name = len,
+            Met::Text(4, _, len) => self.name = len,
             Met::End => self.element(),
             _ => {}
         }

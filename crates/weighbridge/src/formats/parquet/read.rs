@@ -7,12 +7,13 @@ mod texts;
 pub(super) use outline::{check, outline};
 
 use super::chunks::Chunks;
+use super::footer::Readable;
 use super::pages::{Unpacked, Width};
 use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, TensorPath, check_count};
 use crate::error::{Error, Kind, Result};
 use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
-use crate::formats::table::pipe::{guarded, restore};
+use crate::formats::table::pipe::{OddPair, guarded, restore, restore_odd};
 use crate::formats::table::{DecodedSource, Decoder};
 use crate::formats::table::{flat, pickled};
 use crate::formats::{OpenOptions, Scan};
@@ -30,7 +31,7 @@ use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
 use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,8 +113,12 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     checkpoint.tensors.push(entry);
     let pairs = file.metadata.metadata().file_metadata().key_value_metadata();
-    let pairs = pairs.into_iter().flatten();
-    restore(&mut checkpoint, pairs.map(|pair| (pair.key.clone(), pair.value.clone().unwrap_or_default())));
+    let pairs = pairs.into_iter().flatten().enumerate().filter(|(number, _)| !file.odd.contains_key(number));
+    restore(
+        &mut checkpoint,
+        pairs.map(|(_, pair)| (pair.key.clone(), pair.value.clone().unwrap_or_default())),
+    );
+    restore_odd(&mut checkpoint, file.odd.values());
     Ok(checkpoint)
 }
 
@@ -141,9 +146,7 @@ fn check_arrow_schema(metadata: &FileMetaData) -> Result<()> {
         let Some(value) = pair.value.as_ref().filter(|_| pair.key == ARROW_SCHEMA_META_KEY) else { continue };
         // What is no base64 is refused by its reader.
         let Ok(message) = STANDARD.decode(value) else { continue };
-        // A marker and a length may stand before it.
-        let skip = if message.len() > 8 && message.starts_with(&[0xff; 4]) { 8 } else { 0 };
-        flat::message("the schema of Arrow", &message[skip..])?;
+        flat::message("the schema of Arrow", &message[flat::start_of(&message)..])?;
     }
     Ok(())
 }
@@ -152,6 +155,8 @@ fn check_arrow_schema(metadata: &FileMetaData) -> Result<()> {
 struct File {
     source: Chunks,
     metadata: ArrowReaderMetadata,
+    /// Pairs of the metadata that are not UTF-8, by their numbers.
+    odd: BTreeMap<usize, OddPair>,
     limits: Limits,
     checked: Mutex<Checked>,
 }
@@ -200,14 +205,20 @@ impl File {
             return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
         }
         let place = room - len + super::MAGIC.len() as u64;
-        super::footer::check(&read_vec(&**source, place, len)?).map_err(|error| error.at(place))?;
+        let mut footer = read_vec(&**source, place, len)?;
+        super::footer::check(&footer).map_err(|error| error.at(place))?;
+        let Readable { changed, odd } = super::footer::make_readable(&mut footer);
+        let footer = changed.then_some(footer);
         let source = Chunks(source.clone());
-        let metadata = guarded("the footer", || ParquetMetaDataReader::new().parse_and_finish(&source))?;
+        let metadata = guarded("the footer", || match &footer {
+            Some(footer) => ParquetMetaDataReader::decode_metadata(footer),
+            None => ParquetMetaDataReader::new().parse_and_finish(&source),
+        })?;
         check_arrow_schema(metadata.file_metadata()).map_err(|error| error.at(place))?;
         let metadata = guarded("the footer", || {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
         })?;
-        let file = Self { source, metadata, limits: limits.clone(), checked: Mutex::default() };
+        let file = Self { source, metadata, odd, limits: limits.clone(), checked: Mutex::default() };
         // Columns that lie over each other would be held, and looked at, as often as there are columns.
         file.chunks()?;
         Ok(file)

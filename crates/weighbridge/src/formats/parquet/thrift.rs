@@ -176,8 +176,8 @@ impl Kind {
 pub(super) enum Met {
     /// A field that is a whole number.
     Number(i16, i64),
-    /// A field that is a text of so many bytes.
-    Text(i16, u64),
+    /// A field that is a text: where it ends, and of how many bytes it is.
+    Text(i16, usize, u64),
     /// Its end.
     End,
 }
@@ -235,7 +235,7 @@ impl<'a> Bytes<'a> {
                 (8, Some(Kind::Text)) => {
                     let len = self.varint()?;
                     self.pass(len)?;
-                    watch(structure, Met::Text(id, len));
+                    watch(structure, Met::Text(id, self.at, len));
                 }
                 (_, Some(Kind::List(within) | Kind::Of(within))) => self.skip(wire, within, depth, watch)?,
                 _ => self.skip(wire, Structure::Other, depth, watch)?,

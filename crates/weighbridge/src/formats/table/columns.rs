@@ -7,6 +7,7 @@
 //!
 //! The names of the rows are the first column of text. Other columns are left out, and told.
 
+use super::NO_COLUMNS;
 use crate::checkpoint::{LabelList, Note, escape_text};
 use crate::error::{Error, Result};
 use crate::source::to_usize;
@@ -134,7 +135,7 @@ impl Layout {
             }
             (Vector::Plain(plain.into_iter().map(|(place, _)| place).collect()), dtype)
         } else if names.is_some() {
-            (Vector::None, DType::U8)
+            (Vector::None, NO_COLUMNS)
         } else {
             return Err(Error::unsupported("no-table", "no column holds numbers, lists of numbers or names"));
         };

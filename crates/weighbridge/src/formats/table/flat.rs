@@ -2,9 +2,11 @@
 //! point to each other, and many may point to one: it would be read, and copied, as often.
 
 use crate::error::{Error, Result};
-use crate::formats::table::pipe::guarded;
-use arrow_ipc::{Footer, Message};
-use flatbuffers::{InvalidFlatbuffer, VerifierOptions};
+use crate::formats::table::pipe::{OddPair, guarded};
+use arrow_ipc::{Footer, Message, Schema};
+use flatbuffers::{ErrorTraceDetail, InvalidFlatbuffer, VerifierOptions};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Bytes may be met so many times on average. Writers share what says where the fields of a table are, and no more:
 /// that is met with each table, which is up to three times its own length.
@@ -41,11 +43,94 @@ pub(in crate::formats) fn message<'a>(what: &'static str, bytes: &'a [u8]) -> Re
     understood(what, message)
 }
 
+/// Where a message begins: a marker and a length may stand before it.
+pub(in crate::formats) fn start_of(message: &[u8]) -> usize {
+    if message.len() > 8 && message.starts_with(&[0xff; 4]) { 8 } else { 0 }
+}
+
+/// Texts of metadata that are bytes: so many are put aside, each after one more look at all. Of long footers fewer.
+const ODD: usize = 64;
+const ODD_BYTES: usize = 64 << 20;
+/// What stands in the place of each byte that is not ASCII of such a text.
+pub(in crate::formats) const SUBSTITUTE: u8 = 0x1a;
+
+/// A text of metadata that is not UTF-8: where it stands, and its bytes.
+pub(in crate::formats) type OddText = (Range<usize>, Vec<u8>);
+
+/// Keys and values of metadata are bytes to Arrow's own libraries, and text to the reader that comes after this one: takes
+/// those that are no text out of a footer.
+pub(in crate::formats) fn readable_footer(bytes: &mut [u8]) -> Vec<OddText> {
+    readable(bytes, |bounds, bytes| arrow_ipc::root_as_footer_with_opts(bounds, bytes).err())
+}
+
+/// As [`readable_footer`], out of a message.
+pub(in crate::formats) fn readable_message(bytes: &mut [u8]) -> Vec<OddText> {
+    readable(bytes, |bounds, bytes| arrow_ipc::root_as_message_with_opts(bounds, bytes).err())
+}
+
+fn readable(
+    bytes: &mut [u8],
+    wrong: impl Fn(&VerifierOptions, &[u8]) -> Option<InvalidFlatbuffer>,
+) -> Vec<OddText> {
+    let mut odd = Vec::new();
+    for _ in 0..(ODD_BYTES / bytes.len().max(1)).clamp(1, ODD) {
+        let Some(InvalidFlatbuffer::Utf8Error { range, error_trace, .. }) =
+            wrong(&bounds(bytes.len()), bytes)
+        else {
+            break;
+        };
+        let Some(text) = bytes.get_mut(range.clone()).filter(|_| is_metadata(error_trace.as_ref())) else {
+            break;
+        };
+        odd.push((range, text.to_vec()));
+        substitute(text);
+    }
+    odd
+}
+
+/// The pairs of the metadata of a schema of which a text was taken out of `bytes`, as they were, by their keys as they are.
+pub(in crate::formats) fn odd_pairs(
+    schema: Schema<'_>,
+    bytes: &[u8],
+    odd: &[OddText],
+) -> BTreeMap<String, OddPair> {
+    let start = bytes.as_ptr().addr();
+    let own = |text: &str| {
+        let at = text.as_ptr().addr().wrapping_sub(start);
+        odd.iter().find(|(range, _)| range.start == at).map(|(_, own)| own.clone())
+    };
+    let mut pairs = BTreeMap::new();
+    for pair in
+        schema.custom_metadata().into_iter().flatten().take(if odd.is_empty() { 0 } else { usize::MAX })
+    {
+        let (key, value) = (pair.key().unwrap_or_default(), pair.value().unwrap_or_default());
+        let (own_key, own_value) = (own(key), own(value));
+        if own_key.is_some() || own_value.is_some() {
+            let bytes = |own: Option<Vec<u8>>, text: &str| own.unwrap_or_else(|| text.as_bytes().to_vec());
+            pairs.insert(key.to_owned(), (bytes(own_key, key), bytes(own_value, value)));
+        }
+    }
+    pairs
+}
+
+/// Makes any bytes a text of the same length.
+pub(in crate::formats) fn substitute(text: &mut [u8]) {
+    text.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = SUBSTITUTE);
+}
+
+fn is_metadata(trace: &[ErrorTraceDetail]) -> bool {
+    let named = |detail: &ErrorTraceDetail| matches!(detail, ErrorTraceDetail::TableField { field_name, .. } if field_name == "custom_metadata");
+    trace.iter().any(named)
+}
+
 fn understood<T>(what: &'static str, read: std::result::Result<T, InvalidFlatbuffer>) -> Result<T> {
     match read {
         Err(InvalidFlatbuffer::ApparentSizeTooLarge | InvalidFlatbuffer::TooManyTables) => {
             Err(Error::corrupt("shared-structure", format!("{what} says the same things again and again"))
                 .expected("names and fields that each have bytes of their own"))
+        }
+        Err(InvalidFlatbuffer::Utf8Error { error_trace, .. }) if is_metadata(error_trace.as_ref()) => {
+            Err(Error::unsupported("metadata-bytes", format!("{what} has many texts that are not UTF-8")))
         }
         read => guarded(what, || read),
     }
@@ -81,7 +166,10 @@ mod tests {
         let paths = folder.map(|entry| entry.unwrap().path());
         let mut seen = 0;
         for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "arrow")) {
-            assert!(well_within(footer_of(&std::fs::read(&path).unwrap())), "{}", path.display());
+            let mut footer = footer_of(&std::fs::read(&path).unwrap()).to_vec();
+            // What is no text is taken out before.
+            readable_footer(&mut footer);
+            assert!(well_within(&footer), "{}", path.display());
             seen += 1;
         }
         assert!(seen > 3);

@@ -3,8 +3,8 @@
 use super::Table;
 use super::columns::arrow_type;
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, LabelList, Note, RESERVED_PREFIX, TensorEntry, TensorPath, Value, bridge_index,
-    restore_bridge_index,
+    Checkpoint, INDEX_KEY, LabelList, Name, Note, RESERVED_PREFIX, TensorEntry, TensorPath, Value,
+    bridge_index, restore_bridge_index,
 };
 use crate::error::{Error, Result};
 use crate::plan::Output;
@@ -209,8 +209,34 @@ pub(in crate::formats) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry) 
 }
 
 /// Keys that belong to the libraries of columnar files, and to this one.
-fn is_reserved(key: &str) -> bool {
+pub(super) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED_PREFIX) || key.starts_with("ARROW:") || key == "pandas"
+}
+
+/// A pair of metadata of which the key or the value is not UTF-8.
+pub(in crate::formats) type OddPair = (Vec<u8>, Vec<u8>);
+
+/// Puts pairs of metadata that are not text into the checkpoint: their bytes.
+pub(in crate::formats) fn restore_odd<'a>(
+    checkpoint: &mut Checkpoint,
+    pairs: impl IntoIterator<Item = &'a OddPair>,
+) {
+    let mut count = 0u64;
+    for (key, value) in pairs {
+        count += 1;
+        let value = match std::str::from_utf8(value) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Bytes(value.clone()),
+        };
+        let key = Name::new(key.as_slice()).to_text();
+        if !is_reserved(&key) {
+            checkpoint.metadata.set(key, value);
+        }
+    }
+    if count > 0 {
+        let text = format!("{count} of the pairs of the metadata are not UTF-8: their bytes are kept");
+        checkpoint.notes.push(Note::new("metadata-bytes", text));
+    }
 }
 
 /// Puts what went along back into the checkpoint, whose one tensor is the table.

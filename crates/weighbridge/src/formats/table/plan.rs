@@ -1,17 +1,22 @@
 //! Which tensors are tables, and the files that they become.
 
 use super::Table;
+use super::pipe::is_reserved;
 use crate::checkpoint::{
-    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, bridge_index, bridge_names, escape_text,
-    left_behind,
+    Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, bridge_index, bridge_names,
+    escape_text, left_behind,
 };
 use crate::error::{Error, Result};
 use crate::formats::Facts;
 use crate::plan::{Encode, PlannedFile, WritePlan};
+use crate::tensor::{DType, cast_is_exact};
 use std::sync::Arc;
 
 /// The longest name of a tensor that a file is named after, in bytes; file systems allow 255.
 const LONGEST: usize = 200;
+
+/// What a table without columns, in a format that has types, is read as.
+pub(in crate::formats) const NO_COLUMNS: DType = DType::U8;
 
 /// How a format writes tables.
 pub(in crate::formats) struct Form<'a> {
@@ -68,8 +73,11 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
     }
     let mut files = Vec::with_capacity(tables.len());
     for (table, name) in tables {
-        if !form.carries {
+        if form.carries {
+            losses.extend(columnless(&table));
+        } else {
             losses.extend(stripped(&table.entry, alone));
+            losses.extend(untyped(&table.entry));
         }
         if table.entry.shape.rank() == 1 {
             let detail = "a tensor of one dimension becomes a table of one column";
@@ -78,7 +86,14 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
         let name = if alone { String::new() } else { format!("{name}.{}", form.extension) };
         files.push(PlannedFile::streamed(name, (form.encoder)(table)?));
     }
-    if !form.carries {
+    if form.carries {
+        let own = |(key, value): &(&str, &Value)| is_reserved(key) && matches!(value, Value::Text(_));
+        losses.extend(checkpoint.metadata.iter().filter(own).map(|(key, _)| {
+            let detail =
+                "keys of this name belong to the libraries of the format, or to what this one carries";
+            Loss::new("metadata-dropped", escape_text(key), detail)
+        }));
+    } else {
         losses.extend(checkpoint.metadata.iter().map(|(key, _)| {
             Loss::new("metadata-dropped", escape_text(key), "the table has no place for metadata")
         }));
@@ -87,8 +102,27 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
 }
 
 /// A table has columns, or at least names of its rows.
-fn is_table(table: &Table) -> bool {
+pub(in crate::formats) fn is_table(table: &Table) -> bool {
     table.columns > 0 || table.entry.labels.is_some()
+}
+
+/// Columns say of which type their elements are, but there is none.
+fn columnless(table: &Table) -> Option<Loss> {
+    let dtype = table.entry.dtype();
+    (table.columns == 0 && dtype != NO_COLUMNS).then(|| {
+        let detail = format!("without a column the file does not say {dtype}: it is read as {NO_COLUMNS}");
+        Loss::new("dtype-lost", table.entry.name(), detail)
+    })
+}
+
+/// Digits do not say of which type they are.
+fn untyped(entry: &TensorEntry) -> Option<Loss> {
+    let dtype = entry.dtype();
+    (dtype != DType::F32).then(|| {
+        let rounded = if cast_is_exact(dtype, DType::F32) { "" } else { ", and some are rounded" };
+        let detail = format!("text does not say that its numbers are {dtype}: they are read as f32{rounded}");
+        Loss::new("dtype-lost", entry.name(), detail)
+    })
 }
 
 /// What a file of rows alone does not say of its tensor.

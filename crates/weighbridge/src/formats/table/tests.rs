@@ -359,6 +359,56 @@ fn golden_files_of_other_writers() {
     }
 }
 
+/// pyarrow writes metadata of any bytes, and reads it.
+#[test]
+fn metadata_that_is_no_text_is_kept() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables");
+    for (name, id) in [("odd_metadata.parquet", "parquet"), ("odd_metadata.uncompressed.arrow", "arrow")] {
+        let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
+        assert_eq!(
+            golden.notes.iter().map(|note| note.code).collect::<Vec<_>>(),
+            ["metadata-bytes"],
+            "{name}"
+        );
+        let again = plan(id, golden.tensors.clone(), &[]).unwrap();
+        assert!(again.losses.is_empty(), "{name}");
+        for (key, value) in [
+            ("ok", Value::Text("é".into())),
+            ("k\\xff", Value::Text("v".into())),
+            ("bin", Value::Bytes(vec![0xff, 0, 1])),
+        ] {
+            assert_eq!(golden.metadata.get(key), Some(&value), "{name}");
+        }
+        assert_eq!(golden.metadata.iter().count(), 3, "{name}");
+    }
+}
+
+/// What a writer does not say of its tensor is a loss.
+#[test]
+fn types_that_are_not_said_are_losses() {
+    let codes = |id: &str, entry: TensorEntry| {
+        plan(id, vec![entry], &[]).unwrap().losses.iter().map(|loss| loss.code).collect::<Vec<_>>()
+    };
+    let rows = |dtype, rows, columns| TensorEntry {
+        path: TensorPath::value(),
+        ..table(dtype, rows, columns, Encoding::ROW)
+    };
+    for id in ["tsv", "word2vec"] {
+        assert!(!codes(id, rows(DType::F32, 3, 2)).contains(&"dtype-lost"), "{id}");
+        for dtype in [DType::F16, DType::F64, DType::I8, DType::I64] {
+            assert!(codes(id, rows(dtype, 3, 2)).contains(&"dtype-lost"), "{id} {dtype}");
+        }
+    }
+    for id in ["parquet", "arrow"] {
+        let bare = |dtype| named(rows(dtype, 3, 0), |row| row.to_string());
+        assert_eq!(codes(id, bare(DType::U8)), Vec::<&str>::new());
+        assert_eq!(codes(id, bare(DType::F32)), ["dtype-lost"]);
+        assert_eq!(codes(id, rows(DType::F16, 3, 2)), Vec::<&str>::new());
+    }
+    let none = named(rows(DType::F32, 0, 0), |row| row.to_string());
+    assert!(codes("tsv", none).contains(&"no-rows"));
+}
+
 #[test]
 fn formats_of_tables_do_not_claim_each_others_files() {
     for id in IDS {

@@ -22,7 +22,7 @@ mod tests;
 
 use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
-use super::table::{Form, Table, plan};
+use super::table::{Form, Table, is_table, plan};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting, paddle};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
@@ -101,7 +101,7 @@ impl Format for Tsv {
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
         for entry in checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()) {
-            if Table::new(entry).is_some_and(|table| table.rows == 0 && table.columns > 0) {
+            if Table::new(entry).is_some_and(|table| table.rows == 0 && is_table(&table)) {
                 let detail = "without a line the file does not say how many columns there are";
                 plan.losses.push(Loss::new("no-rows", entry.name(), detail));
             }

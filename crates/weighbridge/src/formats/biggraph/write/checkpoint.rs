@@ -9,7 +9,7 @@ use super::model::{self, Model};
 use super::root::{self, Root};
 use super::settings::Settings;
 use super::tables::{self, Part, Table};
-use super::{as_float32, bytes_of, entities, literal, no_place, no_such_slot};
+use super::{as_float32, bytes_of, entities, foreign, literal, no_place, no_such_slot};
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry};
 use crate::containers::hdf5::write::{Data, Hdf5Builder};
 use crate::error::{Error, Result};
@@ -47,6 +47,7 @@ pub(super) fn folder(
     let root = Root::of(checkpoint, Some(&known.config), known.changed.then_some(known.text.as_str()));
     let form = Form { root: &root, float32: true, lr: known.config.lr };
     let mut files = partitions(&tables, version, &form, losses)?;
+    losses.extend(settings.entity.is_none().then(|| foreign::names(&tables)).into_iter().flatten());
     let name = FileName::Model { version }.to_string();
     files.push(Model::of(checkpoint).file(name, &root, Some(&known.config), losses)?);
     rest(checkpoint, &tables, losses);
@@ -80,6 +81,7 @@ pub(super) fn init(
     let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
     let form = Form { root: &root, float32: false, lr: config.map_or(DEFAULT_LR, |c| c.lr) };
     let mut files = partitions(&tables, 0, &form, losses)?;
+    losses.extend(settings.entity.is_none().then(|| foreign::names(&tables)).into_iter().flatten());
     let model = Model::of(checkpoint);
     if !model.is_empty() {
         files.push(model.file(FileName::Model { version: 0 }.to_string(), &root, config, losses)?);

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod edges;
 mod entities;
+mod foreign;
 mod known;
 mod model;
 mod root;
@@ -40,6 +41,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     for note in checkpoint.left_out() {
         losses.push(Loss::new("omitted", note.code, note.text.as_str()));
     }
+    losses.extend(foreign::losses(checkpoint));
     let files = match kind {
         "checkpoint" => checkpoint::folder(checkpoint, &settings, &mut losses)?,
         "init" => checkpoint::init(checkpoint, &settings, &mut losses)?,
@@ -120,6 +122,9 @@ fn as_float32(entry: &TensorEntry, losses: &mut Vec<Loss>) -> Result<TensorEntry
     if !cast_is_exact(entry.stored, DType::F32) {
         let detail = format!("{} values are rounded to f32", entry.stored);
         losses.push(Loss::new("rounding", subject(), detail));
+    } else {
+        let detail = format!("upstream writes f32, which has all values of {}", entry.stored);
+        losses.push(Loss::new("dtype-lost", subject(), detail));
     }
     entry.cast = Some(Cast::from(DType::F32));
     Ok(entry)

@@ -16,7 +16,7 @@ const MODEL: &str = "model";
 /// The attribute that tells the name of a parameter in upstream's code.
 const STATE_DICT_KEY: &str = "state_dict_key";
 /// The slot that counts calls.
-const STEP: &str = "step";
+pub(super) const STEP: &str = "step";
 
 /// The parameters of a checkpoint with what the optimizer remembers about them.
 #[derive(Debug)]

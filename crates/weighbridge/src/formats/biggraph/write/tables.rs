@@ -14,7 +14,7 @@ use std::ops::Range;
 /// The slot of row-wise Adagrad.
 pub(super) const SUM: &str = "sum";
 /// The part under which tables stand.
-const EMBEDDINGS: &str = "embeddings";
+pub(super) const EMBEDDINGS: &str = "embeddings";
 /// The parts under which the parameters of a model stand.
 const MODEL: [&str; 2] = ["relations", "entities"];
 

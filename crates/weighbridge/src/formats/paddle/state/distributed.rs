@@ -164,7 +164,7 @@ impl Reader<'_, '_> {
     fn read(&mut self, directory: &Directory<'_>) -> Result<()> {
         let graph = directory.graph;
         let keys = directory.tensors.iter().filter_map(|&(key, _)| graph.text(key));
-        let scope = Scope::new(keys, std::iter::empty());
+        let scope = Scope::new(keys, std::iter::empty(), std::iter::empty());
         for &(key, parts) in directory.tensors {
             let count = (self.checkpoint.tensors.len() as u64).saturating_add(1);
             Limits::check("tensors", "tensors", count, self.options.limits.tensors)?;

@@ -4,27 +4,40 @@
 //! A pickle does not say what a tensor is for: its key must do. See `slots.rs`.
 
 use super::TABLE;
-use super::slots::{MASTER_WEIGHTS, Scope};
+use super::slots::{self, MASTER_WEIGHTS, Scope};
 use super::structure::{Form, Pairs, View, view};
 use super::writer::name_of;
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
+use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 
 /// The losses of tensors that are no optimizer's but would be read as such, and the other way round.
-pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Vec<Loss> {
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`], `name-collision`, where two things would have one key: a dict keeps the last of them.
+pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<Loss>> {
     let mut by_text = HashMap::with_capacity(checkpoint.tensors.len());
     for entry in &checkpoint.tensors {
         by_text.entry(entry.text()).or_insert(entry);
     }
-    let mut check = Check { checkpoint, by_text, losses: Vec::new() };
+    let mut check = Check { checkpoint, by_text, losses: Vec::new(), twice: None };
     check.value(structure, true);
-    check.losses
+    match check.twice {
+        None => Ok(check.losses),
+        Some(key) => Err(Error::mismatch("name-collision", "two parts of the state would have one key in a dict")
+            .in_file(&checkpoint.label)
+            .expected("keys that differ: state has the key `PARAMETER_SLOT`, copies in full precision stand in `master_weights`")
+            .found(escape_text(&key))
+            .hint("give one of them another name (rename), or leave it out (drop)")),
+    }
 }
 
 struct Check<'a> {
     checkpoint: &'a Checkpoint,
     by_text: HashMap<String, &'a TensorEntry>,
     losses: Vec<Loss>,
+    /// The first key that two things have.
+    twice: Option<String>,
 }
 
 /// A tensor in a dict, under its key.
@@ -73,9 +86,19 @@ impl<'a> Check<'a> {
                 _ => others.push((key, value)),
             }
         }
-        let scope = Scope::new(tensors.iter().map(|item| item.key), others.iter().map(|(key, _)| *key));
+        let mut keys = HashSet::with_capacity(tensors.len() + others.len());
+        let all = tensors.iter().map(|item| item.key).chain(others.iter().map(|(key, _)| *key));
+        if let Some(twice) = all.into_iter().find(|key| !keys.insert(*key)) {
+            self.twice.get_or_insert_with(|| twice.to_owned());
+        }
         let table = pairs.iter().find(|(key, _)| is_root && *key == TABLE).map(|(_, value)| *value);
         let table = Table::of(table);
+        let names: Vec<String> = tensors.iter().filter_map(|item| table.name_of(item)).collect();
+        let scope = Scope::new(
+            tensors.iter().map(|item| item.key),
+            others.iter().map(|(key, _)| *key),
+            names.iter().map(String::as_str),
+        );
         for item in &tensors {
             if let Some(slot) = item.entry.role.slot() {
                 // Copies in full precision stand in a dict of their own.
@@ -114,8 +137,14 @@ impl<'a> Check<'a> {
     }
 
     fn not_recognised(&mut self, item: &Item<'_, '_>) {
-        let detail =
-            format!("its key `{}` is not one of an optimizer that Paddle has", escape_text(item.key));
+        let key = escape_text(item.key);
+        let detail = match slots::parameter_of(item.key) {
+            Some(param) => format!(
+                "its key `{key}` is an optimizer's only beside its parameter, and none has the key or the name `{}`",
+                escape_text(param)
+            ),
+            None => format!("its key `{key}` is not one of an optimizer that Paddle has"),
+        };
         self.losses.push(Loss::new("read-as-parameter", item.entry.name(), detail));
     }
 

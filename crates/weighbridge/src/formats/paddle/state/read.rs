@@ -223,7 +223,12 @@ impl Walk<'_> {
             })
             .collect();
         let of = |tensors: bool| keys.iter().filter(move |(_, t)| *t == tensors).map(|(key, _)| key.as_str());
-        let scope = Scope::new(of(true), of(false));
+        let variables = members.iter().filter_map(|m| match (m.found.as_deref(), m.text()) {
+            (Some(Found::Tensor(_, Some(name), _)), _) => Some(name.as_str()),
+            (Some(Found::Tensor(..)), Some(key)) => names.get(key).copied(),
+            _ => None,
+        });
+        let scope = Scope::new(of(true), of(false), variables);
         let mut items = Vec::with_capacity(members.len());
         for member in members {
             let key = member.key.clone();

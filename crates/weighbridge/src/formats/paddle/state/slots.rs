@@ -77,6 +77,11 @@ fn without_count(key: &str) -> Option<&str> {
     (!count.is_empty() && count.bytes().all(|b| b.is_ascii_digit())).then_some(rest)
 }
 
+/// The parameter that a key of an optimizer's form names.
+pub(super) fn parameter_of(key: &str) -> Option<&str> {
+    Apart::of(key).map(|apart| apart.param)
+}
+
 /// True for a tensor of an optimizer that belongs to no parameter.
 pub(super) fn is_global(key: &str) -> bool {
     let name = without_count(key).unwrap_or(key);
@@ -92,13 +97,20 @@ pub(super) struct Scope<'a> {
     keys: HashSet<&'a str>,
     /// Parameters that an optimizer surely has tensors of.
     evident: HashSet<&'a str>,
+    /// Of these, those that a tensor of the dict goes by as a variable: the keys of parameters are others then.
+    variables: HashSet<&'a str>,
     /// True where the whole dict is the state of an optimizer.
     pub(super) whole: bool,
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of a dict with these keys of tensors, and these keys of all else.
-    pub(super) fn new(tensors: impl Iterator<Item = &'a str>, others: impl Iterator<Item = &'a str>) -> Self {
+    /// The scope of a dict with these keys of tensors, these keys of all else, and the names that its tensors have as
+    /// variables.
+    pub(super) fn new<'n>(
+        tensors: impl Iterator<Item = &'a str>,
+        others: impl Iterator<Item = &'a str>,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Self {
         let keys: HashSet<&str> = tensors.collect();
         let apart: Vec<Apart<'_>> = keys.iter().filter_map(|key| Apart::of(key)).collect();
         let evident = evident(&apart);
@@ -107,14 +119,16 @@ impl<'a> Scope<'a> {
         let all = sure && keys.iter().all(|key| Apart::of(key).is_some() || is_global(key));
         let mut others = others;
         let whole = all || others.any(|key| key == LR_SCHEDULER || key == MASTER_WEIGHTS);
-        Self { keys, evident, whole }
+        let variables = names.filter_map(|name| evident.get(name).copied()).collect();
+        Self { keys, evident, variables, whole }
     }
 
     /// Parameter and slot of the tensor under `key`, where it is an optimizer's: `w_0_moment1_0` is
     /// `w_0` and `moment1_0`.
     pub(super) fn owner(&self, key: &'a str) -> Option<(&'a str, &'a str)> {
         let apart = Apart::of(key)?;
-        let beside = || self.keys.contains(apart.param) && self.evident.contains(apart.param);
+        let known = || self.keys.contains(apart.param) || self.variables.contains(apart.param);
+        let beside = || self.evident.contains(apart.param) && known();
         (self.whole || beside()).then_some((apart.param, apart.slot))
     }
 }
@@ -165,7 +179,7 @@ mod tests {
     #[test]
     fn only_optimizers_are_taken_apart() {
         let scope = |tensors: &[&'static str], others: &[&'static str]| {
-            Scope::new(tensors.iter().copied(), others.iter().copied())
+            Scope::new(tensors.iter().copied(), others.iter().copied(), std::iter::empty())
         };
         assert_eq!(scope(&["a.weight", "a_moment1_0"], &[]).owner("a_moment1_0"), None);
         assert!(scope(&["b.weight", "a_moment1_0"], &[LR_SCHEDULER]).owner("a_moment1_0").is_some());
@@ -173,10 +187,21 @@ mod tests {
         assert!(scope(&["a_moment1_0", "learning_rate_0"], &[]).owner("a_moment1_0").is_some());
         assert!(!scope(&["learning_rate_0"], &[]).whole);
     }
+
+    #[test]
+    fn parameters_are_known_by_their_variables_too() {
+        let keys = ["fc.weight", "w_0_moment1_0", "w_1_moment1_0", "w_0_linear_0"];
+        let scope = Scope::new(keys.into_iter(), std::iter::empty(), ["w_0", "w_0_moment1_0"].into_iter());
+        let found: Vec<_> = keys.into_iter().filter_map(|key| scope.owner(key)).collect();
+        assert_eq!(found, [("w_0", "moment1_0"), ("w_0", "linear_0")]);
+        let bare = Scope::new(["fc", "w_0_linear_0"].into_iter(), std::iter::empty(), ["w_0"].into_iter());
+        assert_eq!(bare.owner("w_0_linear_0"), None);
+    }
+
     #[test]
     fn common_names_need_more_than_the_name() {
         let state = |tensors: &[&'static str], others: &[&'static str]| {
-            let scope = Scope::new(tensors.iter().copied(), others.iter().copied());
+            let scope = Scope::new(tensors.iter().copied(), others.iter().copied(), std::iter::empty());
             let mut found: Vec<_> =
                 tensors.iter().filter(|key| scope.owner(key).is_some()).copied().collect();
             found.sort_unstable();

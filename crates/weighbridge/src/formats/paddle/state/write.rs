@@ -25,7 +25,7 @@ const DEFAULT_PROTOCOL: u8 = 4;
 ///
 /// # Errors
 /// [`crate::Kind::Usage`] for settings that there are not; [`crate::Kind::Mismatch`],
-/// `no-such-dtype`, for elements that numpy has no type for; [`crate::Kind::Unsupported`] for what
+/// `no-such-dtype`, for elements that numpy has no type for, and `name-collision`, where two things would have one key; [`crate::Kind::Unsupported`] for what
 /// the protocol cannot hold; with protocol 2 what the sources say, which are then read.
 pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     plan_split(checkpoint, options, MOST_BYTES)
@@ -43,7 +43,7 @@ pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u
         Some(structure) => super::extras::with_extras(checkpoint, structure, &mut losses),
         None => canonical(checkpoint),
     };
-    losses.extend(super::mistaken::losses(checkpoint, &structure));
+    losses.extend(super::mistaken::losses(checkpoint, &structure)?);
     let mut writer = Writer::new(checkpoint, protocol, modules, most, losses);
     let (graph, root) = writer.run(&structure)?;
     let (payloads, losses) = writer.finish();

@@ -176,3 +176,20 @@ fn renames_into_state_are_said() {
     let (said, read) = mistaken(&checkpoint);
     assert_eq!((said, read), (vec!["master_weights.x".into()], vec!["x".into()]));
 }
+
+/// A dict keeps the last of two values of one key: the other would be gone without a word.
+#[test]
+fn one_key_for_two_things_is_refused() {
+    let state = |path: &str, slot: &str| {
+        let mut one = parameters(&[path]).tensors;
+        one[0].role = crate::checkpoint::Role::OptimizerState { slot: slot.into() };
+        one
+    };
+    for (name, path, slot) in [("w_moment1_0", "w", "moment1_0"), ("master_weights", "w", "master_weights")] {
+        let mut checkpoint = parameters(&["w", name]);
+        assert!(plan(&checkpoint, &PlanOptions::default()).is_ok(), "{name}");
+        checkpoint.tensors.extend(state(path, slot));
+        let error = plan(&checkpoint, &PlanOptions::default()).unwrap_err();
+        assert_eq!((error.code(), error.found_text()), ("name-collision", Some(name)));
+    }
+}

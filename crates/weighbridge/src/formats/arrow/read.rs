@@ -1,5 +1,6 @@
 //! From the footer and the heads of the batches to the index.
 
+mod decode;
 mod outline;
 
 pub(super) use outline::outline;
@@ -7,16 +8,15 @@ pub(super) use outline::outline;
 use super::MAGIC;
 use super::stream::{self, Messages};
 use crate::checkpoint::{
-    Attributes, Checkpoint, Damage, LabelList, Labels, LabelsRef, Piece, Role, SALVAGED_ROWS, TensorEntry,
-    TensorPath, Value, check_count,
+    Attributes, Checkpoint, Damage, LabelsRef, Piece, Role, SALVAGED_ROWS, TensorEntry, TensorPath, Value,
 };
 use crate::error::{Error, Result};
+use crate::formats::table::DecodedSource;
 use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
 use crate::formats::table::flat;
 use crate::formats::table::pickled;
 use crate::formats::table::pipe::{OddPair, guarded, restore, restore_odd};
-use crate::formats::table::{DecodedSource, Decoder};
 use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, check_range, read_vec};
@@ -26,8 +26,9 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use decode::{BatchNames, Batches};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
 /// `header_bytes` is free, and so is this many times the whole file: rows that are padded, or hardly used, are packed well.
@@ -548,55 +549,4 @@ fn parts(of: &DataType, views: &mut impl Iterator<Item = i64>) -> Option<(usize,
         sum = (sum.0.checked_add(more.0)?, sum.1.checked_add(more.1)?);
     }
     Some(sum)
-}
-
-/// Decodes the elements of a batch.
-#[derive(Debug)]
-struct Batches {
-    file: Arc<File>,
-    layout: Layout,
-    width: u64,
-}
-
-impl Decoder for Batches {
-    fn decode(&self, block: usize) -> Result<Vec<u8>> {
-        let batch = self.file.batch(block, self.layout.elements())?;
-        let mut out = Vec::new();
-        self.layout.rows(&batch, self.width, &mut out)?;
-        Ok(out)
-    }
-}
-
-/// The names in a column of all batches.
-#[derive(Debug)]
-struct BatchNames {
-    file: Arc<File>,
-    place: usize,
-    rows: u64,
-    kept: Mutex<Option<Arc<LabelList>>>,
-}
-
-impl Labels for BatchNames {
-    fn label(&self) -> &str {
-        self.file.source.label()
-    }
-    fn read(&self) -> Result<Arc<LabelList>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(list) = &*kept {
-            return Ok(list.clone());
-        }
-        let mut list = LabelList::new();
-        let most = LabelList::most(self.file.source.len(), &self.file.limits);
-        for number in 0..self.file.blocks.len() {
-            let batch = self.file.batch(number, vec![self.place])?;
-            Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
-        }
-        check_count(self, list.len() as u64, self.rows)?;
-        let list = Arc::new(list);
-        *kept = Some(list.clone());
-        Ok(list)
-    }
-    fn sources(&self) -> Vec<SourceRef> {
-        vec![self.file.source.clone()]
-    }
 }

@@ -41,12 +41,13 @@ const DATA_ONLY: &[&str] = &[
 /// Extensions of formats that may hold objects, but that are no pickle as a whole.
 const NO_PICKLE: &[&str] = &["npy", "npz", "h5", "hdf5", "keras", "onnx"];
 
-/// Extensions of what runs, is imported or shown, or tells a program what to run: whatever the content seems to be.
+/// Extensions of what runs, is imported, or tells a program what to run: whatever the content seems to be. Pages and
+/// notebooks are no part of a model: nothing runs them unasked.
 #[rustfmt::skip]
 const PROGRAMS: &[&str] = &[
-    "py", "pyc", "pyo", "pyw", "pyx", "pyd", "pyz", "ipynb", "so", "dylib", "dll", "exe", "com", "scr", "sys", "msi", "sh", "bash", "zsh",
+    "py", "pyc", "pyo", "pyw", "pyx", "pyd", "pyz", "so", "dylib", "dll", "exe", "com", "scr", "sys", "msi", "sh", "bash", "zsh",
     "csh", "ksh", "fish", "bat", "cmd", "ps1", "psm1", "psd1", "vbs", "vbe", "wsf", "wsh", "hta", "js", "mjs", "cjs", "jse", "ts", "php",
-    "phtml", "phar", "pl", "pm", "rb", "lua", "tcl", "r", "jl", "jar", "war", "class", "wasm", "html", "htm", "xhtml", "mht", "svg",
+    "phtml", "phar", "pl", "pm", "rb", "lua", "tcl", "r", "jl", "jar", "war", "class", "wasm",
     "desktop", "command", "scpt", "reg", "inf", "lnk", "url", "jnlp", "docm", "xlsm", "pptm",
 ];
 

@@ -1,0 +1,60 @@
+//! What is decoded of a batch when it is asked for: elements, and the names of rows.
+
+use super::File;
+use crate::checkpoint::{LabelList, Labels, check_count};
+use crate::error::Result;
+use crate::formats::table::Decoder;
+use crate::formats::table::columns::Layout;
+use crate::source::SourceRef;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Decodes the elements of a batch.
+#[derive(Debug)]
+pub(super) struct Batches {
+    pub(super) file: Arc<File>,
+    pub(super) layout: Layout,
+    pub(super) width: u64,
+}
+
+impl Decoder for Batches {
+    fn decode(&self, block: usize) -> Result<Vec<u8>> {
+        let batch = self.file.batch(block, self.layout.elements())?;
+        let mut out = Vec::new();
+        self.layout.rows(&batch, self.width, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// The names in a column of all batches.
+#[derive(Debug)]
+pub(super) struct BatchNames {
+    pub(super) file: Arc<File>,
+    pub(super) place: usize,
+    pub(super) rows: u64,
+    pub(super) kept: Mutex<Option<Arc<LabelList>>>,
+}
+
+impl Labels for BatchNames {
+    fn label(&self) -> &str {
+        self.file.source.label()
+    }
+    fn read(&self) -> Result<Arc<LabelList>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*kept {
+            return Ok(list.clone());
+        }
+        let mut list = LabelList::new();
+        let most = LabelList::most(self.file.source.len(), &self.file.limits);
+        for number in 0..self.file.blocks.len() {
+            let batch = self.file.batch(number, vec![self.place])?;
+            Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
+        }
+        check_count(self, list.len() as u64, self.rows)?;
+        let list = Arc::new(list);
+        *kept = Some(list.clone());
+        Ok(list)
+    }
+    fn sources(&self) -> Vec<SourceRef> {
+        vec![self.file.source.clone()]
+    }
+}

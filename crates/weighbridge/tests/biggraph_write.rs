@@ -454,3 +454,31 @@ fn relations_go_along_with_the_entities_of_a_checkpoint() {
         }
     }
 }
+
+/// What a folder says otherwise than a table from elsewhere did.
+#[test]
+fn what_is_changed_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let losses = |vectors: &Checkpoint| write(vectors, &dir.path().join("made"), &PlanOptions::default());
+    assert_eq!(losses(&table("user", DType::F32, 3, 2, false)), ["config-made"]);
+    let mut vectors = table("model.user", DType::F32, 3, 2, false);
+    assert_eq!(losses(&vectors), ["config-made", "name-changed"]);
+    vectors.metadata.set("epoch", Value::U64(3));
+    vectors.tensors[0].attributes.insert("seen".into(), Value::Bool(true));
+    assert_eq!(losses(&vectors), ["metadata-dropped", "attribute-dropped", "config-made", "name-changed"]);
+    let mut buffer = table("embeddings.user", DType::F32, 3, 2, false);
+    buffer.tensors[0].role = Role::Buffer;
+    assert_eq!(losses(&buffer), ["config-made", "name-changed"]);
+    // All values of f16 are values of f32, but what is read is no f16.
+    let mut halves = table("user", DType::F32, 3, 2, false);
+    halves.tensors[0] = TensorEntry::dense(
+        TensorPath::from_dotted("user"),
+        DType::F16,
+        Shape::from([3, 2]),
+        &(std::sync::Arc::new(MemorySource::new("halves.npy", vec![0; 12])) as SourceRef),
+        0,
+        Encoding::ROW,
+    )
+    .unwrap();
+    assert_eq!(losses(&halves), ["config-made", "dtype-lost"]);
+}

@@ -75,6 +75,11 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
         // A table of rows is one of embeddings as like as not.
         all.role = matches!(tensor.role, Role::Parameter | Role::Embedding);
     }
+    if format == "biggraph" {
+        // A table that is called by its type alone is read as `embeddings.TYPE`, one of embeddings.
+        all.name = tensor.path.parts().len() == 1;
+        all.role = matches!(tensor.role, Role::Parameter | Role::Embedding);
+    }
     for loss in losses {
         let its = loss.subject == tensor.name()
             || (tensor.role.slot().is_none() && loss.subject == tensor.path.to_string());

@@ -44,11 +44,14 @@ pub(super) fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     losses
 }
 
-/// Tables of a folder are known by their type: a name of other parts, and another role, are not read again.
+/// Tables of a folder are known by their type: other parts of a name, and another role, are not read again. A table that is
+/// called by its type alone is what becomes `embeddings.TYPE`, and one of embeddings as like as not: nothing is lost.
 pub(super) fn names(tables: &[Table<'_>]) -> Vec<Loss> {
     let of = |table: &Table<'_>| {
-        let path = TensorPath::new(vec![Name::from(EMBEDDINGS), Name::from(table.entity.as_str())]);
-        let is_same = table.rows.path == path && table.rows.role == Role::Embedding;
+        let entity = || Name::from(table.entity.as_str());
+        let path = TensorPath::new(vec![Name::from(EMBEDDINGS), entity()]);
+        let is_named = table.rows.path == path || table.rows.path == TensorPath::new(vec![entity()]);
+        let is_same = is_named && matches!(table.rows.role, Role::Embedding | Role::Parameter);
         (!is_same).then(|| {
             let detail = format!(
                 "a folder has tables of types: it is the {} of {} no longer, but that of the entities of `{}`, {path}",

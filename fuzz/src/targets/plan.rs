@@ -48,24 +48,23 @@ fn there_and_back(checkpoint: &Checkpoint, format: &dyn Format, plan: &WritePlan
     let single = plan.files.len() == 1 && plan.files[0].name.is_empty();
     let opened = if single {
         open_source(taken(files.remove("").unwrap(), "written"), &told)
+    } else if plan.losses.iter().any(|loss| loss.code == "apart") {
+        // Files that only stand beside each other are opened one by one.
+        files.into_iter().map(|(name, bytes)| open_source(taken(bytes, &name), &told)).try_fold(
+            Checkpoint::default(),
+            |mut all, one| {
+                let one = one?;
+                one.metadata.iter().for_each(|(key, value)| all.metadata.set(key, value.clone()));
+                all.tensors.extend(one.tensors);
+                Ok(all)
+            },
+        )
     } else {
         let mut folder = MemoryFolder::new("written");
         for (name, bytes) in &files {
             folder = folder.with(PathBuf::from(name), bytes.lock().unwrap().clone());
         }
-        match open_folder(&(Arc::new(folder) as FolderRef), &told) {
-            // Files that only stand beside each other are opened one by one.
-            Err(error) if ["not-a-file", "several-models"].contains(&error.code()) => files
-                .into_iter()
-                .map(|(name, bytes)| open_source(taken(bytes, &name), &told))
-                .try_fold(Checkpoint::default(), |mut all, one| {
-                    let one = one?;
-                    one.metadata.iter().for_each(|(key, value)| all.metadata.set(key, value.clone()));
-                    all.tensors.extend(one.tensors);
-                    Ok(all)
-                }),
-            opened => opened,
-        }
+        open_folder(&(Arc::new(folder) as FolderRef), &told)
     };
     match opened {
         Ok(opened) => compare(checkpoint, &opened, id, &plan.losses).map_err(|what| format!("{id}: {what}")),

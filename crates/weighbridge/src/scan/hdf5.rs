@@ -99,13 +99,22 @@ fn elements(
             return Ok(());
         }
     };
-    let entry = dataset.entry(TensorPath::value())?;
+    // Nobody keeps objects as floats, and zeros are packed so well that to look at all of them would not end.
+    let is_float = matches!(dataset.kind, Kind::Numbers(dtype, _) if dtype.is_float());
+    let free = |error: &Error| is_float && error.kind() == crate::Kind::Limit;
+    let entry = match dataset.entry(TensorPath::value()) {
+        Err(error) if free(&error) => return Ok(()),
+        entry => entry?,
+    };
     if entry.bytes() == 0 {
         return Ok(());
     }
     let bytes = bytes_of(&entry)?;
     if taken_for == TakenFor::Numbers {
-        reader.take(dataset.unpacked_at_once())?;
+        match reader.take(dataset.unpacked_at_once()) {
+            Err(error) if free(&error) => return Ok(()),
+            taken => taken?,
+        }
         if !may_be_pickle(&bytes)? {
             return Ok(());
         }

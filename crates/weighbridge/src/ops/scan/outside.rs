@@ -129,7 +129,10 @@ fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan:
     let extension = name.and_then(Path::extension).and_then(|extension| extension.to_str()).unwrap_or("");
     // Windows does not see dots and blanks at the end.
     let extension = extension.trim_end_matches(' ').to_ascii_lowercase();
-    program(name, &extension, scan);
+    // Without content there is nothing to run: `__init__.py`.
+    if !head.is_empty() {
+        program(name, &extension, scan);
+    }
     if let (Some(told), Some(name)) = (told, name)
         && promises_pickle(name, &extension)
         && !matches!(told, "torch" | "pickle" | "paddle" | "zip" | "tar")

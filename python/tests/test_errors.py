@@ -51,7 +51,9 @@ def test_the_operating_system(tmp_path: Path) -> None:
         assert errors.class_of("io", "permission-denied") is weighbridge.FileDeniedError
     else:
         assert isinstance(raised(weighbridge.open, secret), PermissionError)
-    assert isinstance(raised(weighbridge.open, tmp_path), weighbridge.UsageError)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert isinstance(raised(weighbridge.open, empty), weighbridge.UsageError)
     error = raised(weighbridge.save, tmp_path / "no" / "where.npz", {"w": b"x"})
     assert isinstance(error, FileNotFoundError)
 

@@ -160,6 +160,21 @@ fn is_same(read: &Seen, written: &Seen, excused: &Excuses) -> Result<(), &'stati
     same(excused.all_attributes || kept, "attributes")
 }
 
+/// Gives a wanted tensor a place that fits it, where need be by giving those that have one another: what little is known
+/// of one shall not keep another from the only one that it can be.
+fn find_place(wanted: usize, fits: &[Vec<bool>], taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
+    for place in 0..taken.len() {
+        if !fits[wanted][place] || std::mem::replace(&mut tried[place], true) {
+            continue;
+        }
+        if taken[place].is_none_or(|other| find_place(other, fits, taken, tried)) {
+            taken[place] = Some(wanted);
+            return true;
+        }
+    }
+    false
+}
+
 /// Holds what was read against what was planned.
 ///
 /// # Errors
@@ -178,25 +193,24 @@ pub(super) fn compare(
     }
     let absent = expected.iter().filter(|(_, excused)| excused.absent).count();
     expected.retain(|(_, excused)| !excused.absent);
-    // Those of which most is known take theirs first.
-    expected.sort_by_key(|(_, excused)| {
-        [excused.name, excused.role, excused.dtype, excused.ones]
-            .into_iter()
-            .filter(|&excused| excused)
-            .count()
-    });
-    for (wanted, excused) in &expected {
-        match read_tensors.iter().position(|read| is_same(read, wanted, excused).is_ok()) {
-            Some(place) => _ = read_tensors.swap_remove(place),
-            None => {
-                let differ: Vec<_> = read_tensors.iter().map(|read| is_same(read, wanted, excused)).collect();
-                return Err(format!(
-                    "{wanted:?} is not read back, only {read_tensors:?} ({differ:?}); losses: {:?}",
-                    told()
-                ));
-            }
+    let fits: Vec<Vec<bool>> = expected
+        .iter()
+        .map(|(wanted, excused)| {
+            read_tensors.iter().map(|read| is_same(read, wanted, excused).is_ok()).collect()
+        })
+        .collect();
+    let mut taken: Vec<Option<usize>> = vec![None; read_tensors.len()];
+    for (number, (wanted, excused)) in expected.iter().enumerate() {
+        if !find_place(number, &fits, &mut taken, &mut vec![false; read_tensors.len()]) {
+            let differ: Vec<_> = read_tensors.iter().map(|read| is_same(read, wanted, excused)).collect();
+            return Err(format!(
+                "{wanted:?} is not read back, only {read_tensors:?} ({differ:?}); losses: {:?}",
+                told()
+            ));
         }
     }
+    let mut taken = taken.into_iter();
+    read_tensors.retain(|_| taken.next().flatten().is_none());
     if read_tensors.len() > absent {
         return Err(format!("{read_tensors:?} was never written; losses: {:?}", told()));
     }

@@ -48,7 +48,9 @@ pub fn hidden_path(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
     staging::loose_name(folder, name)
 }
 
-/// The number of threads to use where the caller does not say: one for each processor.
+/// The number of threads to use where the caller does not say: one for each processor, as many as there were when it was
+/// asked first. To ask the system takes longer than to count a small tensor.
 pub fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    static THREADS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }

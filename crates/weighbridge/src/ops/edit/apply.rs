@@ -26,6 +26,8 @@ pub struct Applied {
     pub ties: Vec<(String, String)>,
     /// How often the elements of a tensor, by its place before, are put in another order when they are read.
     reordered: HashMap<usize, usize>,
+    /// State that was transposed, by its place before: with its parameter, or by its own name.
+    turned: HashMap<usize, bool>,
     /// Hashes of tensors that were tied, by their places before, until a rule is about something else.
     hashes: HashMap<usize, String>,
 }
@@ -38,7 +40,7 @@ const MOST_REORDERED: usize = 16;
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-match`, `name-collision`, `empty-path`, `ambiguous-rule`, `no-such-tensor`,
-/// `tie-differs`, and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
+/// `tie-differs`, `transposed-twice` and what is said of transposes; [`crate::Kind::Unsupported`], `no-such-cast`,
 /// `packed-transpose`; [`crate::Kind::Usage`], `reserved-key`; [`crate::Kind::Limit`] for names without measure. The checkpoint is then changed in part.
 pub fn apply(checkpoint: &mut Checkpoint, rules: &[Rule], lenient: bool) -> Result<Applied> {
     apply_watched(checkpoint, rules, lenient, &Unwatched)
@@ -206,6 +208,14 @@ fn one(
         Action::Transpose { pattern, axes } => {
             let turned = transpose(checkpoint, pattern, axes.as_deref())?;
             applied.losses.extend(turned.losses);
+            for (place, along) in turned.state {
+                if *applied.turned.entry(applied.places[place]).or_insert(along) != along {
+                    let text = "this state is transposed twice: with its parameter, and by its own name";
+                    return Err(Error::mismatch("transposed-twice", text)
+                        .on_tensor(checkpoint.tensors[place].name())
+                        .hint("name the parameter alone: its state goes along"));
+                }
+            }
             for place in turned.reordered {
                 let times = applied.reordered.entry(applied.places[place]).or_default();
                 *times += 1;

@@ -16,11 +16,14 @@ pub(super) struct Turned {
     pub(super) count: u64,
     /// The places of those whose elements are put in order when they are read: all but those that are reversed.
     pub(super) reordered: Vec<usize>,
+    /// The places of state that was turned: true where it went along with its parameter, false where it was named itself.
+    pub(super) state: Vec<(usize, bool)>,
     /// `state-not-transposed`: tensors of which some state may be that is left as it was.
     pub(super) losses: Vec<Loss>,
 }
 
-/// Transposes the parameters that `pattern` matches, each with its optimizer state.
+/// Transposes the parameters that `pattern` matches, each with its optimizer state. State that it matches, and whose
+/// parameter it does not, is transposed alone.
 ///
 /// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
 /// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
@@ -35,16 +38,14 @@ pub(super) fn transpose(
     pattern: &Selection,
     axes: Option<&[usize]>,
 ) -> Result<Turned> {
-    // State has the path of its parameter, so that what matches one matches the other.
-    let paths: HashSet<_> =
-        checkpoint.tensors.iter().filter(|t| pattern.selects(t)).map(|t| t.path.clone()).collect();
     let parameters: HashMap<_, _> = checkpoint
         .tensors
         .iter()
-        .filter(|t| t.role.slot().is_none() && paths.contains(&t.path))
+        .filter(|t| t.role.slot().is_none() && pattern.selects(t))
         .map(|t| (t.path.clone(), t.shape.clone()))
         .collect();
-    let (mut changed, mut reordered) = (Vec::new(), Vec::new());
+    let goes = |t: &TensorEntry| pattern.selects(t) || parameters.contains_key(&t.path);
+    let (mut changed, mut reordered, mut state) = (Vec::new(), Vec::new(), Vec::new());
     let mut turn = |place: usize, tensor: &TensorEntry| -> Result<bool> {
         let order = match (axes, tensor.shape.rank()) {
             (Some(axes), rank) if axes.len() == rank => axes.to_vec(),
@@ -63,12 +64,16 @@ pub(super) fn transpose(
     };
     // Parameters by name: whether each was turned, as state may speak of it.
     let mut turned: HashMap<String, &TensorEntry> = HashMap::new();
-    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| paths.contains(&t.path)) {
-        if tensor.role.slot().is_some() && !goes_along(tensor, parameters.get(&tensor.path))? {
+    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| goes(t)) {
+        let parameter = parameters.get(&tensor.path).filter(|_| tensor.role.slot().is_some());
+        if tensor.role.slot().is_some() && !goes_along(tensor, parameter)? {
             continue;
         }
-        if turn(place, tensor)? && !tensor.role.is_state() {
-            turned.insert(tensor.text(), tensor);
+        if turn(place, tensor)? {
+            match tensor.role.is_state() {
+                true => state.push((place, parameter.is_some())),
+                false => _ = turned.insert(tensor.text(), tensor),
+            }
         }
     }
     let mut owners: HashSet<&str> = HashSet::new();
@@ -78,15 +83,16 @@ pub(super) fn transpose(
             // What the pattern matches by its own name was turned above.
             Some(of) => {
                 owners.insert(&of.name);
-                if !paths.contains(&tensor.path)
+                if !goes(tensor)
                     && let Some(parameter) = turned.get(&of.name)
                     && goes_along(tensor, Some(&parameter.shape))?
+                    && turn(place, tensor)?
                 {
-                    turn(place, tensor)?;
+                    state.push((place, true));
                 }
             }
             None if tensor.role.is_state() && tensor.role.slot().is_none() => {
-                let left = tensor.elements() > 1 && !paths.contains(&tensor.path);
+                let left = tensor.elements() > 1 && !goes(tensor);
                 stray = stray.or_else(|| left.then(|| tensor.name()));
             }
             None => {}
@@ -99,7 +105,7 @@ pub(super) fn transpose(
             *slot = tensor;
         }
     }
-    Ok(Turned { count, reordered, losses })
+    Ok(Turned { count, reordered, state, losses })
 }
 
 /// True for state that is transposed with its parameter, false for what is one number. `parameter` is the shape of

@@ -91,7 +91,8 @@ impl Rest {
 /// where it is the last mark and the directory ends right before it: in an archive that is cut short, some mark
 /// may stand among the data of a member.
 pub(super) fn find_end(source: &dyn Source) -> Result<End> {
-    let tail_len = source.len().min(END_LEN + MAX16);
+    // One byte more than the longest comment, as Python has it.
+    let tail_len = source.len().min(END_LEN + MAX16 + 1);
     let tail_at = source.len() - tail_len;
     let tail = read_vec(source, tail_at, tail_len)?;
     let marks: Vec<(u64, &[u8])> = memchr::memmem::rfind_iter(&tail, &END)

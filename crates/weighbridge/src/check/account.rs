@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::json::{rows, tree};
 use crate::source::SourceRef;
+use crate::text::counted;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
@@ -227,7 +228,7 @@ impl Sums<'_> {
         }
         let looks = looks_like(&**self.source, from, len)?;
         self.push(from, len, Use::Unknown, format!("looks like {looks}").into(), None);
-        let bytes = if len == 1 { "1 byte".to_owned() } else { format!("{len} bytes") };
+        let bytes = counted(len, "byte", "bytes");
         let (code, place) = match (from, to) {
             (0, to) if to == end => ("hidden-bytes", "are of no use that is known here"),
             (0, _) => ("hidden-bytes", "stand in front of all that the format knows"),

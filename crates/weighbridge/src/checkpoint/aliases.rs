@@ -49,9 +49,7 @@ impl Checkpoint {
             };
         }
     }
-}
 
-impl Checkpoint {
     fn settle_state(&mut self) {
         if !self.tensors.iter().any(|tensor| tensor.role.state_of().is_some()) {
             return;

@@ -16,6 +16,7 @@ use crate::checkpoint::{Checkpoint, Damage, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Kind, Result};
 use crate::source::{FolderRef, PathKind, SourceRef, kind_of_path};
+use crate::text::counted;
 use std::path::Path;
 
 /// Formats whose elements are decoded, and yet nothing proves them: text, and bytes as they are.
@@ -44,9 +45,8 @@ pub fn offer_salvage(error: Error, path: &Path, options: &OpenOptions) -> Error 
             error.hint_too("--salvage would find no tensor that is intact")
         }
         Ok(saved) => {
-            let count = saved.tensors.len();
-            let noun = if count == 1 { "tensor" } else { "tensors" };
-            error.hint_too(format_args!("--salvage would list {count} {noun}"))
+            let tensors = counted(saved.tensors.len() as u64, "tensor", "tensors");
+            error.hint_too(format_args!("--salvage would list {tensors}"))
         }
         Err(_) => error,
     }

@@ -42,6 +42,8 @@ const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
 
 /// Bytes of a local header before its name.
 const LOCAL_LEN: u64 = 30;
+/// Bytes of an entry of the directory before its name.
+const CENTRAL_LEN: u64 = 46;
 /// Bytes of an end record before its comment.
 const END_LEN: u64 = 22;
 /// Bytes of the record that says where the zip64 end record is.

@@ -7,7 +7,9 @@ pub use end::Rest;
 pub use outline::outline;
 
 use super::inflate::inflate_prefix;
-use super::{CENTRAL, EXTRA_UNICODE_PATH, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32};
+use super::{
+    CENTRAL, CENTRAL_LEN, EXTRA_UNICODE_PATH, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32,
+};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{Cursor, RangeSource, SourceRef};
@@ -160,13 +162,13 @@ pub(super) fn read_central(source: &SourceRef, limits: &Limits) -> Result<(End, 
         .expected(format_args!("{} bytes from {} on", end.size, end.offset))
         .hint("bytes were added before or into the archive, or lost from it"));
     }
-    if end.count > end.size / 46 {
+    if end.count > end.size / CENTRAL_LEN {
         return Err(corrupt(
             "zip-count",
             "the directory is too short for the number of members that it claims",
         )
         .at(end.position)
-        .expected(format_args!("at most {} members in {} bytes", end.size / 46, end.size))
+        .expected(format_args!("at most {} members in {} bytes", end.size / CENTRAL_LEN, end.size))
         .found(end.count));
     }
     Limits::check("archive members", "tensors", end.count, limits.tensors)?;

@@ -11,6 +11,7 @@ mod local;
 
 pub use ends::{Reading, readings};
 
+use super::CENTRAL_LEN;
 use super::read::Member;
 use crate::error::Result;
 use crate::limits::Limits;
@@ -148,7 +149,7 @@ fn other_directories(
         room = rest;
         let known = survey.members.len();
         let left = limits.tensors.saturating_sub(known as u64);
-        Limits::check("archive members", "tensors", other.size / 46, left)?;
+        Limits::check("archive members", "tensors", other.size / CENTRAL_LEN, left)?;
         let directory = central::directory_at(source, other, survey)?;
         local::compare(source, directory, limits, survey)?;
         let mut place = HashSet::new();

@@ -5,6 +5,7 @@ use super::{corrupt, le16, le32, le64, volumes};
 use crate::checkpoint::Note;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Source, read_vec};
+use crate::text::counted;
 
 /// What the end records say. `position` is where the first of them begins.
 #[derive(Debug)]
@@ -49,18 +50,15 @@ impl Rest {
             )
             .at(at)
             .expected("the end of the file")
-            .found(match len {
-                1 => "1 byte more".to_owned(),
-                _ => format!("{len} bytes more"),
-            })
+            .found(counted(len, "byte more", "bytes more"))
             .hint(
                 "Python and PyTorch ignore them; if you know where they come from, open the file leniently",
             ),
             Self::ShortComment { at, said, len } => {
                 corrupt("zip-comment-cut", "the file ends within the comment of the archive")
                     .at(at)
-                    .expected(format_args!("{said} bytes of comment"))
-                    .found(format_args!("{len} bytes"))
+                    .expected(counted(said, "byte of comment", "bytes of comment"))
+                    .found(counted(len, "byte", "bytes"))
                     .hint("no member is behind it: a lenient reading goes on without the rest")
             }
         }
@@ -70,8 +68,7 @@ impl Rest {
     pub fn to_note(self) -> Note {
         match self {
             Self::Trailing { at, len } => {
-                let bytes =
-                    if len == 1 { "1 byte follows".to_owned() } else { format!("{len} bytes follow") };
+                let bytes = counted(len, "byte follows", "bytes follow");
                 let text =
                     format!("{bytes} the end of the archive, from offset {at} on, and no one reads them");
                 Note::omission("trailing-bytes", text)

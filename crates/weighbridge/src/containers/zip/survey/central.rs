@@ -5,7 +5,7 @@ use crate::containers::zip::read::{
     FLAGS_REFUSED, is_renamed, le16, le32, le64, lossy_name, take_wide, zip64_extra,
 };
 use crate::containers::zip::{
-    CENTRAL, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
+    CENTRAL, CENTRAL_LEN, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
 };
 use crate::error::Result;
 use crate::limits::Limits;
@@ -71,7 +71,7 @@ pub(super) fn directory(
     if shift > 0 {
         survey.odd("zip-prepended", 0, format!("{shift} bytes stand before the archive"));
     }
-    Limits::check("archive members", "tensors", end.size / 46, limits.tensors)?;
+    Limits::check("archive members", "tensors", end.size / CENTRAL_LEN, limits.tensors)?;
     let records = records(source, start, end.position, survey)?;
     if records.len() as u64 != end.count {
         let text = format!("the end record counts {} members, the directory {}", end.count, records.len());

@@ -12,7 +12,7 @@
 
 use crate::containers::zip::read::{le16, le32, le64};
 use crate::containers::zip::{
-    CENTRAL, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
+    CENTRAL, CENTRAL_LEN, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
 };
 use crate::error::Result;
 use crate::source::{Source, SourceRef, read_vec};
@@ -22,8 +22,6 @@ use crate::source::{Source, SourceRef, read_vec};
 const TAIL: u64 = END_LEN + MAX16 + 4096;
 /// Marks that are followed.
 const MOST: usize = 100;
-/// Bytes of an entry of the directory before its name.
-const ENTRY: u64 = 46;
 
 /// A directory as some program finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +75,7 @@ fn read_from(source: &dyn Source, end: u64, record: &[u8], found: &mut Vec<Readi
         let counted = before.and_then(|before| before.checked_sub(size));
         let counted = counted.map(|start| (start, start.wrapping_sub(offset)));
         for (start, shift) in [counted, Some((offset, 0))].into_iter().flatten() {
-            if size < ENTRY || start > source.len() {
+            if size < CENTRAL_LEN || start > source.len() {
                 continue;
             }
             let reading = Reading { end, start, size: size.min(source.len() - start), shift };

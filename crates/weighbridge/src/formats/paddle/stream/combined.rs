@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::FileBuilder;
 use crate::source::{Cursor, SourceRef};
+use crate::text::counted;
 
 /// Fewer bytes than this behind the last stream do not even tell the version of another one.
 const VERSION_WORD: u64 = 4;
@@ -273,7 +274,7 @@ fn in_the_middle(error: &Error, k: usize, wanted: usize) -> Error {
 
 /// The error for `rest` bytes at `start`, behind the last tensor.
 pub(super) fn trailing(start: u64, rest: u64) -> Error {
-    let bytes = if rest == 1 { "1 byte".to_owned() } else { format!("{rest} bytes") };
+    let bytes = counted(rest, "byte", "bytes");
     Error::corrupt("trailing-bytes", format!("{bytes} behind the last tensor are no tensor"))
         .at(start)
         .expected("the end of the file")

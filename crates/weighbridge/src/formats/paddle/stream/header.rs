@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::Cursor;
 use crate::tensor::Encoding;
+use crate::text::counted;
 
 /// A desc of more bytes than this, that leaves the file, is a wrong number and no sign of a file
 /// that was cut short.
@@ -164,11 +165,11 @@ fn skip_data(cursor: &mut Cursor, desc: &TensorDesc, len: u64) -> Result<()> {
         return cursor.skip(len, "the elements of a tensor");
     }
     let missing = len - found;
-    let bytes = if missing == 1 { "byte" } else { "bytes" };
+    let bytes = counted(missing, "byte", "bytes");
     let message = if found == 0 {
-        format!("the last tensor has no data: {missing} {bytes} are missing (Paddle does not notice)")
+        format!("the last tensor has no data: it lacks {bytes} (Paddle does not notice)")
     } else {
-        format!("the last tensor is {missing} {bytes} short (Paddle does not notice)")
+        format!("the last tensor is {bytes} short (Paddle does not notice)")
     };
     Err(Error::corrupt("truncated-data", message)
         .in_file(cursor.source().label())

@@ -131,7 +131,7 @@ bad = {
     "text_past_end": (P4 + b"\x8d" + (1 << 63).to_bytes(8, "little") + b"x.", "truncated", "could-not-tell"),
     "bytes_past_end": (P4 + b"\x8e" + b"\xff" * 8 + b"x.", "truncated", "could-not-tell"),
     "string_negative": (b"\x80\x02T\xff\xff\xff\xff.", "pickle-length", "could-not-tell"),
-    "long_huge": (b"\x80\x02\x8b\xff\xff\xff\x7f.", "pickle-number", "could-not-tell"),
+    "long_huge": (b"\x80\x02\x8b\xff\xff\xff\x7f.", "truncated", "could-not-tell"),
     "string_without_quotes": (b"Sabc\n.", "pickle-string", "could-not-tell"),
     "string_bad_escape": (b"S'\\xzz'\n.", "pickle-string", "could-not-tell"),
     "int_no_number": (b"Iabc\n.", "pickle-number", "could-not-tell"),

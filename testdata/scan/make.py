@@ -75,6 +75,22 @@ def pickles():
     put("nested_protocol_0.pkl", pickle.dumps({"x": GETCWD + b"."}, 3), "found", "nested-pickle", "dangerous-import")
     put("nested_as_line.pkl", b"V\x80\x02cos\\u000agetcwd\\u000a)R.\n.", "found", "nested-pickle", "dangerous-import")
     put("nested_second.pkl", pickle.dumps({"x": GOOD + EVIL}, 3), "found", "nested-pickle", "dangerous-import")
+    # Numbers as C reads them; an import at the edge of what is looked at first; a machine that does not stop where ours does.
+    ends = b"0" + GETCWD + b"."
+    for name, start in {
+        "nested_prefix": b"I0x1\n", "nested_underscore": b"Np1_0\n", "nested_zero": b"I1\0abc\n", "nested_blanks": b"I" + b"\x0b" * 600 + b"1\n",
+        "nested_at_edge": b"N0" * 255 + b"N", "nested_string_at_edge": b"N0" * 255 + b"S''\n", "nested_list_item": b"]K\0aK\0K\1s",
+        "nested_long": b"\x8b" + struct.pack("<I", 2000) + b"\1" * 2000,
+    }.items():
+        put(f"{name}.pkl", pickle.dumps({"x": start + ends}, 3), "found", "nested-pickle", "dangerous-import")
+    old = b"\x80\x04U\x02osU\x06getcwd\x93)R."
+    put("nested_old_strings.pkl", pickle.dumps({"x": old}, 3), "found", "nested-pickle", "dangerous-import")
+    put("nested_registry.pkl", pickle.dumps({"x": b"\x82\x01."}, 3), "could-not-tell", "nested-pickle", "extension")
+    put("called_by_name.pkl", pickle.dumps({"add": [("add", np.float32)], "append": dict}, 4), "clean")
+    # The length of the header is a zero for Python's protocol 0, and so is what follows, up to the end of a line in the data.
+    data = b"\n" + ends
+    header = json.dumps({"w": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode().ljust(ord("I"))
+    put("length_as_number.safetensors", struct.pack("<Q", ord("I")) + header + data, "found", "two-formats", "dangerous-import")
     put("size_as_text.pkl", b"\x80\x03cbuiltins\nbytes\ncbuiltins\nint\nX\x0c\0\0\x00999999999999\x85R\x85R.", "found", "unusual-call")
     put("size_by_name.pkl", b"\x80\x04cbuiltins\nbytes\n)}" + text("source") + b"J\xff\xff\xff\x7fs\x92.", "found", "unusual-call")
     put("size_of_range.pkl", b"\x80\x03ctorch\nSize\ncbuiltins\nrange\nJ\xff\xff\xff\x7f\x85R\x85R.", "found", "unusual-call")

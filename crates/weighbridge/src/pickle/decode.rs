@@ -1,7 +1,7 @@
 //! The instructions of a pickle, one by one, without a machine that follows them.
 
 use super::graph::{Blob, Place, Span, Stored, Text};
-use super::lines::{self, Number};
+use super::lines::{self, Number, NumberLine};
 use super::nested;
 use super::opcode::{self as op, opcode_name};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ const SHORT_BYTES: u64 = 16;
 /// Strings that begin as a pickle, of one pickle, that are taken down.
 pub(crate) const MOST_BEGUN: usize = 100_000;
 /// The most bytes of a whole number.
-const LONGEST_NUMBER: u64 = 1024;
+const LONGEST_NUMBER: u64 = 1 << 20;
 
 /// One instruction.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,12 +158,12 @@ impl Opcodes {
             op::EXT2 => Arg::Number(u64::from(u16::from_le_bytes(cursor.array(what)?))),
             op::EXT4 | op::LONG_BINGET | op::LONG_BINPUT => Arg::Number(self.u32(what)?),
             op::FRAME => Arg::Number(self.u64(what)?),
-            op::GET | op::PUT => Arg::Number(lines::index(&lines::line(cursor, what)?)?),
+            op::GET | op::PUT => Arg::Number(NumberLine::read(cursor, what)?.index()?),
             op::BININT => Arg::Int(i64::from(i32::from_le_bytes(cursor.array(what)?))),
             op::BININT1 => Arg::Int(i64::from(self.u8(what)?)),
             op::BININT2 => Arg::Int(i64::from(u16::from_le_bytes(cursor.array(what)?))),
-            op::INT => number(lines::int(&lines::line(cursor, what)?)?),
-            op::LONG => number(lines::long(&lines::line(cursor, what)?)?),
+            op::INT => number(NumberLine::read(cursor, what)?.int()?),
+            op::LONG => number(NumberLine::read(cursor, what)?.long()?),
             op::LONG1 => {
                 let len = u64::from(self.u8(what)?);
                 self.long(len, what)?
@@ -172,7 +172,7 @@ impl Opcodes {
                 let len = self.i32_len(what)?;
                 self.long(len, what)?
             }
-            op::FLOAT => Arg::Float(lines::float(&lines::line(cursor, what)?)?),
+            op::FLOAT => Arg::Float(NumberLine::read(cursor, what)?.float()?),
             op::BINFLOAT => Arg::Float(f64::from_be_bytes(cursor.array(what)?)),
             op::SHORT_BINUNICODE => {
                 let len = u64::from(self.u8(what)?);
@@ -236,7 +236,7 @@ impl Opcodes {
     }
 
     fn long(&mut self, len: u64, what: &str) -> Result<Arg> {
-        if len > LONGEST_NUMBER {
+        if len > LONGEST_NUMBER && len <= self.cursor.remaining() {
             return Err(Error::limit("pickle-number", "the number has too many bytes")
                 .expected(format_args!("at most {LONGEST_NUMBER}"))
                 .found(len));

@@ -22,6 +22,8 @@ const MOST_TEXT: usize = 2 << 20;
 const MOST_NOTES: usize = 1_000;
 /// Different calls that are counted one by one.
 const MOST_CALLS: usize = 1_000;
+/// Stands for a name that is too long to be read.
+const NOT_KNOWN: &str = "(not known)";
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
 /// are the same object.
 const SHORT_NAME: usize = 256;
@@ -94,6 +96,14 @@ pub struct GlobalFinding {
     pub member: Option<String>,
 }
 
+impl GlobalFinding {
+    /// True where Python could find a module and something in it by these names.
+    pub(crate) fn can_be_found(&self) -> bool {
+        let part = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric());
+        [&self.module, &self.name].into_iter().all(|name| name == NOT_KNOWN || name.split('.').all(part))
+    }
+}
+
 /// Calls of one kind of one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
@@ -123,7 +133,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What would be called, each once, in order of the file; the first thousand of them.
     pub calls: Vec<Call>,
-    /// Where bytes within the pickle begin as a pickle does: offset in the source and length.
+    /// Where strings within the pickle begin as a pickle does, and how they are spelled.
     pub blobs: Vec<Span>,
     /// Findings and imports that were left out because there are too many.
     pub dropped: u64,
@@ -133,6 +143,18 @@ pub struct Report {
     pub end: Option<u64>,
     /// Why it could not be read to its end.
     pub error: Option<Error>,
+    /// True where instructions go on from the place of that error to a `STOP`: what stopped here need not stop Python.
+    pub goes_on: bool,
+}
+
+impl Report {
+    /// True where something is imported, as far as it was read, or may be: names that Python could find, an entry of the
+    /// extension registry, names that could not be followed.
+    pub fn imports(&self) -> bool {
+        self.globals.iter().any(GlobalFinding::can_be_found)
+            || self.worst_dropped > Some(Severity::Note)
+            || self.findings.iter().any(|found| matches!(found.code, "extension" | "unfollowed-import"))
+    }
 }
 
 /// Judges the pickle at `offset` of `source`. Goes as far as it can in a damaged one.
@@ -154,13 +176,13 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
     let mut instructions = machine.counts.iter().sum();
     let mut globals = Globals::default();
     for found in &machine.globals {
-        let part = |id| machine.graph.text(id).unwrap_or("(not known)");
+        let part = |id| machine.graph.text(id).unwrap_or(NOT_KNOWN);
         if let Object::Global { module, name } = machine.graph.object(found.object) {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
     let calls = judge_calls(&machine.graph, &mut notes);
-    judge_patterns(&machine.graph, machine.root, &mut notes);
+    judge_patterns(&machine.graph, machine.root, offset, &mut notes);
     if let Some(offset) = sets_what_is_called(&machine.graph) {
         let text = || {
             "gives an object what loading calls without naming it: a method or a class of its own".to_owned()
@@ -173,9 +195,12 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
         notes.add(Severity::Note, "no-protocol", offset, text);
     }
     let mut end = Some(Opcodes::position(opcodes));
+    let mut goes_on = false;
     if error.is_some() {
         end = None;
-        instructions += rest(opcodes, &mut globals, &mut notes);
+        let (more, stops) = rest(opcodes, &mut globals, &mut notes);
+        instructions += more;
+        goes_on = stops;
     } else if opcodes.remaining() > 0 {
         let code = if opcodes.at_protocol() { "another-pickle" } else { "trailing-bytes" };
         let text = || format!("{} bytes follow behind the pickle", opcodes.remaining());
@@ -200,6 +225,7 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
         worst_dropped: notes.worst_dropped,
         end,
         error,
+        goes_on,
     }
 }
 
@@ -347,7 +373,7 @@ impl<'a> Calls<'a> {
 
 /// An import that is harmless in one call only must not be handed on to anything else, nor what such a call is given: to
 /// who opens the file (`root`, what the pickle comes to) and who looks up what is beside it as little as to another call.
-fn judge_patterns(graph: &Graph, root: ObjectId, notes: &mut Notes) {
+fn judge_patterns(graph: &Graph, root: ObjectId, start: u64, notes: &mut Notes) {
     let rebuilt: HashSet<ObjectId> = graph.iter().filter_map(|(id, _)| rebuilt_mapped(graph, id)).collect();
     let pattern = |id: ObjectId| {
         graph.global(id).is_some_and(|(module, name)| matches!(allowed(module, name), Judgement::Pattern(_)))
@@ -371,20 +397,20 @@ fn judge_patterns(graph: &Graph, root: ObjectId, notes: &mut Notes) {
     }
     if handed_on {
         let text = || "something that is harmless in one call only is used in another way".to_owned();
-        notes.add(Severity::Error, "unusual-call", 0, text);
+        notes.add(Severity::Error, "unusual-call", start, text);
     }
 }
 
 /// Behind a place where the machine failed: imports that can be seen without it. Returns the
-/// number of instructions.
-fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> u64 {
+/// number of instructions, and whether the last of them is a `STOP`.
+fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> (u64, bool) {
     let mut count = 0;
     // The last two texts: what an import takes where nothing stands between.
     let mut texts: [Option<Box<str>>; 2] = [None, None];
     while let Ok(op) = opcodes.next_op() {
         count += 1;
         match (op.code, op.arg) {
-            (_, Arg::Text(text)) => {
+            (_, Arg::Text(text) | Arg::ByteString(text)) => {
                 texts.swap(0, 1);
                 texts[1] = text.short;
             }
@@ -395,12 +421,11 @@ fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> u64 
             (op::STACK_GLOBAL, _) => {
                 let text = || "imports something whose name could not be followed".to_owned();
                 notes.add(Severity::Unchecked, "unfollowed-import", op.offset, text);
+                // Most likely those two; where they make no sense, others.
                 if let [Some(module), Some(name)] = &texts
-                    && let Judgement::Dangerous(how) = allowed(module, name)
+                    && matches!(allowed(module, name), Judgement::Dangerous(_))
                 {
-                    let shown = || escape(&format!("{module} {name}"));
-                    let text = || format!("most likely imports {}: {how}", shown());
-                    notes.add(Severity::Error, "dangerous-import", op.offset, text);
+                    globals.push(notes, module, name, op.offset, "STACK_GLOBAL");
                 }
             }
             (op::EXT1 | op::EXT2 | op::EXT4, _) => {
@@ -408,9 +433,9 @@ fn rest(opcodes: &mut Opcodes, globals: &mut Globals, notes: &mut Notes) -> u64 
                     || "an entry of the extension registry: it could be any class or function".to_owned();
                 notes.add(Severity::Unchecked, "extension", op.offset, text);
             }
-            (op::STOP, _) => break,
+            (op::STOP, _) => return (count, true),
             _ => {}
         }
     }
-    count
+    (count, false)
 }

@@ -4,6 +4,7 @@
 //! points (protocol 2 wraps them so), with the escapes of protocol 0.
 
 use super::graph::{Span, Stored};
+use super::lines::BLANKS;
 use super::machine::HIGHEST_PROTOCOL;
 use super::opcode as op;
 use super::payload::decode;
@@ -40,20 +41,25 @@ pub(super) fn may_begin(head: &[u8], span: Span) -> bool {
         return false;
     }
     if !text {
-        return begins(head, all);
+        return reaches(head, all);
     }
     let mut bytes = Vec::with_capacity(head.len());
     // Where it fails, what stands before is looked at: the rest of the text may not have been meant.
     let decoded = decode(head, all, span.stored, &mut bytes).is_ok();
-    begins(&bytes, all && decoded)
+    reaches(&bytes, all && decoded)
 }
 
-fn begins(head: &[u8], all: bool) -> bool {
+fn reaches(head: &[u8], all: bool) -> bool {
     match head {
         [op::PROTO, protocol, ..] => u64::from(*protocol) <= HIGHEST_PROTOCOL,
-        [first, ..] if takes_nothing(*first) => may_import(head, all),
+        [first, ..] if takes_nothing(*first) => reaches_import(head, all),
         _ => false,
     }
+}
+
+/// True where bytes begin as a pickle may: with its protocol, or with an instruction that takes nothing from the stack.
+pub(crate) fn begins([first, second]: [u8; 2]) -> bool {
+    if first == op::PROTO { u64::from(second) <= HIGHEST_PROTOCOL } else { takes_nothing(first) }
 }
 
 /// True for an instruction that a pickle may begin with.
@@ -129,26 +135,28 @@ fn argument(code: u8) -> Argument {
 
 /// Goes from instruction to instruction, without a machine. True where an import is met whose names Python could find, or
 /// where `head` is not all and says nothing yet.
-fn may_import(head: &[u8], all: bool) -> bool {
+fn reaches_import(head: &[u8], all: bool) -> bool {
     let mut rest = head;
     let mut texts = false;
     while let Some((&code, behind)) = rest.split_first() {
         let next = match argument(code) {
+            // An entry of the registry may be any class or function.
+            _ if matches!(code, op::EXT1 | op::EXT2 | op::EXT4) => return true,
             Argument::Unknown => return false,
             Argument::Fixed(len) => behind.get(len..),
-            Argument::Counted(len) => counted(behind, len),
+            Argument::Counted(len) => behind_counted(behind, len),
             Argument::Line => match line(behind) {
-                Some((line, next)) if is_line(code, line) => Some(next),
-                Some(_) => return false,
+                Some((line, next)) if may_be_line(code, line) => Some(next),
                 // Where the line goes on further than was looked at, its beginning tells.
-                None if !is_line(code, behind) => return false,
-                None => None,
+                None if behind.is_empty() || may_be_line(code, behind) => None,
+                _ => return false,
             },
             Argument::Names => {
-                // A module or a name of that length is nowhere.
-                let Some((module, next)) = line(behind) else { return false };
-                let Some((name, _)) = line(next) else { return false };
-                return is_name(module) && is_name(name);
+                let mut lines = behind.splitn(3, |&byte| byte == b'\n');
+                let names = [lines.next(), lines.next()];
+                let ends = lines.next().is_some();
+                let may = |name: &[u8]| is_name(name) || (!ends && name.is_empty());
+                return (ends || !all) && names.into_iter().flatten().all(may);
             }
         };
         texts |= matches!(
@@ -172,7 +180,8 @@ fn may_import(head: &[u8], all: bool) -> bool {
     !all
 }
 
-fn counted(behind: &[u8], len: usize) -> Option<&[u8]> {
+/// What stands behind as many bytes as the first `len` bytes count.
+fn behind_counted(behind: &[u8], len: usize) -> Option<&[u8]> {
     let (digits, behind) = behind.split_at_checked(len)?;
     let len = digits.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
     behind.get(usize::try_from(len).ok()?..)
@@ -183,19 +192,21 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// True for what may stand in the line of that instruction, or begin it: most are numbers.
-fn is_line(code: u8, line: &[u8]) -> bool {
+/// True for what may stand in the line of that instruction, or begin it: most are numbers, of which C ends at a zero byte
+/// and passes over white space.
+fn may_be_line(code: u8, line: &[u8]) -> bool {
     match code {
         op::STRING => matches!(line.first(), Some(b'\'' | b'"')),
         op::UNICODE => true,
         op::PERSID => line.is_ascii(),
         // Where a number may begin.
-        _ => match line.trim_ascii_start() {
-            [b'+' | b'-' | b'.' | b'0'..=b'9', ..] => true,
-            [a, b, c, ..] => {
-                code == op::FLOAT && matches!(&[*a | 0x20, *b | 0x20, *c | 0x20], b"inf" | b"nan")
+        _ => match line.iter().position(|byte| !BLANKS.contains(byte)).map(|start| &line[start..]) {
+            None | Some([0 | b'+' | b'-' | b'.' | b'0'..=b'9', ..]) => true,
+            Some(word) if code == op::FLOAT => {
+                let word = word.get(..3).unwrap_or_default().to_ascii_lowercase();
+                matches!(&word[..], b"inf" | b"nan" | b"")
             }
-            _ => false,
+            Some(_) => false,
         },
     }
 }

@@ -1,7 +1,8 @@
 //! Calls of harmless things as honest writers make them, and no others: an argument may ask for all the memory there is, and
 //! an attribute may be called by loading itself.
 
-use super::graph::{Graph, How, Made, Object, ObjectId};
+use super::graph::{Graph, How, Object, ObjectId};
+use std::collections::HashSet;
 
 /// Arguments that a type which takes one or two is given at most: the same tuple of very many may stand in many calls.
 const MOST_ARGS: usize = 8;
@@ -81,24 +82,45 @@ fn is_small(graph: &Graph, shape: ObjectId) -> bool {
     count.is_some_and(|count| count <= MOST_ELEMENTS)
 }
 
-/// Where the pickle gives an object an attribute that loading looks up and calls (`__setstate__`), or a state that replaces
-/// what the object is (`__class__`): the offset of what makes it, or of the pickle. No honest writer does either.
+/// Where the pickle gives an object an attribute that loading looks up and calls (`append`), or a state that replaces what
+/// the object is (`__class__`): the offset of what makes the first such object. No honest writer does either.
 pub(super) fn sets_what_is_called(graph: &Graph) -> Option<u64> {
-    let mut found = None;
-    for (_, object) in graph.iter() {
-        let odd = match object {
-            Object::Dict(pairs) => any_called(graph, pairs).then_some(0),
-            // Pairs from which a dict may be made.
-            Object::Tuple(items) => is_called(graph, items).then_some(0),
-            Object::List(items) => is_called(graph, items).then_some(0),
-            Object::Made(made) => {
-                (any_called(graph, &made.pairs) || replaces(graph, made)).then_some(made.offset)
-            }
-            _ => None,
-        };
-        found = found.max(odd);
+    // A state that is computed may be any of the dicts, or come from any of the pairs.
+    let mut anywhere = None;
+    // The same dict may be the state of very many objects.
+    let mut seen = HashSet::new();
+    let mut odd = |state: ObjectId| match graph.object(state) {
+        _ if !seen.insert(state) => false,
+        Object::Dict(pairs) => any_called(graph, pairs) || pairs.iter().any(|&(key, _)| replaces(graph, key)),
+        Object::Made(_) | Object::Global { .. } | Object::Extension(_) | Object::PersistentId(_) => {
+            graph.pairs(state).is_some_and(|pairs| pairs.iter().any(|&(key, _)| replaces(graph, key)))
+                || *anywhere
+                    .get_or_insert_with(|| graph.iter().any(|(_, object)| holds_called(graph, object)))
+        }
+        _ => false,
+    };
+    graph
+        .iter()
+        .filter_map(|(_, object)| if let Object::Made(made) = object { Some(made) } else { None })
+        .find(|made| {
+            made.states.iter().any(|&state| match graph.tuple(state) {
+                // Attributes, and those of slots.
+                Some(&[state, slots]) => odd(state) || odd(slots),
+                _ => odd(state),
+            })
+        })
+        .map(|made| made.offset)
+}
+
+/// True for a dict with such an attribute, or pairs from which one may be made.
+fn holds_called(graph: &Graph, object: &Object) -> bool {
+    match object {
+        Object::Dict(pairs) => any_called(graph, pairs),
+        Object::Tuple(items) => is_called(graph, items),
+        Object::List(items) => is_called(graph, items),
+        Object::Made(made) => any_called(graph, &made.pairs),
+        _ => false,
     }
-    found
 }
 
 fn any_called(graph: &Graph, pairs: &[(ObjectId, ObjectId)]) -> bool {
@@ -123,17 +145,7 @@ fn is_called(graph: &Graph, pair: &[ObjectId]) -> bool {
         }
 }
 
-/// True where a state has an attribute of Python's own machinery.
-fn replaces(graph: &Graph, made: &Made) -> bool {
-    let own = |&(key, _): &(ObjectId, ObjectId)| {
-        graph
-            .text(key)
-            .is_some_and(|key| matches!(key, "__class__" | "__dict__") || CALLED[..1].contains(&key))
-    };
-    let has = |state: ObjectId| graph.pairs(state).is_some_and(|pairs| pairs.iter().any(own));
-    made.states.iter().any(|&state| match graph.tuple(state) {
-        // Attributes, and those of slots.
-        Some(&[state, slots]) => has(state) || has(slots),
-        _ => has(state),
-    })
+/// True for the name of an attribute of Python's own machinery.
+fn replaces(graph: &Graph, key: ObjectId) -> bool {
+    graph.text(key).is_some_and(|key| matches!(key, "__class__" | "__dict__" | "__setstate__"))
 }

@@ -1,7 +1,7 @@
 //! Every pickle of a source, one behind the other, and those within their bytes.
 
 use super::{Scan, found};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity};
 use crate::limits::Limits;
 use crate::pickle::{self, GlobalFinding, Judgement, MOST_BEGUN, Opcodes, Options, Report, Span, Stored};
@@ -24,6 +24,9 @@ const DEPTH: usize = 4;
 const PROTO: u8 = 0x80;
 /// The fewest instructions of a pickle that does anything: protocol, a value, `STOP`.
 const FEWEST: u64 = 3;
+/// So many bytes are not all instructions by chance, with those that import among them.
+const NO_CHANCE: u64 = 8;
+const NOT_FOLLOWED: &str = "what may be a long pickle was not followed to its end";
 /// Pickles at the front of a file of another format that are passed over.
 const MOST_IN_FRONT: usize = 16;
 
@@ -117,20 +120,18 @@ pub fn options(source: &SourceRef, limits: &Limits) -> Options {
 /// old protocol too, but one that imports nothing does nothing.
 pub fn embedded(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> bool {
     let options = options(source, limits);
-    let mut first = [0];
-    if !may_be_pickle(source).is_ok_and(|may| may) || source.read_at(0, &mut first).is_err() {
-        return false;
-    }
-    let declared = first == [PROTO];
-    if !declared && source.len() > limits.header_bytes {
+    if !may_be_pickle(source).is_ok_and(|may| may) {
         return false;
     }
     let report = pickle::inspect(source, 0, &options);
-    let whole = report.error.is_none() && report.instructions >= FEWEST;
-    if !(whole && (declared || report.globals.iter().any(can_be_found)) || runs(&report)) {
-        return false;
+    match Likeness::of(&report, declares(source, 0), source.len()) {
+        Likeness::Pickle => scan.push_at("nested-pickle", 0, "these bytes are a pickle"),
+        Likeness::TooLong => {
+            scan.push_at("nested-too-deep", 0, NOT_FOLLOWED);
+            return false;
+        }
+        Likeness::None => return false,
     }
-    scan.push_at("nested-pickle", 0, "these bytes are a pickle");
     let end = judge(source, report, DEPTH, &options, scan);
     if let Some(end) = end.filter(|&end| end < source.len()) {
         pickles(source, end, 0, false, limits, scan);
@@ -162,7 +163,8 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
         // Behind a break, letters that look like an import are many in any file.
         let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
         let known = |offset| scan.imports.iter().any(|i| i.member.is_none() && i.offset == offset);
-        let reached = report.globals.iter().find(|found| found.offset < broken && can_be_found(found));
+        let reached = |found: &&GlobalFinding| found.offset < broken && found.can_be_found();
+        let reached = report.globals.iter().find(reached);
         if let Some(reached) = reached {
             if known(reached.offset) {
                 return Ok(false);
@@ -181,12 +183,6 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
     Ok(false)
 }
 
-/// True where Python could find a module and something in it by these names.
-fn can_be_found(found: &GlobalFinding) -> bool {
-    let part = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric());
-    [&found.module, &found.name].into_iter().all(|name| name.split('.').all(part))
-}
-
 /// True where bytes begin as a pickle may: with its protocol, or with any instruction that takes nothing from
 /// the stack.
 ///
@@ -198,26 +194,58 @@ pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
         return Ok(false);
     }
     source.read_at(0, &mut head)?;
-    Ok(begins(head))
+    Ok(pickle::begins(head))
 }
 
 /// True for a value, of many, that may be a pickle that does something: it begins as one, and has what imports need,
 /// which words do not: a line, or an instruction beyond ASCII.
 pub fn may_import(bytes: &[u8]) -> bool {
     let Some(&[first, second]) = bytes.first_chunk() else { return false };
-    begins([first, second])
+    pickle::begins([first, second])
         && (first == PROTO
             || memchr::memchr2(b'\n', 0x93, bytes).is_some()
             || memchr::memchr3(0x82, 0x83, 0x84, bytes).is_some())
 }
 
-fn begins(head: [u8; 2]) -> bool {
-    let puts = matches!(
-        head[0],
-        b'(' | b')' | b']' | b'}' | b'c' | b'i' | b'B'..=b'C' | b'F'..=b'G' | b'I'..=b'N' | b'P' | b'S'..=b'V' | b'X'
-            | 0x82..=0x84 | 0x88..=0x8f | 0x95..=0x97
-    );
-    puts || (head[0] == PROTO && head[1] <= 5)
+/// True where a pickle that begins there would declare its protocol.
+fn declares(source: &SourceRef, at: u64) -> bool {
+    let mut first = [0];
+    source.read_at(at, &mut first).is_ok() && first == [PROTO]
+}
+
+/// How much like a pickle bytes are that are taken for something else, such as numbers or text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Likeness {
+    /// It is one: it runs something, or is one to its end and imports, or declares its protocol and goes on like one.
+    Pickle,
+    /// It reaches imports, but was not followed to its end.
+    TooLong,
+    /// Numbers may begin like a pickle; they do not go on like one.
+    None,
+}
+
+impl Likeness {
+    /// Of `len` bytes of which `report` is known.
+    fn of(report: &Report, declares: bool, len: u64) -> Self {
+        let whole = report.error.is_none();
+        let imports = report.imports();
+        let is_pickle = if declares {
+            report.instructions >= FEWEST && (whole || imports)
+        } else {
+            whole && (reaches_import(report) || (imports && report.end == Some(len)))
+        };
+        if is_pickle || runs(report) {
+            return Self::Pickle;
+        }
+        let cut = report.error.as_ref().is_some_and(|error| error.kind() == Kind::Limit);
+        if cut && imports { Self::TooLong } else { Self::None }
+    }
+}
+
+/// True where a name that Python could find is imported, or something else in so many instructions that these are no chance.
+fn reaches_import(report: &Report) -> bool {
+    report.globals.iter().any(GlobalFinding::can_be_found)
+        || (report.instructions >= NO_CHANCE && report.imports())
 }
 
 /// True for a pickle: it begins with its protocol, is one to its end, or imports.
@@ -296,31 +324,19 @@ fn nested(source: &SourceRef, blob: Span, depth: usize, options: &Options, scan:
             inner.push_at("nested-too-deep", at, "more pickles one behind the other were not looked at");
             break;
         }
-        let mut first = [0];
-        let declares = bytes.read_at(at, &mut first).is_ok() && first == [PROTO];
         let report = pickle::inspect(&bytes, at, options);
         let end = report.end;
-        let cut = report.error.as_ref().is_some_and(|error| {
-            error.kind() == Kind::Limit
-                || (!whole && error.code() == "truncated" && report.instructions >= FEWEST)
-        });
-        // Numbers may begin like a pickle; they do not go on like one to the very end.
-        let is_pickle = if declares {
-            report.instructions >= FEWEST && (end == Some(bytes.len()) || !report.globals.is_empty())
-        } else {
-            (report.error.is_none() && !report.globals.is_empty()) || runs(&report)
-        };
-        if is_pickle {
-            known = true;
-            let len = end.unwrap_or(bytes.len()) - at;
-            inner.push_at("nested-pickle", at, format!("{len} bytes within the pickle are a pickle"));
-            judge(&bytes, report, depth - 1, options, &mut inner);
-        } else if cut {
-            inner.push_at(
-                "nested-too-deep",
-                at,
-                "what may be a long pickle within the pickle was not followed to its end",
-            );
+        let cut = |error: &Error| error.code() == "truncated" && report.instructions >= FEWEST;
+        let cut = !whole && report.error.as_ref().is_some_and(cut);
+        match Likeness::of(&report, declares(&bytes, at), bytes.len()) {
+            Likeness::Pickle => {
+                known = true;
+                let len = end.unwrap_or(bytes.len()) - at;
+                inner.push_at("nested-pickle", at, format!("{len} bytes within the pickle are a pickle"));
+                judge(&bytes, report, depth - 1, options, &mut inner);
+            }
+            Likeness::None if !cut => {}
+            _ => inner.push_at("nested-too-deep", at, NOT_FOLLOWED),
         }
         match end.filter(|&end| end < bytes.len()) {
             Some(end) => at = end,
@@ -351,11 +367,13 @@ fn opened(source: &SourceRef, blob: Span) -> Option<(SourceRef, bool)> {
 }
 
 /// True for a pickle that imports something dangerous, or calls what it imports, before it breaks: Python has done so by
-/// then. Words in lines may look like an import, and do not go on like one.
+/// then. Words in lines may look like an import, and do not go on like one. Where it breaks here, and its instructions go on to
+/// their end, Python need not have stopped there.
 pub fn runs(report: &Report) -> bool {
     let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
-    let reached = |found: &&GlobalFinding| found.offset < broken && can_be_found(found);
-    report.calls.iter().any(|call| call.callable.is_some())
+    let reached = |found: &&GlobalFinding| found.offset < broken && found.can_be_found();
+    (report.goes_on && reaches_import(report))
+        || report.calls.iter().any(|call| call.callable.is_some())
         || report
             .globals
             .iter()

@@ -84,7 +84,10 @@ impl Machine<'_> {
     pub(super) fn stack_global(&mut self, offset: u64) -> Result<()> {
         let (name, module) = (self.pop()?, self.pop()?);
         for part in [module, name] {
-            if !matches!(self.graph.object(part), Object::Text(_)) {
+            // Python reads the strings of Python 2 as text.
+            if !matches!(self.graph.object(part), Object::Text(_) | Object::ByteString(_)) {
+                let text = "imports something whose name could not be followed";
+                self.note(Severity::Unchecked, "unfollowed-import", offset, text);
                 return Err(Error::corrupt("pickle-global", "a module or name to import is no text"));
             }
         }

@@ -87,6 +87,7 @@ def pickles():
     put("nested_old_strings.pkl", pickle.dumps({"x": old}, 3), "found", "nested-pickle", "dangerous-import")
     put("nested_registry.pkl", pickle.dumps({"x": b"\x82\x01."}, 3), "could-not-tell", "nested-pickle", "extension")
     put("called_by_name.pkl", pickle.dumps({"add": [("add", np.float32)], "append": dict}, 4), "clean")
+    sums()
     # The length of the header is a zero for Python's protocol 0, and so is what follows, up to the end of a line in the data.
     data = b"\n" + ends
     header = json.dumps({"w": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode().ljust(ord("I"))
@@ -112,6 +113,56 @@ def pickles():
     put("build.pkl", b"\x80\x02cmymodule\nThing\n)\x81}b.", "found", "unknown-import")
     put("old_print.pkl", PRINT + b".", "found", "unknown-import")
     put("state.pdiparams.info", EVIL, "found", "dangerous-import")
+
+
+def sums():
+    """Pickles of allowed names alone, which come to something else together."""
+
+    def call(module, name, *args):
+        return f"c{module}\n{name}\n".encode() + tup(*args) + b"R"
+
+    def tup(*items):
+        return b"(" + b"".join(items) + b"t"
+
+    def num(n):
+        return b"J" + struct.pack("<i", n)
+
+    def kind(code, flags, size=-1, fields=b"NN"):
+        state = tup(num(3), text("|"), b"N", fields, num(size), num(-1), num(flags))
+        return call("numpy", "dtype", text(code), b"\x89", b"\x88") + state + b"b"
+
+    def array(dtype, shape, data):
+        empty = call("numpy.core.multiarray", "_reconstruct", b"cnumpy\nndarray\n", tup(num(0)), b"C\x01b")
+        return empty + tup(num(1), shape, dtype, b"\x89", data) + b"b"
+
+    def put_sum(name, body, suffix="pkl"):
+        put(f"{name}.{suffix}", b"\x80\x04" + body + b".", "found", "unusual-call")
+
+    space = b"cargparse\nNamespace\n"
+    layout = b"ctorch.serialization\n_get_layout\n"
+    itself = lambda thing: call("numpy.core.multiarray", "scalar", call("numpy", "dtype", text("O8")), thing)
+    floats = array(kind("f4", 0), tup(num(1)), b"C\x04" + b"\0" * 4)
+    # The dict of eval holds all of Python's own functions afterwards; a function with a state gives them out.
+    evaluated = b"cbuiltins\neval\n" + text("data") + b"}q\0" + text("data") + floats + b"s\x86R"
+    put_sum("sum_of_eval", tup(evaluated, b"h\0"))
+    put_sum("sum_state_of_function", itself(layout) + b"}" + text("cache") + b"}sb")
+    put_sum("sum_state_of_class", itself(space) + b"}" + text("dump_patches") + b"\x88sb", "pt")
+    made = space + b")\x81}" + text("__new__") + call("torch.serialization", "_get_layout", text("exec")) + b"sb"
+    put_sum("sum_object_as_base", call("copyreg", "_reconstructor", text("pass"), made, b"}"))
+    put_sum("sum_size_for_base", call("copyreg", "_reconstructor", *[b"cbuiltins\nbytearray\n"] * 2, num(2**31 - 1)))
+    put_sum("sum_of_layout", call("torch.serialization", "_get_layout", space))
+    # Numbers that are read as the places of objects, a field behind the end of its element, fewer objects than elements.
+    put_sum("type_of_no_objects", array(kind("O8", 0), tup(num(1)), b"C\x08" + b"A" * 8))
+    put_sum("type_of_objects", array(kind("i8", 63), tup(num(1)), b"C\x08" + b"A" * 8))
+    field = b"(" + text("a") + b"t}" + text("a") + tup(kind("i8", 0), num(100000)) + b"s"
+    put_sum("type_field_outside", array(kind("V8", 16, 8, field), tup(num(1)), b"C\x08" + b"A" * 8))
+    put_sum("too_few_objects", array(kind("O8", 63), tup(num(1000)), b"]"))
+    put_sum("elements_of_no_bytes", array(kind("V0", 0, 0), tup(num(2**31 - 1)), b"C\0"))
+    # Each list twice in the next: a text of any length; the same bytes, copied by each call.
+    doubled = text("A" * 64) + b"q\0" + b"".join(b"0h%c" % (k - 1) + b"h%c" % (k - 1) + b"\x86q%c" % k for k in range(1, 31))
+    put_sum("text_of_lists", doubled + b"0cbuiltins\nstr\nh\x1e\x85R")
+    put_sum("same_bytes", b"(cbuiltins\nbytearray\nq\1B" + struct.pack("<I", 40000) + b"a" * 40000 + b"q\0" + b"h\1h\0\x85R" * 500 + b"t")
+    put_sum("storage_module", b"(" + text("module") + made + text("file") + text("source") + b"tQ")
 
 
 def lod_tensor(folder):

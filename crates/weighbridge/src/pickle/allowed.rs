@@ -75,6 +75,11 @@ const ALLOWED: &[Group] = &[
         text: "a type of numpy",
     },
     Group {
+        modules: &["numpy", "numpy.matrixlib.defmatrix", "numpy.rec", "numpy.core.records", "numpy.records"],
+        names: &["matrix", "recarray", "record"],
+        text: "a kind of array of numpy",
+    },
+    Group {
         modules: &["ml_dtypes"],
         names: &[
             "bfloat16",
@@ -123,6 +128,8 @@ const ALLOWED: &[Group] = &[
             "range",
             "xrange",
             "object",
+            "Ellipsis",
+            "NotImplemented",
         ],
         text: "a plain type of Python",
     },

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::numpy::{is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
-use super::usual::{sets_what_is_called, usual};
+use super::usual::{Evaluated, copied, usual};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
@@ -22,6 +22,9 @@ const MOST_TEXT: usize = 2 << 20;
 const MOST_NOTES: usize = 1_000;
 /// Different calls that are counted one by one.
 const MOST_CALLS: usize = 1_000;
+/// What calls copy may be so many times what the pickle has, and so much more.
+const COPIED_TIMES: u64 = 8;
+const COPIED: u64 = 16 << 20;
 /// Stands for a name that is too long to be read.
 const NOT_KNOWN: &str = "(not known)";
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
@@ -181,14 +184,8 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    let calls = judge_calls(&machine.graph, &mut notes);
+    let calls = judge_calls(&machine, source.len(), &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
-    if let Some(offset) = sets_what_is_called(&machine.graph) {
-        let text = || {
-            "gives an object what loading calls without naming it: a method or a class of its own".to_owned()
-        };
-        notes.add(Severity::Error, "unusual-call", offset, text);
-    }
     let protocol = machine.declared();
     if protocol.is_none() {
         let text = || "no protocol is declared: it is of protocol 0 or 1".to_owned();
@@ -264,13 +261,25 @@ impl Globals {
 }
 
 /// Looks at everything that would be called, whether its result is used or not. Gives the calls.
-fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
+fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> {
+    let (graph, start) = (&machine.graph, machine.start);
+    let evaluated = Evaluated::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
+    let mut left = Some(len.saturating_mul(COPIED_TIMES).saturating_add(COPIED));
     for (id, object) in graph.iter() {
         match object {
             Object::Made(made) => {
                 calls.add(graph, made);
+                let rest = left.and_then(|left| left.checked_sub(copied(graph, made)));
+                if left.is_some() && rest.is_none() {
+                    let text = || {
+                        "calls copy the same bytes again and again: loading takes any amount of memory"
+                            .to_owned()
+                    };
+                    notes.add(Severity::Error, "unusual-call", made.offset, text);
+                }
+                left = rest;
                 let harmless = match graph.global(made.callable) {
                     None => {
                         let text = || "calls something that was computed, not imported".to_owned();
@@ -279,11 +288,11 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
                     }
                     Some((module, name)) => match allowed(module, name) {
                         Judgement::Pattern(_) => {
-                            let known = is_lod_tensor(graph, id);
+                            let known = is_lod_tensor(graph, id) && evaluated.is_alone(graph, made);
                             evals += u64::from(known);
                             known
                         }
-                        Judgement::Allowed(_) => usual(graph, id, name),
+                        Judgement::Allowed(_) => usual(graph, made, module, name),
                         // Its import was found already.
                         Judgement::Dangerous(_) | Judgement::Unknown => continue,
                     },
@@ -294,7 +303,17 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
             }
-            Object::PersistentId(_) => persistent += 1,
+            Object::PersistentId(id) => {
+                persistent += 1;
+                // PyTorch looks up the source of what is named here.
+                if let Some(&[kind, class, ..]) = graph.tuple(*id)
+                    && graph.text(kind) == Some("module")
+                    && graph.global(class).is_none()
+                {
+                    let text = || "refers to a module of a class that was computed, not imported".to_owned();
+                    notes.add(Severity::Error, "computed-call", start, text);
+                }
+            }
             Object::Buffer => buffers += 1,
             _ => {}
         }

@@ -52,7 +52,7 @@ pub(super) struct Machine<'a> {
     names: HashMap<Box<str>, ObjectId>,
     text_bytes: u64,
     room: Room,
-    start: u64,
+    pub(super) start: u64,
     frame_end: Option<u64>,
     /// True where the pickle may end before it ends.
     cut: bool,

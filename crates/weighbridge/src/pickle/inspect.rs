@@ -292,7 +292,8 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> 
                             evals += u64::from(known);
                             known
                         }
-                        Judgement::Allowed(_) => usual(graph, made, module, name),
+                        // What is too much to look at was found already.
+                        Judgement::Allowed(_) => left.is_none() || usual(graph, made, module, name),
                         // Its import was found already.
                         Judgement::Dangerous(_) | Judgement::Unknown => continue,
                     },

@@ -106,6 +106,23 @@ const COMPUTES_ALONE: &[&str] = &[
     "reverse",
 ];
 
+/// Operations of graphs of TensorFlow that a layer may be: those that only compute.
+#[rustfmt::skip]
+const OPERATIONS: &[&str] = &[
+    "Abs", "Add", "AddN", "AddV2", "All", "Any", "ArgMax", "ArgMin", "AvgPool", "BatchMatMul", "BatchMatMulV2", "BiasAdd", "Cast",
+    "Ceil", "ClipByValue", "ConcatV2", "Conv2D", "Cos", "Cumprod", "Cumsum", "DepthToSpace", "DepthwiseConv2dNative", "Div",
+    "DivNoNan", "Einsum", "Elu", "Equal", "Erf", "Exp", "ExpandDims", "Expm1", "Fill", "Floor", "FloorDiv", "FloorMod", "GatherNd",
+    "Gather", "GatherV2", "Greater", "GreaterEqual", "Identity", "L2Loss", "LeakyRelu", "Less", "LessEqual", "Log", "Log1p",
+    "LogSoftmax", "LogicalAnd", "LogicalNot", "LogicalOr", "MatMul", "Max", "MaxPool", "Maximum", "Mean", "Min", "Minimum",
+    "MirrorPad", "Mul", "Neg", "NotEqual", "OneHot", "OnesLike", "Pack", "Pad", "PadV2", "Pow", "Prod", "Range", "Rank",
+    "RealDiv", "Reciprocal", "Relu", "Relu6", "Reshape", "ResizeBilinear", "ResizeNearestNeighbor", "ReverseV2", "Round", "Rsqrt",
+    "Select", "SelectV2", "Selu", "Shape", "Sigmoid", "Sign", "Sin", "Size", "Slice", "Softmax", "Softplus", "Softsign",
+    "SpaceToDepth", "Split", "SplitV", "Sqrt", "Square", "SquaredDifference", "Squeeze", "StopGradient", "StridedSlice", "Sub",
+    "Sum", "Tan", "Tanh", "Tile", "TopKV2", "Transpose", "Unpack", "Where", "ZerosLike",
+];
+/// Classes of TensorFlow of which a layer may call what makes one.
+const MADE_BY_CLASS: &[&str] = &["RaggedTensor", "SparseTensor"];
+
 /// Judges a configuration in JSON, also one document a line. False where `text` is no JSON object or list;
 /// nothing is added then.
 pub fn config(text: &str, scan: &mut Scan) -> bool {
@@ -225,6 +242,21 @@ impl Looked {
             let out = files.pairs().filter_map(|(_, file)| file.as_str()).filter(|name| leads_out(name));
             out.for_each(|name| self.out.push(|| format!("the shard {}", short(name))));
         }
+        for (key, value) in map.pairs() {
+            // A name with a slash is one of a repository of compiled and Python code, which is fetched and run.
+            let attention =
+                key.ends_with("attn_implementation") || key.ends_with("attn_implementation_internal");
+            if attention && texts(value).any(|text| text.contains('/')) {
+                self.remote.push(|| format!("{key}: {}", short(&value.to_string())));
+            }
+            // Read as the words of a tokenizer.
+            if let (true, Some(name)) = (key.ends_with("_file"), value.as_str())
+                && leads_out(name)
+                && !is_absolute(name)
+            {
+                self.out.push(|| format!("{key} {}", short(name)));
+            }
+        }
         self.keras(map);
     }
 
@@ -258,10 +290,34 @@ impl Looked {
                 self.lambda.push(|| format!("{class} {}", short(name.unwrap_or_default())));
                 return;
             }
+            "ClassMethod" => {
+                let class = config("cls_symbol").and_then(Json::as_str).unwrap_or_default();
+                let method = config("method_name").and_then(Json::as_str).unwrap_or_default();
+                let makes = MADE_BY_CLASS.contains(&class.rsplit('.').next().unwrap_or_default())
+                    && method.starts_with("from_");
+                if !makes {
+                    self.foreign.push(|| format!("calls tensorflow.{}.{}", short(class), short(method)));
+                }
+            }
+            "TensorFlowOpLayer" => {
+                let node = config("node_def").and_then(Json::as_str).map(Json::parse);
+                let node = node.as_ref().map_or(config("node_def"), Option::as_ref);
+                let operation = node.and_then(|node| node.get("op")).and_then(Json::as_str);
+                if !operation.is_some_and(|name| OPERATIONS.contains(&name)) {
+                    let name = operation.unwrap_or("(not known)");
+                    self.foreign.push(|| format!("is the operation {} of tensorflow", short(name)));
+                }
+            }
+            "InstanceMethod" | "InstanceProperty" => {
+                let name = config("method_name").or_else(|| config("attr_name")).and_then(Json::as_str);
+                if !name.is_some_and(|name| !name.is_empty() && !name.starts_with('_') && !name.contains('.'))
+                {
+                    self.foreign
+                        .push(|| format!("calls {} of a tensor", short(name.unwrap_or("(not known)"))));
+                }
+            }
             "TFOpLambda" | "SlicingOpLambda" => {
-                let function =
-                    map.get("config").and_then(|config| config.get("function")).and_then(Json::as_str);
-                let function = function.unwrap_or_default();
+                let function = config("function").and_then(Json::as_str).unwrap_or_default();
                 let computes = COMPUTES_ALONE.contains(&function)
                     || COMPUTES.iter().any(|prefix| function.starts_with(prefix));
                 if !computes {
@@ -307,6 +363,12 @@ impl Looked {
             }
         }
     }
+}
+
+/// The texts of a value, and of the values of an object.
+fn texts<'a>(value: &'a Json<'_>) -> impl Iterator<Item = &'a str> {
+    let inner = if let Json::Object(map) = value { Some(map.pairs()) } else { None };
+    value.as_str().into_iter().chain(inner.into_iter().flatten().filter_map(|(_, value)| value.as_str()))
 }
 
 /// True for one of Keras's own functions.
@@ -406,11 +468,48 @@ mod tests {
         assert_eq!(codes(&op("math.multiply")), [""; 0]);
         assert_eq!(codes(&op("io.write_file")), ["keras-foreign-module"]);
         assert_eq!(codes(r#"[{"function_type": "lambda"}]"#), ["keras-lambda"]);
+        let method = |class: &str, name: &str| {
+            let config = format!(r#"{{"cls_symbol": "{class}", "method_name": "{name}"}}"#);
+            format!(r#"{{"class_name": "ClassMethod", "config": {config}}}"#)
+        };
+        assert_eq!(codes(&method("RaggedTensor", "from_row_splits")), [""; 0]);
+        for (class, name) in
+            [("io.write_file", "__call__"), ("RaggedTensor", "__call__"), ("io.gfile.from_x", "from_x")]
+        {
+            assert_eq!(codes(&method(class, name)), ["keras-foreign-module"], "{class}.{name}");
+        }
+        let layer = |node: &str| {
+            format!(r#"{{"class_name": "TensorFlowOpLayer", "config": {{"node_def": {node}}}}}"#)
+        };
+        assert_eq!(codes(&layer(r#"{"op": "AddV2"}"#)), [""; 0]);
+        assert_eq!(codes(&layer(r#""{\"op\": \"Mul\"}""#)), [""; 0]);
+        for node in [r#"{"op": "WriteFile"}"#, r#""{\"op\": \"ReadFile\"}""#, r#""?""#, "{}"] {
+            assert_eq!(codes(&layer(node)), ["keras-foreign-module"], "{node}");
+        }
+        let of_tensor = |name: &str| {
+            format!(r#"{{"class_name": "InstanceMethod", "config": {{"method_name": "{name}"}}}}"#)
+        };
+        assert_eq!(codes(&of_tensor("to_tensor")), [""; 0]);
+        assert_eq!(codes(&of_tensor("__init__")), ["keras-foreign-module"]);
     }
 
     #[test]
     fn paths_and_code_beside_the_model() {
         assert_eq!(codes(r#"{"auto_map": {"AutoModel": "modeling.Evil"}}"#), ["remote-code"]);
+        for key in ["_attn_implementation", "attn_implementation", "_attn_implementation_internal"] {
+            assert_eq!(
+                codes(&format!(r#"{{"text_config": {{"{key}": "some/kernel"}}}}"#)),
+                ["remote-code"],
+                "{key}"
+            );
+            assert_eq!(
+                codes(&format!(r#"{{"{key}": {{"": "sdpa", "vision": "some/kernel"}}}}"#)),
+                ["remote-code"]
+            );
+            assert_eq!(codes(&format!(r#"{{"{key}": "flash_attention_2"}}"#)), [""; 0], "{key}");
+        }
+        assert_eq!(codes(r#"{"vocab_file": "../../secret.txt"}"#), ["name-leads-out"]);
+        assert_eq!(codes(r#"{"vocab_file": "vocab.txt", "merges_file": null}"#), [""; 0]);
         assert_eq!(codes(r#"{"entity_path": "/home/me/data"}"#), ["absolute-path"]);
         assert_eq!(codes(r#"{"entities": {"../x": {}}, "relations": []}"#), ["name-leads-out"]);
         assert_eq!(

@@ -145,7 +145,7 @@ fn a_mapped_array_is_rebuilt_and_never_opened() {
         assert_eq!((array.shape.dims(), array.payload.unwrap().len), (&[1][..], 4));
     }
     assert_eq!(with("numpy\nmemmap.x\n", b".").verdict, Verdict::Unsound);
-    assert_eq!(with("numpy\nmatrix\n", b".").verdict, Verdict::Unsound);
+    assert_eq!(with("numpy\nmatrix.x\n", b".").verdict, Verdict::Unsound);
     let odd: [&[u8]; 6] = [
         // Called, made by hand, kept, given to what calls it, in a list, and the arguments of the rebuilding kept.
         b"\x8c\x01vcnumpy\nmemmap\n\x8c\x04file\x85Rs.",

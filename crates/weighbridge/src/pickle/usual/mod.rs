@@ -14,6 +14,9 @@ pub(super) use lod::Evaluated;
 use super::graph::{Graph, How, Made, Object, ObjectId, Place, Text};
 use super::numpy::bytes_of;
 
+/// Items of a container within another that a form looks at.
+const FEW: usize = 16;
+
 /// True where an allowed function or class is called, and what comes of it is used, as honest writers do.
 pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> bool {
     // Arguments that are computed may be anything.
@@ -182,14 +185,35 @@ fn attributes(graph: &Graph, state: ObjectId) -> bool {
     }
 }
 
-/// What a call copies: bytes, and places of containers. The same ones may be copied by very many calls.
+/// What a call copies, and what there is to look at: bytes, and places of containers. The same ones may be given to very many
+/// calls.
 pub(super) fn copied(graph: &Graph, made: &Made) -> u64 {
-    let state = made.states.first().and_then(|&state| graph.tuple(state));
-    let given = graph.tuple(made.args).unwrap_or_default().iter().chain(state.unwrap_or_default());
-    given.map(|&id| copied_of(graph, id)).fold(0, u64::saturating_add)
+    let args = graph.tuple(made.args).unwrap_or_default();
+    let states = made.states.iter().flat_map(|&state| graph.tuple(state).unwrap_or_default());
+    let inner = args.iter().chain(states).map(|&id| copied_of(graph, id));
+    let own =
+        made.states.iter().map(|&state| copied_of(graph, state)).fold(args.len() as u64, u64::saturating_add);
+    inner.fold(own, u64::saturating_add)
 }
 
 fn copied_of(graph: &Graph, id: ObjectId) -> u64 {
+    match graph.object(id) {
+        // Bytes that are spelled as text, the fields of a type.
+        Object::Made(made) => {
+            let args = graph.tuple(made.args).unwrap_or_default().iter().take(FEW);
+            let states = made.states.iter().take(1).flat_map(|&state| graph.tuple(state).unwrap_or_default());
+            args.chain(states.take(FEW)).map(|&id| written(graph, id)).fold(0, u64::saturating_add)
+        }
+        Object::Tuple(items) => {
+            let inner = items.iter().take(FEW).map(|&id| written(graph, id));
+            inner.fold(items.len() as u64, u64::saturating_add)
+        }
+        _ => written(graph, id),
+    }
+}
+
+/// Bytes, or places of a container.
+fn written(graph: &Graph, id: ObjectId) -> u64 {
     let text = |text: &Text| match text.place {
         Place::Source(span) => span.len,
         _ => text.short.as_ref().map_or(0, |short| short.len() as u64),
@@ -201,11 +225,6 @@ fn copied_of(graph: &Graph, id: ObjectId) -> u64 {
         Object::List(items) | Object::Set(items) => items.len() as u64,
         Object::Tuple(items) | Object::FrozenSet(items) => items.len() as u64,
         Object::Dict(pairs) => pairs.len() as u64 * 2,
-        // Bytes that are spelled as text.
-        Object::Made(made) => match graph.tuple(made.args) {
-            Some(&[first, ..]) if !matches!(graph.object(first), Object::Made(_)) => copied_of(graph, first),
-            _ => 0,
-        },
         _ => 0,
     }
 }

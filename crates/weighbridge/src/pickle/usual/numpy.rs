@@ -3,6 +3,7 @@
 use super::{called, count, ints, is_bytes, is_int, is_number};
 use crate::pickle::allowed::is_mapped_array;
 use crate::pickle::graph::{Graph, Made, Object, ObjectId};
+use crate::pickle::numpy::bytes_of;
 
 /// Elements of an array that numpy makes before it is given its state, and of one whose elements have no bytes; honest pickles
 /// ask for none.
@@ -19,7 +20,7 @@ pub(super) fn given(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
         ("_reconstruct", &[class, shape, code]) => {
             let small =
                 ints(graph, shape).and_then(|shape| count(&shape)).is_some_and(|n| n <= MOST_ELEMENTS);
-            is_array_class(graph, class) && small && is_bytes(graph, code) && !is_long(graph, code)
+            is_array_class(graph, class) && small && is_letter(graph, code)
         }
         ("scalar", &[kind, bytes]) => {
             Type::of(graph, kind).is_some_and(|kind| !kind.objects) && is_bytes(graph, bytes)
@@ -43,9 +44,10 @@ fn is_array_class(graph: &Graph, class: ObjectId) -> bool {
     })
 }
 
-/// True for more than the one letter that says what the elements would be.
-fn is_long(graph: &Graph, code: ObjectId) -> bool {
-    super::copied_of(graph, code) > 2
+/// True for the one letter that says what the elements would be: bytes, whatever the state makes of them.
+fn is_letter(graph: &Graph, code: ObjectId) -> bool {
+    let bytes = bytes_of(graph, code, None).ok().flatten().and_then(|bytes| bytes.short);
+    graph.text(code) == Some("b") || bytes.as_deref() == Some(b"b")
 }
 
 /// The state of an array: a version, its shape, its type, the order, and its elements.

@@ -1,6 +1,6 @@
 //! The forms of PyTorch's calls.
 
-use super::{attributes, called, count, ints, is_atom, is_int, is_number, is_text};
+use super::{FEW, attributes, called, count, ints, is_atom, is_int, is_number, is_text};
 use crate::pickle::graph::{Graph, Object, ObjectId};
 
 pub(super) fn given(graph: &Graph, module: &str, name: &str, args: &[ObjectId]) -> bool {
@@ -74,7 +74,7 @@ fn rebuilt(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
             let elements = ints(graph, extents).and_then(|extents| count(&extents));
             view(storage, offset, extents, strides)
                 && elements.is_some_and(|n| elements_of(graph, storage).is_none_or(|most| n <= most))
-                && graph.tuple(parameters).is_some_and(|all| all.iter().all(|&id| is_part(graph, id)))
+                && graph.tuple(parameters).is_some_and(|all| is_parts(graph, all))
                 && is_int(graph, wanted)
                 && hooks(h)
         }
@@ -86,7 +86,7 @@ fn rebuilt(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
         }
         ("_rebuild_sparse_tensor", &[layout, parts]) => {
             (kind(layout) || called(graph, layout) == Some(("torch.serialization", "_get_layout")))
-                && graph.tuple(parts).is_some_and(|all| all.iter().all(|&id| is_part(graph, id)))
+                && graph.tuple(parts).is_some_and(|all| is_parts(graph, all))
         }
         ("_rebuild_nested_tensor", args) => args.iter().all(|&id| is_tensor(graph, id)),
         ("_rebuild_meta_tensor_no_storage", &[k, extents, strides, wanted]) => {
@@ -144,7 +144,11 @@ fn is_plain(graph: &Graph, id: ObjectId) -> bool {
     id == ObjectId::NONE || matches!(graph.object(id), Object::Dict(_))
 }
 
-/// What the parts of a sparse or quantized tensor are.
+/// True for the parts of a sparse or quantized tensor.
+fn is_parts(graph: &Graph, parts: &[ObjectId]) -> bool {
+    parts.len() <= FEW && parts.iter().all(|&id| is_part(graph, id))
+}
+
 fn is_part(graph: &Graph, id: ObjectId) -> bool {
     is_number(graph, id)
         || is_plain(graph, id)

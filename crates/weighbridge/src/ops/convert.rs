@@ -190,28 +190,31 @@ pub fn prepare(
     target: impl AsRef<Path>,
     options: &ConvertOptions,
 ) -> Result<(WritePlan, Vec<Note>)> {
-    prepare_replacing(source.as_ref(), target.as_ref(), &[], options)
+    let (plan, notes, _) = prepare_replacing(source.as_ref(), target.as_ref(), false, options)?;
+    Ok((plan, notes))
 }
 
-/// As [`prepare`], where files of these names may stand in the target.
+/// As [`prepare`], with the names of the files that are replaced where the target is the folder `source` itself; none
+/// of them unless `own`.
 pub(super) fn prepare_replacing(
     source: &Path,
     target: &Path,
-    names: &[PathBuf],
+    own: bool,
     options: &ConvertOptions,
-) -> Result<(WritePlan, Vec<Note>)> {
+) -> Result<(WritePlan, Vec<Note>, Vec<PathBuf>)> {
     // First of all, so that a target which cannot be written is known before work begins.
     LocalSink::check(target, options.force)?;
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
+    let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
     let mut notes = checkpoint.notes.clone();
     if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
     let plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
-    LocalSink::check_plan_replacing(&plan, target, options.force, names)?;
-    Ok((plan, notes))
+    LocalSink::check_plan_replacing(&plan, target, options.force, &replaced)?;
+    Ok((plan, notes, replaced))
 }
 
 /// Opens `source` and writes it to `target` in the format that is asked for: to a file, or to a
@@ -258,15 +261,15 @@ pub fn save_replacing(
     run(plan, &LocalSink::for_plan(plan, target, true)?.replacing(names), options)
 }
 
-/// The names of the files that are read when the folder `source` is opened, where that is the folder `target`
-/// itself; none where it is another one.
+/// The names of the files of the folder `source` that hold what `checkpoint` was opened with, where that is the folder
+/// `target` itself; none where it is another one.
 ///
 /// # Errors
 /// What listing says.
-pub(super) fn own_files(source: &Path, target: &Path, open: &OpenOptions) -> Result<Vec<PathBuf>> {
+pub(super) fn own_files(source: &Path, target: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     match (real_path(source), real_path(target)) {
         (Some(one), Some(other)) if one == other && kind_of_path(source)? == PathKind::Folder => {
-            super::seal::files_read(source, open)
+            formats::own_files(source, checkpoint)
         }
         _ => Ok(Vec::new()),
     }

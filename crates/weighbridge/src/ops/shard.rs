@@ -1,7 +1,7 @@
 //! One model over many files of safetensors, with their list, as Hugging Face's libraries write and read it.
 
 use super::ConvertOptions;
-use super::convert::{own_files, prepare_replacing};
+use super::convert::prepare_replacing;
 use crate::checkpoint::Note;
 use crate::error::Result;
 use crate::formats::safetensors::parse_size;
@@ -50,8 +50,7 @@ pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions)
     options.to = Some("safetensors".to_owned());
     options.kind = Some("sharded".to_owned());
     options.settings.push(("shard".to_owned(), size.to_owned()));
-    let replaced = own_files(source, target, &options.open)?;
-    let (plan, notes) = prepare_replacing(source, target, &replaced, &options)?;
+    let (plan, notes, replaced) = prepare_replacing(source, target, true, &options)?;
     let listed = listed(&plan);
     let shards = plan.files.iter().filter_map(|file| told(file, &listed, most)).collect();
     Ok(PreparedShards { plan, notes, shards, replaced })

@@ -219,6 +219,14 @@ fn no_file_beside_the_model_is_lost_where_a_folder_is_written_to_its_own_place()
         };
         assert_eq!(sorted(names(model)), sorted(before));
     }
+    // Code in a file of PyTorch has no place in shards.
+    let code = folder.path("code");
+    fs::create_dir(&code).unwrap();
+    fs::copy(golden("torch/good/script.pt"), format!("{code}/model.pt")).unwrap();
+    let before = files(Path::new(&code));
+    let error = &json(&["shard", &code, &code, "-f"])["error"];
+    assert!(error["code"] == "loss-denied" && files(Path::new(&code)) == before, "{error}");
+    ok(&["shard", &code, &folder.path("elsewhere")]);
     ok(&["edit", &tables, "--in-place=rewrite", "--set-metadata", "a=b"]);
     for name in ["config.json", "training_stats.json"] {
         assert!(Path::new(&tables).join(name).exists(), "{name}");

@@ -423,6 +423,7 @@ mod tests {
     /// A label may show two names alike.
     #[cfg(unix)]
     #[test]
+    #[allow(clippy::disallowed_methods)]
     fn files_whose_names_are_not_utf8_are_not_given_away() {
         use std::os::unix::ffi::OsStrExt;
         let dir = tempfile::tempdir().unwrap();

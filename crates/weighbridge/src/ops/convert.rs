@@ -12,6 +12,9 @@ use crate::text::counted;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Losses that do not take anything away that the source has: what was asked for, and what holds of the
+/// source too.
+const HARMLESS: [&str; 2] = ["rounding", "recent-dtype"];
 /// Bytes of a list of names that tell which form it has.
 const HEAD: u64 = 64;
 
@@ -382,8 +385,17 @@ pub(super) fn denied(losses: &[Loss]) -> Error {
         .hint("without --deny-loss the conversion goes on and reports these")
 }
 
+/// Fails where something would be lost that the source has, and that is gone then: in its own place.
+pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
+    let taken: Vec<_> = losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
+    if taken.is_empty() {
+        return Ok(());
+    }
+    Err(lost(&taken, "in place nothing may be lost, and this would be"))
+}
+
 /// As [`denied`], with other words and without a hint.
-pub(super) fn lost(losses: &[Loss], message: &str) -> Error {
+fn lost(losses: &[Loss], message: &str) -> Error {
     let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
     let mut text = shown.collect::<Vec<_>>().join("; ");
     if losses.len() > 5 {

@@ -8,7 +8,7 @@ use crate::engine::LocalSink;
 use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, check_free, find, write_patch};
 use crate::error::{Error, Result};
 use crate::formats::{self, FolderModel, safetensors};
-use crate::ops::convert::{own_files, save_replacing};
+use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,10 +22,6 @@ pub enum InPlace {
     /// A new file, or folder, takes the place of the old one when it is whole.
     Rewrite,
 }
-
-/// Losses that do not take anything away that the source has: what was asked for, and what holds of the
-/// source too.
-const HARMLESS: [&str; 2] = ["rounding", "recent-dtype"];
 
 /// An edit in place that was planned.
 #[derive(Debug)]
@@ -94,12 +90,9 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         plan_form(edited, format, kind, &convert_options(options, settings))
     });
     let mut edit = planned.map_err(|error| advise(error, how))?;
-    let taken: Vec<_> =
-        edit.plan.losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
-    if !taken.is_empty() {
-        let error = crate::ops::convert::lost(&taken, "in place nothing may be lost, and this would be");
-        return Err(error.in_file(label).hint("write a new file instead, and see what it says of these"));
-    }
+    check_nothing_lost(&edit.plan.losses).map_err(|error| {
+        error.in_file(&label).hint("write a new file instead, and see what it says of these")
+    })?;
     let patch = match how {
         InPlace::Rewrite => None,
         InPlace::Header => {

@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{Folder, code, command, golden, json, names, ok, refused};
+use common::{Folder, code, coded_json, command, golden, json, names, ok, refused};
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// A folder as Hugging Face's libraries write it.
 fn hugging(folder: &Folder) -> String {
@@ -109,4 +111,124 @@ fn models_beside_the_one_that_is_taken_are_told() {
     ok(&["shard", &hf, &shards]);
     fs::copy(golden("npz/good/stored.npz"), format!("{shards}/other.npz")).unwrap();
     assert!(ok(&["diff", &shards, &shards]).contains("other.npz"));
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for item in fs::read_dir(folder).unwrap() {
+        let path = item.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => _ = found.insert(path.clone(), fs::read(&path).unwrap()),
+        }
+    }
+    found
+}
+
+/// A copy of the golden folder of that name, without what tells of it.
+fn copied(folder: &Folder, golden_name: &str, name: &str) -> String {
+    let (from, to) = (golden(golden_name), folder.path(name));
+    for (path, bytes) in files(Path::new(&from)) {
+        let target = Path::new(&to).join(path.strip_prefix(&from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::write(target, bytes).unwrap();
+    }
+    _ = fs::remove_file(format!("{to}/expected.json"));
+    to
+}
+
+/// Ways to write a folder in its own place.
+fn ways(model: &str) -> Vec<(&'static str, Vec<&str>)> {
+    let edit = vec!["edit", model, "--in-place=rewrite", "--set-metadata", "a=b"];
+    let merge = vec!["merge", model, "-o", model, "-f", "--to", "safetensors", "--kind", "sharded"];
+    let mut ways = vec![("shard", vec!["shard", model, model, "-f"]), ("edit", edit), ("merge", merge)];
+    let sharded = vec!["convert", model, model, "-f", "--to", "safetensors", "--kind", "sharded"];
+    ways.push(("convert", sharded));
+    for format in ["biggraph", "paddle", "npy", "safetensors"] {
+        ways.push(("convert", vec!["convert", model, model, "-f", "--to", format]));
+    }
+    ways
+}
+
+/// Opening a folder looks into files that are not of its model: they do not go with it.
+#[test]
+fn no_file_beside_the_model_is_lost_where_a_folder_is_written_to_its_own_place() {
+    let folder = Folder::new();
+    let source = folder.model("source.safetensors");
+    let (one, many, arrays) = (folder.path("one"), folder.path("many"), folder.path("arrays"));
+    fs::create_dir(&one).unwrap();
+    fs::copy(&source, format!("{one}/model.safetensors")).unwrap();
+    ok(&["shard", &source, &many, "--max-shard-size", "32B"]);
+    ok(&["convert", &source, &arrays, "--to", "npy"]);
+    let state = copied(&folder, "paddle/good/p262/split_big_param", "state");
+    let program = copied(&folder, "paddle/good/p262/cnn_legacy_combined", "program");
+    let tables = copied(&folder, "biggraph/set1/ckpt_dyn_affine", "tables");
+    let edges = copied(&folder, "biggraph/set1/std/edges", "edges");
+    let beside: [(&str, &[u8]); 6] = [
+        ("tokenizer_config.json", b"{}"),
+        ("generation_config.json", b"{\"a\": 1}"),
+        ("tokenizer.model", b"\n\x0e\n\x05<unk>"),
+        ("LICENSE", b"MIT"),
+        ("a.bin", b"bytes"),
+        ("sub/words", b"1\t2\n3\t4\n"),
+    ];
+    for model in [&one, &many, &arrays, &state, &program, &tables, &edges] {
+        let name = |word: &str| format!("{model}/{word}");
+        fs::create_dir(name("sub")).unwrap();
+        for (word, bytes) in beside.iter().chain([&("config.json", &b"{}"[..])]) {
+            if !Path::new(&name(word)).exists() {
+                fs::write(name(word), bytes).unwrap();
+            }
+        }
+        let before = files(Path::new(model));
+        for (verb, words) in ways(model) {
+            let (code, report) = coded_json(&words);
+            assert_eq!(code, 2, "{words:?}: {report}");
+            assert!(files(Path::new(model)) == before, "{words:?}");
+            let whole = [&many, &tables, &edges].contains(&model);
+            if verb == "shard" || verb == "edit" && whole {
+                // Arrays beside other files are several models.
+                let why = if *model == arrays { "several-models" } else { "folder-has-other-files" };
+                assert_eq!(report["error"]["code"], why, "{words:?}: {report}");
+            }
+        }
+        beside.iter().for_each(|(word, _)| fs::remove_file(name(word)).unwrap());
+        fs::remove_dir(name("sub")).unwrap();
+    }
+    // What belongs to the model and has no place in shards stays as well: files around the tables, programs.
+    let left = |model: &str| -> Vec<String> {
+        let error = &json(&["shard", model, model, "-f"])["error"];
+        assert_eq!(error["code"], "folder-has-other-files", "{error}");
+        let mut names: Vec<_> = error["found"].as_str().unwrap().split(", ").map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(left(&tables), ["config.json", "training_stats.json"]);
+    fs::remove_file(format!("{program}/config.json")).unwrap();
+    assert_eq!(left(&program), ["__model__"]);
+    // Where there is nothing else, the model takes its own place.
+    for model in [&one, &many, &arrays, &state] {
+        fs::remove_file(format!("{model}/config.json")).unwrap();
+        let before = names(model);
+        ok(&["shard", model, model, "-f"]);
+        assert_eq!(fs::read_dir(model).unwrap().count(), 2, "{model}");
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        assert_eq!(sorted(names(model)), sorted(before));
+    }
+    // Code in a file of PyTorch has no place in shards.
+    let code = folder.path("code");
+    fs::create_dir(&code).unwrap();
+    fs::copy(golden("torch/good/script.pt"), format!("{code}/model.pt")).unwrap();
+    let before = files(Path::new(&code));
+    let error = &json(&["shard", &code, &code, "-f"])["error"];
+    assert!(error["code"] == "loss-denied" && files(Path::new(&code)) == before, "{error}");
+    ok(&["shard", &code, &folder.path("elsewhere")]);
+    ok(&["edit", &tables, "--in-place=rewrite", "--set-metadata", "a=b"]);
+    for name in ["config.json", "training_stats.json"] {
+        assert!(Path::new(&tables).join(name).exists(), "{name}");
+    }
 }

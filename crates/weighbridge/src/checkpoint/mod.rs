@@ -111,7 +111,7 @@ impl Note {
         Self { code, text: text.into(), omission: true }
     }
     /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
-    pub fn is_unread(&self) -> bool {
+    pub(crate) fn is_unread(&self) -> bool {
         self.omission && self.code != METADATA_DIFFERS
     }
 }

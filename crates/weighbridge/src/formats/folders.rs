@@ -1,10 +1,10 @@
 //! Folders that no format calls its own, such as one `model.safetensors` beside its `config.json`; and what stands
 //! in a folder beside the model that was opened.
 
-use super::{ALL, Format, by_extension, detect};
+use super::{ALL, Format, OpenOptions, as_folder, by_extension, by_id, detect, open_in_folder};
 use crate::checkpoint::{Checkpoint, Note};
 use crate::error::{Error, Result};
-use crate::source::{FolderItem, FolderRef, SourceRef};
+use crate::source::{FOLDER_DEPTH, FolderItem, FolderRef, LocalFolder, SourceRef};
 use crate::text::escape;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,8 @@ const NAMED_BY_OTHERS: [&str; 3] = ["primitiv", "tsv", "word2vec"];
 const MOST_LOOKED_AT: usize = 64;
 /// Names that are told one by one.
 const NAMED: usize = 5;
+/// The codes of errors of formats that are asked for a folder and have none of this kind.
+const FILES_ONLY: [&str; 2] = ["not-a-file", "no-shards"];
 /// The code of the note on other model files.
 pub(crate) const OTHER_MODELS: &str = "other-models";
 
@@ -75,6 +77,75 @@ impl<'a> Looks<'a> {
     }
 }
 
+/// What is opened of a folder.
+#[derive(Clone)]
+pub(crate) enum FolderModel {
+    /// All of it: this format calls it its own, or was named for it.
+    Whole(&'static dyn Format),
+    /// The one model file in it.
+    File(ModelFile),
+}
+
+/// The one model file of a folder.
+#[derive(Clone)]
+pub(crate) struct ModelFile {
+    /// Its name in the folder.
+    name: PathBuf,
+    /// The file, opened.
+    pub(crate) source: SourceRef,
+    /// True where every other file was looked at, and is no model.
+    is_sole: bool,
+}
+
+impl ModelFile {
+    /// Its path, as the folder itself calls it.
+    pub(crate) fn path(&self, folder: &FolderRef) -> PathBuf {
+        path_of(folder, &self.name)
+    }
+}
+
+impl FolderModel {
+    /// What is opened of `folder`; for those who open it several times, as files are looked into to tell.
+    ///
+    /// # Errors
+    /// As [`super::open_folder`], of what is known before anything is opened.
+    pub(crate) fn of(folder: &FolderRef, options: &OpenOptions) -> Result<Self> {
+        if let Some(id) = &options.format {
+            return by_id(id).map(Self::Whole);
+        }
+        match own(folder) {
+            Some(format) => Ok(Self::Whole(format)),
+            None => lone(folder)?.map(Self::File).ok_or_else(|| no_model(folder)),
+        }
+    }
+
+    /// Opens it, without a word on other models in the folder. Returns what was opened: a file, where the format has no
+    /// such folders.
+    ///
+    /// # Errors
+    /// As [`super::open_folder`].
+    pub(crate) fn open(&self, folder: &FolderRef, options: &OpenOptions) -> Result<(Checkpoint, Self)> {
+        let file = match self {
+            Self::File(file) => file.clone(),
+            Self::Whole(format) => match as_folder(*format, folder, options) {
+                // A format of files: the caller says of which one the file in the folder is.
+                Err(error) if FILES_ONLY.contains(&error.code()) => lone(folder)?.ok_or(error)?,
+                opened => return Ok((opened?, self.clone())),
+            },
+        };
+        let mut opened = open_in_folder(file.source.clone(), folder, &file.name, options)?;
+        opened.files.push(file.source.clone());
+        Ok((opened, Self::File(file)))
+    }
+}
+
+/// The error for a folder without a model.
+pub(super) fn no_model(folder: &FolderRef) -> Error {
+    Error::usage("not-a-file", "this is a folder, and not a model that is kept in one")
+        .in_file(folder.label())
+        .hint("give the path of one model file")
+}
+
 /// True where a format calls the folder its own.
 pub(super) fn own(folder: &FolderRef) -> Option<&'static dyn Format> {
     ALL.iter().copied().find(|format| format.recognises_folder(folder))
@@ -86,12 +157,15 @@ pub(super) fn own(folder: &FolderRef) -> Option<&'static dyn Format> {
 /// # Errors
 /// [`crate::Kind::Usage`]: `several-models`, where it is not clear which one is meant; `part-of-model`, where it is a part
 /// alone; what listing says.
-pub(super) fn lone(folder: &FolderRef) -> Result<Option<(PathBuf, SourceRef)>> {
+fn lone(folder: &FolderRef) -> Result<Option<ModelFile>> {
     let items = folder.list(1)?;
-    let opened = |name: &Path| Ok(folder.open(name)?.map(|source| (name.to_owned(), source)));
+    let opened = |name: &Path, is_sole: bool| {
+        let source = folder.open(name)?;
+        Ok(source.map(|source| ModelFile { name: name.to_owned(), source, is_sole }))
+    };
     for name in LOADED.map(Path::new) {
         if items.iter().any(|item| item.name == name) {
-            return opened(name);
+            return opened(name, false);
         }
     }
     let mut looks = Looks::new(folder);
@@ -106,7 +180,7 @@ pub(super) fn lone(folder: &FolderRef) -> Result<Option<(PathBuf, SourceRef)>> {
         .in_file(folder.label())
         .found(escape(&name.display().to_string()))
         .hint("the other parts are missing; give its own path to look at it alone")),
-        [name] => opened(name),
+        [name] => opened(name, true),
         [first, ..] => Err(Error::usage("several-models", "several model files stand in this folder")
             .in_file(folder.label())
             .found(some(models.iter().map(|name| name.display().to_string())))
@@ -124,21 +198,15 @@ fn is_part(name: &Path) -> bool {
     })
 }
 
-/// The path of the model file where `folder` is one that no format calls its own and has one; see [`super::open_folder`].
-///
-/// # Errors
-/// As [`super::open_folder`].
-pub fn lone_file(folder: &FolderRef) -> Result<Option<PathBuf>> {
-    match own(folder) {
-        Some(_) => Ok(None),
-        None => Ok(lone(folder)?.map(|(name, _)| path_of(folder, &name))),
-    }
-}
-
 /// The path of a file, as the folder itself calls it: what stands in the current folder goes by its name alone.
 fn path_of(folder: &FolderRef, name: &Path) -> PathBuf {
     let around = Path::new(folder.label());
     if around == Path::new(".") { name.to_owned() } else { around.join(name) }
+}
+
+/// The label of a file of `folder`.
+fn label_of(folder: &FolderRef, name: &Path) -> String {
+    path_of(folder, name).display().to_string()
 }
 
 /// The files among `items` of `folder` whose labels are not in `used`. Where `format` calls the folder its own, a model file
@@ -152,7 +220,7 @@ pub(crate) fn others(
     let mut looks = Looks::new(folder);
     let mut others = Vec::new();
     for item in items {
-        let path = path_of(folder, &item.name).display().to_string();
+        let path = label_of(folder, &item.name);
         if used.contains(&path) {
             continue;
         }
@@ -170,18 +238,43 @@ pub(crate) fn told(others: &[OtherFile]) -> Option<String> {
         .then(|| format!("model files that stand beside this one were not looked at: {names}"))
 }
 
-/// Adds the note on other model files to what was opened in a folder, by `format` where it is one that the format calls its
-/// own. What cannot be listed is not told.
-pub(super) fn note(folder: &FolderRef, checkpoint: &mut Checkpoint, format: Option<&dyn Format>) {
+/// Adds the note on other model files to what was opened in a folder. What cannot be listed is not told.
+pub(super) fn note(folder: &FolderRef, checkpoint: &mut Checkpoint, model: &FolderModel) {
+    let format = match model {
+        FolderModel::Whole(format) => Some(*format),
+        FolderModel::File(file) if file.is_sole => return,
+        FolderModel::File(_) => None,
+    };
     let Ok(items) = folder.list(1) else { return };
     let others = others(folder, &items, &labels(checkpoint), format);
     checkpoint.notes.extend(told(&others).map(|text| Note::new(OTHER_MODELS, text)));
 }
 
+/// The names, in the local folder at `path`, of the files from which `checkpoint` was opened there: those that its
+/// tensors, the names of their rows and its metadata were read from. Whoever writes these elsewhere may let the files go.
+/// Not what was only looked at; nor what belongs to the model and need not be written again: companions, and the files
+/// around a program.
+///
+/// # Errors
+/// What listing says.
+pub(crate) fn own_files(path: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+    let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
+    let beside = if checkpoint.topology.is_some() { Vec::new() } else { checkpoint.files.clone() };
+    let own = labels_of(beside, checkpoint);
+    // A label shows two names alike that are not UTF-8.
+    let is_own = |name: &Path| name.to_str().is_some() && own.contains(&label_of(&folder, name));
+    Ok(folder.list(FOLDER_DEPTH)?.into_iter().map(|item| item.name).filter(|name| is_own(name)).collect())
+}
+
 /// The labels of all files that a checkpoint is made of.
 fn labels(checkpoint: &Checkpoint) -> HashSet<String> {
-    let mut open: Vec<SourceRef> = checkpoint.files.clone();
-    open.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
+    let mut beside: Vec<SourceRef> = checkpoint.files.clone();
+    beside.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
+    labels_of(beside, checkpoint)
+}
+
+/// The labels of the files that `beside` and the tensors of a checkpoint are made of.
+fn labels_of(beside: Vec<SourceRef>, checkpoint: &Checkpoint) -> HashSet<String> {
     let (mut seen, mut labels) = (HashSet::new(), HashSet::new());
     let mut follow = |mut open: Vec<SourceRef>| {
         while let Some(source) = open.pop() {
@@ -194,7 +287,7 @@ fn labels(checkpoint: &Checkpoint) -> HashSet<String> {
             }
         }
     };
-    follow(open);
+    follow(beside);
     for tensor in &checkpoint.tensors {
         for piece in &tensor.pieces {
             follow(vec![piece.source.clone()]);
@@ -216,9 +309,12 @@ fn some(names: impl ExactSizeIterator<Item = String>) -> String {
 mod tests {
     use super::super::{OpenOptions, open_folder, safetensors};
     use super::*;
-    use crate::source::MemoryFolder;
+    use crate::source::{Folder, MemoryFolder, SkippedItem};
+    use std::collections::HashMap;
+    use std::sync::Mutex;
 
     const NPY: &[u8] = include_bytes!("../../../../testdata/npy/good/float64.npy");
+    const NPZ: &[u8] = include_bytes!("../../../../testdata/npz/good/stored.npz");
 
     /// What opening a folder of files gives: its label and notes on others, or the code of the error and what it found.
     fn open(files: &[(&str, &[u8])]) -> (String, String) {
@@ -275,5 +371,75 @@ mod tests {
         for id in ["npz", "safetensors"] {
             assert_eq!(open_folder(&folder, &options(id)).unwrap_err().file(), Some("m/x.npy"), "{id}");
         }
+    }
+
+    /// A folder that counts how often each file in it is opened.
+    #[derive(Debug)]
+    struct Counting(MemoryFolder, Mutex<HashMap<PathBuf, usize>>);
+
+    impl Folder for Counting {
+        fn label(&self) -> &str {
+            self.0.label()
+        }
+        fn list(&self, depth: usize) -> Result<Vec<FolderItem>> {
+            self.0.list(depth)
+        }
+        fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>> {
+            self.0.skipped(depth)
+        }
+        fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
+            *self.1.lock().unwrap().entry(name.to_owned()).or_default() += 1;
+            self.0.open(name)
+        }
+    }
+
+    #[test]
+    fn other_files_are_not_looked_into_for_each_opening() {
+        let strangers = ["LICENSE", "a.bin", "tokenizer.model"];
+        let folder = MemoryFolder::new("m").with("x.npz", NPZ.to_vec());
+        let folder = strangers.iter().fold(folder, |folder, name| folder.with(name, b"text".to_vec()));
+        let counting = Arc::new(Counting(folder, Mutex::default()));
+        let folder: FolderRef = counting.clone();
+        let counts = || {
+            let counts = counting.1.lock().unwrap();
+            strangers.map(|name| counts.get(Path::new(name)).copied().unwrap_or_default())
+        };
+        let options = OpenOptions::default();
+        let model = FolderModel::of(&folder, &options).unwrap();
+        let found = counts();
+        // Once by a format that may call the folder its own, and once to tell whether the file is a model.
+        assert!(found.iter().all(|count| *count <= 2), "{found:?}");
+        for _ in 0..3 {
+            let (opened, model) = model.open(&folder, &options).unwrap();
+            assert_eq!((opened.label.as_str(), opened.format), ("m/x.npz", "npz"));
+            assert!(matches!(model, FolderModel::File(file) if file.is_sole));
+        }
+        assert_eq!(counts(), found);
+        // Nor for the note: that they are no models is known.
+        open_folder(&folder, &options).unwrap();
+        assert_eq!(counts(), found.map(|count| 2 * count));
+    }
+
+    /// A label may show two names alike.
+    #[cfg(unix)]
+    #[test]
+    #[allow(clippy::disallowed_methods)]
+    fn files_whose_names_are_not_utf8_are_not_given_away() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let name = |bytes: &'static [u8]| Path::new(std::ffi::OsStr::from_bytes(bytes));
+        for name in [name(b"a\xff.npy"), name(b"a\xfe.npy"), name("a\u{fffd}.npy".as_bytes()), name(b"b.npy")]
+        {
+            std::fs::write(dir.path().join(name), NPY).unwrap();
+        }
+        std::fs::write(dir.path().join("LICENSE"), "l").unwrap();
+        let mut checkpoint = Checkpoint::new("npy", "folder", "m");
+        let folder = LocalFolder::open(dir.path()).unwrap();
+        for name in [name(b"a\xff.npy"), name(b"b.npy")] {
+            checkpoint.files.extend(folder.open(name).unwrap());
+        }
+        let own = own_files(dir.path(), &checkpoint).unwrap();
+        assert!(own.contains(&"b.npy".into()) && own.iter().all(|name| name.to_str().is_some()), "{own:?}");
+        assert!(!own.contains(&"LICENSE".into()));
     }
 }

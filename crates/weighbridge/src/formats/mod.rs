@@ -26,8 +26,8 @@ mod unknown;
 pub mod word2vec;
 
 pub use crate::scan::Scan;
-pub(crate) use folders::{OTHER_MODELS, others, told as told_others};
-pub use folders::{OtherFile, lone_file};
+pub use folders::OtherFile;
+pub(crate) use folders::{FolderModel, OTHER_MODELS, others, own_files, told as told_others};
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
@@ -42,7 +42,7 @@ use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
 use salvage::or_salvage;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use told::format_of;
 
@@ -430,50 +430,14 @@ pub fn open_in_folder(
 /// As [`open_with`]; [`crate::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
 /// which one is meant.
 pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let known = match &options.format {
-        Some(id) => Some(by_id(id)?),
-        None => folders::own(folder),
-    };
-    let opened = known.map(|format| (as_folder(folder, options), format));
-    let (mut opened, format) = match opened {
-        // A format of files: the caller says of which one the file in the folder is.
-        Some((Err(error), _)) if FILES_ONLY.contains(&error.code()) => match folders::lone(folder)? {
-            Some(file) => (open_lone(file, folder, options)?, None),
-            None => return Err(error),
-        },
-        Some((opened, format)) => (opened?, Some(format)),
-        None => match folders::lone(folder)? {
-            Some(file) => (open_lone(file, folder, options)?, None),
-            None => (as_folder(folder, options)?, None),
-        },
-    };
-    folders::note(folder, &mut opened, format);
+    let (mut opened, model) = FolderModel::of(folder, options)?.open(folder, options)?;
+    folders::note(folder, &mut opened, &model);
     Ok(opened)
 }
 
-/// The codes of errors of formats that are asked for a folder and have none of this kind.
-const FILES_ONLY: [&str; 2] = ["not-a-file", "no-shards"];
-
-/// Opens the one model file of a folder.
-fn open_lone(
-    (name, source): (PathBuf, SourceRef),
-    folder: &FolderRef,
-    options: &OpenOptions,
-) -> Result<Checkpoint> {
-    let mut opened = open_in_folder(source.clone(), folder, &name, options)?;
-    opened.files.push(source);
-    Ok(opened)
-}
-
-/// Opens a folder that a format calls its own.
-fn as_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let open = |options: &OpenOptions| {
-        let format = match &options.format {
-            Some(id) => by_id(id)?,
-            None => detect_folder(folder)?,
-        };
-        format.open_folder(folder, options)
-    };
+/// Opens a folder as one of that format.
+fn as_folder(format: &dyn Format, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let open = |options: &OpenOptions| format.open_folder(folder, options);
     finish(or_salvage(Place::Folder(folder), open, options), folder.label(), options)
 }
 
@@ -535,11 +499,7 @@ fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
 /// # Errors
 /// [`crate::Kind::Usage`] where it is none that is known here.
 pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
-    folders::own(folder).ok_or_else(|| {
-        Error::usage("not-a-file", "this is a folder, and not a model that is kept in one")
-            .in_file(folder.label())
-            .hint("give the path of one model file")
-    })
+    folders::own(folder).ok_or_else(|| folders::no_model(folder))
 }
 
 /// The format of a source, by its content.

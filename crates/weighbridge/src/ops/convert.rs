@@ -12,6 +12,9 @@ use crate::text::counted;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Losses that do not take anything away that the source has: what was asked for, and what holds of the
+/// source too.
+const HARMLESS: [&str; 2] = ["rounding", "recent-dtype"];
 /// Bytes of a list of names that tell which form it has.
 const HEAD: u64 = 64;
 
@@ -190,28 +193,31 @@ pub fn prepare(
     target: impl AsRef<Path>,
     options: &ConvertOptions,
 ) -> Result<(WritePlan, Vec<Note>)> {
-    prepare_replacing(source.as_ref(), target.as_ref(), &[], options)
+    let (plan, notes, _) = prepare_replacing(source.as_ref(), target.as_ref(), false, options)?;
+    Ok((plan, notes))
 }
 
-/// As [`prepare`], where files of these names may stand in the target.
+/// As [`prepare`], with the names of the files that are replaced where the target is the folder `source` itself; none
+/// of them unless `own`.
 pub(super) fn prepare_replacing(
     source: &Path,
     target: &Path,
-    names: &[PathBuf],
+    own: bool,
     options: &ConvertOptions,
-) -> Result<(WritePlan, Vec<Note>)> {
+) -> Result<(WritePlan, Vec<Note>, Vec<PathBuf>)> {
     // First of all, so that a target which cannot be written is known before work begins.
     LocalSink::check(target, options.force)?;
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
+    let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
     let mut notes = checkpoint.notes.clone();
     if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
     let plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
-    LocalSink::check_plan_replacing(&plan, target, options.force, names)?;
-    Ok((plan, notes))
+    LocalSink::check_plan_replacing(&plan, target, options.force, &replaced)?;
+    Ok((plan, notes, replaced))
 }
 
 /// Opens `source` and writes it to `target` in the format that is asked for: to a file, or to a
@@ -258,15 +264,15 @@ pub fn save_replacing(
     run(plan, &LocalSink::for_plan(plan, target, true)?.replacing(names), options)
 }
 
-/// The names of the files that are read when the folder `source` is opened, where that is the folder `target`
-/// itself; none where it is another one.
+/// The names of the files of the folder `source` that hold what `checkpoint` was opened with, where that is the folder
+/// `target` itself; none where it is another one.
 ///
 /// # Errors
 /// What listing says.
-pub(super) fn own_files(source: &Path, target: &Path, open: &OpenOptions) -> Result<Vec<PathBuf>> {
+pub(super) fn own_files(source: &Path, target: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     match (real_path(source), real_path(target)) {
         (Some(one), Some(other)) if one == other && kind_of_path(source)? == PathKind::Folder => {
-            super::seal::files_read(source, open)
+            formats::own_files(source, checkpoint)
         }
         _ => Ok(Vec::new()),
     }
@@ -379,8 +385,17 @@ pub(super) fn denied(losses: &[Loss]) -> Error {
         .hint("without --deny-loss the conversion goes on and reports these")
 }
 
+/// Fails where something would be lost that the source has, and that is gone then: in its own place.
+pub(super) fn check_nothing_lost(losses: &[Loss]) -> Result<()> {
+    let taken: Vec<_> = losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
+    if taken.is_empty() {
+        return Ok(());
+    }
+    Err(lost(&taken, "in place nothing may be lost, and this would be"))
+}
+
 /// As [`denied`], with other words and without a hint.
-pub(super) fn lost(losses: &[Loss], message: &str) -> Error {
+fn lost(losses: &[Loss], message: &str) -> Error {
     let shown = losses.iter().take(5).map(|l| format!("{}: {}: {}", l.code, l.subject, l.detail));
     let mut text = shown.collect::<Vec<_>>().join("; ");
     if losses.len() > 5 {

@@ -1,7 +1,7 @@
 //! One model over many files of safetensors, with their list, as Hugging Face's libraries write and read it.
 
 use super::ConvertOptions;
-use super::convert::{own_files, prepare_replacing};
+use super::convert::{check_nothing_lost, prepare_replacing};
 use crate::checkpoint::Note;
 use crate::error::Result;
 use crate::formats::safetensors::parse_size;
@@ -43,15 +43,21 @@ pub struct PreparedShards {
 /// order is that of the source, and the same source gives the same bytes.
 ///
 /// # Errors
-/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`.
+/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`; [`crate::Kind::Mismatch`], `loss-denied`, where the
+/// folder is cut in its own place and something in its files has no place in shards.
 pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions) -> Result<PreparedShards> {
     let most = parse_size(size)?;
     let mut options = options.clone();
     options.to = Some("safetensors".to_owned());
     options.kind = Some("sharded".to_owned());
     options.settings.push(("shard".to_owned(), size.to_owned()));
-    let replaced = own_files(source, target, &options.open)?;
-    let (plan, notes) = prepare_replacing(source, target, &replaced, &options)?;
+    let (plan, notes, replaced) = prepare_replacing(source, target, true, &options)?;
+    if !replaced.is_empty() {
+        check_nothing_lost(&plan.losses).map_err(|error| {
+            let hint = "write to another folder instead, and see what it says of these";
+            error.in_file(source.display()).hint(hint)
+        })?;
+    }
     let listed = listed(&plan);
     let shards = plan.files.iter().filter_map(|file| told(file, &listed, most)).collect();
     Ok(PreparedShards { plan, notes, shards, replaced })

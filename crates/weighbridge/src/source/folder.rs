@@ -12,6 +12,10 @@ use std::sync::Arc;
 /// A shared folder. Cheap to clone.
 pub type FolderRef = Arc<dyn Folder>;
 
+/// Folders of models are looked through so many levels deep.
+pub(crate) const FOLDER_DEPTH: usize = 16;
+/// What signers of models leave out of every folder, whoever asks.
+pub(crate) const IGNORED_NAMES: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
 /// Entries that a listing may have before it is refused.
 const MOST_ITEMS: usize = 1_000_000;
 

@@ -22,10 +22,10 @@ pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, kind_of_path};
+pub(crate) use folder::{FOLDER_DEPTH, IGNORED_NAMES, check_no_links, check_plain};
 pub use folder::{
     Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, Survey, check_relative,
 };
-pub(crate) use folder::{check_no_links, check_plain};
 pub(crate) use held::{Held, Windows};
 pub(crate) use kept::KeptBlocks;
 #[cfg(test)]

@@ -7,8 +7,8 @@ use crate::checkpoint::{Checkpoint, escape_text};
 use crate::engine::LocalSink;
 use crate::engine::patch::{Fingerprint, LocalPatchDisk, Patch, check_free, find, write_patch};
 use crate::error::{Error, Result};
-use crate::formats::{self, safetensors};
-use crate::ops::convert::{own_files, save_replacing};
+use crate::formats::{self, FolderModel, safetensors};
+use crate::ops::convert::{check_nothing_lost, own_files, save_replacing};
 use crate::source::{FileSource, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path, real_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,10 +22,6 @@ pub enum InPlace {
     /// A new file, or folder, takes the place of the old one when it is whole.
     Rewrite,
 }
-
-/// Losses that do not take anything away that the source has: what was asked for, and what holds of the
-/// source too.
-const HARMLESS: [&str; 2] = ["rounding", "recent-dtype"];
 
 /// An edit in place that was planned.
 #[derive(Debug)]
@@ -49,13 +45,20 @@ pub struct PreparedInPlace {
 /// `undo-exists`, `belongs-to-a-model`.
 pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Result<PreparedInPlace> {
     check_asked(options)?;
-    check_file_or_own(path, options)?;
+    let folder = model_of_folder(path, options)?;
     let seen = match how {
         InPlace::Header => Some(Fingerprint::of(path)?),
         InPlace::Rewrite => None,
     };
     check_alone(path, options)?;
-    let checkpoint = formats::open_with(path, &options.open)?;
+    let checkpoint = match &folder {
+        None => formats::open_with(path, &options.open)?,
+        Some((folder, model)) => {
+            let (checkpoint, opened) = model.open(folder, &options.open)?;
+            check_whole(folder, &opened)?;
+            checkpoint
+        }
+    };
     if checkpoint.topology.is_some() {
         return Err(Error::mismatch(
             "belongs-to-a-program",
@@ -74,6 +77,10 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         own.retain(|(name, _)| options.settings.iter().all(|(given, _)| given != name));
         settings.extend(own);
     }
+    let replaced = match how {
+        InPlace::Header => Vec::new(),
+        InPlace::Rewrite => own_files(path, path, &checkpoint)?,
+    };
     let word = if how == InPlace::Header { How::Header } else { How::Rewrite };
     let label = path.display().to_string();
     let planned = plan_edit(checkpoint, options, word, &label, |edited| {
@@ -83,12 +90,9 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         plan_form(edited, format, kind, &convert_options(options, settings))
     });
     let mut edit = planned.map_err(|error| advise(error, how))?;
-    let taken: Vec<_> =
-        edit.plan.losses.iter().filter(|loss| !HARMLESS.contains(&loss.code)).cloned().collect();
-    if !taken.is_empty() {
-        let error = crate::ops::convert::lost(&taken, "in place nothing may be lost, and this would be");
-        return Err(error.in_file(label).hint("write a new file instead, and see what it says of these"));
-    }
+    check_nothing_lost(&edit.plan.losses).map_err(|error| {
+        error.in_file(&label).hint("write a new file instead, and see what it says of these")
+    })?;
     let patch = match how {
         InPlace::Rewrite => None,
         InPlace::Header => {
@@ -98,10 +102,6 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
             edit.report.bytes = patch.bytes();
             Some(patch)
         }
-    };
-    let replaced = match how {
-        InPlace::Header => Vec::new(),
-        InPlace::Rewrite => own_files(path, path, &options.open)?,
     };
     if how == InPlace::Rewrite {
         LocalSink::check_plan_replacing(&edit.plan, path, true, &replaced)?;
@@ -124,17 +124,27 @@ fn check_uncast(edited: &Checkpoint) -> Result<()> {
     }
 }
 
-/// Fails where the model is one file of a folder that no format calls its own: that file is what can be edited.
-fn check_file_or_own(path: &Path, options: &EditOptions) -> Result<()> {
-    if kind_of_path(path)? != PathKind::Folder || options.open.format.is_some() {
-        return Ok(());
+/// What is opened of the folder at `path`, where that is one.
+///
+/// # Errors
+/// As [`check_whole`], and what [`formats::open_folder`] says.
+fn model_of_folder(path: &Path, options: &EditOptions) -> Result<Option<(FolderRef, FolderModel)>> {
+    if kind_of_path(path)? != PathKind::Folder {
+        return Ok(None);
     }
     let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
-    match formats::lone_file(&folder)? {
-        None => Ok(()),
-        Some(file) => Err(Error::usage("not-a-file", "the model is one file of this folder")
-            .in_file(path.display())
-            .hint(format_args!("give the path of that file: {}", file.display()))),
+    let model = FolderModel::of(&folder, &options.open)?;
+    check_whole(&folder, &model)?;
+    Ok(Some((folder, model)))
+}
+
+/// Fails where the model is one file of a folder: that file is what can be edited.
+fn check_whole(folder: &FolderRef, model: &FolderModel) -> Result<()> {
+    match model {
+        FolderModel::Whole(_) => Ok(()),
+        FolderModel::File(file) => Err(Error::usage("not-a-file", "the model is one file of this folder")
+            .in_file(folder.label())
+            .hint(format_args!("give the path of that file: {}", file.path(folder).display()))),
     }
 }
 

@@ -6,13 +6,15 @@ use super::hashing::{self, Wanted};
 use super::manifest::{Manifest, Own, Resource};
 use super::parse::{Read, read};
 use super::pass::{self, From, Job};
-use super::subject::{ALONE, DEPTH, OUTSIDE, Scope, Search, Subject};
+use super::subject::{ALONE, OUTSIDE, Scope, Search, Subject};
 use crate::engine::{RunOptions, Watch};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Verdict};
 use crate::formats::OpenOptions;
 use crate::ops::verify::{VerifyOptions, VerifyReport, settled, verify};
-use crate::source::{FileSource, Folder, LocalFolder, PathKind, check_no_links, kind_of_path, stamp_of_path};
+use crate::source::{
+    FOLDER_DEPTH, FileSource, Folder, LocalFolder, PathKind, check_no_links, kind_of_path, stamp_of_path,
+};
 use crate::text::escape;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
@@ -251,7 +253,8 @@ fn files(
         for odd in subject.odd.iter().filter(|odd| !listed.contains(odd.name.as_str())) {
             let finding = match odd.hides_files {
                 true => {
-                    let text = format!("this is {}, beyond {DEPTH} levels: nobody looked into it", odd.what);
+                    let text =
+                        format!("this is {}, beyond {FOLDER_DEPTH} levels: nobody looked into it", odd.what);
                     Finding::unchecked("too-deep", text)
                 }
                 false => {

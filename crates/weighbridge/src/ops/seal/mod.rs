@@ -28,7 +28,6 @@ pub use manifest::{
 };
 pub use parse::{Read, read};
 pub use subject::Scope;
-pub(super) use subject::{DEPTH, IGNORED};
 
 use crate::checkpoint::Note;
 use crate::engine::{LocalSink, RunOptions, Watch, run};
@@ -255,27 +254,6 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         }
     }
     Ok(Sealed { manifest, bytes, report })
-}
-
-/// The names, relative to the folder `path`, of the files in it that are read when it is opened.
-///
-/// # Errors
-/// What opening says.
-pub(super) fn files_read(path: &Path, open: &OpenOptions) -> Result<Vec<PathBuf>> {
-    let search = Search {
-        open,
-        files_only: false,
-        symlinks: true,
-        without: Vec::new(),
-        ignored: Vec::new(),
-        lenient: true,
-    };
-    let subject = Subject::find(path, &search)?;
-    if let Some(error) = subject.unopened {
-        return Err(error);
-    }
-    let read = subject.opened.iter().filter_map(|&number| subject.files.get(number));
-    Ok(read.map(|file| PathBuf::from(&file.name)).collect())
 }
 
 /// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.

@@ -5,19 +5,15 @@ use crate::checkpoint::{Checkpoint, Note, TensorEntry};
 use crate::error::{Error, Result};
 use crate::formats::{self, Names, OpenOptions};
 use crate::source::{
-    FileSource, Folder, FolderRef, LocalFolder, PathKind, SkipReason, SkippedItem, SourceRef, Stamp,
-    Witnesses, kind_of_path, name_below, own_name, stamp_of_path,
+    FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SkipReason,
+    SkippedItem, SourceRef, Stamp, Witnesses, kind_of_path, name_below, own_name, stamp_of_path,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Folders are looked through so many levels deep.
-pub(in super::super) const DEPTH: usize = 16;
 /// Sources within sources are followed so far.
 const MOST_LEVELS: usize = 16;
-/// What signers of models leave out of every folder, whoever asks.
-pub(in super::super) const IGNORED: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
 /// The name of a file that is sealed alone: the path from itself to itself.
 pub(super) const ALONE: &str = ".";
 
@@ -265,7 +261,7 @@ fn folder(
     witnesses: &Witnesses,
 ) -> Result<Subject> {
     let local: FolderRef = Arc::new(LocalFolder::open(path)?);
-    let mut ignored: Vec<PathBuf> = IGNORED.iter().map(PathBuf::from).collect();
+    let mut ignored: Vec<PathBuf> = IGNORED_NAMES.iter().map(PathBuf::from).collect();
     for other in &search.without {
         ignored.extend(name_below(path, other)?);
     }
@@ -276,7 +272,7 @@ fn folder(
     let known: HashSet<&Path> = ignored.iter().map(PathBuf::as_path).collect();
     let left_out = |name: &Path| name.ancestors().any(|above| known.contains(above));
     let mut odd = Vec::new();
-    for item in local.skipped(DEPTH)?.into_iter().filter(|item| !left_out(&item.name)) {
+    for item in local.skipped(FOLDER_DEPTH)?.into_iter().filter(|item| !left_out(&item.name)) {
         if search.lenient {
             let (name, what) = (item.name.display().to_string(), item.reason.as_str());
             odd.push(Odd { name, what, hides_files: item.reason == SkipReason::TooDeep });
@@ -296,7 +292,7 @@ fn folder(
     }
     let mut subject = empty(Scope::Folder, name, (checkpoint, unopened), search, notes);
     subject.odd = odd;
-    let mut items = local.list(DEPTH)?;
+    let mut items = local.list(FOLDER_DEPTH)?;
     items.retain(|item| !left_out(&item.name));
     // In the order of the parts of the names: so signers of models sort them.
     items.sort_by(|a, b| a.name.cmp(&b.name));
@@ -417,7 +413,7 @@ fn unsealable(item: &SkippedItem, root: &Path, symlinks: bool) -> Error {
     let path = root.join(&item.name);
     match item.reason {
         SkipReason::TooDeep => Error::limit("too-deep", "the folder holds folders deeper than a model would")
-            .expected(format_args!("at most {DEPTH} levels")),
+            .expected(format_args!("at most {FOLDER_DEPTH} levels")),
         SkipReason::LinkToFolder if !symlinks => link(&path),
         reason => Error::unsupported("cannot-be-sealed", format!("this is {}", reason.as_str()))
             .hint("a seal is of files: take it out of the folder"),

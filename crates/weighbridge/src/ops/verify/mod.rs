@@ -8,15 +8,17 @@ mod values;
 
 use super::account::{self, accounts};
 use super::parallel;
-use super::seal::{DEPTH, IGNORED};
 use crate::check::{self, Account, capped};
 use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
-use crate::formats::{self, Format, OpenOptions, OtherFile};
+use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
-use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
+use crate::source::{
+    FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SourceRef,
+    kind_of_path,
+};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
@@ -124,32 +126,31 @@ struct Document<'a, Findings: Serialize, Files: Serialize, Others: Serialize> {
 /// wrong with the file is a finding.
 pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
     let path = path.as_ref();
-    let folder = match kind_of_path(path)? {
-        PathKind::Folder => Some(Arc::new(LocalFolder::open(path)?)),
-        PathKind::File | PathKind::Other => None,
-    };
-    // The one model file of a folder is what is judged.
-    let lone = match (&folder, &options.open.format) {
-        (Some(folder), None) => formats::lone_file(&(folder.clone() as FolderRef))?,
-        _ => None,
-    };
-    let opened = match (&folder, &lone) {
-        (None, _) => Some(Arc::new(FileSource::open(path)?) as SourceRef),
-        (_, Some(file)) => Some(Arc::new(FileSource::open(file)?) as SourceRef),
-        _ => None,
-    };
-    let mut report = judged(path, lone.as_deref().unwrap_or(path), opened.as_ref(), options)?;
-    if let Some(folder) = folder {
-        // Of the files of a format's own folder that format tells.
-        let format = if lone.is_some() { None } else { report.format.and_then(|id| formats::by_id(id).ok()) };
-        others(&folder, &mut report, format)?;
-        report.findings.retain(|finding| finding.code != formats::OTHER_MODELS);
-        let told = formats::told_others(&report.other_files);
-        report.findings.extend(told.map(|text| {
-            Finding::note(formats::OTHER_MODELS, text)
-                .hint("the verdict is not about them: verify each by its own path")
-        }));
+    if kind_of_path(path)? != PathKind::Folder {
+        let opened: SourceRef = Arc::new(FileSource::open(path)?);
+        let open = |open: &OpenOptions| formats::open_with(path, open);
+        return judged(path, Some(&opened), options, open).map(settled);
     }
+    let local = Arc::new(LocalFolder::open(path)?);
+    let folder: FolderRef = local.clone();
+    let model = FolderModel::of(&folder, &options.open)?;
+    let open = |open: &OpenOptions| model.open(&folder, open).map(|(checkpoint, _)| checkpoint);
+    let (mut report, format) = match &model {
+        FolderModel::Whole(_) => {
+            let report = judged(path, None, options, open)?;
+            // Of the files of a format's own folder that format tells.
+            let format = report.format.and_then(|id| formats::by_id(id).ok());
+            (report, format)
+        }
+        // The one model file of a folder is what is judged.
+        FolderModel::File(file) => (judged(&file.path(&folder), Some(&file.source), options, open)?, None),
+    };
+    others(&local, &mut report, format)?;
+    let told = formats::told_others(&report.other_files);
+    report.findings.extend(told.map(|text| {
+        Finding::note(formats::OTHER_MODELS, text)
+            .hint("the verdict is not about them: verify each by its own path")
+    }));
     Ok(settled(report))
 }
 
@@ -159,10 +160,10 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
     if report.kind.is_none() {
         return Ok(());
     }
-    let all = folder.survey(DEPTH)?;
+    let all = folder.survey(FOLDER_DEPTH)?;
     let is_asked = |name: &Path| {
         let first = name.iter().next();
-        !first.is_some_and(|first| IGNORED.iter().any(|ignored| first == *ignored))
+        !first.is_some_and(|first| IGNORED_NAMES.iter().any(|ignored| first == *ignored))
     };
     let items: Vec<_> = all.items.into_iter().filter(|item| is_asked(&item.name)).collect();
     let used = report.files.iter().map(|file| file.file.clone()).collect();
@@ -177,16 +178,14 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
     Ok(())
 }
 
-/// The report on what stands at `path`; `label` is the file that it is, and `opened` that, where it is one.
+/// The report on what `open` opens, which stands at `path`; `opened` is the file that it is, where it is one.
 fn judged(
     path: &Path,
-    label: &Path,
     opened: Option<&SourceRef>,
     options: &VerifyOptions,
+    open: impl Fn(&OpenOptions) -> Result<Checkpoint>,
 ) -> Result<VerifyReport> {
-    let open = |lenient: bool, salvage: bool| {
-        formats::open_with(path, &OpenOptions { lenient, salvage, ..options.open.clone() })
-    };
+    let open = |lenient: bool, salvage: bool| open(&OpenOptions { lenient, salvage, ..options.open.clone() });
     let report = match open(false, false) {
         Ok(checkpoint) => checked(&checkpoint, opened, options)?,
         Err(error) => {
@@ -198,7 +197,7 @@ fn judged(
                     rest.notes.retain(|note| note.code != code && note.code != "damaged");
                     checked(&rest, opened, options)?
                 }
-                Err(_) => unopened(label, opened, options)?,
+                Err(_) => unopened(path, opened, options)?,
             };
             // Once is enough; the reader knows what should be there, the account what it looks like.
             if let Some(place) = report.findings.iter().position(|f| f.code == TRAILING && f.code == code) {

@@ -200,7 +200,7 @@ def tar_members(data):
 
 
 def values(data):
-    """Name and bytes of the datasets and attributes of an HDF5 file, and each of their texts, as h5py reads them."""
+    """Name and bytes of the datasets and attributes of an HDF5 file, and their texts, together and each, as h5py reads them."""
     try:
         file = h5py.File(io.BytesIO(data), "r")
     except Exception:
@@ -213,9 +213,11 @@ def values(data):
             yield name, value.tobytes()
         array = np.asarray(value)
         if array.dtype.kind in "SOUV" and array.size <= 10_000:
-            for number, item in enumerate(array.ravel()):
-                if isinstance(item, (str, bytes, np.void)):
-                    yield f"{name}[{number}]", item.encode() if isinstance(item, str) else bytes(item)
+            items = [item for item in array.ravel() if isinstance(item, (str, bytes, np.void))]
+            items = [item.encode() if isinstance(item, str) else bytes(item) for item in items]
+            yield f"{name}[:]", b"".join(items)
+            for number, item in enumerate(items):
+                yield f"{name}[{number}]", item
 
     with file:
         objects = [("", file)]

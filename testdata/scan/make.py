@@ -562,6 +562,25 @@ def hdf5():
     def texts(file):
         file["x"] = np.array([b"honest words", EVIL], "S16")
 
+    # In pieces: letters; with zeros at the end of a piece, which h5py takes off; with filling behind each; in a heap.
+    def letters(file):
+        file["x"] = np.frombuffer(GETCWD + b".", "S1")
+
+    def pieces(file):
+        long = b"\x80\x04X\x02\0\0\0osX\x06\0\0\0getcwd\x93)R."
+        file["x"] = np.frombuffer(long + bytes(-len(long) % 5), "S5")
+
+    def padded(file):
+        old = GETCWD + b"."
+        file["x"] = np.array([old[at : at + 3] for at in range(0, len(old), 3)], "S8")
+
+    def in_heap(file):
+        old = (GETCWD + b".").decode()
+        file["x"] = [old[at : at + 3] for at in range(0, len(old), 3)]
+
+    def blank_attribute(file):
+        file.attrs["config"] = "\n " + LAMBDA
+
     def broken_text(file):
         file["x"] = (GETCWD + b"0").decode()
 
@@ -613,6 +632,9 @@ def hdf5():
     found = ["nested-pickle", "dangerous-import"]
     for name, fill in [("text", text), ("texts", texts), ("rows", rows), ("array_attribute", array_attribute)]:
         made(f"{name}_pickle.h5", "found", found, fill)
+    for name, fill in [("letters", letters), ("pieces", pieces), ("padded_texts", padded), ("texts_in_heap", in_heap)]:
+        made(f"{name}_pickle.h5", "found", found, fill)
+    made("blank_attribute.h5", "found", ["keras-lambda"], blank_attribute)
     made("wide_attribute_pickle.h5", "found", found, wide_attribute)
     made("numbers_pickle.h5", "found", found, numbers)
     made("broken_text_pickle.h5", "found", [*found, "pickle-breaks"], broken_text)

@@ -87,22 +87,22 @@ impl Beginning {
 }
 
 /// True where this is how a zip archive begins.
-pub fn begins_as_zip(head: &[u8]) -> bool {
+pub(crate) fn begins_as_zip(head: &[u8]) -> bool {
     [b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"].iter().any(|mark| head.starts_with(*mark))
 }
 
 /// An archive that programs find from the end of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ending {
+pub(crate) struct Ending {
     /// Where its end record stands.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Where it begins, where all programs find the same.
-    pub begins: Option<u64>,
+    pub(crate) begins: Option<u64>,
 }
 
 /// The zip archive that some program finds from the end of `source`, whatever stands before and a little behind it;
 /// `None` where there is none, or none with members.
-pub fn ends_as_zip(source: &SourceRef) -> Option<Ending> {
+pub(crate) fn ends_as_zip(source: &SourceRef) -> Option<Ending> {
     let readings = readings(source).ok()?;
     let first = readings.first()?;
     let begins = Some(first.shift).filter(|shift| readings.len() == 1 && *shift <= first.start);

@@ -1,11 +1,14 @@
 //! HDF5: what leads to other files, what holds code, and bytes that may be anything.
 
-use super::{Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import};
-use crate::checkpoint::{TensorEntry, TensorPath, Value};
-use crate::containers::hdf5::{self, Attributes, Dataset, Kind, RawText, TextReader};
+use super::{
+    Scan, TakenFor, begins_as_zip, config, embedded, found, keras, may_be_pickle, may_import, pickle_options,
+};
+use crate::checkpoint::Value;
+use crate::containers::hdf5::{self, Attributes, Dataset, ElementReader, Kind, RawText};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{ConcatSource, MemorySource, RangeSource, SourceRef, read_vec};
+use crate::pickle::inspect;
+use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::tensor::DType;
 use crate::text::escape;
 use std::sync::Arc;
@@ -18,6 +21,10 @@ const OWN: &[&str] = &["hdf5-external-link", "hdf5-external-storage", "hdf5-virt
 /// What is unpacked and read of datasets to see whether they are pickles: so many times the file, and so many bytes more.
 const TIMES: u64 = 16;
 const LEAST: u64 = 128 << 20;
+/// Of the texts of a dataset so many bytes are put together, to see whether they are a pickle in pieces.
+const MOST_JOINED: usize = 8 << 20;
+/// A pickle of so many instructions is one as far as it was read: words are none of as many.
+const FEWEST: u64 = 3;
 
 /// Looks through an HDF5 file. `files` are the paths of datasets that a program loads as files.
 ///
@@ -35,14 +42,15 @@ pub fn hdf5(source: &SourceRef, files: &[&[&str]], limits: &Limits, scan: &mut S
         let text = format!("{} leads to {}", shown(&link.path), escape(&link.target));
         scan.push("hdf5-soft-link", text);
     }
-    attributes(&[], &contents.attributes, limits, source, scan);
-    let mut reader = TextReader::new(source.len().saturating_mul(TIMES).saturating_add(LEAST));
+    let reader = ElementReader::new(source.len().saturating_mul(TIMES).saturating_add(LEAST));
+    let mut look = Look { label: source.label(), limits, reader, scan };
+    look.attributes(&[], &contents.attributes);
     for item in contents.items {
-        attributes(&item.path, &item.attributes, limits, source, scan);
+        look.attributes(&item.path, &item.attributes);
         let Some(dataset) = item.dataset else { continue };
         let is_file = files.iter().any(|path| item.path.iter().map(String::as_str).eq(path.iter().copied()));
-        if let Err(error) = elements(&item.path, &dataset, is_file, &mut reader, (source, limits), scan) {
-            tell(error, &item.path, scan)?;
+        if let Err(error) = look.dataset(&item.path, &dataset, is_file) {
+            tell(error, &item.path, look.scan)?;
         }
     }
     Ok(())
@@ -66,163 +74,247 @@ fn tell(error: Error, path: &[String], scan: &mut Scan) -> Result<()> {
     Ok(())
 }
 
-fn elements(
-    path: &[String],
-    dataset: &Dataset,
-    is_file: bool,
-    reader: &mut TextReader,
-    (source, limits): (&SourceRef, &Limits),
-    scan: &mut Scan,
-) -> Result<()> {
-    let plugins: Vec<String> = dataset
-        .filters()
-        .filter(|(id, _)| *id > 255)
-        .map(|(id, name)| format!("{id} {}", escape(name.unwrap_or_default())))
-        .collect();
-    if !plugins.is_empty() {
-        let text = format!("packed with filter {}, for which a plugin is loaded", plugins.join(", "));
-        scan.list(found("hdf5-plugin-filter", text).on_tensor(shown(path)));
-        return Ok(());
-    }
-    let taken_for = match &dataset.kind {
-        _ if is_file => TakenFor::File,
-        Kind::Text => return texts(path, dataset, reader, (source, limits), scan),
-        Kind::Opaque { .. } => TakenFor::Bytes,
-        Kind::Numbers(..) => TakenFor::Numbers,
-        Kind::Other(words) => {
-            let text = format!(
-                "hdf5-type: {}: elements of a kind that is not read ({})",
-                shown(path),
-                escape(words)
-            );
-            scan.push("left-out", text);
+/// A look at the values of a file.
+struct Look<'a> {
+    /// What the file is called.
+    label: &'a str,
+    limits: &'a Limits,
+    reader: ElementReader,
+    scan: &'a mut Scan,
+}
+
+impl Look<'_> {
+    fn dataset(&mut self, path: &[String], dataset: &Dataset, is_file: bool) -> Result<()> {
+        let plugins: Vec<String> = dataset
+            .filters()
+            .filter(|(id, _)| *id > 255)
+            .map(|(id, name)| format!("{id} {}", escape(name.unwrap_or_default())))
+            .collect();
+        if !plugins.is_empty() {
+            let text = format!("packed with filter {}, for which a plugin is loaded", plugins.join(", "));
+            self.scan.list(found("hdf5-plugin-filter", text).on_tensor(shown(path)));
             return Ok(());
         }
-    };
-    // Nobody keeps objects as floats, and zeros are packed so well that to look at all of them would not end.
-    let is_float = matches!(dataset.kind, Kind::Numbers(dtype, _) if dtype.is_float());
-    let free = |error: &Error| is_float && error.kind() == crate::Kind::Limit;
-    let entry = match dataset.entry(TensorPath::value()) {
-        Err(error) if free(&error) => return Ok(()),
-        entry => entry?,
-    };
-    if entry.bytes() == 0 {
-        return Ok(());
-    }
-    let bytes = bytes_of(&entry)?;
-    if taken_for == TakenFor::Numbers {
-        match reader.take(dataset.unpacked_at_once()) {
-            Err(error) if free(&error) => return Ok(()),
-            taken => taken?,
-        }
-        if !may_be_pickle(&bytes)? {
-            return Ok(());
-        }
-        let of_bytes = matches!(dataset.kind, Kind::Numbers(DType::U8 | DType::I8, _));
-        if !of_bytes && !begins_as_zip(&read_vec(&*bytes, 0, bytes.len().min(4))?) {
-            let mut own = Scan::default();
-            embedded(&bytes, limits, &mut own);
-            // By chance a few numbers are a pickle that does nothing.
-            if !own.imports.is_empty() {
-                scan.absorb(own, Some(&shown(path)));
-            }
-            return Ok(());
-        }
-    }
-    scan.look_into(shown(path), bytes, taken_for);
-    Ok(())
-}
-
-/// Libraries keep objects as text, too.
-fn texts(
-    path: &[String],
-    dataset: &Dataset,
-    reader: &mut TextReader,
-    (source, limits): (&SourceRef, &Limits),
-    scan: &mut Scan,
-) -> Result<()> {
-    let place = shown(path);
-    reader.each(dataset, &mut |number, text| {
-        let bytes: SourceRef = match text {
-            RawText::Short(text) if !may_import(text) => return,
-            RawText::Short(text) => Arc::new(MemorySource::new(source.label(), text.to_vec())),
-            RawText::Long(bytes) => bytes,
-        };
-        let mut own = Scan::default();
-        if embedded(&bytes, limits, &mut own) {
-            let which = if dataset.shape.rank() == 0 { place.clone() } else { format!("{place}[{number}]") };
-            scan.absorb(own, Some(&which));
-        }
-    })
-}
-
-/// The bytes of a dataset in order, wherever they are.
-fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
-    if let Some(piece) = entry.single_piece() {
-        return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
-    }
-    let mut pieces: Vec<_> = entry.pieces.iter().collect();
-    pieces.sort_by(|a, b| a.region.start.cmp(&b.region.start));
-    let ranges = pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len)).collect();
-    Ok(Arc::new(ConcatSource::new(entry.path.to_text(), ranges)?))
-}
-
-fn attributes(
-    path: &[String],
-    attributes: &Attributes,
-    limits: &Limits,
-    source: &SourceRef,
-    scan: &mut Scan,
-) {
-    for (name, value) in attributes {
-        let place = format!("{}@{}", shown(path), escape(name));
-        if KERAS.contains(&name.as_str()) {
-            let mut own = Scan::default();
-            match value {
-                Value::Text(text) => keras(text, &mut own),
-                Value::Bytes(bytes) => keras(&String::from_utf8_lossy(bytes), &mut own),
-                _ => own.push("keras-unread", "the configuration of the model is no text"),
-            }
-            scan.absorb(own, Some(&place));
-            continue;
-        }
-        value_of(&place, value, limits, source, scan);
-    }
-}
-
-/// Libraries keep objects in attributes, too: as text of an old protocol, or as opaque bytes.
-fn value_of(place: &str, value: &Value, limits: &Limits, source: &SourceRef, scan: &mut Scan) {
-    let (bytes, opaque) = match value {
-        Value::Text(text) => (text.clone().into_bytes(), false),
-        Value::Bytes(bytes) => (bytes.clone(), true),
-        Value::List(list) => {
-            list.iter().for_each(|value| value_of(place, value, limits, source, scan));
-            for bytes in joined(list).into_iter().filter(|bytes| may_import(bytes)) {
-                let mut own = Scan::default();
-                embedded(
-                    &(Arc::new(MemorySource::new(source.label(), bytes)) as SourceRef),
-                    limits,
-                    &mut own,
+        let taken_for = match &dataset.kind {
+            _ if is_file => TakenFor::File,
+            Kind::Text => return self.texts(path, dataset),
+            Kind::Opaque { .. } => TakenFor::Bytes,
+            Kind::Numbers(dtype, _) => return self.numbers(path, dataset, *dtype),
+            Kind::Other(words) => {
+                let text = format!(
+                    "hdf5-type: {}: elements of a kind that is not read ({})",
+                    shown(path),
+                    escape(words)
                 );
-                scan.absorb(own, Some(place));
+                self.scan.push("left-out", text);
+                return Ok(());
             }
+        };
+        let bytes = dataset.bytes()?;
+        if !bytes.is_empty() {
+            self.scan.look_into(shown(path), bytes, taken_for);
+        }
+        Ok(())
+    }
+
+    fn numbers(&mut self, path: &[String], dataset: &Dataset, dtype: DType) -> Result<()> {
+        let bytes = match self.begun(dataset) {
+            // Nobody keeps objects as floats, and zeros are packed so well that to look at all of them would not end.
+            Err(error) if dtype.is_float() && error.kind() == crate::Kind::Limit => return Ok(()),
+            bytes => bytes?,
+        };
+        if matches!(dtype, DType::U8 | DType::I8) && may_be_pickle(&bytes)? {
+            self.scan.look_into(shown(path), bytes, TakenFor::Numbers);
+            return Ok(());
+        }
+        self.values(path, &bytes).map(|_| ())
+    }
+
+    /// The bytes of a dataset; what is unpacked to see the first of them is taken from the bound.
+    fn begun(&mut self, dataset: &Dataset) -> Result<SourceRef> {
+        let bytes = dataset.bytes()?;
+        if !bytes.is_empty() {
+            self.reader.take(dataset.unpacked_at_once())?;
+        }
+        Ok(bytes)
+    }
+
+    /// Looks at the bytes of all values of a dataset, and says whether they are something else as well.
+    fn values(&mut self, path: &[String], bytes: &SourceRef) -> Result<bool> {
+        if !may_be_pickle(bytes)? {
+            return Ok(false);
+        }
+        if begins_as_zip(&read_vec(&**bytes, 0, bytes.len().min(4))?) {
+            self.scan.look_into(shown(path), bytes.clone(), TakenFor::Numbers);
+            return Ok(true);
+        }
+        Ok(self.imports(path, bytes))
+    }
+
+    /// Takes in what a pickle that imports does, and says whether the bytes are one. By chance a few values are a pickle
+    /// that does nothing.
+    fn imports(&mut self, path: &[String], bytes: &SourceRef) -> bool {
+        let own = pickled(bytes, self.limits).filter(|own| !own.imports.is_empty());
+        let is_pickle = own.is_some();
+        self.scan.absorb(own.unwrap_or_default(), Some(&shown(path)));
+        is_pickle
+    }
+
+    /// Libraries keep objects as text, too: each text may be one, and all of them together, as arrays of letters are.
+    fn texts(&mut self, path: &[String], dataset: &Dataset) -> Result<()> {
+        let place = shown(path);
+        let bytes = dataset.bytes()?;
+        let mut joined = Joined::default();
+        let Self { label, limits, reader, scan } = self;
+        reader.each_text(dataset, &bytes, &mut |number, text| {
+            let bytes: SourceRef = match text {
+                RawText::Short { place, text } => {
+                    joined.add(text);
+                    let known = trim(place);
+                    if !may_import(known) {
+                        return Ok(());
+                    }
+                    Arc::new(MemorySource::new(*label, known.to_vec()))
+                }
+                RawText::Long(place) => {
+                    joined.add_long(&place)?;
+                    place
+                }
+            };
+            if let Some(own) = pickled(&bytes, limits) {
+                let which =
+                    if dataset.shape.rank() == 0 { place.clone() } else { format!("{place}[{number}]") };
+                scan.absorb(own, Some(&which));
+            }
+            Ok(())
+        })?;
+        if joined.texts < 2 {
+            return Ok(());
+        }
+        // As they lie there, and without what fills their places.
+        let is_filled = joined.bytes.len() as u64 == bytes.len();
+        if dataset.has_fixed_texts() && !is_filled && self.values(path, &bytes)? {
+            return Ok(());
+        }
+        if may_import(&joined.bytes) {
+            self.joined(path, joined);
+        }
+        Ok(())
+    }
+
+    /// Looks at the texts of a dataset as one.
+    fn joined(&mut self, path: &[String], joined: Joined) {
+        let bytes: SourceRef = Arc::new(MemorySource::new(self.label, joined.bytes));
+        if self.imports(path, &bytes) || !joined.is_cut {
             return;
         }
-        _ => return,
-    };
+        let report = inspect(&bytes, 0, &pickle_options(&bytes, self.limits));
+        let goes_on = report.error.is_some_and(|error| error.code() == "truncated");
+        if goes_on && report.instructions >= FEWEST {
+            let text = format!(
+                "long-texts: {}: the texts together may be a pickle, of which {MOST_JOINED} bytes were looked at",
+                shown(path)
+            );
+            self.scan.push("left-out", text);
+        }
+    }
+
+    fn attributes(&mut self, path: &[String], attributes: &Attributes) {
+        for (name, value) in attributes {
+            let place = format!("{}@{}", shown(path), escape(name));
+            if KERAS.contains(&name.as_str()) {
+                let mut own = Scan::default();
+                match value {
+                    Value::Text(text) => keras(text, &mut own),
+                    Value::Bytes(bytes) => keras(&String::from_utf8_lossy(bytes), &mut own),
+                    _ => own.push("keras-unread", "the configuration of the model is no text"),
+                }
+                self.scan.absorb(own, Some(&place));
+                continue;
+            }
+            self.attribute(&place, value);
+        }
+    }
+
+    /// Libraries keep objects in attributes, too: as text of an old protocol, or as opaque bytes.
+    fn attribute(&mut self, place: &str, value: &Value) {
+        let (bytes, is_opaque) = match value {
+            Value::Text(text) => {
+                let mut own = Scan::default();
+                let json = behind_blanks(text);
+                if json.starts_with(['{', '[']) && config(json, &mut own) {
+                    return self.scan.absorb(own, Some(place));
+                }
+                (text.clone().into_bytes(), false)
+            }
+            Value::Bytes(bytes) => (bytes.clone(), true),
+            Value::List(list) => {
+                list.iter().for_each(|value| self.attribute(place, value));
+                for bytes in joined(list).into_iter().filter(|bytes| may_import(bytes)) {
+                    self.pickle(place, bytes);
+                }
+                return;
+            }
+            _ => return,
+        };
+        let is_empty = bytes.is_empty();
+        if !self.pickle(place, bytes) && is_opaque && !is_empty {
+            let mut own = Scan::default();
+            own.push("opaque-bytes", "an attribute of bytes without a type");
+            self.scan.absorb(own, Some(place));
+        }
+    }
+
+    /// Takes in what `bytes` do where they are a pickle, and says whether they are.
+    fn pickle(&mut self, place: &str, bytes: Vec<u8>) -> bool {
+        let own = pickled(&(Arc::new(MemorySource::new(self.label, bytes)) as SourceRef), self.limits);
+        let is_pickle = own.is_some();
+        self.scan.absorb(own.unwrap_or_default(), Some(place));
+        is_pickle
+    }
+}
+
+/// What bytes do that are a pickle; `None` where they are none.
+fn pickled(bytes: &SourceRef, limits: &Limits) -> Option<Scan> {
     let mut own = Scan::default();
-    if let Value::Text(text) = value
-        && text.starts_with(['{', '['])
-        && config(text, &mut own)
-    {
-        scan.absorb(own, Some(place));
-        return;
+    embedded(bytes, limits, &mut own).then_some(own)
+}
+
+/// Without blanks in front, which readers of JSON pass over, and without the mark of UTF-8, which some take for none.
+fn behind_blanks(text: &str) -> &str {
+    text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{feff}')
+}
+
+/// Without what fills the place, whatever it is.
+fn trim(text: &[u8]) -> &[u8] {
+    &text[..text.iter().rposition(|&b| b != 0 && b != b' ').map_or(0, |at| at + 1)]
+}
+
+/// The texts of a dataset, one behind the other.
+#[derive(Default)]
+struct Joined {
+    bytes: Vec<u8>,
+    texts: u64,
+    /// True where there are more.
+    is_cut: bool,
+}
+
+impl Joined {
+    fn add(&mut self, text: &[u8]) {
+        let room = MOST_JOINED - self.bytes.len();
+        self.bytes.extend(&text[..text.len().min(room)]);
+        self.is_cut |= text.len() > room;
+        self.texts += 1;
     }
-    let bytes: SourceRef = Arc::new(MemorySource::new(source.label(), bytes));
-    if !embedded(&bytes, limits, &mut own) && opaque && !bytes.is_empty() {
-        own.push("opaque-bytes", "an attribute of bytes without a type");
+
+    /// Adds a long text, as far as there is room.
+    fn add_long(&mut self, place: &SourceRef) -> Result<()> {
+        let room = MOST_JOINED - self.bytes.len();
+        let text = read_vec(&**place, 0, place.len().min(room as u64))?;
+        self.is_cut |= place.len() > text.len() as u64;
+        self.add(&text[..text.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1)]);
+        Ok(())
     }
-    scan.absorb(own, Some(place));
 }
 
 /// What the bytes of a list may be: an array of bytes is a list of numbers, or of very short texts.
@@ -272,28 +364,34 @@ fn shown(path: &[String]) -> String {
 mod tests {
     use super::*;
 
-    /// Texts that lie in the file, and texts in a heap.
     #[test]
-    fn texts_of_datasets_are_read_within_a_bound() {
-        let file = |name: &str| -> SourceRef {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/scan/bad/");
-            Arc::new(crate::source::FileSource::open(std::path::Path::new(path).join(name)).unwrap())
+    fn texts_are_put_together_up_to_a_bound() {
+        let mut joined = Joined::default();
+        joined.add(b"cos\n");
+        let long = |len: usize| -> SourceRef {
+            Arc::new(MemorySource::new("m", [b"a", &vec![0; len][..]].concat()))
         };
-        for (name, texts) in [("texts_pickle.h5", 2), ("text_pickle.h5", 1)] {
-            let contents = hdf5::read(&file(name), &Limits::default()).unwrap();
-            let dataset = contents.items[0].dataset.as_ref().unwrap();
-            let read = |most| {
-                let mut count = 0;
-                let result = TextReader::new(most).each(dataset, &mut |_, _| count += 1);
-                (count, result.map_err(|error| error.code()))
-            };
-            assert_eq!(read(1_000), (texts, Ok(())), "{name}");
-            assert_eq!(read(15), (0, Err("limit")), "{name}");
+        joined.add_long(&long(10)).unwrap();
+        assert_eq!((&joined.bytes[..], joined.texts, joined.is_cut), (&b"cos\na"[..], 2, false));
+        joined.add_long(&long(MOST_JOINED)).unwrap();
+        assert_eq!((&joined.bytes[..], joined.texts, joined.is_cut), (&b"cos\naa"[..], 3, true));
+        let mut joined = Joined::default();
+        joined.add(&vec![b'a'; MOST_JOINED - 1]);
+        joined.add(b"bc");
+        assert_eq!(
+            (joined.bytes.len(), joined.bytes.last(), joined.is_cut),
+            (MOST_JOINED, Some(&b'b'), true)
+        );
+        joined.add(b"");
+        assert_eq!(joined.texts, 3);
+    }
+
+    #[test]
+    fn json_stands_behind_blanks() {
+        for text in ["{}", " {}", "\u{feff}\n\t{}", "\r\n {}"] {
+            assert_eq!(behind_blanks(text), "{}");
         }
-        // A heap may be as long as the file: what it has is taken from the bound before it is copied.
-        let contents = hdf5::read(&file("text_pickle.h5"), &Limits::default()).unwrap();
-        let dataset = contents.items[0].dataset.as_ref().unwrap();
-        assert_eq!(TextReader::new(20).each(dataset, &mut |_, _| {}).unwrap_err().code(), "limit");
+        assert_eq!(behind_blanks("\u{a0}{}"), "\u{a0}{}");
     }
 
     #[test]

@@ -29,10 +29,12 @@ mod tar;
 mod template;
 mod zips;
 
-pub use beginning::{Beginning, Class, Ending, begins_as_zip, ends_as_zip};
+pub use beginning::{Beginning, Class};
+pub(crate) use beginning::{Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras};
 pub use hdf5::hdf5;
-pub use names::{judge_member, leads_out, path_like};
+use names::path_like;
+pub use names::{judge_member, leads_out};
 pub use pickles::{
     embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles, runs,
 };

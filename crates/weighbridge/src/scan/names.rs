@@ -34,7 +34,7 @@ fn has_drive(path: &str) -> bool {
 
 /// True for the name of a tensor that would lead out of a folder as the name of a file. A name that only
 /// begins with a slash does so in frameworks of graphs, and counts only with more behind it.
-pub fn path_like(name: &str) -> bool {
+pub(super) fn path_like(name: &str) -> bool {
     name.split(['/', '\\']).any(|part| part == "..") && leads_out(name)
 }
 

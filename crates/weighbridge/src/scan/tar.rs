@@ -39,19 +39,38 @@ pub fn tar(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
 
 fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
     let mut cursor = Cursor::new(source.clone(), 0);
-    let (mut long_name, mut size) = (None, None);
+    let mut said = Said::default();
     let mut members = 0u64;
-    loop {
+    while cursor.remaining() > 0 {
         let at = cursor.position();
-        if cursor.remaining() == 0 {
-            return Ok(());
-        }
         let block: [u8; HEADER] = cursor.array("the header of a member")?;
         if block == [0; HEADER] {
             return behind(&mut cursor, scan);
         }
         members += 1;
         Limits::check("archive members", "tensors", members, limits.tensors)?;
+        let header = Header::read(at, block, scan)?;
+        if header.is_about_others() {
+            said.read(&header, &mut cursor, limits, scan)?;
+        } else {
+            member(&header, std::mem::take(&mut said), source, &mut cursor, scan)?;
+        }
+    }
+    Ok(())
+}
+
+/// The header of a member.
+struct Header {
+    /// Where it stands.
+    at: u64,
+    block: [u8; HEADER],
+    /// The length of the data, as the header has it.
+    len: u64,
+}
+
+impl Header {
+    /// Holds a header against its checksum, and tells numbers that programs read differently.
+    fn read(at: u64, block: [u8; HEADER], scan: &mut Scan) -> Result<Self> {
         if !has_checksum(&block) {
             return Err(
                 Error::corrupt("tar-checksum", "the header of a member does not match its checksum").at(at)
@@ -61,93 +80,137 @@ fn walk(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Result<()> {
         if !is_plain(says) || !is_plain(&block[148..156]) {
             layout(at, "a number in the header of a member is written as programs read it differently", scan);
         }
-        let mut len = number(says)
+        let len = number(says)
             .and_then(|len| u64::try_from(len).ok())
             .ok_or_else(|| Error::corrupt("tar-length", "the length of a member is no length").at(at))?;
+        Ok(Self { at, block, len })
+    }
+
+    fn kind(&self) -> u8 {
+        self.block[156]
+    }
+
+    /// True for a member that says something of the next one, or of all: a name or the target of a link, as GNU has it;
+    /// records, as POSIX has them.
+    fn is_about_others(&self) -> bool {
+        matches!(self.kind(), b'L' | b'K' | b'x' | b'g')
+    }
+
+    /// True for what has no data for Python, whatever its length says. Before POSIX a folder was a file with a slash at the
+    /// end.
+    fn is_without_data(&self) -> bool {
+        let is_old_folder = self.kind() == 0 && until_zero(&self.block[..100]).ends_with('/');
+        is_old_folder || matches!(self.kind(), b'1'..=b'6')
+    }
+
+    fn name(&self) -> String {
+        let (name, prefix) = (until_zero(&self.block[..100]), until_zero(&self.block[345..500]));
+        // Python does not ask whether the header is one that has a prefix.
+        if prefix.is_empty() || matches!(self.kind(), b'L' | b'K' | b'S') {
+            name
+        } else {
+            format!("{prefix}/{name}")
+        }
+    }
+
+    /// What a link leads to.
+    fn target(&self) -> String {
+        until_zero(&self.block[157..257])
+    }
+}
+
+/// What is said of the next member in members before it.
+#[derive(Default)]
+struct Said {
+    name: Option<String>,
+    target: Option<String>,
+    size: Option<u64>,
+}
+
+impl Said {
+    /// Reads the data of a member that is about others, and what fills its block.
+    fn read(&mut self, header: &Header, cursor: &mut Cursor, limits: &Limits, scan: &mut Scan) -> Result<()> {
+        let Header { at, len, .. } = *header;
         let data = cursor.position();
-        match block[156] {
-            // What is said of the next member in a member of its own, of GNU or of POSIX; or of all members.
-            kind @ (b'L' | b'x' | b'g') => {
-                Limits::check("bytes in a name", "name_bytes", len, NAME.min(limits.name_bytes))?;
-                let bytes = cursor.bytes(len, "a long name")?;
-                if kind == b'L' {
-                    long_name = Some(until_zero(&bytes));
-                } else {
-                    let records = Records::read(&bytes).ok_or_else(|| {
-                        Error::corrupt("tar-records", "the records of a member are not LENGTH KEY=VALUE")
-                            .at(at)
-                    })?;
-                    let all = kind == b'g';
-                    if records.sparse || (all && (records.size.is_some() || records.path.is_some())) {
-                        layout(
-                            at,
-                            "a record says where the data of members lie, or what they are named",
-                            scan,
-                        );
-                    }
-                    if !all {
-                        long_name = records.path.or(long_name);
-                        size = records.size.or(size);
-                    }
-                }
-                // Python reads names and records to the end of the block.
-                let filling = len.next_multiple_of(BLOCK) - len;
-                let filling = cursor.bytes(filling.min(cursor.remaining()), "filling")?;
-                if filling.iter().any(|&byte| byte != 0) {
-                    layout(
-                        data,
-                        "more stands behind the records of a member, which some programs read",
-                        scan,
-                    );
-                }
-                continue;
-            }
+        Limits::check("bytes in a name", "name_bytes", len, NAME.min(limits.name_bytes))?;
+        let bytes = cursor.bytes(len, "a long name")?;
+        match header.kind() {
+            b'L' => self.name = Some(until_zero(&bytes)),
+            b'K' => self.target = Some(until_zero(&bytes)),
             kind => {
-                let name = long_name.take().unwrap_or_else(|| header_name(&block));
-                judge_member(&name, at, scan);
-                if let Some(other) = size.take().filter(|&other| other != len) {
-                    let text =
-                        format!("{} has {len} bytes by its header, {other} by a record", escape(&name));
-                    layout(at, &text, scan);
-                    // As POSIX has it, and Python does it.
-                    len = other;
-                }
-                // As Python: these have no data, whatever their length says. Before POSIX a folder was a file
-                // with a slash at the end.
-                let folder = kind == 0 && until_zero(&block[..100]).ends_with('/');
-                if len > 0 && (folder || matches!(kind, b'1'..=b'6')) {
-                    let text = format!("{} is no file, and has a length of {len} bytes", escape(&name));
-                    layout(at, &text, scan);
-                    continue;
-                }
-                match kind {
-                    b'0' | 0 | b'7' => {
-                        let range = RangeSource::new(source.clone(), data, len)?;
-                        scan.look_into(escape(&name), Arc::new(range), TakenFor::File);
-                    }
-                    b'1' | b'2' => {
-                        let text = format!(
-                            "{} is a link to {}",
-                            escape(&name),
-                            escape(&until_zero(&block[157..257]))
-                        );
-                        scan.push_at("member-link", at, text);
-                    }
-                    b'3' | b'4' | b'6' => {
-                        scan.push_at("member-link", at, format!("{} is a device or a pipe", escape(&name)));
-                    }
-                    b'5' => {}
-                    kind => {
-                        let text = format!("tar-type: {} is of the unknown kind {kind:#04x}", escape(&name));
-                        scan.push_at("unreadable", at, text);
-                    }
-                }
-                cursor.skip(len, "the data of a member")?;
+                let records = Records::read(&bytes).ok_or_else(|| {
+                    Error::corrupt("tar-records", "the records of a member are not LENGTH KEY=VALUE").at(at)
+                })?;
+                self.take(records, kind == b'g', at, scan);
             }
         }
-        let filling = len.next_multiple_of(BLOCK) - len;
-        cursor.skip(filling.min(cursor.remaining()), "filling")?;
+        // Python reads names and records to the end of the block.
+        let filling = cursor.bytes(filling(len).min(cursor.remaining()), "filling")?;
+        if filling.iter().any(|&byte| byte != 0) {
+            layout(data, "more stands behind the records of a member, which some programs read", scan);
+        }
+        Ok(())
     }
+
+    /// Takes records of the next member, or of `all`.
+    fn take(&mut self, records: Records, all: bool, at: u64, scan: &mut Scan) {
+        if records.sparse || (all && (records.size.is_some() || records.path.is_some())) {
+            layout(at, "a record says where the data of members lie, or what they are named", scan);
+        }
+        if !all {
+            self.name = records.path.or(self.name.take());
+            self.target = records.target.or(self.target.take());
+            self.size = records.size.or(self.size);
+        }
+    }
+}
+
+/// Judges a member, of which something is `said` before it, and hands it on.
+fn member(
+    header: &Header,
+    said: Said,
+    source: &SourceRef,
+    cursor: &mut Cursor,
+    scan: &mut Scan,
+) -> Result<()> {
+    let Header { at, mut len, .. } = *header;
+    let name = said.name.unwrap_or_else(|| header.name());
+    judge_member(&name, at, scan);
+    let name = escape(&name);
+    if let Some(other) = said.size.filter(|&other| other != len) {
+        layout(at, &format!("{name} has {len} bytes by its header, {other} by a record"), scan);
+        // As POSIX has it, and Python does it.
+        len = other;
+    }
+    if len > 0 && header.is_without_data() {
+        layout(at, &format!("{name} is no file, and has a length of {len} bytes"), scan);
+        return Ok(());
+    }
+    match header.kind() {
+        b'0' | 0 | b'7' => {
+            let range = RangeSource::new(source.clone(), cursor.position(), len)?;
+            scan.look_into(name, Arc::new(range), TakenFor::File);
+        }
+        b'1' | b'2' => {
+            let target = escape(&said.target.unwrap_or_else(|| header.target()));
+            scan.push_at("member-link", at, format!("{name} is a link to {target}"));
+        }
+        b'3' | b'4' | b'6' => {
+            scan.push_at("member-link", at, format!("{name} is a device or a pipe"));
+        }
+        b'5' => {}
+        kind => {
+            let text = format!("tar-type: {name} is of the unknown kind {kind:#04x}");
+            scan.push_at("unreadable", at, text);
+        }
+    }
+    cursor.skip(len, "the data of a member")?;
+    cursor.skip(filling(len).min(cursor.remaining()), "filling")
+}
+
+/// Bytes behind data of that length up to the next block.
+fn filling(len: u64) -> u64 {
+    len.next_multiple_of(BLOCK) - len
 }
 
 /// What follows behind the end must be zeros.
@@ -220,16 +283,6 @@ fn has_checksum(block: &[u8]) -> bool {
     says == sum(i128::from) || says == sum(|byte| i128::from(byte.cast_signed()))
 }
 
-fn header_name(block: &[u8]) -> String {
-    let (name, prefix) = (until_zero(&block[..100]), until_zero(&block[345..500]));
-    // Python does not ask whether the header is one that has a prefix.
-    if prefix.is_empty() || matches!(block[156], b'L' | b'K' | b'S') {
-        name
-    } else {
-        format!("{prefix}/{name}")
-    }
-}
-
 fn until_zero(bytes: &[u8]) -> String {
     let len = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
@@ -244,6 +297,8 @@ fn layout(at: u64, text: &str, scan: &mut Scan) {
 #[derive(Default)]
 struct Records {
     path: Option<String>,
+    /// What a link leads to.
+    target: Option<String>,
     size: Option<u64>,
     /// True where there is a record of a file with holes.
     sparse: bool,
@@ -262,6 +317,7 @@ impl Records {
             let value = &record[equals + 1..];
             match &record[..equals] {
                 b"path" => records.path = Some(String::from_utf8_lossy(value).into_owned()),
+                b"linkpath" => records.target = Some(String::from_utf8_lossy(value).into_owned()),
                 b"size" => records.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
                 key => records.sparse |= key.starts_with(b"GNU.sparse"),
             }
@@ -313,6 +369,23 @@ mod tests {
         assert_eq!(names, [("a/b", 3), ("../long", 1), ("/x/yz", 0)]);
         let codes: Vec<_> = found.findings.iter().map(|finding| finding.code).collect();
         assert_eq!(codes, ["member-link", "unsafe-member-name", "unsafe-member-name"]);
+    }
+
+    /// GNU and POSIX write the long target of a link before it.
+    #[test]
+    fn long_targets_of_links_are_read() {
+        let gnu = [member("././@LongLink", b'K', b"../long/target\0"), member("l", b'1', b"")].concat();
+        let pax = [member("pax", b'x', b"20 linkpath=../long\n"), member("m", b'2', b"")].concat();
+        let both = [
+            member("././@LongLink", b'K', b"to\0"),
+            member("././@LongLink", b'L', b"from\0"),
+            member("n", b'2', b""),
+        ];
+        let found = scan([gnu, pax, both.concat(), member("o", b'0', b"1"), vec![0; 1024]].concat());
+        let told: Vec<_> = found.findings.iter().map(|f| (f.code, f.text.as_str())).collect();
+        let texts = ["l is a link to ../long/target", "m is a link to ../long", "from is a link to to"];
+        assert_eq!(told, texts.map(|text| ("member-link", text)));
+        assert_eq!(found.inner.len(), 1);
     }
 
     #[test]

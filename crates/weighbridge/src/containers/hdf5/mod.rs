@@ -6,7 +6,8 @@
 mod read;
 pub mod write;
 
-pub use read::{RawText, TextReader, is_hdf5, outline, read};
+pub(crate) use read::{ElementReader, RawText};
+pub use read::{is_hdf5, outline, read};
 
 use crate::checkpoint::Value;
 use crate::error::Error;

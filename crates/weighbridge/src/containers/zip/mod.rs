@@ -31,7 +31,8 @@ mod write;
 pub use inflate::InflateSource;
 pub use read::{Member, Method, Rest, first_member, has_member, outline, read_directory, read_with_rest};
 pub use salvage::{Recovered, salvage};
-pub use survey::{Found, Oddity, Reading, Survey, readings, survey};
+pub(crate) use survey::readings;
+pub use survey::{Found, Oddity, Survey, survey};
 pub use write::ZipBuilder;
 
 const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -39,17 +40,27 @@ const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 const END: [u8; 4] = *b"PK\x05\x06";
 const END64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
+/// What the record of lengths behind the data of a member may begin with.
+const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
 
 /// Bytes of a local header before its name.
 const LOCAL_LEN: u64 = 30;
 /// Bytes of an entry of the directory before its name.
 const CENTRAL_LEN: u64 = 46;
 /// Bytes of an end record before its comment.
-const END_LEN: u64 = 22;
+const END_SIZE: usize = 22;
+const END_LEN: u64 = END_SIZE as u64;
+/// Bytes from the end in which an end record is looked for: the longest comment, and one byte more, as Python has it.
+const TAIL_LEN: u64 = END_LEN + MAX16 + 1;
+/// The longest descriptor: mark, checksum, two lengths of 64 bits.
+const DESCRIPTOR_LEN: u64 = 24;
 /// Bytes of the record that says where the zip64 end record is.
 const LOCATOR64_LEN: u64 = 20;
 /// Bytes of a zip64 end record without extensions.
 const END64_LEN: u64 = 56;
+
+/// The most bytes that one byte of a deflate stream can become: 258 bytes for 2 bits.
+const DEFLATE_RATIO: u64 = 1032;
 
 /// The number that says: see the zip64 record.
 const MAX32: u64 = 0xffff_ffff;

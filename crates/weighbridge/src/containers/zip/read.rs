@@ -8,7 +8,8 @@ pub use outline::outline;
 
 use super::inflate::inflate_prefix;
 use super::{
-    CENTRAL, CENTRAL_LEN, EXTRA_UNICODE_PATH, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL, MAX16, MAX32,
+    CENTRAL, CENTRAL_LEN, DEFLATE_RATIO, EXTRA_UNICODE_PATH, EXTRA_ZIP64, FLAG_UTF8, InflateSource, LOCAL,
+    MAX16, MAX32,
 };
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -22,8 +23,6 @@ use std::sync::Arc;
 pub(super) const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
 /// The local header has no CRC and sizes; they follow the data.
 pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
-/// The most bytes that one byte of a deflate stream can become: 258 bytes for 2 bits.
-pub(super) const DEFLATE_RATIO: u64 = 1032;
 
 /// How a member's bytes lie in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

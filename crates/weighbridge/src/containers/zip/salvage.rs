@@ -9,20 +9,16 @@
 
 use super::inflate::{Extent, extent};
 use super::read::{
-    DEFLATE_RATIO, FLAG_DESCRIPTOR, FLAGS_REFUSED, Record, decode_name, le16, le32, le64, read_central,
-    take_wide, zip64_extra,
+    FLAG_DESCRIPTOR, FLAGS_REFUSED, Record, decode_name, le16, le32, le64, read_central, take_wide,
+    zip64_extra,
 };
-use super::{LOCAL, LOCAL_LEN, MAX32, Member, Method};
+use super::{DEFLATE_RATIO, DESCRIPTOR, DESCRIPTOR_LEN, LOCAL, LOCAL_LEN, MAX32, Member, Method};
 use crate::engine::read_through;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef, read_vec, to_usize};
 use std::collections::{HashMap, HashSet};
 
-/// The mark of the record behind the data of a member.
-const DESCRIPTOR: &[u8] = b"PK\x07\x08";
-/// Its longest form: mark, checksum, two lengths of 64 bits.
-const DESCRIPTOR_LEN: u64 = 24;
 /// Bytes that are looked through at once.
 const STEP: u64 = 256 << 10;
 /// All checksums together read so many times the length of the archive: headers that claim the same
@@ -294,7 +290,7 @@ impl Walk<'_> {
             let Some(crc32) = crc32 else { return Ok(None) };
             let end = data_at + compressed_len;
             let tail = read_vec(&**self.source, end, DESCRIPTOR_LEN.min(self.source.len() - end))?;
-            let tail = tail.strip_prefix(DESCRIPTOR).unwrap_or(&tail);
+            let tail = tail.strip_prefix(&DESCRIPTOR).unwrap_or(&tail);
             let said = tail.first_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
             return Ok((said == Some(crc32)).then_some(Facts { crc32, compressed_len, len }));
         }
@@ -303,7 +299,7 @@ impl Walk<'_> {
             let step = STEP.min(len - at);
             self.spend(step)?;
             let bytes = read_vec(&**self.source, at, step)?;
-            for place in memchr::memmem::find_iter(&bytes, DESCRIPTOR) {
+            for place in memchr::memmem::find_iter(&bytes, &DESCRIPTOR) {
                 let here = at + place as u64;
                 if let Some(facts) = self.descriptor(here, here - data_at)? {
                     return Ok(Some(facts));

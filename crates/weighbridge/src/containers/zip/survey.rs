@@ -2,17 +2,17 @@
 //!
 //! [`read_directory`](super::read_directory) refuses what is not the same in all places. Who looks for code
 //! must go on: some program accepts the archive all the same. So here every fault is told, and every member
-//! that any reader could find is listed: by the directory, and by local headers that the directory does not
-//! name.
+//! that any reader could find is listed: by the directory that most readers find, by those that others find, and by
+//! local headers that the directory does not name.
 
 mod central;
 mod ends;
 mod local;
 
-pub use ends::{Reading, readings};
+pub(crate) use ends::{Reading, readings};
 
-use super::CENTRAL_LEN;
 use super::read::Member;
+use super::{CENTRAL_LEN, DEFLATE_RATIO};
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -20,8 +20,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Faults of one kind that are told.
 const MOST: usize = 20;
-/// A member that claims to unpack to more than this many times its packed bytes does not: deflate cannot.
-const RATIO: u64 = 1032;
 /// All members together may unpack to this many times the archive, or to [`FREE`] bytes.
 const TIMES: u64 = 200;
 const FREE: u64 = 1 << 30;
@@ -114,7 +112,7 @@ impl Survey {
             .collect();
         for (len, packed, at) in claims {
             sum = sum.saturating_add(len);
-            if len / RATIO > packed {
+            if len / DEFLATE_RATIO > packed {
                 self.odd("zip-bomb", at, format!("{packed} bytes claim to unpack to {len}"));
             }
         }
@@ -130,17 +128,18 @@ fn fold(name: &str) -> String {
     parts.map(|part| part.trim_end_matches(['.', ' ']).to_lowercase()).collect::<Vec<_>>().join("/")
 }
 
-/// Members of directories that are not the one that most programs find; together they have no more than `room` bytes,
-/// as honest ones do not share theirs.
+/// Members of directories that are not the one that most programs find, of which `what` is said; together they have no more
+/// than `room` bytes, as honest ones do not share theirs.
 fn other_directories(
     source: &SourceRef,
     others: &[Reading],
+    what: &str,
     mut room: u64,
     limits: &Limits,
     survey: &mut Survey,
 ) -> Result<()> {
     for other in others {
-        let text = format!("some programs find the directory of another archive, at {}", other.start);
+        let text = format!("{what}, at {}", other.start);
         survey.odd("zip-end-records", other.end, text);
         let Some(rest) = room.checked_sub(other.size) else {
             survey.odd("zip-end-records", other.start, "this directory was not looked at");
@@ -176,15 +175,17 @@ fn other_directories(
 pub fn survey(source: &SourceRef, limits: &Limits) -> Result<Survey> {
     let mut survey = Survey::default();
     let mut others = readings(source)?;
-    match central::directory(source, limits, &mut survey)? {
+    match central::directory(source, !others.is_empty(), limits, &mut survey)? {
         Some(directory) => {
             others.retain(|other| (other.start, other.shift) != (directory.start, directory.shift));
             let size = directory.end - directory.start;
             local::compare(source, directory, limits, &mut survey)?;
-            other_directories(source, &others, source.len().saturating_sub(size), limits, &mut survey)?;
+            let what = "some programs find the directory of another archive";
+            other_directories(source, &others, what, source.len().saturating_sub(size), limits, &mut survey)?;
         }
         None if !others.is_empty() => {
-            other_directories(source, &others, source.len(), limits, &mut survey)?;
+            let what = "most programs find no directory that they can use, and some find one";
+            other_directories(source, &others, what, source.len(), limits, &mut survey)?;
         }
         None => local::walk(source, limits, &mut survey)?,
     }

@@ -178,6 +178,32 @@ fn an_end_record_is_found_before_64_kib_of_other_bytes() {
     assert_eq!(read_directory(&memory(outer), &Limits::default()).unwrap_err().code(), "zip-no-end");
 }
 
+/// Where most programs find no end record any more, some still do: it is neither cut short nor of another archive.
+#[test]
+fn of_an_archive_that_some_programs_find_only_that_is_said() {
+    let mut zip = ZipBuilder::new(FileBuilder::new(""));
+    add(&mut zip, "a", b"x").unwrap();
+    let whole = bytes_of(zip);
+    let told = |more: usize| {
+        let survey = survey(&memory([whole.clone(), vec![0; more]].concat()), &Limits::default()).unwrap();
+        assert_eq!(survey.members.len(), 1, "{more}");
+        survey.oddities.into_iter().map(|odd| (odd.code, odd.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(0), []);
+    for more in [1, 0xffff, 0x1_0000] {
+        let text = format!("{more} bytes follow behind the end of the archive");
+        assert_eq!(told(more), [("zip-appended", text)]);
+    }
+    let at = whole.windows(4).position(|w| w == CENTRAL).unwrap();
+    for more in [0x1_0001, 0x1_0fff] {
+        let text = "there is no end record where most programs look for it".to_owned();
+        let other = format!("most programs find no directory that they can use, and some find one, at {at}");
+        assert_eq!(told(more), [("zip-damaged", text), ("zip-end-records", other)], "{more}");
+    }
+    let text = "the archive has no end record: it is most likely cut short".to_owned();
+    assert_eq!(told(0x1_1000), [("zip-damaged", text)]);
+}
+
 /// Reads a source as the zip crate wants it.
 struct Seeking(SourceRef, u64);
 

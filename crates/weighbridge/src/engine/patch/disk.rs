@@ -29,37 +29,63 @@ impl Fingerprint {
     /// link; `several-names` where the file has another name besides; `read-only`.
     pub fn of(path: &Path) -> Result<Self> {
         let look = || -> Result<Self> {
-            let found = fs::symlink_metadata(path).map_err(|e| Error::io("cannot look at the file", e))?;
-            if found.is_symlink() {
-                return Err(Error::usage(
-                    "link",
-                    "this is a symbolic link: what it leads to may be used elsewhere",
-                )
-                .hint("name the file itself, or write a new one"));
-            }
-            if !found.is_file() {
-                return Err(Error::usage(
-                    "not-a-file",
-                    "only a file can be changed in place, and this is none",
-                )
-                .hint("--in-place=rewrite replaces a folder as a whole"));
-            }
+            let found = file_itself(path)?;
             if names(&found) > 1 {
-                return Err(Error::usage(
-                    "several-names",
-                    "the file has other names (hard links), which would change too",
-                )
-                .found(format_args!("{} names", names(&found)))
-                .hint("--in-place=rewrite makes a new file under this name alone"));
+                return Err(
+                    several_names(&found).hint("--in-place=rewrite makes a new file under this name alone")
+                );
             }
             if found.permissions().readonly() {
-                return Err(Error::usage("read-only", "the file is marked as read-only")
-                    .hint("allow writing to it first, or write a new one"));
+                return Err(read_only().hint("allow writing to it first, or write a new one"));
             }
             Ok(Self::from(&found))
         };
         look().map_err(|e| e.in_file(path.display()))
     }
+}
+
+/// Looks whether an edit of the file `path` may be taken back in it: `is_whole` where all of the edit is in it. A file that
+/// was given another name since then would change under that, too; of one that is half written no name is of any use.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where it is not there; [`crate::Kind::Usage`]: `not-a-file`, `link`, `read-only`, `several-names`.
+pub(super) fn check_undo(path: &Path, is_whole: bool) -> Result<()> {
+    let look = || -> Result<()> {
+        let found = file_itself(path)?;
+        if found.permissions().readonly() {
+            return Err(read_only().hint("allow writing to it first"));
+        }
+        if is_whole && names(&found) > 1 {
+            return Err(several_names(&found).hint(
+                "put a copy of it in its place (cp FILE NEW, then mv NEW FILE), which the other names do not share, and undo the edit there",
+            ));
+        }
+        Ok(())
+    };
+    look().map_err(|e| e.in_file(path.display()))
+}
+
+/// What is known of a file that is there under its own name.
+fn file_itself(path: &Path) -> Result<Metadata> {
+    let found = fs::symlink_metadata(path).map_err(|e| Error::io("cannot look at the file", e))?;
+    if found.is_symlink() {
+        return Err(Error::usage("link", "this is a symbolic link: what it leads to may be used elsewhere")
+            .hint("name the file itself, or write a new one"));
+    }
+    if !found.is_file() {
+        return Err(Error::usage("not-a-file", "only a file can be changed in place, and this is none")
+            .hint("--in-place=rewrite replaces a folder as a whole"));
+    }
+    Ok(found)
+}
+
+fn several_names(found: &Metadata) -> Error {
+    Error::usage("several-names", "the file has other names (hard links), which would change too")
+        .found(format_args!("{} names", names(found)))
+}
+
+fn read_only() -> Error {
+    Error::usage("read-only", "the file is marked as read-only")
 }
 
 impl From<&Metadata> for Fingerprint {

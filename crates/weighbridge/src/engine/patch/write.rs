@@ -1,5 +1,6 @@
 //! Writing a patch, taking it back, and forgetting how.
 
+use super::disk::check_undo;
 use super::record::{self, Outside, decode, encode};
 use super::{Fingerprint, Patch, PatchDisk, PatchFile, PatchRange};
 use crate::error::{Error, Kind, Result};
@@ -185,14 +186,17 @@ fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-undo-record`; `changed-since` where the file holds bytes that are neither
-/// the old nor the new ones, or others outside of what was edited: nothing is written then; [`crate::Kind::Corrupt`] for a damaged record; [`crate::Kind::Io`]. The record
-/// is then still there.
+/// the old nor the new ones, or others outside of what was edited; [`crate::Kind::Usage`]: `link` for a symbolic link,
+/// `not-a-file`, `read-only`, `locked`; `several-names` where the file was given another name since the edit, unless it is
+/// half written: nothing is written then; [`crate::Kind::Corrupt`] for a damaged record; [`crate::Kind::Io`]. The record is
+/// then still there.
 pub fn undo(disk: &dyn PatchDisk, path: &Path) -> Result<u64> {
     let (patch, outside) = recorded(disk, path)?;
-    // As for the edit: what a link leads to may be used elsewhere.
-    Fingerprint::of(path)?;
+    check_undo(path, false)?;
     let file = disk.open(path)?;
-    match state(&*file, &patch, &outside)? {
+    let found = state(&*file, &patch, &outside)?;
+    check_undo(path, found == State::After)?;
+    match found {
         State::Other => {
             return Err(Error::mismatch(
                 "changed-since",

@@ -100,7 +100,7 @@ impl Format for Torch {
             None => false,
         };
         is_legacy(head)
-            || read::is_tar(head)
+            || read::is_torch_tar(head)
             || (head.starts_with(b"PK\x03\x04")
                 && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
     }

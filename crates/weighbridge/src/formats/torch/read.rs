@@ -18,7 +18,7 @@ const MOST_INFLATED: u64 = 64;
 const LONGEST_INFLATED: u64 = 8 << 20;
 
 /// True for the tar archives that torch wrote before version 0.1.10.
-pub(super) fn is_tar(head: &[u8]) -> bool {
+pub(super) fn is_torch_tar(head: &[u8]) -> bool {
     let first = |name: &[u8]| head.starts_with(name) && head.get(name.len()) == Some(&0);
     head.get(257..262) == Some(b"ustar")
         && [&b"sys_info"[..], b"pickle", b"storages", b"tensors"].into_iter().any(first)
@@ -28,7 +28,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut head = [0; 512];
     let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
     source.read_at(0, &mut head[..count])?;
-    if is_tar(&head[..count]) {
+    if is_torch_tar(&head[..count]) {
         return Err(Error::unsupported(
             "torch-tar",
             "this is the tar archive of torch before version 0.1.10",

@@ -34,7 +34,7 @@ impl Account {
 
     /// Adds chunks of `len` bytes that are not packed, of a dataset of a file of `file` bytes. True where they may be kept when they
     /// are read: each has bytes of its own. Those that names share would be kept for each name.
-    pub(super) fn keeps_plain(&self, len: u64, file: u64) -> bool {
+    pub(super) fn take_plain(&self, len: u64, file: u64) -> bool {
         add(&self.plain, len, file) <= file
     }
 

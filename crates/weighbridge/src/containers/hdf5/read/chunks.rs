@@ -146,7 +146,7 @@ impl Dataset {
             let most = (most / 2).max(stored.place.source.len().saturating_mul(BAND_TIMES));
             Limits::check("bytes in chunks side by side", "chunk_bytes", grid.band(slots.len()), most)?;
         }
-        let keeps_plain = stored.place.account.keeps_plain(chunks_len, stored.place.source.len());
+        let keeps_plain = stored.place.account.take_plain(chunks_len, stored.place.source.len());
         let source = ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len);
         let source: SourceRef = Arc::new(source.keeping_plain(keeps_plain));
         let region = Region::whole(&entry.shape);

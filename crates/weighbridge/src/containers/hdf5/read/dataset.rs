@@ -8,7 +8,7 @@ use super::types::{Class, Type};
 use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::containers::hdf5::{Dataset, Kind};
 use crate::error::{Error, Result};
-use crate::source::SourceRef;
+use crate::source::{ConcatSource, RangeSource, SourceRef};
 use crate::tensor::{DType, Encoding, Endian, Order, Shape};
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType, fill_value, filter_pipeline};
@@ -171,6 +171,22 @@ impl Dataset {
         dims.extend((size != 1).then_some(size));
         let encoding = Encoding { order: Order::Row, endian: Endian::Little };
         self.place(path, DType::U8, Shape::new(dims), encoding)
+    }
+
+    /// The bytes of all elements: of the first row, then of the next, wherever they lie. What is packed is unpacked when it
+    /// is read.
+    ///
+    /// # Errors
+    /// As [`Dataset::entry`], but that the elements need be no numbers.
+    pub(crate) fn bytes(&self) -> Result<SourceRef> {
+        let label = self.stored.place.source.label();
+        let entry = self.raw(TensorPath::value()).map_err(|error| error.in_file(label))?;
+        if let Some(piece) = entry.single_piece() {
+            return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
+        }
+        // The pieces are in the order of the rows, each row-major: together they are the elements.
+        let pieces = entry.pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len));
+        Ok(Arc::new(ConcatSource::new(label, pieces.collect())?))
     }
 
     fn place(&self, path: TensorPath, dtype: DType, shape: Shape, encoding: Encoding) -> Result<TensorEntry> {

@@ -19,6 +19,7 @@ mod bytes;
 mod chunked;
 mod chunks;
 mod dataset;
+mod elements;
 mod file;
 mod fill;
 mod filters;
@@ -37,8 +38,9 @@ mod types;
 mod values;
 
 pub(super) use dataset::Stored;
+pub(crate) use elements::ElementReader;
 pub use outline::{is_hdf5, outline};
-pub use texts::{RawText, TextReader};
+pub(crate) use texts::RawText;
 
 use super::{Attributes, Contents, Dataset, Item, Link, Problem};
 use crate::error::{Error, Result};

@@ -1,6 +1,7 @@
 //! The files of judges/make_hdf5.py give what h5py reads from them; damaged ones give errors.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::cast_possible_truncation)]
 
+mod elements;
 mod golden;
 mod hostile;
 

@@ -4,116 +4,90 @@ use super::attributes::spend;
 use super::file::File;
 use super::heap::Heaps;
 use super::types::{Class, Padding};
-use crate::checkpoint::TensorPath;
 use crate::containers::hdf5::Dataset;
 use crate::error::{Error, Result};
-use crate::source::{ConcatSource, RangeSource, SourceRef, read_vec, to_usize};
+use crate::source::{RangeSource, SourceRef, read_vec, to_usize};
 use std::sync::Arc;
 
 /// Texts that are read at once, in bytes.
 const BLOCK: u64 = 256 << 10;
 /// A longer text is not read, but given as a range.
 const LONG: u64 = 1 << 20;
-/// The longest heap that is read for texts: it is held as a whole.
-const LONGEST_HEAP: u64 = 32 << 20;
 
-/// A text as it stands in a dataset, without what fills its place behind it. It need not be UTF-8.
+/// A text of a dataset. It need not be UTF-8.
 #[derive(Debug)]
-pub enum RawText<'a> {
+pub(crate) enum RawText<'a> {
     /// Its bytes.
-    Short(&'a [u8]),
-    /// Where its bytes are.
+    Short {
+        /// All that stands in its place.
+        place: &'a [u8],
+        /// Without what fills the place behind it, as its type has it.
+        text: &'a [u8],
+    },
+    /// All that stands in the place of a long one.
     Long(SourceRef),
 }
 
-/// Reads the texts of the datasets of a file, all within one bound.
-#[derive(Default)]
-pub struct TextReader {
-    /// Opened once: what it may read holds for all datasets together.
-    file: Option<File>,
-    heaps: Heaps,
-    left: u64,
-}
-
-impl std::fmt::Debug for TextReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TextReader").field("left", &self.left).finish_non_exhaustive()
+/// What fills the places of the texts of a dataset; `None` where they stand in a heap.
+fn padding(dataset: &Dataset) -> Result<Option<Padding>> {
+    match &dataset.stored.element.class {
+        Class::Text(padding) => Ok(Some(*padding)),
+        Class::LongText => Ok(None),
+        _ => Err(Error::usage("hdf5-type", "the dataset holds no texts")),
     }
 }
 
-impl TextReader {
-    /// A reader that takes `most` bytes, unpacked, from all datasets together.
-    pub fn new(most: u64) -> Self {
-        Self { file: None, heaps: Heaps::up_to(LONGEST_HEAP), left: most }
-    }
-
-    /// Takes `bytes` from the bound.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Limit`] where they are more than is left.
-    pub fn take(&mut self, bytes: u64) -> Result<()> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(too_many)?;
-        Ok(())
-    }
-
-    /// Gives each text of `dataset` to `look`, row by row, with its number.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`crate::Kind::Limit`] where they are more
-    /// than is left of the bound; as [`Dataset::entry`].
-    pub fn each(&mut self, dataset: &Dataset, look: &mut dyn FnMut(u64, RawText<'_>)) -> Result<()> {
-        let stored = &dataset.stored;
-        let is_long = match &stored.element.class {
-            Class::Text(_) => false,
-            Class::LongText => true,
-            _ => return Err(Error::usage("hdf5-type", "the dataset holds no texts")),
-        };
-        let size = u64::from(stored.element.size);
-        // The pieces are in the order of the rows, each row-major: together they are the elements.
-        let entry = dataset.raw(TensorPath::value())?;
-        let pieces = entry.pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len));
-        let bytes: SourceRef = Arc::new(ConcatSource::new(stored.place.source.label(), pieces.collect())?);
-        if !is_long && size > LONG {
-            for (number, start) in (0..bytes.len() / size).map(|number| (number, number * size)) {
-                self.take(size)?;
-                look(number, RawText::Long(Arc::new(RangeSource::new(bytes.clone(), start, size)?)));
-            }
-            return Ok(());
+/// Gives each text of `dataset` to `look`, row by row, with its number. `bytes` are those of all elements. What is read is
+/// taken from `left` before.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`crate::Kind::Limit`] where there is not so much
+/// left; [`crate::Kind::Corrupt`] where a text is not in its heap; [`crate::Kind::Io`]; what `look` says.
+pub(super) fn each_text(
+    dataset: &Dataset,
+    bytes: &SourceRef,
+    file: &File,
+    heaps: &mut Heaps,
+    left: &mut u64,
+    look: &mut dyn FnMut(u64, RawText<'_>) -> Result<()>,
+) -> Result<()> {
+    let padding = padding(dataset)?;
+    let size = u64::from(dataset.stored.element.size);
+    if padding.is_some() && size > LONG {
+        for (number, start) in (0..bytes.len() / size).map(|number| (number, number * size)) {
+            spend(left, size)?;
+            look(number, RawText::Long(Arc::new(RangeSource::new(bytes.clone(), start, size)?)))?;
         }
-        let file = self.file.get_or_insert_with(|| stored.place.open());
-        let (mut at, mut number) = (0, 0);
-        while at < bytes.len() {
-            let len = (BLOCK / size).max(1).saturating_mul(size).min(bytes.len() - at);
-            self.left = self.left.checked_sub(len).ok_or_else(too_many)?;
-            let block = read_vec(&*bytes, at, len)?;
-            for element in block.chunks_exact(to_usize(size)?) {
-                if is_long {
-                    let text = self
-                        .heaps
-                        .value(file, element, &mut self.left)
-                        .map_err(|error| if error.code() == "limit" { too_many() } else { error })?;
-                    look(number, RawText::Short(trim(&text)));
-                } else {
-                    look(number, RawText::Short(trim(element)));
+        return Ok(());
+    }
+    let (mut at, mut number) = (0, 0);
+    while at < bytes.len() {
+        let len = (BLOCK / size).max(1).saturating_mul(size).min(bytes.len() - at);
+        spend(left, len)?;
+        let block = read_vec(&**bytes, at, len)?;
+        for element in block.chunks_exact(to_usize(size)?) {
+            let long;
+            let (place, padding) = match padding {
+                Some(padding) => (element, padding),
+                None => {
+                    long = heaps.value(file, element, left)?;
+                    (&long[..], Padding::Zeros)
                 }
-                number += 1;
-            }
-            at += len;
+            };
+            look(number, RawText::Short { place, text: padding.trim(place) })?;
+            number += 1;
         }
-        Ok(())
+        at += len;
     }
-}
-
-fn too_many() -> Error {
-    Error::limit("limit", "HDF5: what is looked at of datasets takes many times the length of the file")
-}
-
-/// Without what fills the place, whatever it is.
-fn trim(text: &[u8]) -> &[u8] {
-    &text[..text.iter().rposition(|&b| b != 0 && b != b' ').map_or(0, |at| at + 1)]
+    Ok(())
 }
 
 impl Dataset {
+    /// True where it holds texts of one length, which stand in their places; others stand in a heap.
+    pub(crate) fn has_fixed_texts(&self) -> bool {
+        matches!(self.stored.element.class, Class::Text(_))
+    }
+
     /// The texts of a dataset of them, row by row, without what fills their places. They may take
     /// `limit` bytes of memory in all.
     ///
@@ -125,36 +99,26 @@ impl Dataset {
     }
 
     fn read_texts(&self, limit: u64) -> Result<Vec<String>> {
-        let padding = match &self.stored.element.class {
-            Class::Text(padding) => Some(*padding),
-            Class::LongText => None,
-            _ => return Err(Error::usage("hdf5-type", "the dataset holds no texts")),
-        };
-        let size = u64::from(self.stored.element.size);
+        let padding = padding(self)?.unwrap_or(Padding::Zeros);
         let mut room = limit;
-        let count = self.byte_len()? / size;
-        spend(&mut room, count.saturating_mul(size.saturating_add(size_of::<String>() as u64)))?;
-        // The pieces are in the order of the rows, each row-major: together they are the elements.
-        let entry = self.raw(TensorPath::value())?;
-        let mut bytes = Vec::with_capacity(to_usize(entry.bytes())?);
-        for piece in &entry.pieces {
-            bytes.extend(read_vec(&*piece.source, piece.offset, piece.len)?);
-        }
+        let count = self.byte_len()? / u64::from(self.stored.element.size);
+        spend(&mut room, count.saturating_mul(size_of::<String>() as u64))?;
         let (file, mut heaps) = (self.stored.place.open(), Heaps::default());
         let mut texts = Vec::new();
-        for element in bytes.chunks_exact(to_usize(size)?) {
-            let long;
-            let text = match padding {
-                Some(padding) => padding.trim(element),
-                None => {
-                    long = heaps.value(&file, element, &mut room)?;
-                    Padding::Zeros.trim(&long)
+        each_text(self, &self.bytes()?, &file, &mut heaps, &mut room, &mut |_, text| {
+            let read;
+            let text = match text {
+                RawText::Short { text, .. } => text,
+                RawText::Long(place) => {
+                    read = read_vec(&*place, 0, place.len())?;
+                    padding.trim(&read)
                 }
             };
             let text = std::str::from_utf8(text)
                 .map_err(|_| Error::unsupported("hdf5-name", "HDF5: a text that is not UTF-8"))?;
             texts.push(text.to_owned());
-        }
+            Ok(())
+        })?;
         Ok(texts)
     }
 }

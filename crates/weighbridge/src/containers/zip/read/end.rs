@@ -1,6 +1,8 @@
 //! The record at the end of an archive: where it is, and what follows it.
 
-use super::super::{END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32};
+use super::super::{
+    END, END_LEN, END_SIZE, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32, TAIL_LEN,
+};
 use super::{corrupt, le16, le32, le64, volumes};
 use crate::checkpoint::Note;
 use crate::error::{Error, Kind, Result};
@@ -88,8 +90,7 @@ impl Rest {
 /// where it is the last mark and the directory ends right before it: in an archive that is cut short, some mark
 /// may stand among the data of a member.
 pub(super) fn find_end(source: &dyn Source) -> Result<End> {
-    // One byte more than the longest comment, as Python has it.
-    let tail_len = source.len().min(END_LEN + MAX16 + 1);
+    let tail_len = source.len().min(TAIL_LEN);
     let tail_at = source.len() - tail_len;
     let tail = read_vec(source, tail_at, tail_len)?;
     let marks: Vec<(u64, &[u8])> = memchr::memmem::rfind_iter(&tail, &END)
@@ -100,7 +101,8 @@ pub(super) fn find_end(source: &dyn Source) -> Result<End> {
             .at(position)
     };
     // From the last one on.
-    let fits = |record: &[u8]| record.len() >= 22 && record.len() == 22 + usize::from(le16(record, 20));
+    let fits =
+        |record: &[u8]| record.len() >= END_SIZE && record.len() == END_SIZE + usize::from(le16(record, 20));
     let fitting: Vec<_> = marks.iter().enumerate().filter(|(_, mark)| fits(mark.1)).take(2).collect();
     if let Some(&(behind, &(position, record))) = fitting.first() {
         if behind > 0 || fitting.len() > 1 {
@@ -108,7 +110,7 @@ pub(super) fn find_end(source: &dyn Source) -> Result<End> {
         }
         return read_ends(source, position, record);
     }
-    let whole = |mark: &(usize, &(u64, &[u8]))| mark.1.1.len() >= 22;
+    let whole = |mark: &(usize, &(u64, &[u8]))| mark.1.1.len() >= END_SIZE;
     for (behind, &(position, record)) in marks.iter().enumerate().filter(whole).take(MOST_TRIED) {
         let mut end = match read_ends(source, position, record) {
             Ok(end) if end.offset.checked_add(end.size) == Some(end.position) => end,

@@ -1,7 +1,8 @@
 //! Every byte of an archive that is no data of a member: headers, extra fields, comments, records.
 
 use super::super::{
-    CENTRAL, END_LEN, END64, END64_LEN, EXTRA_ALIGNMENT, EXTRA_ZIP64, LOCAL_LEN, LOCATOR64_LEN,
+    CENTRAL, CENTRAL_LEN, DESCRIPTOR, DESCRIPTOR_LEN, END_LEN, END64, END64_LEN, EXTRA_ALIGNMENT,
+    EXTRA_ZIP64, LOCAL_LEN, LOCATOR64_LEN,
 };
 use super::end::End;
 use super::{FLAG_DESCRIPTOR, Member, le16, le32, le64, read_central, read_locals};
@@ -10,10 +11,6 @@ use crate::error::Result;
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef, read_vec};
 
-/// Bytes of an entry of the directory before its name.
-const CENTRAL_LEN: u64 = 46;
-/// What a descriptor may begin with.
-const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
 /// Writers align members so far: to pages of up to 64 KiB.
 const MOST_ALIGNMENT: u64 = 64 << 10;
 /// The extra field in which PyTorch keeps the distance that aligns a storage.
@@ -112,7 +109,7 @@ fn extra(outline: &mut Outline, at: u64, bytes: &[u8]) {
 
 /// Bytes of the descriptor at `at`, before `most`; 0 where there is none that fits the member.
 fn descriptor(source: &SourceRef, at: u64, most: u64, member: &Member) -> Result<u64> {
-    let room = most.saturating_sub(at).min(24);
+    let room = most.saturating_sub(at).min(DESCRIPTOR_LEN);
     let bytes = read_vec(&**source, at, room)?;
     let signed = bytes.starts_with(&DESCRIPTOR);
     for mark in [4, 0].into_iter().filter(|&mark| mark == 0 || signed) {

@@ -5,7 +5,7 @@ use crate::containers::zip::read::{
     FLAGS_REFUSED, is_renamed, le16, le32, le64, lossy_name, take_wide, zip64_extra,
 };
 use crate::containers::zip::{
-    CENTRAL, CENTRAL_LEN, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
+    CENTRAL, CENTRAL_LEN, END, END_SIZE, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32, TAIL_LEN,
 };
 use crate::error::Result;
 use crate::limits::Limits;
@@ -52,13 +52,15 @@ struct End {
     position: u64,
 }
 
-/// The directory of the archive; `None`, with a word why, where there is none that could be used.
+/// The directory of the archive; `None`, with a word why, where there is none that most readers could use.
+/// `elsewhere`: whether some reader finds one all the same.
 pub(super) fn directory(
     source: &SourceRef,
+    elsewhere: bool,
     limits: &Limits,
     survey: &mut Survey,
 ) -> Result<Option<Directory>> {
-    let Some(end) = find_end(&**source, survey)? else { return Ok(None) };
+    let Some(end) = find_end(&**source, elsewhere, survey)? else { return Ok(None) };
     let Some(start) = end.position.checked_sub(end.size) else {
         survey.odd("zip-damaged", end.position, "the directory would begin before the file");
         return Ok(None);
@@ -116,17 +118,23 @@ fn records(source: &SourceRef, start: u64, end: u64, survey: &mut Survey) -> Res
     Ok(records)
 }
 
-/// Finds the end record that most readers take: the last one.
-fn find_end(source: &dyn Source, survey: &mut Survey) -> Result<Option<End>> {
-    let tail_len = source.len().min(END_LEN + MAX16);
+/// Finds the end record that most readers take: the first whose comment ends with the file, else the last one.
+/// `elsewhere`: whether some reader finds one all the same.
+fn find_end(source: &dyn Source, elsewhere: bool, survey: &mut Survey) -> Result<Option<End>> {
+    let tail_len = source.len().min(TAIL_LEN);
     let tail_at = source.len() - tail_len;
     let tail = read_vec(source, tail_at, tail_len)?;
-    let whole = |at: &usize| tail.len() - at >= 22;
+    let whole = |at: &usize| tail.len() - at >= END_SIZE;
     let marks: Vec<usize> = memchr::memmem::find_iter(&tail, &END).filter(whole).collect();
-    let fits = |at: usize| tail.len() == at + 22 + usize::from(le16(&tail[at..], 20));
+    let fits = |at: usize| tail.len() == at + END_SIZE + usize::from(le16(&tail[at..], 20));
     let fitting: Vec<usize> = marks.iter().copied().filter(|&at| fits(at)).collect();
     let Some(&last) = marks.last() else {
-        survey.odd("zip-damaged", source.len(), "the archive has no end record: it is most likely cut short");
+        let text = if elsewhere {
+            "there is no end record where most programs look for it"
+        } else {
+            "the archive has no end record: it is most likely cut short"
+        };
+        survey.odd("zip-damaged", source.len(), text);
         return Ok(None);
     };
     let chosen = fitting.first().copied().unwrap_or(last);
@@ -137,7 +145,7 @@ fn find_end(source: &dyn Source, survey: &mut Survey) -> Result<Option<End>> {
     let end = &tail[chosen..];
     let position = tail_at + chosen as u64;
     if fitting.is_empty() {
-        let behind = 22 + usize::from(le16(end, 20));
+        let behind = END_SIZE + usize::from(le16(end, 20));
         match end.len().checked_sub(behind) {
             Some(more) => survey.odd(
                 "zip-appended",

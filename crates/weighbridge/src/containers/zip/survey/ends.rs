@@ -12,28 +12,27 @@
 
 use crate::containers::zip::read::{le16, le32, le64};
 use crate::containers::zip::{
-    CENTRAL, CENTRAL_LEN, END, END_LEN, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX16, MAX32,
+    CENTRAL, CENTRAL_LEN, END, END_SIZE, END64, END64_LEN, LOCATOR64, LOCATOR64_LEN, MAX32, TAIL_LEN,
 };
 use crate::error::Result;
 use crate::source::{Source, SourceRef, read_vec};
 
-/// Bytes from the end in which an end record is looked for: the longest comment, and a block of miniz, which reads
-/// whole ones.
-const TAIL: u64 = END_LEN + MAX16 + 4096;
+/// Bytes from the end in which some program looks for an end record: miniz reads whole blocks, so one more of them.
+const REACH: u64 = TAIL_LEN + 4095;
 /// Marks that are followed.
 const MOST: usize = 100;
 
 /// A directory as some program finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Where the end record stands.
-    pub end: u64,
+    pub(crate) end: u64,
     /// Where the directory begins.
-    pub start: u64,
+    pub(crate) start: u64,
     /// Its length in bytes, as that program takes it.
-    pub size: u64,
+    pub(crate) size: u64,
     /// What that program adds to the offsets of members, modulo 2^64: mostly the bytes before the archive.
-    pub shift: u64,
+    pub(crate) shift: u64,
 }
 
 /// The directories that programs find in `source` from its end, those of the record that most take first. Each begins
@@ -41,29 +40,29 @@ pub struct Reading {
 ///
 /// # Errors
 /// What the source says.
-pub fn readings(source: &SourceRef) -> Result<Vec<Reading>> {
+pub(crate) fn readings(source: &SourceRef) -> Result<Vec<Reading>> {
     let source = &**source;
-    let len = source.len().min(TAIL);
+    let len = source.len().min(REACH);
     let at = source.len() - len;
     let tail = read_vec(source, at, len)?;
-    let whole = |place: &usize| tail.len() - place >= 22;
+    let whole = |place: &usize| tail.len() - place >= END_SIZE;
     // From the end on.
     let marks: Vec<usize> = memchr::memmem::rfind_iter(&tail, &END).filter(whole).take(MOST).collect();
     let comment = |place: usize| usize::from(le16(&tail[place..], 20));
-    let fits = |place: &usize| tail.len() == place + 22 + comment(*place);
+    let fits = |place: &usize| tail.len() == place + END_SIZE + comment(*place);
     let mut first: Vec<usize> = marks.iter().copied().filter(fits).collect();
     first.extend(marks.first());
-    first.extend(marks.iter().find(|&&place| tail.len() >= place + 22 + comment(place)));
+    first.extend(marks.iter().find(|&&place| tail.len() >= place + END_SIZE + comment(place)));
     let mut found = Vec::new();
     for place in first {
-        read_from(source, at + place as u64, &tail[place..place + 22], &mut found)?;
+        read_from(source, at + place as u64, &tail[place..place + END_SIZE], &mut found)?;
     }
     // The end of an archive within another is none of the outer one.
     for &place in &marks {
         if !found.is_empty() {
             break;
         }
-        read_from(source, at + place as u64, &tail[place..place + 22], &mut found)?;
+        read_from(source, at + place as u64, &tail[place..place + END_SIZE], &mut found)?;
     }
     Ok(found)
 }

@@ -6,7 +6,7 @@ use crate::containers::zip::read::{
     FLAG_DESCRIPTOR, FLAGS_REFUSED, Member, Method, is_renamed, le16, le32, lossy_name, take_wide,
     zip64_extra,
 };
-use crate::containers::zip::{FLAG_UTF8, LOCAL, LOCAL_LEN, MAX32};
+use crate::containers::zip::{DESCRIPTOR_LEN, FLAG_UTF8, LOCAL, LOCAL_LEN, MAX16, MAX32};
 use crate::error::{Kind, Result};
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef, read_vec};
@@ -18,9 +18,7 @@ const GAPS: u64 = 16 << 20;
 /// honest ones do not share bytes, and a name may be long.
 const TIMES: u64 = 4;
 /// A local header is no longer.
-const LONGEST: u64 = LOCAL_LEN + 2 * 0xffff;
-/// The longest descriptor that may stand behind the data of a member.
-const DESCRIPTOR: u64 = 24;
+const LONGEST: u64 = LOCAL_LEN + 2 * MAX16;
 /// Bytes that are searched at once; first a few, as the next header is mostly near.
 const WINDOW: u64 = 1 << 20;
 const FIRST_WINDOW: u64 = 4 << 10;
@@ -239,7 +237,7 @@ fn between(
         Limits::check("archive members", "tensors", survey.members.len() as u64, limits.tensors)?;
         survey.members.push(local.found(at, room));
     }
-    if !hidden && (len > DESCRIPTOR || look < len) {
+    if !hidden && (len > DESCRIPTOR_LEN || look < len) {
         survey.odd("zip-gap", from, format!("{len} bytes belong to no member"));
     }
     Ok(())

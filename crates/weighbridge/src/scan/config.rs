@@ -1,7 +1,7 @@
 //! JSON beside and within models: what it makes a framework import, call or open.
 
 use super::json::{Json, Map};
-use super::template::reaches;
+use super::template::{Judged, judge};
 use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
 use crate::pickle::{Judgement, allowed};
 use crate::source::{MemorySource, SourceRef, read_vec};
@@ -12,6 +12,9 @@ use std::sync::Arc;
 const SHOWN: usize = 10;
 /// The longest text that is shown, in characters.
 const LONGEST: usize = 120;
+
+/// Bytes of all templates of one text that are looked through.
+const MOST_TEMPLATES: usize = 1 << 20;
 
 /// Modules of Keras from which a configuration names classes and functions, whole or with a dot behind.
 const KERAS: &[&str] = &[
@@ -125,6 +128,13 @@ pub fn config(text: &str, scan: &mut Scan) -> bool {
     known
 }
 
+/// Judges a file that is a template of chats.
+pub fn template(text: &str, scan: &mut Scan) {
+    let mut looked = Looked::default();
+    looked.template(|| "the file".to_owned(), text);
+    looked.tell(scan);
+}
+
 /// True where there are more values than a text of that length should have: each takes some 50 bytes when it is parsed.
 /// Honest ones, words with their numbers among them, take ten bytes and more; pairs of short words five.
 fn is_crowded(text: &str) -> bool {
@@ -167,6 +177,9 @@ struct Looked {
     targets: Met,
     out: Met,
     absolute: Met,
+    unread: Met,
+    /// Bytes of templates that were looked through.
+    templates: usize,
 }
 
 impl Looked {
@@ -194,13 +207,44 @@ impl Looked {
                 }
             }
             Json::Array(list) => list.iter().for_each(|value| self.walk(value, keys, template)),
-            Json::Text(text) if template && reaches(text) => self.remote.push(|| told(keys, text)),
+            Json::Text(text) if template && self.template(|| keys.join("."), text) => {}
             Json::Text(text) if is_absolute(text) => self.absolute.push(|| told(keys, text)),
             _ => {}
         }
     }
 
+    /// Judges a template; true where something is to be told of it.
+    fn template(&mut self, name: impl Fn() -> String, text: &str) -> bool {
+        self.templates = self.templates.saturating_add(text.len());
+        let judged = if self.templates > MOST_TEMPLATES {
+            Judged::Unread("there are more templates than are looked through")
+        } else {
+            judge(text)
+        };
+        match judged {
+            Judged::Clean => return false,
+            Judged::Reaches(what) => {
+                self.remote.push(|| format!("{}: {what}: {}", short(&name()), short(text)));
+            }
+            Judged::Unread(why) => self.unread.push(|| format!("{}: {why}: {}", short(&name()), short(text))),
+        }
+        true
+    }
+
+    /// Tokens of a name of the model's own, which templates know by that name; those that end with `token` are told apart there.
+    fn tokens(&mut self, map: &Map<'_>) {
+        let Some(Json::Object(tokens)) = map.get("extra_special_tokens") else { return };
+        for (name, value) in tokens.pairs() {
+            let text =
+                value.as_str().or_else(|| value.get("content").and_then(Json::as_str)).unwrap_or_default();
+            if text.starts_with('_') && !name.ends_with("token") && !name.ends_with("tokens") {
+                self.remote.push(|| format!("extra_special_tokens: {} is {}", short(name), short(text)));
+            }
+        }
+    }
+
     fn object(&mut self, map: &Map<'_>) {
+        self.tokens(map);
         for key in ["auto_map", "custom_pipelines"] {
             if let Some(value @ (Json::Object(_) | Json::Text(_) | Json::Array(_))) = map.get(key) {
                 self.remote.push(|| format!("{key}: {}", short(&value.to_string())));
@@ -212,7 +256,7 @@ impl Looked {
             let text = || format!("_target_: {}", short(&target.to_string()));
             match allowed(module, function) {
                 Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
-                Judgement::Allowed(_) | Judgement::Unknown => self.targets.push(text),
+                Judgement::Allowed(_) | Judgement::Defined(_) | Judgement::Unknown => self.targets.push(text),
             }
         }
         // PyTorch-BigGraph makes names of files from those of its entity types.
@@ -286,7 +330,7 @@ impl Looked {
                 scan.look_into("(bytes in the configuration)", source, TakenFor::Bytes);
             }
         }
-        let lists: [(&'static str, &str, Met); 7] = [
+        let lists: [(&'static str, &str, Met); 8] = [
             ("keras-lambda", "the model holds Python code", self.lambda),
             ("keras-foreign-module", "the model names what is not of Keras", self.foreign),
             ("keras-loads", "the model loads code or a file", self.loads),
@@ -294,6 +338,7 @@ impl Looked {
             ("remote-code", "the configuration names code that comes along, or reaches for it", self.remote),
             ("name-leads-out", "a name of a file leads out of the folder", self.out),
             ("absolute-path", "an absolute path", self.absolute),
+            ("left-out", "template: a template of chats was not followed", self.unread),
         ];
         for (code, what, list) in lists {
             for text in &list.shown {
@@ -460,6 +505,18 @@ mod tests {
         assert_eq!(codes(r#"{"chat_template": "{{ x.__class__ }}"}"#), ["remote-code"]);
         assert_eq!(codes(r#"{"chat_template": [{"template": "{{ x.__mro__ }}"}]}"#), ["remote-code"]);
         assert_eq!(codes(r#"{"chat_template": "{% for m in messages %}{{ m.role }}{% endfor %}"}"#), [""; 0]);
+        assert_eq!(
+            codes(r#"{"chat_template": "__init__ {# x.__class__ #}{{ 'a__b'.split('__') }}"}"#),
+            [""; 0]
+        );
+        assert_eq!(codes(r#"{"chat_template": "{% unheard of %}"}"#), ["left-out"]);
+        let many = vec![r#"{"chat_template": "x"}"#.replace('x', &"x".repeat(100_000)); 11];
+        assert_eq!(codes(&format!("[{}]", many.join(","))), ["left-out"]);
+        assert_eq!(
+            codes(r#"{"extra_special_tokens": {"leads": "__class__", "image_token": "<i>"}}"#),
+            ["remote-code"]
+        );
+        assert_eq!(codes(r#"{"extra_special_tokens": {"image_token": "__image__"}}"#), [""; 0]);
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl Globals {
                 notes.add(Severity::Error, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.
-            Judgement::Pattern(_) | Judgement::Allowed(_) => {}
+            Judgement::Pattern(_) | Judgement::Allowed(_) | Judgement::Defined(_) => {}
         }
         if self.kept.len() < MOST && self.text < MOST_TEXT {
             self.text += module.len() + name.len();
@@ -259,7 +259,7 @@ fn judge_calls(graph: &Graph, notes: &mut Notes) -> Vec<Call> {
                         }
                         Judgement::Allowed(_) => usual(graph, id, name),
                         // Its import was found already.
-                        Judgement::Dangerous(_) | Judgement::Unknown => continue,
+                        Judgement::Dangerous(_) | Judgement::Defined(_) | Judgement::Unknown => continue,
                     },
                 };
                 if !harmless {

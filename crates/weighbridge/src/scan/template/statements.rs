@@ -11,6 +11,9 @@ const BARE: &[&str] = &[
     "continue", "generation", "endgeneration", "debug",
 ];
 
+/// A name that is set, and the attribute of it that is meant.
+type Target<'a> = (&'a str, Option<&'a str>);
+
 impl<'a> Reader<'a, '_> {
     /// Goes through the template to its end.
     pub(super) fn all(&mut self) -> Result<(), Broken> {
@@ -146,7 +149,7 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
-    fn assign(&mut self, targets: &[(&'a str, Option<&'a str>)], value: Value) {
+    fn assign(&mut self, targets: &[Target<'a>], value: Value) {
         for (name, attribute) in targets {
             match attribute {
                 Some(attribute) => self.names.set_attribute(attribute, value),
@@ -156,7 +159,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Names that are set, and whether they are items of a list. They end with `=`, the name `end`, or the tag.
-    fn targets(&mut self, end: &str) -> Result<(Vec<(&'a str, Option<&'a str>)>, bool), Broken> {
+    fn targets(&mut self, end: &str) -> Result<(Vec<Target<'a>>, bool), Broken> {
         let (mut targets, mut several) = (Vec::new(), false);
         loop {
             match &self.token {

@@ -422,6 +422,8 @@ def programs():
     variable = '  vars {\n    name: "../../w"\n    persistable: true\n    type {\n      type: LOD_TENSOR\n      lod_tensor {\n        tensor {\n          data_type: FP32\n          dims: 1\n        }\n      }\n    }\n  }\n'
     put("variable_names.pdmodel", program(op("relu"), variables=variable), "found", "name-leads-out")
     put("class_names.json", (HERE.parent / "paddle/good/p331/control_flow_pir/model.json").read_bytes(), "clean", "class-names")
+    put("chat_template.jinja", b"{% set k = '_' ~ '_class_' ~ '_' %}\n{{ messages[k] }}\n", "found", "remote-code")
+    put("unread.jinja", b"{% for m in messages %}{% unheard of %}{% endfor %}\n", "could-not-tell", "left-out")
     code = zipped([("m/data.pkl", GOOD), ("m/code/__torch__.py", b"def f(): pass\n"), ("m/version", b"3\n")])
     put("script.pt", code, "found", "torchscript-code")
     buffer = io.BytesIO()
@@ -452,7 +454,13 @@ def programs():
     put("bytes_column.parquet", parquet(values), "found", "nested-pickle", "dangerous-import")
     put("fixed_bytes.parquet", parquet(pa.array([EVIL, bytes(len(EVIL))], pa.binary(len(EVIL)))), "found", "dangerous-import")
     put("zip_in_column.arrow", arrow(pa.array([zipped([("evil.pkl", EVIL)]), b"honest"])), "found", "dangerous-import")
-    put("bytes_in_lists.parquet", parquet(pa.array([[EVIL]])), "could-not-tell", "left-out")
+    texts = pa.array(["honest", None, (GETCWD + b".").decode()])
+    put("text_column.arrow", arrow(texts), "found", "nested-pickle", "dangerous-import")
+    put("text_column.parquet", parquet(texts), "found", "nested-pickle", "dangerous-import")
+    put("texts_in_lists.parquet", parquet(pa.array([["honest", (GETCWD + b".").decode()]])), "found", "dangerous-import")
+    put("texts_in_lists.arrow", arrow(pa.array([["honest", (GETCWD + b".").decode()]])), "could-not-tell", "left-out")
+    put("bytes_in_lists.parquet", parquet(pa.array([[EVIL]])), "found", "left-out", "dangerous-import")
+    put("bytes_in_lists.arrow", arrow(pa.array([[EVIL]])), "could-not-tell", "left-out")
 
 
 def array(descr, shape, data):

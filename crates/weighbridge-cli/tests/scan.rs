@@ -89,6 +89,93 @@ fn json_gives_imports_calls_and_places() {
     assert_eq!((&finding["code"], &finding["offset"]), (&Json::from("dangerous-import"), &import["offset"]));
 }
 
+/// What TorchScript defines is nothing that a pickle brings from outside.
+#[test]
+fn classes_of_torchscript_are_told_apart() {
+    let path = golden("torch/good/script.pt");
+    let report = json(&["scan", &path]);
+    let file = &report["files"][0];
+    assert_eq!(report["verdict"], "found");
+    let judged: BTreeSet<_> = file["imports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|import| (import["name"].as_str().unwrap(), import["judgement"].as_str().unwrap()))
+        .collect();
+    assert!(judged.contains(&("Linear", "defined")), "{judged:?}");
+    assert!(judged.iter().all(|(_, judgement)| *judgement != "unknown"), "{judged:?}");
+    let findings = file["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|finding| finding["code"] != "unknown-import"), "{findings:?}");
+    let text = String::from_utf8(weighbridge(&["scan", &path]).stdout).unwrap();
+    assert!(
+        text.contains("import defined __torch__.torch.nn.modules.linear.Linear  a class that the archive"),
+        "{text}"
+    );
+    assert!(text.contains("linear Linear, which the code of the archive defines"), "{text}");
+    // Without the code that defines it, it is not known.
+    let text = String::from_utf8(weighbridge(&["scan", &golden("torch/good/module.pt")]).stdout).unwrap();
+    assert!(text.contains("import unknown"), "{text}");
+}
+
+/// Templates in files of their own are judged as those in configurations are.
+#[test]
+fn templates_of_a_folder_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+    let names = ["chat_template.jinja", "additional_chat_templates/rag.jinja"];
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    for name in names {
+        write(name, "{# x.__class__ #}{% for m in messages %}{{ m['role'] ~ '__' ~ m.content }}{% endfor %}");
+    }
+    let report = json(&["scan", path]);
+    assert_eq!(report["verdict"], "clean");
+    assert!(report["files"].as_array().unwrap().iter().all(|file| file["format"] == "template"));
+    for name in names {
+        write(name, "{{ ''['__cl' ~ 'ass__'] }}");
+        let file = folder.path().join(name);
+        assert_eq!((code(&["scan", file.to_str().unwrap()]), code(&["scan", path])), (1, 1));
+        write(name, "{{ messages[0].role }}");
+    }
+    for unread in ["{{ x", &"x".repeat(300_000), &"x".repeat(2_000_000)] {
+        write(names[0], unread);
+        assert_eq!(code(&["scan", path]), 3);
+    }
+}
+
+/// The bytes of a name, not what is shown for them.
+#[cfg(unix)]
+#[test]
+fn sarif_has_the_bytes_of_names() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let names = [&b"a\xff.pkl"[..], b"a\xfe.pkl", b"b\xff/c d.pkl"];
+    fs::create_dir(folder.path().join(OsStr::from_bytes(b"b\xff"))).unwrap();
+    for name in names {
+        fs::copy(golden("scan/bad/import_os.pkl"), folder.path().join(OsStr::from_bytes(name))).unwrap();
+    }
+    let log = json(&["scan", folder.path().to_str().unwrap(), "--sarif"]);
+    let run = &log["runs"][0];
+    let uris: Vec<_> =
+        run["artifacts"].as_array().unwrap().iter().map(|a| a["location"]["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris.len(), 3, "{uris:?}");
+    for end in ["/a%FF.pkl", "/a%FE.pkl", "/b%FF/c%20d.pkl"] {
+        assert!(uris.iter().any(|uri| uri.ends_with(end)), "{end}: {uris:?}");
+    }
+    // Alone, and where it is not there.
+    let (there, not) = (folder.path().join(OsStr::from_bytes(names[0])), OsStr::from_bytes(b"no\xff"));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_weighbridge"))
+        .args([OsStr::new("scan"), there.as_os_str(), not, OsStr::new("--sarif")])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("/a%FF.pkl\"") && text.contains("\"no%FF\"") && !text.contains("%EF%BF%BD"),
+        "{text}"
+    );
+}
+
 fn index(number: &Json) -> usize {
     usize::try_from(number.as_u64().unwrap()).unwrap()
 }

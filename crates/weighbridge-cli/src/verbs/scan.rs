@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use weighbridge::OpenOptions;
 use weighbridge::finding::{Finding, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
+use weighbridge::pickle::GlobalFinding;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -54,7 +55,7 @@ fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outc
                 if !output.json {
                     output.error(&error);
                 }
-                failed.push((label, error));
+                failed.push((path.clone(), error));
             }
         }
     }
@@ -174,17 +175,17 @@ fn findings(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
 
 /// Each import once, with how often it stands in the file.
 fn imports(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
-    let mut seen: Vec<(&str, &str, usize)> = Vec::new();
+    let mut seen: Vec<(&GlobalFinding, usize)> = Vec::new();
     let mut places = HashMap::new();
     for found in &file.scan.imports {
-        let place = *places.entry((&found.module, &found.name)).or_insert(seen.len());
+        let what = (&found.module, &found.name, found.judgement.as_str());
+        let place = *places.entry(what).or_insert(seen.len());
         match seen.get_mut(place) {
-            Some((_, _, count)) => *count += 1,
-            None => seen.push((&found.module, &found.name, 1)),
+            Some((_, count)) => *count += 1,
+            None => seen.push((found, 1)),
         }
     }
-    for (module, name, count) in seen {
-        let judgement = weighbridge::pickle::allowed(module, name);
+    for (GlobalFinding { module, name, judgement, .. }, count) in seen {
         let text = judgement.text();
         let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
         let line = format!("{} {}.{}{times}", judgement.as_str(), escape(module), escape(name));

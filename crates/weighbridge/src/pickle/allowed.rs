@@ -9,17 +9,20 @@ pub enum Judgement {
     Pattern(&'static str),
     /// Known to run code or to reach outside; says how.
     Dangerous(&'static str),
+    /// Nothing of Python: what holds the pickle defines it; says how.
+    Defined(&'static str),
     /// Not known here. Importing it may already run code.
     Unknown,
 }
 
 impl Judgement {
-    /// `allowed`, `pattern`, `dangerous` or `unknown`.
+    /// `allowed`, `pattern`, `dangerous`, `defined` or `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed(_) => "allowed",
             Self::Pattern(_) => "pattern",
             Self::Dangerous(_) => "dangerous",
+            Self::Defined(_) => "defined",
             Self::Unknown => "unknown",
         }
     }
@@ -27,7 +30,7 @@ impl Judgement {
     /// What is known of it; empty for the unknown.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Allowed(text) | Self::Pattern(text) | Self::Dangerous(text) => text,
+            Self::Allowed(text) | Self::Pattern(text) | Self::Dangerous(text) | Self::Defined(text) => text,
             Self::Unknown => "",
         }
     }

@@ -248,7 +248,7 @@ impl Globals {
                 notes.add(Severity::Error, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.
-            Judgement::Pattern(_) | Judgement::Allowed(_) => {}
+            Judgement::Pattern(_) | Judgement::Allowed(_) | Judgement::Defined(_) => {}
         }
         if self.kept.len() < MOST && self.text < MOST_TEXT {
             self.text += module.len() + name.len();
@@ -295,7 +295,7 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> 
                         // What is too much to look at was found already.
                         Judgement::Allowed(_) => left.is_none() || usual(graph, made, module, name),
                         // Its import was found already.
-                        Judgement::Dangerous(_) | Judgement::Unknown => continue,
+                        Judgement::Dangerous(_) | Judgement::Defined(_) | Judgement::Unknown => continue,
                     },
                 };
                 if !harmless {

@@ -13,7 +13,7 @@
 //! | [`judge_member`], [`leads_out`] | names |
 //! | [`Beginning`] | what a file is by its first bytes |
 //! | [`hdf5()`] | HDF5: links, storage elsewhere, code of Keras, opaque bytes |
-//! | [`config()`] | JSON: configurations of Keras and others |
+//! | [`config()`], [`template()`] | JSON: configurations of Keras and others; templates of chats |
 //!
 //! The rule of all: what was not looked at is said, and is never clean.
 
@@ -31,7 +31,7 @@ mod zips;
 
 pub use beginning::{Beginning, Class};
 pub(crate) use beginning::{Ending, begins_as_zip, ends_as_zip};
-pub use config::{config, keras};
+pub use config::{config, keras, template};
 pub use hdf5::hdf5;
 use names::path_like;
 pub use names::{judge_member, leads_out};

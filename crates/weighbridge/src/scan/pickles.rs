@@ -198,13 +198,31 @@ pub fn may_be_pickle(source: &SourceRef) -> Result<bool> {
 }
 
 /// True for a value, of many, that may be a pickle that does something: it begins as one, and has what imports need,
-/// which words do not: a line, or an instruction beyond ASCII.
+/// which words do not: a module and a name in lines, or an instruction beyond ASCII.
 pub fn may_import(bytes: &[u8]) -> bool {
     let Some(&[first, second]) = bytes.first_chunk() else { return false };
     pickle::begins([first, second])
         && (first == PROTO
-            || memchr::memchr2(b'\n', 0x93, bytes).is_some()
-            || memchr::memchr3(0x82, 0x83, 0x84, bytes).is_some())
+            || memchr::memchr(0x93, bytes).is_some()
+            || memchr::memchr3(0x82, 0x83, 0x84, bytes).is_some()
+            || imports_in_lines(bytes))
+}
+
+/// True where a line ends with the instruction to import and a module, and the next one is a name.
+fn imports_in_lines(bytes: &[u8]) -> bool {
+    let is_part = |byte: &u8| matches!(byte, b'_' | b'.' | 0x80..) || byte.is_ascii_alphanumeric();
+    let mut starts = false;
+    let mut rest = bytes;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let line = &rest[..end];
+        if starts && end > 0 && line.iter().all(is_part) {
+            return true;
+        }
+        let name = line.iter().rposition(|byte| !is_part(byte)).map_or(line, |at| &line[at + 1..]);
+        starts = name.split_last().is_some_and(|(_, before)| memchr::memchr2(b'c', b'i', before).is_some());
+        rest = &rest[end + 1..];
+    }
+    false
 }
 
 /// True where a pickle that begins there would declare its protocol.
@@ -397,4 +415,26 @@ fn rename(mut finding: Finding) -> Option<Finding> {
         finding.severity = finding.severity.max(Severity::Unchecked);
     }
     Some(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_may_import() {
+        for may in [
+            &b"cos\ngetcwd\n)R."[..],
+            b"(S'a'\nios\ngetcwd\n.",
+            b"I1\n0cos.path\njoin\n.",
+            b"\x80\x02.",
+            b"Va\n\x93.",
+            b"K\x01\x82\x01.",
+        ] {
+            assert!(may_import(may), "{may:?}");
+        }
+        for not in [&b"cos"[..], b"cos\ngetcwd", b"This is\na text\n", b"x", b"Item\n\n", b"zcos\ngetcwd\n"] {
+            assert!(!may_import(not), "{not:?}");
+        }
+    }
 }

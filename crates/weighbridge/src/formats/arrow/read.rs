@@ -122,13 +122,13 @@ fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]
     Ok(checkpoint)
 }
 
-/// Looks for types of columns that are a pickle, and for pickles in columns of bytes.
+/// Looks for types of columns that are a pickle, and for pickles in columns of bytes and texts.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     match File::read(source, &options.limits) {
         Ok(file) => {
             pickled::judge(&file.schema, &mut scan);
-            let mut binaries = Binaries::of(&file.schema, source, &options.limits, &mut scan);
+            let mut binaries = Binaries::of(&file.schema, true, source, &options.limits, &mut scan);
             if let Err(error) = file.look(&mut binaries, &mut scan) {
                 binaries.refused(None, error, &mut scan)?;
             }
@@ -467,7 +467,7 @@ impl File {
             .map_err(|e| e.at(offset))
     }
 
-    /// Looks at the columns of bytes, batch by batch.
+    /// Looks at the columns of bytes and texts, batch by batch.
     fn look(&self, binaries: &mut Binaries<'_>, scan: &mut Scan) -> Result<()> {
         if binaries.columns.is_empty() {
             return Ok(());

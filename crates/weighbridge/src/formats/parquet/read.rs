@@ -3,6 +3,7 @@
 mod lists;
 mod outline;
 mod texts;
+mod words;
 
 pub(super) use outline::{check, outline};
 
@@ -122,18 +123,20 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// Looks for types of columns that are a pickle, and for pickles in columns of bytes.
+/// Looks for types of columns that are a pickle, and for pickles in columns of bytes and texts.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut scan = Scan::default();
     match File::read(source, &options.limits) {
         Ok(file) => {
             pickled::judge(file.metadata.schema(), &mut scan);
-            let mut binaries = Binaries::of(file.metadata.schema(), source, &options.limits, &mut scan);
+            let mut binaries =
+                Binaries::of(file.metadata.schema(), false, source, &options.limits, &mut scan);
             for number in 0..binaries.columns.len() {
                 if let Err(error) = file.look(number, &mut binaries, &mut scan) {
                     binaries.refused(Some(number), error, &mut scan)?;
                 }
             }
+            file.look_at_texts(&mut binaries, &mut scan)?;
         }
         Err(error) => scan.push_error(error)?,
     }

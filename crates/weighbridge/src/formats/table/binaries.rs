@@ -1,5 +1,5 @@
 //! Columns of bytes, in which people keep pickled objects: no table is made of them, and whoever scans looks at each
-//! value.
+//! value. Columns of texts, in which a pickle of an old protocol may be, as in texts of HDF5.
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -18,13 +18,22 @@ const FREE: u64 = 64 << 20;
 const HELD: u64 = 16 << 20;
 /// What a value takes beside its bytes.
 const EACH: u64 = 16;
+/// The same of texts, of which there are more, and which are less often more than a word.
+const TEXT_TIMES: u64 = 16;
+const TEXT_FREE: u64 = 128 << 20;
+const EACH_TEXT: u64 = 4;
+/// What a text takes that is followed as a pickle.
+const FOLLOWED: u64 = 1024;
 
-/// Looks at the values of columns of bytes.
+/// Looks at the values of columns of bytes and of texts.
 #[derive(Debug)]
 pub(in crate::formats) struct Binaries<'a> {
-    /// The columns of bytes, by their numbers.
+    /// The columns of bytes, and those of texts that are asked for, by their numbers.
     pub columns: Vec<usize>,
     names: Vec<String>,
+    /// Which of them are texts.
+    texts: Vec<bool>,
+    text_left: u64,
     source: &'a SourceRef,
     limits: &'a Limits,
     left: u64,
@@ -34,29 +43,40 @@ pub(in crate::formats) struct Binaries<'a> {
 }
 
 impl<'a> Binaries<'a> {
-    /// The columns of a schema; those with bytes further in are told.
+    /// The columns of a schema, with `texts` also those of texts; those with bytes, or such texts, further in are told.
     pub(in crate::formats) fn of(
         schema: &Schema,
+        texts: bool,
         source: &'a SourceRef,
         limits: &'a Limits,
         scan: &mut Scan,
     ) -> Self {
-        let (mut columns, mut names) = (Vec::new(), Vec::new());
+        let (mut columns, mut names, mut are_texts) = (Vec::new(), Vec::new(), Vec::new());
         for (place, field) in schema.fields().iter().enumerate() {
-            if is_bytes(field.data_type()) {
+            let of = field.data_type();
+            if is_bytes(of) || (texts && is_text(of)) {
                 columns.push(place);
                 names.push(escape(field.name()));
-            } else if holds_bytes(field.data_type()) {
+                are_texts.push(is_text(of));
+            } else {
                 let name = escape(field.name());
-                let text = format!(
-                    "column-omitted: the column {name} has bytes further in, which were not looked at"
-                );
-                scan.push("left-out", text);
+                let mut omit = |what: &str| {
+                    let text = format!(
+                        "column-omitted: the column {name} has {what} further in, which were not looked into"
+                    );
+                    scan.push("left-out", text);
+                };
+                if holds(of, is_bytes) {
+                    omit("bytes");
+                } else if texts && holds(of, is_text) {
+                    omit("texts");
+                }
             }
         }
-        let left = source.len().saturating_mul(TIMES).saturating_add(FREE);
+        let bound = |times, free| source.len().saturating_mul(times).saturating_add(free);
+        let (left, text_left) = (bound(TIMES, FREE), bound(TEXT_TIMES, TEXT_FREE));
         let rows = vec![0; columns.len()];
-        Self { columns, names, source, limits, left, held: HELD, rows }
+        Self { columns, names, texts: are_texts, text_left, source, limits, left, held: HELD, rows }
     }
 
     /// Looks at the next rows of some of its columns, of which the first is number `first` among them.
@@ -87,7 +107,7 @@ impl<'a> Binaries<'a> {
     ) -> Result<()> {
         match number.and_then(|number| self.names.get(number)) {
             Some(name) => scan.push_error(error.within(format_args!("the column {name}"))),
-            None => scan.push_error(error.within("the columns of bytes")),
+            None => scan.push_error(error.within("the columns of bytes and texts")),
         }
     }
 
@@ -100,6 +120,12 @@ impl<'a> Binaries<'a> {
             self.values(number, values.iter(), scan)
         } else if let Some(values) = column.as_fixed_size_binary_opt() {
             self.values(number, values.iter(), scan)
+        } else if let Some(values) = column.as_string_opt::<i32>() {
+            self.values(number, values.iter().map(|text| text.map(str::as_bytes)), scan)
+        } else if let Some(values) = column.as_string_opt::<i64>() {
+            self.values(number, values.iter().map(|text| text.map(str::as_bytes)), scan)
+        } else if let Some(values) = column.as_string_view_opt() {
+            self.values(number, values.iter().map(|text| text.map(str::as_bytes)), scan)
         } else {
             Err(Error::corrupt("another-column", "the data have another type than the schema says"))
         }
@@ -113,6 +139,14 @@ impl<'a> Binaries<'a> {
     ) -> Result<()> {
         for value in values {
             let bytes = value.unwrap_or_default();
+            if self.texts[number] {
+                let rows = self.rows[number];
+                if let Some(own) = self.text(bytes)? {
+                    scan.absorb(own, Some(&format!("{}[{rows}]", self.names[number])));
+                }
+                self.rows[number] += 1;
+                continue;
+            }
             self.left = self.left.checked_sub(bytes.len() as u64 + EACH).ok_or_else(|| {
                 Error::limit(
                     "limit",
@@ -125,6 +159,24 @@ impl<'a> Binaries<'a> {
             self.rows[number] += 1;
         }
         Ok(())
+    }
+
+    /// Looks at a text; what was found where it is a pickle.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] where the texts are many times as long as the file.
+    pub(in crate::formats) fn text(&mut self, text: &[u8]) -> Result<Option<Scan>> {
+        let may_import = may_import(text);
+        let cost = text.len() as u64 + if may_import { FOLLOWED } else { EACH_TEXT };
+        self.text_left = self.text_left.checked_sub(cost).ok_or_else(|| {
+            Error::limit("limit", "the texts are many times as long as the file; the rest was not looked at")
+        })?;
+        if !may_import {
+            return Ok(None);
+        }
+        let source: SourceRef = Arc::new(MemorySource::new(self.source.label(), text.to_vec()));
+        let mut own = Scan::default();
+        Ok(embedded(&source, self.limits, &mut own).then_some(own))
     }
 
     fn value(&mut self, number: usize, bytes: &[u8], scan: &mut Scan) {
@@ -166,8 +218,12 @@ fn is_bytes(of: &DataType) -> bool {
     )
 }
 
-/// True for a type with columns of bytes further in.
-fn holds_bytes(of: &DataType) -> bool {
+fn is_text(of: &DataType) -> bool {
+    matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// True for a type with such columns further in.
+fn holds(of: &DataType, what: fn(&DataType) -> bool) -> bool {
     let mut open = vec![of];
     while let Some(of) = open.pop() {
         match of {
@@ -181,7 +237,7 @@ fn holds_bytes(of: &DataType) -> bool {
             DataType::Union(fields, _) => open.extend(fields.iter().map(|(_, field)| field.data_type())),
             DataType::RunEndEncoded(_, values) => open.push(values.data_type()),
             DataType::Dictionary(_, values) => open.push(values),
-            of if is_bytes(of) => return true,
+            of if what(of) => return true,
             _ => {}
         }
     }
@@ -191,7 +247,9 @@ fn holds_bytes(of: &DataType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, BinaryArray, FixedSizeBinaryArray};
+    use arrow_array::{
+        ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeStringArray, StringArray, StringViewArray,
+    };
     use arrow_schema::Field;
 
     const CALL: &[u8] = b"cos\ngetcwd\n)R.";
@@ -200,7 +258,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![field]));
         let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 10]));
         let (limits, mut scan) = (Limits::default(), Scan::default());
-        let mut binaries = Binaries::of(&schema, &source, &limits, &mut scan);
+        let mut binaries = Binaries::of(&schema, true, &source, &limits, &mut scan);
         let batch = RecordBatch::try_new(schema.clone(), vec![column]).unwrap();
         let result = if binaries.columns.is_empty() { Ok(()) } else { binaries.look(0, &batch, &mut scan) };
         (scan, result)
@@ -222,10 +280,33 @@ mod tests {
     fn bytes_further_in_are_told() {
         let bytes = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Binary));
         let list = DataType::List(Arc::new(Field::new("item", bytes, true)));
-        assert!(holds_bytes(&list) && !holds_bytes(&DataType::Utf8));
+        assert!(holds(&list, is_bytes) && !holds(&DataType::Utf8, is_bytes));
         let column = arrow_array::new_empty_array(&list);
         let (scan, _) = looked(Field::new("l", list, true), column);
         assert_eq!(scan.findings[0].code, "left-out");
+    }
+
+    #[test]
+    fn every_text_is_looked_at() {
+        let call = std::str::from_utf8(CALL).unwrap();
+        let texts = [Some("honest"), None, Some("This is\na text\n"), Some(call)];
+        let columns: [ArrayRef; 3] = [
+            Arc::new(StringArray::from_iter(texts)),
+            Arc::new(LargeStringArray::from_iter(texts)),
+            Arc::new(StringViewArray::from_iter(texts)),
+        ];
+        for column in columns {
+            let (scan, result) = looked(Field::new("t", column.data_type().clone(), true), column);
+            result.unwrap();
+            assert_eq!(scan.imports[0].member.as_deref(), Some("t[3]"));
+        }
+        let words = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        let (scan, _) = looked(Field::new("w", words.clone(), true), arrow_array::new_empty_array(&words));
+        assert_eq!(scan.findings[0].code, "left-out");
+        let long = "x".repeat(1 << 20);
+        let column = StringArray::from(vec![long.as_str(); 130]);
+        let (_, result) = looked(Field::new("t", DataType::Utf8, true), Arc::new(column));
+        assert_eq!(result.unwrap_err().code(), "limit");
     }
 
     #[test]

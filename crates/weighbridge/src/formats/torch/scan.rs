@@ -6,13 +6,20 @@ use crate::containers::torch::{self, is_legacy};
 use crate::containers::zip::{Member, Method};
 use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
+use crate::pickle::Judgement;
 use crate::scan::{TakenFor, archive, is_tar, pickles, tar};
-use crate::source::{RangeSource, Source, SourceRef, Within};
+use crate::source::{RangeSource, Source, SourceRef, Within, read_vec};
 use crate::text::{counted, escape};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Pickles of the legacy form.
 const PICKLES: usize = 5;
+/// Code of TorchScript that is looked through for its classes: of a member, and of an archive; and how many are known.
+const LONGEST_CODE: u64 = 4 << 20;
+const MOST_CODE: u64 = 32 << 20;
+const MOST_CLASSES: usize = 20_000;
+
 /// Looks through one file.
 pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     let mut head = [0; 512];
@@ -103,7 +110,7 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
         let inner = inner(name);
         inner.starts_with("data/") || (inner.starts_with("constants/") && !inner.ends_with(".pkl"))
     };
-    let mut code = Vec::new();
+    let (mut code, mut classes) = (Vec::new(), Classes::default());
     archive(source, &options.limits, scan, &is_numbers, &mut |member, bytes, scan| {
         let name = member.name.as_str();
         let own = inner(name);
@@ -115,6 +122,7 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
             scan.absorb(pickled, Some(&escape(name)));
         } else if own.starts_with("code/") || name.ends_with(".py") {
             code.push(escape(name));
+            classes.read(&own, &*bytes);
         } else if is_numbers(name) {
             scan.look_into(escape(name), bytes, TakenFor::Numbers);
         } else if !is_fact(&own, &bytes)? {
@@ -127,5 +135,66 @@ fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
         let text = format!("{members} code that would run, such as {first}");
         scan.push("torchscript-code", text);
     }
+    classes.tell(scan);
     Ok(())
+}
+
+/// Classes of TorchScript that the code of an archive defines: its pickles make objects of them, and import nothing of
+/// Python for it.
+#[derive(Default)]
+struct Classes {
+    /// By module and name.
+    known: HashSet<(String, String)>,
+    /// Bytes of code that were looked through.
+    read: u64,
+}
+
+impl Classes {
+    /// Looks for the classes in a member of code, such as `code/__torch__/nets.py`.
+    fn read(&mut self, member: &str, bytes: &dyn Source) {
+        let module = member.strip_prefix("code/").and_then(|path| path.strip_suffix(".py"));
+        let Some(module) = module.filter(|module| module.split('/').next() == Some("__torch__")) else {
+            return;
+        };
+        self.read = self.read.saturating_add(bytes.len());
+        if bytes.len() > LONGEST_CODE || self.read > MOST_CODE {
+            return;
+        }
+        // What cannot be read defines nothing: its classes stay unknown.
+        let Ok(code) = read_vec(bytes, 0, bytes.len()) else { return };
+        let module = module.replace('/', ".");
+        for line in code.split(|&byte| byte == b'\n') {
+            let name = line.strip_prefix(b"class ").and_then(|rest| rest.split(|&byte| byte == b'(').next());
+            let name = name.and_then(|name| std::str::from_utf8(name).ok());
+            let is_name = |name: &&str| name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+            if let Some(name) = name.filter(|name| !name.is_empty()).filter(is_name)
+                && self.known.len() < MOST_CLASSES
+            {
+                self.known.insert((module.clone(), name.to_owned()));
+            }
+        }
+    }
+
+    /// Says of imports that are such classes what they are.
+    fn tell(&self, scan: &mut Scan) {
+        let mut places = HashSet::new();
+        for import in &mut scan.imports {
+            let name = (import.module.clone(), import.name.clone());
+            if import.judgement == Judgement::Unknown && self.known.contains(&name) {
+                import.judgement =
+                    Judgement::Defined("a class that the archive itself defines, in TorchScript");
+                places.insert((import.member.clone(), import.offset));
+            }
+        }
+        for finding in scan.findings.iter_mut().filter(|finding| finding.code == "unknown-import") {
+            let place = finding.offset.map(|offset| (finding.member.clone(), offset));
+            if place.is_some_and(|place| places.contains(&place)) {
+                let text =
+                    finding.text.trim_start_matches("imports ").trim_end_matches(", which is not known");
+                let text = format!("makes an object of {text}, which the code of the archive defines");
+                finding.code = "torchscript-code";
+                finding.text = text;
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::limits::{Left, Limits};
 use crate::pickle::inspect;
 use crate::scan::{
     Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
-    may_be_pickle, pickle_options, pickles, runs, tar,
+    may_be_pickle, pickle_options, pickles, runs, tar, template,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -30,6 +30,11 @@ const SCANNED: u64 = 32_000_000;
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
 const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "gitattributes", "gitignore"];
+
+/// Extensions of templates of Jinja.
+const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];
+/// The longest template that is read; it may be too long to be followed all the same.
+const LONGEST_TEMPLATE: u64 = 1 << 20;
 
 /// Names of files that are there to be empty.
 const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
@@ -299,18 +304,37 @@ fn text(
 ) -> Result<Option<&'static str>> {
     let name = name.and_then(|name| name.file_name()).and_then(|name| name.to_str()).unwrap_or("");
     let plain = is_plain(name);
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    if TEMPLATES.contains(&extension.as_str()) {
+        return as_template(source, scan);
+    }
     let json =
         head.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| matches!(byte, b'{' | b'['));
     if !(plain || json) || source.len() > limits.header_bytes {
         return Ok(None);
     }
     let bytes = read_vec(&**source, 0, source.len())?;
-    let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(None) };
-    if text.chars().any(|c| c.is_control() && !c.is_ascii_whitespace()) {
-        return Ok(None);
-    }
+    let Some(text) = readable(&bytes) else { return Ok(None) };
     if json && config(text, scan) {
         return Ok(Some("json"));
     }
     Ok(plain.then_some("text"))
+}
+
+/// Text that people can read.
+fn readable(bytes: &[u8]) -> Option<&str> {
+    let is_odd = |c: char| c.is_control() && !c.is_ascii_whitespace();
+    std::str::from_utf8(bytes).ok().filter(|text| !text.chars().any(is_odd))
+}
+
+/// A template of chats by its name.
+fn as_template(source: &SourceRef, scan: &mut Scan) -> Result<Option<&'static str>> {
+    if source.len() > LONGEST_TEMPLATE {
+        scan.push("left-out", "template: it is longer than a template that is looked through");
+        return Ok(Some("template"));
+    }
+    let bytes = read_vec(&**source, 0, source.len())?;
+    let Some(text) = readable(&bytes) else { return Ok(None) };
+    template(text, scan);
+    Ok(Some("template"))
 }

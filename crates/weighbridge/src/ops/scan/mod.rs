@@ -23,7 +23,7 @@ use crate::source::{
 };
 use serde::Serialize;
 use serde_json::{Value as Json, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How deep a folder is looked through.
@@ -43,9 +43,11 @@ pub struct ScanReport {
 /// A file that was looked through, or could not be.
 #[derive(Debug, Clone)]
 pub struct ScannedFile {
-    /// The path.
+    /// The path, for people.
     pub label: String,
-    /// The format's id, where it is known; `zip`, `tar`, `json`, `text`, `pickle` and
+    /// The path as the system has it, which need not be UTF-8; `None` for a source without one.
+    pub path: Option<PathBuf>,
+    /// The format's id, where it is known; `zip`, `tar`, `json`, `template`, `text`, `pickle` and
     /// `empty` for what is no model.
     pub format: Option<&'static str>,
     /// What was found in it. Nothing is left in [`Scan::inner`].
@@ -77,21 +79,18 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         for item in found_there.items {
             // One file that cannot be read hides nothing of the others.
             let file = match in_folder(&folder, path, &item, options) {
-                Err(error) if error.kind() == Kind::Io => {
-                    let label = path.join(&item.name).display().to_string();
-                    unread(label, cannot_read(&error))
-                }
+                Err(error) if error.kind() == Kind::Io => unread(&path.join(&item.name), cannot_read(&error)),
                 scanned => scanned?,
             };
             looked.push((item.name, file));
         }
         for item in found_there.skipped {
-            let label = path.join(&item.name).display().to_string();
-            looked.push((item.name, unread(label, skipped(item.reason))));
+            let file = unread(&path.join(&item.name), skipped(item.reason));
+            looked.push((item.name, file));
         }
         for (name, error) in found_there.unreadable {
-            let label = path.join(&name).display().to_string();
-            looked.push((name, unread(label, cannot_read(&error))));
+            let file = unread(&path.join(&name), cannot_read(&error));
+            looked.push((name, file));
         }
         looked
             .sort_by(|(a, _), (b, _)| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
@@ -102,7 +101,7 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
     }
     let label = path.display().to_string();
     if files.is_empty() {
-        files.push(unread(label.clone(), found("no-files", "there is no file to look through")));
+        files.push(unread(path, found("no-files", "there is no file to look through")));
     }
     let verdict =
         files.iter().map(|file| verdict(&file.scan.findings)).max().unwrap_or(Verdict::CouldNotTell);
@@ -116,9 +115,9 @@ fn in_folder(
     item: &FolderItem,
     options: &OpenOptions,
 ) -> Result<ScannedFile> {
-    let label = path.join(&item.name).display().to_string();
+    let whole = path.join(&item.name);
     let Some(source) = folder.open(&item.name)? else {
-        return Ok(unread(label, found("unreadable", "file-vanished: the file was there a moment ago")));
+        return Ok(unread(&whole, found("unreadable", "file-vanished: the file was there a moment ago")));
     };
     let mut file = scan_named(&source, Some(&item.name), options)?;
     let unknown =
@@ -130,8 +129,9 @@ fn in_folder(
     }
     if folder.leads_out(&item.name) {
         let finding = found("link-leads-out", "the file is a link that leads out of the folder");
-        file.scan.findings.push(finding.in_file(&label));
+        file.scan.findings.push(finding.in_file(&file.label));
     }
+    file.path = Some(whole);
     Ok(file)
 }
 
@@ -159,7 +159,7 @@ pub fn scan_named(source: &SourceRef, name: Option<&Path>, options: &OpenOptions
         .retain(|f| seen.insert((f.code, f.text.clone(), f.member.clone(), f.offset, f.tensor.clone())));
     // What weighs most stands first, else as it was met.
     scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok(ScannedFile { label, format, scan })
+    Ok(ScannedFile { label, path: name.map(Path::to_owned), format, scan })
 }
 
 /// A file or folder that the system does not let us read.
@@ -185,13 +185,19 @@ fn skipped(reason: SkipReason) -> Finding {
 
 /// Reports on several paths as one log of SARIF 2.1.0 with one run. `failed` are the paths that could not be scanned, and
 /// why: notifications of a run that was not successful.
-pub fn sarif_of_all(reports: &[ScanReport], failed: &[(String, Error)]) -> Json {
+pub fn sarif_of_all(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json {
     sarif::log(reports, failed)
 }
 
-fn unread(label: String, finding: Finding) -> ScannedFile {
+fn unread(path: &Path, finding: Finding) -> ScannedFile {
+    let label = path.display().to_string();
     let finding = finding.in_file(&label);
-    ScannedFile { label, format: None, scan: Scan { findings: vec![finding], ..Scan::default() } }
+    ScannedFile {
+        label,
+        path: Some(path.to_owned()),
+        format: None,
+        scan: Scan { findings: vec![finding], ..Scan::default() },
+    }
 }
 
 impl ScanReport {

@@ -32,6 +32,7 @@ const DATA_ONLY: &[&str] = &[
     "feather",
     "yaml",
     "yml",
+    "jinja",
     "gguf",
     "png",
     "jpg",
@@ -65,7 +66,7 @@ pub(super) fn judge(
         // Unpacked while it is read: numbers of an archive, of which the header was looked at.
         return Ok(());
     }
-    if !matches!(told, None | Some("pickle" | "json" | "text")) {
+    if !matches!(told, None | Some("pickle" | "json" | "template" | "text")) {
         pickle_too(source, limits, scan)?;
     }
     let own = told.unwrap_or("of no known format");

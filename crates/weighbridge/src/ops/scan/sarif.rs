@@ -9,19 +9,23 @@ use crate::finding::{Finding, Severity, Verdict};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// The schema that the log follows.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 /// The log of one run over all of the paths.
-pub(super) fn log(reports: &[ScanReport], failed: &[(String, Error)]) -> Json {
+pub(super) fn log(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json {
     let mut artifacts = Artifacts::default();
     let mut results = Vec::new();
     for file in reports.iter().flat_map(|report| &report.files) {
-        let place = artifacts.index(&file.label, None);
+        let path =
+            file.path.as_ref().map_or(file.label.as_bytes(), |path| path.as_os_str().as_encoded_bytes());
+        let place = artifacts.index(uri(path, false), None);
         for finding in &file.scan.findings {
             let inner = finding.member.as_deref();
-            let place = inner.map_or(place, |member| artifacts.index(member, Some(place)));
+            let place =
+                inner.map_or(place, |member| artifacts.index(uri(member.as_bytes(), true), Some(place)));
             results.push(result(finding, &artifacts.list[place]["location"]["uri"], place));
         }
     }
@@ -51,12 +55,13 @@ pub(super) fn log(reports: &[ScanReport], failed: &[(String, Error)]) -> Json {
 }
 
 /// A path that could not be scanned.
-fn notification((path, error): &(String, Error)) -> Json {
+fn notification((path, error): &(PathBuf, Error)) -> Json {
+    let uri = uri(path.as_os_str().as_encoded_bytes(), false);
     json!({
         "level": "error",
         "descriptor": { "id": error.code() },
         "message": { "text": error.to_json()["message"] },
-        "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri(path, false) } } }],
+        "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri } } }],
     })
 }
 
@@ -112,10 +117,10 @@ struct Artifacts {
 }
 
 impl Artifacts {
-    fn index(&mut self, name: &str, parent: Option<usize>) -> usize {
+    fn index(&mut self, uri: String, parent: Option<usize>) -> usize {
         let list = &mut self.list;
-        *self.places.entry((name.to_owned(), parent)).or_insert_with(|| {
-            let mut artifact = json!({ "location": { "uri": uri(name, parent.is_some()) } });
+        *self.places.entry((uri, parent)).or_insert_with_key(|(uri, _)| {
+            let mut artifact = json!({ "location": { "uri": uri } });
             match parent {
                 Some(parent) => artifact["parentIndex"] = parent.into(),
                 None => artifact["roles"] = json!(["analysisTarget"]),
@@ -126,16 +131,16 @@ impl Artifacts {
     }
 }
 
-/// A path as a reference: what has a meaning in references is written as `%XX`. A member has a path from the
-/// root of what it is in.
-fn uri(path: &str, member: bool) -> String {
+/// A path as a reference: what has a meaning in references, and what is no UTF-8, is written byte by byte as `%XX`. A member
+/// has a path from the root of what it is in.
+fn uri(path: &[u8], member: bool) -> String {
     let mut text = String::new();
-    if member && !path.starts_with('/') {
+    if member && !path.starts_with(b"/") {
         text.push('/');
-    } else if !member && path.starts_with('/') {
+    } else if !member && path.starts_with(b"/") {
         text.push_str("file://");
     }
-    for byte in path.bytes() {
+    for &byte in path {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b'!' | b'@' => {
                 text.push(char::from(byte));

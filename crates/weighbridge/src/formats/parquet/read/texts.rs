@@ -78,7 +78,7 @@ impl File {
 }
 
 /// How the values of a page stand in it, their number, and their bytes; `None` where there are none.
-fn values_of<'a>(page: &'a Page, column: &ColumnDescriptor) -> Option<(Encoding, u32, &'a [u8])> {
+pub(super) fn values_of<'a>(page: &'a Page, column: &ColumnDescriptor) -> Option<(Encoding, u32, &'a [u8])> {
     match page {
         Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
             let mut bytes: &[u8] = buf;
@@ -158,7 +158,7 @@ fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Te
 
 /// Numbers that are packed as differences.
 #[derive(Debug, Clone)]
-struct Numbers<'a> {
+pub(super) struct Numbers<'a> {
     bytes: &'a [u8],
     /// How many there are, and how many are left.
     count: u64,
@@ -179,7 +179,7 @@ struct Numbers<'a> {
 
 impl<'a> Numbers<'a> {
     /// `None` where no such numbers begin there.
-    fn new(bytes: &'a [u8]) -> Option<Self> {
+    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let mut at = 0;
         let block = number(bytes, &mut at)?;
         let minis = number(bytes, &mut at)?;
@@ -205,8 +205,13 @@ impl<'a> Numbers<'a> {
         })
     }
 
+    /// How many there are.
+    pub(super) fn total(&self) -> u64 {
+        self.count
+    }
+
     /// Where they end, of those that were not begun. A miniblock is there as a whole, or not at all.
-    fn end(&self) -> Option<usize> {
+    pub(super) fn end(&self) -> Option<usize> {
         let mut at = usize::try_from(self.at / 8).ok()?;
         let mut left = self.count.saturating_sub(1);
         while left > 0 {

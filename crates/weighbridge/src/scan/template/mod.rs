@@ -1,0 +1,80 @@
+//! Templates of chats: whether one reaches further than what it is given.
+//!
+//! A template of Jinja comes from any value to all of Python by names that begin with an underscore, and a few others. As for
+//! Jinja's sandbox, only what is looked up counts: `a.name`, `a[key]`, and the filters that look up an attribute (`attr`, `map`,
+//! `selectattr`, `rejectattr`, `groupby`, `sort`, `sum`, `unique`, `min`, `max`, `join`). Plain text, comments, and texts that are
+//! only shown, compared or split may have any letters.
+//!
+//! A name that is written out is looked at as it is, without its escapes. A key that is not is found where it may be the name
+//! of such a thing, that is, where it was put together. For that each value is one of these ([`value::Kind`]):
+//!
+//! | value | what has it | as a key |
+//! | --- | --- | --- |
+//! | number | numbers, truths, counts, `loop.index0`, what is reckoned with them | clean |
+//! | list | lists and mappings; their items are known apart | clean |
+//! | plain | texts of the template that begin with no underscore; such a text with anything tied behind it | clean |
+//! | data | what the template is given, unchanged or cut: `messages`, `tools`, all names that it does not set | clean |
+//! | built | the rest: texts that are tied, formatted, replaced, joined, repeated from an underscore on, cut out of a text with an underscore; what a macro, a block or a function gives; names that end with `token`, which the files of the model set | found |
+//!
+//! A name that is set several times is each of its values everywhere, whatever the order; so are attributes of namespaces. So
+//! nothing is run, and no path is passed over.
+
+mod calls;
+mod lexer;
+mod names;
+mod reader;
+mod statements;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use lexer::Broken;
+use names::Names;
+use reader::Reader;
+
+/// Bytes of the longest template that is followed: those of models have up to 30,000.
+const LONGEST: usize = 256 << 10;
+/// How often a template is gone through until no value changes any more: names may be set from names that are set later.
+const PASSES: usize = 12;
+
+/// What is thought of a template.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    Clean,
+    /// It reaches further than what it is given; where, and by what.
+    Reaches(String),
+    /// It could not be followed; why.
+    Unread(&'static str),
+}
+
+/// Judges a template.
+pub(super) fn judge(template: &str) -> Judged {
+    if template.len() > LONGEST {
+        return Judged::Unread("it is longer than a template that is looked through");
+    }
+    let mut names = Names::default();
+    // Which names there are; no value is known yet.
+    let whole = pass(template, &mut names).0.is_ok();
+    names.restart();
+    for _ in 0..PASSES {
+        names.changed = false;
+        if let (_, Some(found)) = pass(template, &mut names) {
+            return Judged::Reaches(found);
+        }
+        if !whole {
+            return Judged::Unread("it is no template of Jinja as far as known here");
+        }
+        if !names.changed {
+            return Judged::Clean;
+        }
+    }
+    Judged::Unread("its names are set from names that are set later, again and again")
+}
+
+/// Goes through the template once; gives what it reaches for.
+fn pass<'a>(template: &'a str, names: &mut Names<'a>) -> (Result<(), Broken>, Option<String>) {
+    match Reader::new(template, names) {
+        Ok(mut reader) => (reader.all(), reader.found),
+        Err(broken) => (Err(broken), None),
+    }
+}

@@ -1,0 +1,247 @@
+use super::*;
+
+fn reaches(template: &str) -> bool {
+    matches!(judge(template), Judged::Reaches(_))
+}
+
+#[test]
+fn templates_that_reach_out() {
+    for bad in [
+        "{{ ''.__class__ }}",
+        "{{ x.__reduce__ }}",
+        "{{ x['__class__'] }}",
+        "{{ x['__cl' 'ass__'] }}",
+        "{{ x.y[0]._private }}",
+        "{% if x.__class__ %}{% endif %}",
+        "{%- if messages -%}{{- a.b.__init__.c -}}{%- endif -%}",
+        "{# fine #}{{ (x).__class__ }}",
+        "{% raw %}{{ x }}{% endraw %}{{ x.__class__ }}",
+        "{{ '}}' ~ x.__class__ }}",
+        "{{ {'a': {'b': x.__class__}}}}",
+        "{{ '\\'' ~ x.__class__ ~ '\\'' }}",
+        "{{ (messages|map('upper')).gi_frame.f_globals }}",
+        // Escapes.
+        "{{ x['\\x5f\\x5fclass'] }}",
+        "{{ x['\\137\\137class'] }}",
+        "{{ x['\\u005fclass'] }}",
+        "{{ x['\\N{LOW LINE}class'] }}",
+        "{{ x|attr('\\x5f\\x5fclass\\x5f\\x5f') }}",
+        // Filters that look something up.
+        "{{ (cycler|attr('__in'~'it__')|attr('__glo'~'bals__'))['o'~'s'].popen('id').read() }}",
+        "{{ ''|attr('_'*2+'class'+'_'*2) }}",
+        "{{ ''|attr(request.args.a) }}",
+        "{{ ''|attr(name) }}",
+        "{{ ''|attr(*['__class__']) }}",
+        "{% filter attr('__class__') %}{% endfilter %}",
+        "{% set a | attr('__class__') %}{% endset %}",
+        "{{ ['']|map('attr', x) }}",
+        "{{ ['']|map('attr', '__class__')|list }}",
+        "{{ ['']|map('map', 'attr', '__class__') }}",
+        "{{ ['']|map('at'~'tr', x) }}",
+        "{{ ['']|map(f, x) }}",
+        "{{ ['']|map(**{'attribute': '__class__'}) }}",
+        "{{ messages|map(attribute='_' ~ 'x')|list }}",
+        "{{ messages|map(attribute='role.__class__')|list }}",
+        "{{ messages|map(attribute=k)|list }}",
+        "{{ messages|selectattr(k)|list }}",
+        "{{ messages|rejectattr('__class__')|list }}",
+        "{{ messages|groupby('__class__') }}",
+        "{{ messages|groupby(attribute='__class__') }}",
+        "{{ messages|sort(attribute='__class__') }}",
+        "{{ messages|sort(false, false, 'a,b.__class__') }}",
+        "{{ messages|sum('__class__') }}",
+        "{{ messages|unique(attribute='__class__') }}",
+        "{{ messages|max(false, '__class__') }}",
+        "{{ messages|join('', '__class__') }}",
+        // Keys that are put together.
+        "{{ x['__cl'~'ass__'] }}",
+        "{{ cycler['_' ~ '_init_' ~ '_'] }}",
+        "{{ cycler['XXinitXX'|replace('X', u)] }}",
+        "{{ cycler[['a', b]|join] }}",
+        "{{ cycler['XXinitXX'.replace('X', u)] }}",
+        "{{ x['__class__'.replace('a', 'a')] }}",
+        "{{ cycler[u ~ 'init' ~ u] }}",
+        "{{ x[('%c'|format(95)) * 2 ~ 'class'] }}",
+        "{{ x['%c%cclass' % (95, 95)] }}",
+        "{{ x['{:c}'.format(95) + 'x'] }}",
+        "{% set k = '_' ~ '_init_' ~ '_' %}{{ cycler[k] }}",
+        "{% set k = ['_','_','init']|join %}{{ cycler[k] }}",
+        "{% set x='_' %}{{ y[x~x~'class'~x~x] }}",
+        "{% set k = 'x__class__'[1:] %}{{ y[k] }}",
+        "{% set k = '__ssalc__'|reverse %}{{ y[k] }}",
+        "{% set k = '__ssalc__'[::-1] %}{{ y[k] }}",
+        "{% set k = 'a__class__'.strip('a') %}{{ y[k] }}",
+        "{% set k = 'a!__class__'.split('!')[1] %}{{ y[k] }}",
+        "{% set k = 'a!__class__'.split('!')|last %}{{ y[k] }}",
+        "{% set k %}__class__{% endset %}{{ y[k] }}",
+        "{% macro k() %}__class__{% endmacro %}{{ y[k()] }}",
+        "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{{ f('__class__') }}",
+        "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{{ f(k='__class__') }}",
+        "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{% set g = f %}{{ g('__class__') }}",
+        "{% macro f(k='__class__') %}{{ ''[k] }}{% endmacro %}{{ f() }}",
+        "{% macro f() %}{{ ''[varargs[0]] }}{% endmacro %}{{ f('__class__') }}",
+        "{% macro f() %}{{ ''[kwargs|first] }}{% endmacro %}{{ f(__class__=1) }}",
+        "{% macro f() %}{{ caller('__class__') }}{% endmacro %}{% call(k) f() %}{{ ''[k] }}{% endcall %}",
+        "{% macro __class__() %}{% endmacro %}{{ ''[__class__.name] }}",
+        "{% for k in ['__class__'] %}{{ ''[k] }}{% endfor %}",
+        "{% for k, v in {'__class__': 1}.items() %}{{ ''[k] }}{% endfor %}",
+        "{% for k in ['__class__'] %}{% for y in [1] %}{{ ''[loop.previtem] }}{% endfor %}{% endfor %}",
+        "{% for k in [messages] recursive %}{{ ''[k] }}{{ loop(['__class__']) }}{% endfor %}",
+        "{% with k = '__class__' %}{{ ''[k] }}{% endwith %}",
+        "{{ ''[dict(__class__=1)|list|first] }}",
+        "{% set ns = namespace(k='__class__') %}{{ ''[ns.k] }}",
+        "{% set ns = namespace() %}{% set a = ns %}{% set a.k = '__class__' %}{{ ''[ns.k] }}",
+        "{% set ns = namespace({'k': '__class__'}) %}{{ ''[ns.k] }}",
+        "{% set ns = namespace(k='__class__') %}{{ ''[ns['k']] }}",
+        "{% set l = [] %}{% set _ = l.append('__class__') %}{{ ''[l[0]] }}",
+        "{% do messages.append('__class__') %}{{ ''[messages[-1]] }}",
+        "{{ ''[strftime_now('__class__')] }}",
+        "{{ ''['a'|int('__class__')] }}",
+        "{{ ''[nothing|default('__class__')] }}",
+        "{{ ''['__class__' if messages else 'x'] }}",
+        "{{ ''[('x' if nothing) ~ '__class__'] }}",
+        "{{ ''[bos_token] }}",
+        "{{ ''[bos_token[3:] ~ 'x'] }}",
+        // `tool_calls` has all letters of a name.
+        "{% for k in message %}{{ ''[k[4]+k[4]+k[5]+k[7]] }}{% endfor %}",
+        "{% set a = (()|select|string|list)[24] %}{{ ''[a~a~'class'] }}",
+        "{% set d = {'find': 'x__class__'.strip} %}{{ ''[d.find('x')] }}",
+        "{% macro f() %}__class__{% endmacro %}{% set d = {'find': f} %}{{ ''[d.find()] }}",
+        "{% set d = {'find': 'a'.replace} %}{{ ''[d.find('a', '__class__')] }}",
+        "{% set ｋ = '__class__' %}{{ ''[k] }}",
+        "{% set b = a %}{% set c = b %}{% set a = '__class__' %}{{ ''[c] }}",
+        // Texts that are formatted look up what they say.
+        "{{ '{0.__class__}'.format(x) }}",
+        "{{ ('{0.__cl' ~ 'ass__}').format(x) }}",
+        "{% set f = '{0.__class__}'.format %}{{ f(x) }}",
+    ] {
+        assert!(reaches(bad), "{bad}: {:?}", judge(bad));
+    }
+    let two = judge("a\nb {{ x.__class__ }}{{ x.__init__ }}");
+    assert_eq!(two, Judged::Reaches("line 2 of the template looks up __class__".to_owned()));
+}
+
+#[test]
+fn letters_that_look_nothing_up() {
+    for good in [
+        "__init__ is a function {# and x.__class__ a name #} of {% raw %}{{ x.__class__ }}{% endraw %}",
+        "{# {{ ''.__class__ }} #}",
+        "{{ 'a__b'.split('__')[0] }}",
+        "{{ '__' }}{{ x ~ '__' ~ y }}{{ '_' * 20 }}",
+        "{{ '\\u003cthink\\x3e' }}{{ '\\u2581' ~ x['\\x72ole'] }}",
+        "{{ messages|map('attr', 'role')|list }}{{ x|attr('role') }}{% filter upper %}x{% endfilter %}",
+        "{{ 'gi_frame and __class__' in message.content }}",
+        "{{ message.content.replace('__', ' ') }}{{ '%s__%s'|format(a, b) }}",
+        "{% for key in ['tool_calls', 'tool_call_id'] %}{{ message[key] }}{% endfor %}",
+        "{% for key, name in {'tool_calls': 'as_is'}.items() %}{{ message[key] ~ names[name] }}{% endfor %}",
+        "{{ roles['role_' ~ message.role] }}{{ x[('a' ~ 'b')|lower] }}",
+        "{% set _ = namespace(a=1) %}{% for _ in range(3) %}x{% endfor %}",
+        "{% set key = 'some_key' %}{{ message[key] }}{{ messages|map(attribute='some_key')|list }}",
+        "{% macro f(name, spec) %}{{ spec[name] }}{% endmacro %}{{ f('some_name', tool.spec) }}",
+        "{% set ns = namespace(items=[], i=0) %}{% set ns.items = ns.items + [a ~ b] %}{% set ns.i = ns.i + 1 %}{{ messages[ns.i + i] }}",
+        "{{ '{0}: {1}'.format(a, b) }}{{ message.get('tool_calls', [])[0] }}",
+        "{{ a if b is not none else c if d is defined else e }}{{ not a and not(b or c) }}{{ 1.5e-3 + 1_000 }}",
+        "{{ x is divisibleby 3 }}{{ a not in b }}{{ -1|abs }}{{ (a, b)|length }}{{ () }}{{ x[1, 2] }}{{ x[::-1] }}",
+        "{%+ if a +%}{%- elif b -%}{% else %}{% endif %}{{- x -}}{{ {} }}{{ [[1, 2], {'a': 1,},] }}",
+    ] {
+        assert_eq!(judge(good), Judged::Clean, "{good}");
+    }
+}
+
+/// In the manner of well-known models.
+#[test]
+fn templates_as_people_write_them() {
+    for (family, good) in [
+        (
+            "ChatML",
+            "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+        ),
+        (
+            "Llama 3",
+            "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}",
+        ),
+        (
+            "Llama 3.1",
+            "{{- bos_token }}\n{%- if custom_tools is defined %}\n    {%- set tools = custom_tools %}\n{%- endif %}\n{%- if not date_string is defined %}\n    {%- if strftime_now is defined %}{%- set date_string = strftime_now(\"%d %b %Y\") %}{%- else %}{%- set date_string = \"1 Jan\" %}{%- endif %}\n{%- endif %}\n{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|trim %}{%- set messages = messages[1:] %}{%- else %}{%- set system_message = \"\" %}{%- endif %}\n{{- \"Tools: \" + builtin_tools | reject('equalto', 'code_interpreter') | join(\", \") + \"\\n\\n\"}}\n{%- for t in tools %}{{- t | tojson(indent=4) }}{%- endfor %}\n{%- for message in messages %}{%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}{{- message['content'] | trim }}{%- elif 'tool_calls' in message %}{%- if not message.tool_calls|length == 1 %}{{- raise_exception(\"One call at once!\") }}{%- endif %}{%- set tool_call = message.tool_calls[0].function %}{%- if builtin_tools is defined and tool_call.name in builtin_tools %}{%- for arg_name, arg_val in tool_call.arguments | items %}{{- arg_name + '=\"' + arg_val + '\"' }}{%- if not loop.last %}{{- \", \" }}{%- endif %}{%- endfor %}{%- else %}{{- '{\"name\": \"' + tool_call.name + '\", ' }}{{- tool_call.arguments | tojson }}{%- endif %}{%- elif message.content is mapping or message.content is iterable %}{{- message.content | tojson }}{%- endif %}{%- endfor %}",
+        ),
+        (
+            "Qwen2.5",
+            "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- if messages[0]['role'] == 'system' %}{{- messages[0]['content'] }}{%- endif %}{%- for tool in tools %}{{- \"\\n\" }}{{- tool | tojson }}{%- endfor %}{%- endif %}{%- for message in messages %}{%- if (message.role == \"user\") or (message.role == \"system\" and not loop.first) %}{{- message.content }}{%- elif message.role == \"assistant\" %}{%- for tool_call in message.tool_calls %}{%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}{{- '{\"name\": \"' }}{{- tool_call.name }}{{- tool_call.arguments | tojson }}{%- endfor %}{%- elif message.role == \"tool\" %}{%- if (loop.index0 == 0) or (messages[loop.index0 - 1].role != \"tool\") %}{{- 'x' }}{%- endif %}{%- if loop.last or (messages[loop.index0 + 1].role != \"tool\") %}{{- 'y' }}{%- endif %}{%- endif %}{%- endfor %}",
+        ),
+        (
+            "Qwen3",
+            "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}{%- for message in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}{%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and not(message.content.startswith('<a>') and message.content.endswith('</a>')) %}{%- set ns.multi_step_tool = false %}{%- set ns.last_query_index = index %}{{ messages[index].role ~ messages[ns.last_query_index]['role'] }}{%- endif %}{%- endfor %}{%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}{%- set reasoning_content = message.content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}{{ reasoning_content.strip('\\n') }}",
+        ),
+        (
+            "Mistral",
+            "{%- if messages[0][\"role\"] == \"system\" %}{%- set loop_messages = messages[1:] %}{%- else %}{%- set loop_messages = messages %}{%- endif %}{%- set user_messages = loop_messages | selectattr(\"role\", \"equalto\", \"user\") | list %}{%- set ns = namespace() %}{%- set ns.index = 0 %}{%- for message in loop_messages %}{%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not none)) %}{%- if (message[\"role\"] == \"user\") != (ns.index % 2 == 0) %}{{- raise_exception(\"Roles must alternate\") }}{%- endif %}{%- set ns.index = ns.index + 1 %}{%- endif %}{%- endfor %}{{- bos_token }}{%- for message in loop_messages %}{%- if tools is not none and (message == user_messages[-1]) %}{%- for tool in tools %}{%- set tool = tool.function %}{%- for key, val in tool.items() if key != \"return\" %}{%- if val is string %}{{- '\"' + key + '\": \"' + val + '\"' }}{%- else %}{{- '\"' + key + '\": ' + val|tojson }}{%- endif %}{{ tool[key] }}{%- endfor %}{%- endfor %}{%- endif %}{%- if not tool_call.id is defined or tool_call.id|length != 9 %}{{- raise_exception(\"9 letters\") }}{%- endif %}{{- eos_token }}{%- endfor %}",
+        ),
+        (
+            "Gemma",
+            "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{%- set first_user_prefix = messages[0]['content'][0]['text'] + '\n\n' -%}{%- set loop_messages = messages[1:] -%}{%- endif -%}{%- for message in loop_messages -%}{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}{{ raise_exception('Roles') }}{%- endif -%}{%- if (message['role'] == 'assistant') -%}{%- set role = 'model' -%}{%- else -%}{%- set role = message['role'] -%}{%- endif -%}{{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else '') }}{%- if message['content'] is string -%}{{ message['content'] | trim }}{%- elif message['content'] is iterable -%}{%- for item in message['content'] -%}{%- if item['type'] == 'image' -%}{{ '<start_of_image>' }}{%- endif -%}{{ names[role] }}{%- endfor -%}{%- endif -%}{{ '<end_of_turn>\n' }}{%- endfor -%}",
+        ),
+        (
+            "DeepSeek",
+            "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}{% set ns = namespace(is_first=false, is_tool=false, is_output_first=true, system_prompt='') %}{%- for message in messages %}{%- if message['role'] == 'system' %}{% set ns.system_prompt = message['content'] %}{%- endif %}{%- endfor %}{{bos_token}}{{ns.system_prompt}}{%- for message in messages %}{%- if message['role'] == 'assistant' and message['content'] is none %}{%- set ns.is_tool = false -%}{%- for tool in message['tool_calls']%}{%- if not ns.is_first %}{{'<｜Assistant｜><｜tool▁calls▁begin｜>' + tool['type'] + tool['function']['name'] + '\\n' + '```json' + '\\n' + tool['function']['arguments'] + '\\n' + '```'}}{%- set ns.is_first = true -%}{%- endif %}{%- endfor %}{%- elif message['role'] == 'assistant' %}{% set content = message['content'] %}{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}{{'<｜Assistant｜>' + content}}{%- endif %}{%- endfor -%}",
+        ),
+        (
+            "Phi-3",
+            "{% for message in messages %}{% if (message['role'] in ['user', 'system']) %}{{'<|' + message['role'] + '|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|end|>' + '\n' }}{% endgeneration %}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}",
+        ),
+        (
+            "Command R",
+            "{%- macro json_to_type(json_spec, basic_type_map={}) %}{%- if json_spec.type in basic_type_map %}{{ basic_type_map[json_spec.type] }}{%- elif json_spec.type == \"array\" %}{{- \"List[\" + json_to_type(json_spec[\"items\"], basic_type_map) + \"]\"}}{%- else %}{%- for t in json_spec.type %}{{- json_to_type({\"type\": t}, basic_type_map) }}{%- endfor %}{%- endif %}{%- endmacro %}{%- for name, spec in tool.function.parameters.properties.items() %}{{ name ~ ': ' ~ json_to_type(spec, {'string': 'str', 'number_type': 'float'}) }}{%- endfor %}",
+        ),
+        (
+            "others",
+            "{{ messages | rejectattr(\"role\", \"equalto\", \"system\") | map(attribute='content') | join('\\n') }}{{ tools[tool_name]['description'] ~ messages[i].content }}{%- for name in ['system', 'user'] %}{{ name + ' \\\\ ' + roles[name] }}{%- endfor %}{%- macro render(attr, value) %}{{ attr }}={{ value['a'] if value['a'] is defined else \"it's\" }}{%- endmacro %}{{ messages[-1:][0]['content'] }}{% for g in groups|sort(attribute='name') %}{{ x[g.name] }}{% break %}{% endfor %}",
+        ),
+    ] {
+        assert_eq!(judge(good), Judged::Clean, "{family}");
+    }
+}
+
+#[test]
+fn what_cannot_be_followed_is_not_clean() {
+    let long = "x".repeat(LONGEST + 1);
+    let deep = format!("{{{{ {}1{} }}}}", "(".repeat(500), ")".repeat(500));
+    let chain: String = (0..40).rev().map(|n| format!("{{% set a{} = a{n} %}}", n + 1)).collect();
+    let chain = chain + "{% set a0 = '_' %}";
+    for unread in [
+        &*long,
+        &deep,
+        &chain,
+        "{{ x",
+        "{% trans %}x{% endtrans %}",
+        "{{ }}",
+        "{# x",
+        "{% raw %}",
+        "{{ 'x }}",
+    ] {
+        assert!(matches!(judge(unread), Judged::Unread(_)), "{}", &unread[..unread.len().min(80)]);
+    }
+    // What stands before the break counts all the same.
+    assert!(reaches("{{ x.__class__ }}{% trans %}"));
+}
+
+/// Values, names and tags as many as a template has room for.
+#[test]
+fn large_templates_take_no_time() {
+    for piece in [
+        "{{f(*a)}}",
+        "{%set a.b=a%}{{a.c}}",
+        "{%macro f(a,b,c)%}",
+        "{{f(a=1)}}",
+        "{{[[[[[1]]]]]}}",
+        "{%raw%}{%endraw%}",
+        "{{'\\x61'}}",
+        "{{ - - - 1 }}",
+    ] {
+        let many = piece.repeat(LONGEST / piece.len());
+        assert_eq!(judge(&many), Judged::Clean, "{piece}");
+    }
+    for middle in ["a=1,", "1,", "*a,", "a+", "not ", "a if b else ", "x[", "\"a\" "] {
+        let many = format!("{{{{ f({}1) }}}}", middle.repeat((LONGEST - 20) / middle.len()));
+        judge(&many);
+    }
+}

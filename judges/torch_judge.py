@@ -4,7 +4,12 @@ bit for bit with what numpy, safetensors and torch itself read.
 usage: torch_judge.py PATH-OF-THE-COMMAND    (needs torch 2.2 or later, numpy, safetensors)
 """
 
+import argparse
+import collections
+import datetime
+import itertools
 import json
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -248,10 +253,109 @@ def bytes_behind(folder):
             check(f"{file.name} and {more} bytes told", codes == ["trailing-bytes"] and report["verdict"] == "unsound", codes)
 
 
+class Config:
+    """An object of a class of one's own."""
+
+    def __init__(self):
+        self.layers, self.name = [1, 2], "small"
+
+
+def tells_what_tensors_stand_in(folder):
+    """What Python holds for unequal is a difference, and what it holds for equal is none: kinds of containers and keys."""
+    a, b = torch.arange(6.0), torch.arange(3)
+    shapes = {
+        "list": [a, b], "tuple": (a, b), "numbers": {0: a, 1: b}, "texts": {"0": a, "1": b},
+        "ordered": collections.OrderedDict([("0", a), ("1", b)]),
+    }
+    values = {"list": [1, 2], "tuple": (1, 2), "set": {1, 2}, "size": torch.Size([1, 2]), "frozen": frozenset([1, 2]),
+              "numbers": {1: 2}, "texts": {"1": 2}}
+    alike = [{"texts", "ordered"}, {"tuple", "size"}, {"set", "frozen"}]
+    one, other = folder / "one.pt", folder / "other.pt"
+
+    def code(left, right, legacy):
+        torch.save(left, one, _use_new_zipfile_serialization=not legacy)
+        torch.save(right, other)
+        return run("diff", one, other).returncode
+
+    for legacy in (False, True):
+        for left, right in itertools.product(shapes, repeat=2):
+            same = left == right or {left, right} in alike
+            check(f"{left} and {right}", code(shapes[left], shapes[right], legacy) == (0 if same else 1))
+            inner = code({"a": {"b": shapes[left]}, "c": b}, {"a": {"b": shapes[right]}, "c": b}, legacy)
+            check(f"{left} and {right} within", inner == (0 if same else 1))
+        for left, right in itertools.product(values, repeat=2):
+            same = left == right or {left, right} in alike or values[left] == values[right]
+            found = code({"w": a, "m": [values[left]]}, {"w": a, "m": [values[right]]}, legacy)
+            check(f"values {left} and {right}", found == (0 if same else 1), found)
+    # By way of another form there are flat names: no difference but of the root, which is a dict by then.
+    for name, root in (("list", {"a": [a, b], "m": (1, 2), "o": {"state": {0: {"x": a}}}}), ("root", [a, b])):
+        torch.save(root, one)
+        run("convert", one, folder / "b.safetensors", "--force")
+        run("convert", folder / "b.safetensors", other, "--force")
+        check(f"{name} as safetensors", run("diff", one, folder / "b.safetensors").returncode == 0)
+        check(f"{name} there and back", run("diff", one, other).returncode == (1 if name == "root" else 0))
+
+
+def keeps_what_stands_beside(folder):
+    """Numbers of numpy and objects of plain values are metadata, to the bit; a checkpoint with them is sound."""
+    path, again = folder / "c.pt", folder / "c.safetensors"
+    numbers = {"f64": np.float64(0.1), "f32": np.float32(0.1), "i64": np.int64(-(2**63)), "u8": np.uint8(255), "b": np.bool_(True),
+               "f16": np.float16(0.1), "big": np.dtype(">f8").type(0.1)}
+    beside = {
+        "epoch": 3, "best": numbers, "args": argparse.Namespace(lr=np.float64(0.5), name="x", at=datetime.datetime(2020, 1, 2)),
+        "path": pathlib.PurePosixPath("a/b"), "counts": collections.Counter("abc"), "config": Config(),
+        "by": collections.defaultdict(int, {"a": 1}),
+    }
+    for legacy in (False, True):
+        torch.save({"model": {"w": torch.arange(6.0)}, **beside}, path, _use_new_zipfile_serialization=not legacy)
+        report = json.loads(run("verify", path, "--json").stdout)
+        check("beside is sound", report["verdict"] == "sound", report["findings"])
+        for file in (path, again):
+            told = json.loads(run("info", file, "--json").stdout)["metadata"]
+            for key, number in numbers.items():
+                found = type(number)(told["best"][key]) if key != "b" else np.bool_(told["best"][key])
+                check(f"{key} of {file.name}", found.tobytes() == number.tobytes(), told["best"])
+            check("args", told["args"]["@class"] == "argparse.Namespace" and told["args"]["state"]["lr"] == 0.5, told["args"])
+            check("config", told["config"] == {"@class": "__main__.Config", "state": {"layers": [1, 2], "name": "small"}})
+            check("by", told["by"]["pairs"] == {"a": 1}, told["by"])
+            done = run("convert", path, again, "--force")
+            check("nothing is left out", "omitted" not in done.stderr + done.stdout, done.stderr)
+        check("beside is the same", run("diff", path, again).returncode == 0)
+        beside["args"].lr = np.float64(0.25)
+        torch.save({"model": {"w": torch.arange(6.0)}, **beside}, folder / "d.pt")
+        check("another value is one", run("diff", path, folder / "d.pt").returncode == 1)
+        beside["args"].lr = np.float64(0.5)
+
+
+def opens_many_small_views(folder):
+    """Tensors of one element, 40,000 of them: a small file, which is read with the others."""
+    path = folder / "views.pt"
+    big = torch.arange(40000.0)
+    for what, root in {
+        "unbound": list(big.unbind()),
+        "parts": [big[i:i + 1] for i in range(len(big))],
+        "named": {f"layer.{i}.w": big[i:i + 1] for i in range(len(big))},
+        "whole": {"flat": big, "parts": list(big.unbind())},
+        "overlapping": [big[i:i + 2] for i in range(len(big) - 1)],
+    }.items():
+        for legacy in (False, True):
+            torch.save(root, path, _use_new_zipfile_serialization=not legacy)
+            check(f"{what} is small", path.stat().st_size < 6_000_000)
+            index = listed(path)
+            tensors = index["tensors"] if index else []
+            check(f"{what} opens", len(tensors) >= len(big) - 1)
+            check(f"{what} is sound", run("verify", path).returncode == 0)
+    show = run("show", path, "39998")
+    check("the last one", show.returncode == 0 and "39998" in show.stdout and "39999" in show.stdout, show.stdout + show.stderr)
+
+
 with tempfile.TemporaryDirectory() as name:
     loads_what_was_written(Path(name))
     opens_what_torch_writes(Path(name))
     keeps_state_in_step(Path(name))
     bytes_behind(Path(name))
+    tells_what_tensors_stand_in(Path(name))
+    keeps_what_stands_beside(Path(name))
+    opens_many_small_views(Path(name))
 print(f"torch {torch.__version__}: {passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

@@ -241,6 +241,17 @@ fn rules_say_how_the_left_side_is_to_be_read() {
         report["notes"][0].as_str().unwrap().starts_with("rule-unused: rename-regex x(.*)=y"),
         "{report}"
     );
+    // A plain rename that fits nothing is a note as well, in `diff` and in `convert`.
+    for words in [&["diff", &left, &left][..], &["convert", &left, &folder.path("d.npz")]] {
+        let words = [words, &["--rename", "absent=there"]].concat();
+        assert_eq!(refused(&words), "no-match");
+        let done = json(&[&words[..], &["--lenient-rules"]].concat());
+        assert!(done["notes"].to_string().contains("rename absent=there: it fits no tensor"), "{done}");
+    }
+    // What fits is done all the same.
+    let words =
+        ["diff", &left, &left, "--rename", "absent=there", "--rename", "w1=renamed", "--lenient-rules"];
+    assert_eq!(json(&words)["pairs"][0]["left"], "renamed");
     let more = folder.file("more.toml", "[[rule]]\ndrop = \"x*\"\n");
     for words in [&["diff", &left, &left][..], &["convert", &left, &folder.path("c.npz")]] {
         let words = [words, &["--rules", &more]].concat();

@@ -7,8 +7,12 @@
 use crate::text::{brief, escape};
 use std::fmt;
 
-/// The numbers of the system's errors of too many open files: in the whole system, and in this process. All Unixes have these.
-const TOO_MANY_OPEN: &[i32] = if cfg!(unix) { &[23, 24] } else { &[] };
+/// The numbers of the system's errors of too many open files: in the whole system, and in this process.
+#[cfg(unix)]
+const TOO_MANY_OPEN: &[i32] = &[libc::ENFILE, libc::EMFILE];
+/// They have no numbers that are known here.
+#[cfg(not(unix))]
+const TOO_MANY_OPEN: &[i32] = &[];
 /// What helps against them: a model holds each of its files open.
 const MORE_FILES: &str =
     "the system allows no more open files; `ulimit -n NUMBER` in the same shell allows more";

@@ -113,6 +113,21 @@ fn references_take_time() {
     any("a class of 8 KB 500,000 times", again(&long_import(), 500_000));
     let made = [&long_import()[..], b")R"].concat();
     any("an object of a class of 8 KB 500,000 times", again(&made, 500_000));
+    // Objects that are values: of nothing, of what is shared, and within each other.
+    let plain = [&long_import()[..], b")\x81"].concat();
+    any("a plain object of a class of 8 KB 500,000 times", again(&plain, 500_000));
+    let full = [&b"ca\nb\n)\x81("[..], &b"N".repeat(400_000), b"e"].concat();
+    any("a plain object of 400,000 items 16,000 times", again(&full, 16_000));
+    any(
+        "a million plain objects",
+        [&b"\x80\x02ca\nb\nq\x000("[..], &b"h\0)\x81".repeat(1_000_000), b"l."].concat(),
+    );
+    let doubled = b"q\x01h\x00h\x01h\x01\x86\x81".repeat(40);
+    any("plain objects of two plain objects", [&b"\x80\x02ca\nb\nq\x00)\x81"[..], &doubled, b"."].concat());
+    // Containers of each of which the way is told.
+    let keys: Vec<u8> = (0..60).flat_map(|_| [b"}", &text(&"k".repeat(250))[..]].concat()).collect();
+    let lists = [&b"\x80\x02"[..], &keys, b"(", &b"]".repeat(100_000), b"l", &b"s".repeat(60), b"."].concat();
+    any("100,000 lists below 60 long keys", lists);
 
     // Imports of which each has names of its own, of 500 letters together.
     let name = |i: u16| [&b"\x8c\xfa"[..], format!("{i:0>250}").as_bytes(), b"\x940"].concat();

@@ -255,7 +255,7 @@ def diff(
       without them every bit counts;
     - `ignore_dtype`: a type that differs is no difference by itself;
     - `rules`, `rename`, `rename_regex`: what to do to the left side before, as of `edit`; `lenient_rules` goes
-      on where a rule fits nothing, but for those of `rename`;
+      on where one of them fits nothing;
     - `select`, `drop`, `no_state`, `no_metadata`: what is compared;
     - `names_only`: names, types and shapes, and no values;
     - `all`: list the pairs that are the same, too;

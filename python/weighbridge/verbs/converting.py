@@ -132,8 +132,8 @@ def convert(
 
     - `select`, `drop`: only tensors whose names match one of these patterns, or none (`*` is any characters);
     - `no_state`: leave out the state of optimizers;
-    - `rules`: files of rules; they come before renames and casts. `lenient_rules` goes on where one of them fits
-      nothing;
+    - `rules`: files of rules; they come before renames and casts. `lenient_rules` goes on where one of them, or
+      of `rename`, fits nothing;
     - `rename`: leading parts of names and what takes their place, as a dict or as texts `OLD=NEW`;
     - `cast`, `rounding`: give floating-point tensors this type, as `Tensor.cast` takes it;
     - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a

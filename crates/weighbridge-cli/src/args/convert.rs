@@ -23,7 +23,7 @@ pub(crate) struct Convert {
     /// Apply a file of rules, see docs/rules.md; may be repeated. Rules come before renames and casts
     #[arg(long, value_name = "FILE", help_heading = "Changes")]
     pub rules: Vec<PathBuf>,
-    /// Go on where a rule of --rules fits nothing, and note it
+    /// Go on where a rule of --rules or --rename fits nothing, and note it
     #[arg(long, help_heading = "Changes")]
     pub lenient_rules: bool,
     /// Rename a tensor, or all below a leading part of their path; may be repeated

@@ -22,7 +22,7 @@ pub(crate) struct Diff {
     /// A file of rules (TOML) for the left side, as of `edit`, see docs/rules.md; may be repeated
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
-    /// Go on where a rule of --rules or --rename-regex fits nothing, and note it
+    /// Go on where a rule of --rules, --rename or --rename-regex fits nothing, and note it
     #[arg(long)]
     pub lenient_rules: bool,
     /// A rule OLD=NEW for names on the left, as in `convert`; may be repeated

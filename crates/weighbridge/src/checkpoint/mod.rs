@@ -6,6 +6,7 @@
 mod aliases;
 mod carry;
 mod change;
+mod containers;
 mod damage;
 mod entry;
 mod json;
@@ -26,6 +27,7 @@ pub use carry::{
 };
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
+pub use containers::{Container, Containers};
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, StateOf, TensorEntry};
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
@@ -74,6 +76,9 @@ pub struct Checkpoint {
     pub files: Vec<SourceRef>,
     /// What is odd, guessed, or was left out.
     pub notes: Vec<Note>,
+    /// What tensors and values stand in, as far as names do not say it, where the file says so. Of what was opened: changes
+    /// of names do not change it.
+    pub containers: Option<Box<Containers>>,
     /// Where the file is damaged and what it lost, where this is what was salvaged from one.
     pub damage: Option<Box<Damage>>,
 }

@@ -56,6 +56,14 @@ impl Checkpoint {
     /// [`crate::Kind::Mismatch`]: `no-match` when a rule fits no path, `name-collision` when two
     /// tensors would have the same path, `empty-path` when one would have none.
     pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
+        self.rename_found(rules, false).map(|_| ())
+    }
+
+    /// As [`rename`](Self::rename). Where that is `lenient`, a rule that fits no path is no error: the places of such rules.
+    ///
+    /// # Errors
+    /// As [`rename`](Self::rename).
+    pub(crate) fn rename_found(&mut self, rules: &[Rename], lenient: bool) -> Result<Vec<usize>> {
         let mut used = vec![false; rules.len()];
         let hits = self.tensors.iter().map(|tensor| {
             let (place, path) =
@@ -65,13 +73,15 @@ impl Checkpoint {
         });
         let paths: Vec<Option<TensorPath>> = hits.collect();
         self.check_named(&paths)?;
-        if let Some(unused) = used.iter().position(|u| !u) {
+        let unused: Vec<usize> = (0..used.len()).filter(|&place| !used[place]).collect();
+        if let Some(&unused) = unused.first().filter(|_| !lenient) {
             return Err(Error::mismatch("no-match", "this rename fits no tensor")
                 .in_file(&self.label)
                 .found(format_args!("{}={}", rules[unused].from, rules[unused].to))
                 .hint("a rename takes a whole path or its leading parts, not a piece of a part"));
         }
-        self.set_paths(paths)
+        self.set_paths(paths)?;
+        Ok(unused)
     }
 
     /// Gives every tensor the path that stands in its place in `paths`; `None` leaves it the one that it

@@ -52,7 +52,7 @@ pub struct Changes {
     pub no_state: bool,
     /// Rules of the [grammar of edits](super::edit); they come before all that follows.
     pub rules: Vec<super::edit::Rule>,
-    /// Go on where one of these rules fits nothing, and note it.
+    /// Go on where one of these rules or one of `rename` fits nothing, and note it.
     pub lenient_rules: bool,
     /// Rules `OLD=NEW`.
     pub rename: Vec<String>,
@@ -147,7 +147,10 @@ impl Changes {
         notes.extend(applied.notes);
         let mut losses = applied.losses;
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
-        checkpoint.rename(&rules)?;
+        for unused in checkpoint.rename_found(&rules, self.lenient_rules)? {
+            let rule = self.rename.get(unused).map(String::as_str).unwrap_or_default();
+            notes.push(Note::new("rule-unused", format!("rename {rule}: it fits no tensor")));
+        }
         match self.cast {
             // All that was cast by rules is cast anew.
             Some(to) => {

@@ -3,10 +3,13 @@
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Result};
 
-/// Bytes of memory that the entry of a tensor takes besides its name. What its objects took is needed no more while it is
-/// converted; a tensor that is met again has none.
-const ENTRY: u64 = 1_000;
+/// Bytes of memory that the entry of a tensor takes besides its name, with what is noted of it while all are gathered. What
+/// its objects took is needed no more while it is converted; a tensor that is met again has none.
+const ENTRY: u64 = 400;
 const ENTRY_AGAIN: u64 = 3_100;
+/// Of tensors that the bytes of the file do not explain: those of PyTorch take 50 bytes and more, be they as small as can be.
+const ENTRY_BEYOND: u64 = 1_000;
+const LEAST: u64 = 48;
 /// A dimension of it: shape, region and strides, here and in the plan of a conversion.
 const DIMENSION: u64 = 64;
 /// A table of what else is said of it, such as which tensor it is once more.
@@ -20,12 +23,14 @@ const PART: u64 = 48;
 pub(crate) struct Remaining {
     most: u64,
     left: u64,
+    /// Tensors that the bytes of the file explain still.
+    explained: u64,
 }
 
 impl Remaining {
-    /// So many bytes of `most` are left.
-    pub(crate) fn new(left: u64, most: u64) -> Self {
-        Self { most, left }
+    /// So many bytes of `most` are left, for a file of `len` bytes.
+    pub(crate) fn new(left: u64, most: u64, len: u64) -> Self {
+        Self { most, left, explained: len / LEAST }
     }
 
     /// Takes bytes.
@@ -51,7 +56,12 @@ impl Remaining {
     /// # Errors
     /// As [`take`](Self::take).
     pub(crate) fn take_entry(&mut self, parts: usize, again: bool) -> Result<()> {
-        let entry = if again { ENTRY_AGAIN } else { ENTRY };
+        let entry = match again {
+            true => ENTRY_AGAIN,
+            false if self.explained > 0 => ENTRY,
+            false => ENTRY_BEYOND,
+        };
+        self.explained = self.explained.saturating_sub(1);
         self.take(entry + PART.saturating_mul(parts as u64))
     }
 
@@ -78,11 +88,13 @@ mod tests {
 
     #[test]
     fn what_is_left_is_taken_once() {
-        let mut remaining = Remaining::new(10_000, 20_000);
+        let mut remaining = Remaining::new(10_000, 20_000, 2 * LEAST);
         remaining.take_entry(3, true).unwrap();
         remaining.take_entry(1, false).unwrap();
         remaining.take_dimensions(2).unwrap();
-        remaining.take(10_000 - 3_100 - 1_000 - 4 * 48 - 2 * 64).unwrap();
+        // The third one is more than two that the file explains.
+        remaining.take_entry(0, false).unwrap();
+        remaining.take(10_000 - 3_100 - 400 - 1_000 - 4 * 48 - 2 * 64).unwrap();
         remaining.take(0).unwrap();
         let error = remaining.take(1).unwrap_err();
         assert_eq!((error.code(), error.kind()), ("pickle-tangle", crate::Kind::Limit));

@@ -24,6 +24,7 @@
 mod files;
 mod layout;
 mod legacy;
+mod object;
 mod order;
 mod plain;
 mod rebuild;

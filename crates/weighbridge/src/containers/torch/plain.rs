@@ -1,10 +1,11 @@
 //! Plain objects as values, and back.
 
+use super::object;
 use super::saved::Saved;
-use crate::checkpoint::{Name, Value};
+use crate::checkpoint::{Container, Containers, Name, Value};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::pickle::{Object, ObjectId, Place, Remaining, Stored, Text};
+use crate::pickle::{Made, Object, ObjectId, Place, Remaining, Stored, Text, bytes_of};
 use crate::source::read_vec;
 
 /// What may still be copied out of a file.
@@ -24,11 +25,15 @@ const DEEPEST: usize = 64;
 const MOST_OBJECTS: u64 = 1 << 20;
 /// Bytes of memory that a plain value takes, at least.
 const VALUE: u64 = 64;
+/// What the map of an object of a class takes besides.
+const OBJECT: u64 = 400;
 
 impl Saved {
     /// The object as a value, where it is plain: `None`, bool, number, text, bytes, and dicts,
-    /// lists, tuples and sets of these. Numbers as keys become text. `None` for what is not plain, or too
-    /// deep, or where a number passes 64 bits.
+    /// lists, tuples and sets of these. Numbers as keys become text. A scalar of numpy is the number that it is. An object
+    /// of a class, which is nothing but what it is made of, is a map with its class under `@class`, and what it would be
+    /// given, and has, under `args`, `items`, `pairs` and `state`; a type that is one of its arguments stands under `@global`.
+    /// `None` for what is not plain, or too deep, or where a number passes 64 bits.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`] for more text or objects than is sensible; what the source says.
@@ -41,13 +46,35 @@ impl Saved {
 
     /// [`value`](Self::value), for many objects together.
     pub(crate) fn plain(&self, id: ObjectId, budget: &mut Budget) -> Result<Option<Value>> {
-        let before = budget.room.clone();
-        let value = Plain { saved: self, budget }.value(id, 0)?;
-        if value.is_none() {
+        self.plain_in(id, budget, &mut Containers::default())
+    }
+
+    /// As [`plain`](Self::plain), telling what it stands in.
+    pub(crate) fn plain_in(
+        &self,
+        id: ObjectId,
+        budget: &mut Budget,
+        containers: &mut Containers,
+    ) -> Result<Option<Value>> {
+        let (before, first) = (budget.room.clone(), containers.next_value());
+        let value = Plain { saved: self, budget, containers: &mut *containers, way: Vec::new() }.value(id, 0);
+        if !matches!(value, Ok(Some(_))) {
             // What was made up to there is gone.
             budget.room = before;
+            containers.forget_values(first);
         }
-        Ok(value)
+        value
+    }
+
+    /// The kind of a dict of these pairs; `None` where its keys are no numbers.
+    pub(crate) fn kind_of(&self, pairs: &[(ObjectId, ObjectId)]) -> Option<Container> {
+        let numbers =
+            pairs.iter().filter(|(key, _)| matches!(self.graph().object(*key), Object::Int(_))).count();
+        match numbers {
+            0 => None,
+            all if all == pairs.len() => Some(Container::Numbers),
+            _ => Some(Container::Mixed),
+        }
     }
 
     /// The whole of a text, also a long one; `None` for what is none, or not UTF-8.
@@ -72,6 +99,17 @@ impl Saved {
 struct Plain<'a> {
     saved: &'a Saved,
     budget: &'a mut Budget,
+    containers: &'a mut Containers,
+    /// What leads from the value to where it is read.
+    way: Vec<Step>,
+}
+
+/// From a container to what is in it.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Place(usize),
+    Key(ObjectId),
+    Word(&'static str),
 }
 
 impl Plain<'_> {
@@ -91,6 +129,9 @@ impl Plain<'_> {
         let graph = saved.graph();
         if let Some(pairs) = graph.pairs(id) {
             // What an ordered dict has besides its pairs is not plain.
+            if let Some(kind) = saved.kind_of(pairs) {
+                self.stands_in(kind);
+            }
             return self.map(pairs, depth);
         }
         Ok(match graph.object(id) {
@@ -102,8 +143,10 @@ impl Plain<'_> {
             Object::Bytes(blob) | Object::ByteArray(blob) => {
                 blob.short.as_ref().map(|bytes| Value::Bytes(bytes.to_vec()))
             }
-            Object::List(items) | Object::Set(items) => self.list(items, depth)?,
-            Object::Tuple(items) | Object::FrozenSet(items) => self.list(items, depth)?,
+            Object::List(items) => self.list(items, Container::List, depth)?,
+            Object::Tuple(items) => self.list(items, Container::Tuple, depth)?,
+            Object::Set(items) => self.list(items, Container::Set, depth)?,
+            Object::FrozenSet(items) => self.list(items, Container::Set, depth)?,
             Object::Global { .. } => match graph.global(id) {
                 // Types of elements and the like: torch.float32.
                 Some(("torch", name)) => {
@@ -112,23 +155,119 @@ impl Plain<'_> {
                 }
                 _ => None,
             },
-            Object::Made(_) => match graph.call(id) {
+            Object::Made(made) => match graph.call(id) {
                 Some((
-                    ("torch", "Size") | ("builtins" | "__builtin__", "set" | "list" | "tuple"),
+                    (
+                        "torch" | "builtins" | "__builtin__",
+                        kind @ ("Size" | "set" | "frozenset" | "list" | "tuple"),
+                    ),
                     &[items],
-                )) => match graph.sequence(items) {
-                    Some(items) => self.list(items, depth)?,
-                    None => None,
-                },
+                )) => {
+                    let kind = match kind {
+                        "Size" | "tuple" => Container::Tuple,
+                        "list" => Container::List,
+                        _ => Container::Set,
+                    };
+                    match graph.sequence(items) {
+                        Some(items) => self.list(items, kind, depth)?,
+                        None => None,
+                    }
+                }
                 Some((("torch", "device"), &[kind])) => self.text(kind)?.map(Value::Text),
                 Some((("torch", "device"), &[kind, index])) => match (self.text(kind)?, graph.int(index)) {
                     (Some(kind), Some(index)) => Some(Value::Text(format!("{kind}:{index}"))),
                     _ => None,
                 },
-                _ => None,
+                // Bytes, as protocol 2 spells them.
+                Some((("_codecs", "encode"), _)) => {
+                    let bytes = bytes_of(graph, id, None).ok().flatten().and_then(|bytes| bytes.short);
+                    bytes.map(|bytes| Value::Bytes(bytes.into_vec()))
+                }
+                _ => match object::number(graph, id) {
+                    Some(number) => Some(number),
+                    None => self.object(made, depth)?,
+                },
             },
             _ => None,
         })
+    }
+
+    /// An object of a class, as what it is made of. Nothing is called.
+    fn object(&mut self, made: &Made, depth: usize) -> Result<Option<Value>> {
+        let graph = self.saved.graph();
+        let Some(class) = graph.global(made.callable).filter(|&class| object::is_plain(made.how, class))
+        else {
+            return Ok(None);
+        };
+        let (Some(args), None, [] | [_]) = (graph.tuple(made.args), made.kwargs, made.states.as_slice())
+        else {
+            return Ok(None);
+        };
+        self.budget.room.take(OBJECT)?;
+        let class = format!("{}.{}", class.0, class.1);
+        // Its name stands in the value, and perhaps among the containers.
+        self.take_text(2 * class.len() as u64)?;
+        self.stands_in(Container::Class(class.as_str().into()));
+        let mut parts = vec![(Name::from(object::CLASS), Value::Text(class))];
+        for (word, items) in [("args", args), ("items", &made.items)] {
+            if items.is_empty() {
+                continue;
+            }
+            self.way.push(Step::Word(word));
+            let mut values = Vec::new();
+            for (place, &item) in items.iter().enumerate() {
+                self.way.push(Step::Place(place));
+                let value = match graph.global(item).filter(|&(module, name)| object::is_type(module, name)) {
+                    Some((module, name)) => {
+                        self.budget.room.take(OBJECT)?;
+                        self.take_text((module.len() + name.len()) as u64)?;
+                        let name = Value::Text(format!("{module}.{name}"));
+                        Some(Value::Map(vec![(Name::from(object::GLOBAL), name)]))
+                    }
+                    None => self.value(item, depth + 1)?,
+                };
+                let Some(value) = value else { return Ok(None) };
+                values.push(value);
+                self.way.pop();
+            }
+            parts.push((Name::from(word), Value::List(values)));
+            self.way.pop();
+        }
+        if !made.pairs.is_empty() {
+            self.way.push(Step::Word("pairs"));
+            if let Some(kind) = self.saved.kind_of(&made.pairs) {
+                self.stands_in(kind);
+            }
+            let Some(pairs) = self.map(&made.pairs, depth + 1)? else { return Ok(None) };
+            parts.push((Name::from("pairs"), pairs));
+            self.way.pop();
+        }
+        if let Some(state) = made.state() {
+            self.way.push(Step::Word("state"));
+            let Some(state) = self.value(state, depth + 1)? else { return Ok(None) };
+            parts.push((Name::from("state"), state));
+            self.way.pop();
+        }
+        Ok(Some(Value::Map(parts)))
+    }
+
+    /// Tells the kind of the container that is read.
+    fn stands_in(&mut self, kind: Container) {
+        let (saved, way) = (self.saved, &self.way);
+        let text = || {
+            let step = |step: &Step| match *step {
+                Step::Place(place) => place.to_string(),
+                Step::Word(word) => word.to_owned(),
+                Step::Key(key) => match (saved.graph().text(key), saved.graph().int(key)) {
+                    (Some(text), _) => text.to_owned(),
+                    (None, Some(number)) => number.to_string(),
+                    // Long texts stay where they are.
+                    (None, None) => "...".to_owned(),
+                },
+            };
+            way.iter().map(step).collect::<Vec<_>>().join("/")
+        };
+        self.containers.add_value(text, kind);
     }
 
     fn spend(&mut self, text: &Text) -> Result<()> {
@@ -155,10 +294,13 @@ impl Plain<'_> {
         self.saved.text(id)
     }
 
-    fn list(&mut self, items: &[ObjectId], depth: usize) -> Result<Option<Value>> {
+    fn list(&mut self, items: &[ObjectId], kind: Container, depth: usize) -> Result<Option<Value>> {
+        self.stands_in(kind);
         let mut values = Vec::new();
-        for &item in items {
+        for (place, &item) in items.iter().enumerate() {
+            self.way.push(Step::Place(place));
             let Some(value) = self.value(item, depth + 1)? else { return Ok(None) };
+            self.way.pop();
             values.push(value);
         }
         Ok(Some(Value::List(values)))
@@ -167,15 +309,17 @@ impl Plain<'_> {
     fn map(&mut self, pairs: &[(ObjectId, ObjectId)], depth: usize) -> Result<Option<Value>> {
         let mut values: Vec<(Name, Value)> = Vec::new();
         for &(key, value) in pairs {
-            let key = match self.saved.graph().object(key) {
+            let name = match self.saved.graph().object(key) {
                 Object::Int(n) => n.to_string(),
                 _ => match self.text(key)? {
                     Some(text) => text,
                     None => return Ok(None),
                 },
             };
+            self.way.push(Step::Key(key));
             let Some(value) = self.value(value, depth + 1)? else { return Ok(None) };
-            values.push((Name::from(key.as_str()), value));
+            self.way.pop();
+            values.push((Name::from(name.as_str()), value));
         }
         Ok(Some(Value::Map(values)))
     }

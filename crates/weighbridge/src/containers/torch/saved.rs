@@ -231,7 +231,7 @@ impl Saved {
 
     /// Memory that may still be taken by what is made of the objects.
     pub(crate) fn remaining(&self) -> Remaining {
-        Remaining::new(self.room, self.room.saturating_add(self.pickle.memory))
+        Remaining::new(self.room, self.room.saturating_add(self.pickle.memory), self.file_len)
     }
 
     /// Bytes of the file.

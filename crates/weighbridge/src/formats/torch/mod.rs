@@ -7,8 +7,10 @@
 //! | `object` | anything else: dicts within dicts, an optimizer's state, a whole module, TorchScript |
 //!
 //! Tensors are found wherever they stand; the keys that lead to them are their path. Plain values
-//! are metadata, under the keys that lead to them, joined by dots. Objects of unknown classes are
-//! never made: their tensors are found, the rest is noted as left out.
+//! are metadata, under the keys that lead to them, joined by dots; so are numbers of numpy, and objects of classes
+//! that are nothing but plain values (`argparse.Namespace`), as maps with their class under `@class`. Objects are
+//! never made: of one that holds tensors these are found, and the rest is noted as left out, as is what a call would make
+//! that is not known. What tensors and values stand in is [`Checkpoint::containers`].
 //!
 //! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
 //! with `weights_only=True`. Metadata, and what flat names cannot say (see

@@ -37,7 +37,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         .hint("load it with a PyTorch that still can, and save it again"));
     }
     let saved = torch::read(source, &options.limits)?;
-    let mut checkpoint = Walk::new(&saved, options).run()?;
+    let (mut checkpoint, overlaps) = Walk::new(&saved, options).run()?;
     match saved.archive_rest() {
         Some(rest) if !options.lenient => return Err(rest.to_error().in_file(source.label())),
         Some(rest) => checkpoint.notes.push(rest.to_note()),
@@ -51,6 +51,8 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         Some(_) => {}
         None => members(&saved, source, options, &mut checkpoint)?,
     }
+    drop(saved);
+    overlaps.mark(&mut checkpoint);
     Ok(checkpoint)
 }
 
@@ -61,7 +63,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 /// As [`torch::salvage`].
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let Salvaged { saved, lost, unnamed } = torch::salvage(source, &options.limits)?;
-    let mut checkpoint = Walk::new(&saved, options).run()?;
+    let (mut checkpoint, overlaps) = Walk::new(&saved, options).run()?;
     let of_tensors = checkpoint.damage_mut(error).lost.len() as u64;
     // The pickle names every tensor, whatever became of its bytes.
     let expected = of_tensors.saturating_add(checkpoint.tensors.len() as u64);
@@ -74,6 +76,8 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
         let text = format!("the member {} was not recovered: {}", escape_text(name), error.message());
         checkpoint.notes.push(Note::omission("member-damaged", text));
     }
+    drop(saved);
+    overlaps.mark(&mut checkpoint);
     Ok(checkpoint)
 }
 
@@ -156,6 +160,9 @@ fn carried(
         checkpoint.notes.push(Note::omission("metadata-unreadable", text));
         return Ok(());
     };
+    if let Some(containers) = &mut checkpoint.containers {
+        containers.set_elsewhere();
+    }
     for (key, value) in pairs.iter() {
         checkpoint.metadata.set(key, value.clone());
     }

@@ -6,7 +6,9 @@ mod reach;
 mod state;
 
 use super::{OBJECT, STATE_DICT, VERSIONS};
-use crate::checkpoint::{Checkpoint, Damage, Name, Note, Origin, Role, TensorPath, Value};
+use crate::checkpoint::{
+    Checkpoint, Container, Containers, Damage, Name, Note, Origin, Role, TensorPath, Value,
+};
 use crate::containers::torch::{Budget, Saved};
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
@@ -14,6 +16,7 @@ use crate::limits::Limits;
 use crate::pickle::{Made, Object, ObjectId};
 use crate::text::counted;
 use kinds::Kinds;
+pub(super) use place::Overlaps;
 use place::Places;
 use reach::Reach;
 use state::{Form, Optimizers};
@@ -30,8 +33,6 @@ const FREE: u64 = 40_000;
 const MOST_LEFT_OUT: usize = 16;
 /// Bytes of memory that a plain value takes by the key that leads to it, in the index and in what is told of it.
 const KEPT: u64 = 300;
-/// Copies of the key of a storage that are held for each of its tensors.
-const KEYS: u64 = 4;
 
 /// Where a walk stands, and what it has gathered.
 pub(super) struct Walk<'a> {
@@ -58,8 +59,16 @@ pub(super) struct Walk<'a> {
     refused: Kinds,
     doubled: u64,
     optimizers: Optimizers,
+    containers: Containers,
+    /// Bytes of them that were taken.
+    charged: u64,
     /// What may still be looked at to know optimizers and their parameters.
     forms_left: u64,
+}
+
+/// The displayed name of these parts.
+fn name_of(path: &[Name]) -> String {
+    TensorPath::new(path.to_vec()).to_text()
 }
 
 impl<'a> Walk<'a> {
@@ -87,12 +96,14 @@ impl<'a> Walk<'a> {
             refused: Kinds::default(),
             doubled: 0,
             optimizers: Optimizers::default(),
+            containers: Containers::default(),
+            charged: 0,
             forms_left: objects,
         }
     }
 
-    /// The index.
-    pub(super) fn run(mut self) -> Result<Checkpoint> {
+    /// The index, and what is left to mark in it.
+    pub(super) fn run(mut self) -> Result<(Checkpoint, Overlaps)> {
         let (graph, root) = (self.saved.graph(), self.saved.root());
         let tensors = |pairs: &[(ObjectId, ObjectId)]| {
             pairs.iter().all(|&(key, value)| graph.text(key).is_some() && self.saved.is_tensor(value))
@@ -104,7 +115,9 @@ impl<'a> Walk<'a> {
             self.checkpoint.origin = Some(Origin { format: "torch".to_owned(), kind: OBJECT.to_owned() });
         }
         self.node(root, 0)?;
-        self.places
+        self.checkpoint.containers = Some(Box::new(std::mem::take(&mut self.containers)));
+        let overlaps = self
+            .places
             .finish(&mut self.checkpoint, &self.options.limits)
             .map_err(|error| error.in_file(self.saved.source().label()))?;
         // Among the tensors that are left of a damaged file the order says less.
@@ -125,7 +138,7 @@ impl<'a> Walk<'a> {
         for (code, kinds, what) in notes {
             kinds.tell(self.saved.graph(), code, what, &mut self.checkpoint);
         }
-        Ok(self.checkpoint)
+        Ok((self.checkpoint, overlaps))
     }
 
     /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
@@ -157,9 +170,14 @@ impl<'a> Walk<'a> {
             return self.tensor(id);
         }
         if !self.reach.holds_tensor(id) {
-            let before = self.budget.clone();
-            match self.saved.plain(id, &mut self.budget) {
-                Ok(Some(value)) => return self.keep(value),
+            let (before, first) = (self.budget.clone(), self.containers.next_value());
+            match self.saved.plain_in(id, &mut self.budget, &mut self.containers) {
+                Ok(Some(value)) => {
+                    let key = self.keep(value)?;
+                    self.containers.name_values(first, &key);
+                    self.charge_containers();
+                    return Ok(());
+                }
                 Ok(None) => {}
                 Err(error) if error.kind() == Kind::Limit && self.left_out < MOST_LEFT_OUT => {
                     self.budget = before;
@@ -169,6 +187,13 @@ impl<'a> Walk<'a> {
             }
         }
         if let Some(pairs) = graph.pairs(id) {
+            if let Some(kind) = self.saved.kind_of(pairs) {
+                self.stands_in(kind);
+            }
+            if pairs.iter().any(|&(key, _)| graph.text(key).is_some_and(|key| key.contains('.'))) {
+                self.containers.add_dotted(|| name_of(&self.path));
+                self.charge_containers();
+            }
             self.dict(pairs, depth)?;
             return match graph.made(id).and_then(Made::state) {
                 Some(state) => self.versions(state),
@@ -176,8 +201,14 @@ impl<'a> Walk<'a> {
             };
         }
         match graph.object(id) {
-            Object::List(items) => self.items(items, depth),
-            Object::Tuple(items) => self.items(items, depth),
+            Object::List(items) => {
+                self.stands_in(Container::List);
+                self.items(items, depth)
+            }
+            Object::Tuple(items) => {
+                self.stands_in(Container::Tuple);
+                self.items(items, depth)
+            }
             Object::Made(made) => self.made(id, made, depth),
             Object::PersistentId(_) => {
                 self.inert("a storage without a tensor", id);
@@ -211,8 +242,9 @@ impl<'a> Walk<'a> {
             Ok(Some(mut entry)) => {
                 entry.role = self.role.clone();
                 self.budget.room.take_dimensions(entry.shape.rank())?;
+                // A tensor that overlaps another one says its storage.
                 let storage = self.saved.storage_key(id).unwrap_or_default();
-                self.budget.room.take(KEYS.saturating_mul(storage.len() as u64))?;
+                self.budget.room.take(storage.len() as u64)?;
                 self.places.add(&mut self.checkpoint, entry, id, storage);
                 let Some(entry) = self.checkpoint.tensors.last() else { return Ok(()) };
                 self.budget.room.take_attributes(&entry.attributes)?;
@@ -246,19 +278,34 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A plain value is metadata, under the keys that lead to it.
-    fn keep(&mut self, value: Value) -> Result<()> {
-        if self.path.is_empty() && value == Value::Map(Vec::new()) {
-            return Ok(());
-        }
+    /// A plain value is metadata, under the keys that lead to it; gives these.
+    fn keep(&mut self, value: Value) -> Result<String> {
         let key = match self.path.is_empty() {
             true => "value".to_owned(),
-            false => TensorPath::new(self.path.clone()).to_text(),
+            false => name_of(&self.path),
         };
+        if self.path.is_empty() && value == Value::Map(Vec::new()) {
+            return Ok(key);
+        }
         self.take_name(key.len() as u64)?;
         self.budget.room.take(KEPT)?;
-        self.places.keep(key, value);
-        Ok(())
+        self.places.keep(key.clone(), value);
+        Ok(key)
+    }
+
+    /// Tells what the tensors below this place stand in.
+    fn stands_in(&mut self, kind: Container) {
+        self.containers.add(|| name_of(&self.path), kind);
+        self.charge_containers();
+    }
+
+    /// Takes the memory of the containers that were told. Where there is none, no more are: no reason to refuse the file.
+    fn charge_containers(&mut self) {
+        let bytes = self.containers.bytes();
+        if self.budget.room.take(bytes.saturating_sub(self.charged)).is_err() {
+            self.containers.set_more();
+        }
+        self.charged = bytes;
     }
 
     /// Notes that a plain value takes too much to be kept: no reason to refuse the tensors.
@@ -379,6 +426,9 @@ impl<'a> Walk<'a> {
     fn made(&mut self, id: ObjectId, made: &Made, depth: usize) -> Result<()> {
         let graph = self.saved.graph();
         self.unknown.count_class(made.callable, false);
+        if let Some((module, name)) = graph.global(made.callable) {
+            self.stands_in(Container::Class(format!("{module}.{name}").into()));
+        }
         if !self.reach.holds_tensor(id) {
             return Ok(());
         }

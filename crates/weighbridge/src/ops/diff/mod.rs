@@ -6,6 +6,7 @@
 //! rows, metadata and programs are. Both sides are read in blocks, in the order of the left one, so memory is
 //! bounded whatever the size of the tensors, and the result does not depend on the number of threads.
 
+mod containers;
 mod left_out;
 mod loops;
 mod markdown;
@@ -49,7 +50,7 @@ pub struct DiffOptions {
     /// Rules of the [grammar of edits](super::edit) for the left side, before all renames and before tensors are
     /// paired.
     pub rules: Vec<Rule>,
-    /// Go on where one of `rules` or `rename_regex` fits nothing, and note it.
+    /// Go on where one of `rules`, `rename` or `rename_regex` fits nothing, and note it.
     pub lenient_rules: bool,
     /// Rules `OLD=NEW` for names on the left, before tensors are paired.
     pub rename: Vec<String>,
@@ -71,7 +72,8 @@ pub struct DiffOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// What it is: `dtype`, `shape`, `role`, `row-names`, `attribute NAME`, or a key of the metadata with those
-    /// below it: `attributes/iteration/epoch_idx`.
+    /// below it: `attributes/iteration/epoch_idx`. Among the metadata also `structure NAME`, and `structure` of the whole:
+    /// what tensors and values stand in there, a list, a tuple or a dict.
     pub what: String,
     /// On the left; `None` where it is not there.
     pub left: Option<String>,
@@ -183,7 +185,7 @@ pub struct DiffReport {
     pub left_alone: Vec<Alone>,
     /// Tensors that the right side has alone.
     pub right_alone: Vec<Alone>,
-    /// Differences of the metadata.
+    /// Differences of the metadata, and of what tensors and values stand in.
     pub metadata: Vec<Change>,
     /// Differences of the programs.
     pub program: ProgramDiff,
@@ -391,6 +393,12 @@ pub fn diff_checkpoints(
             ));
         }
     }
+    let renamed = !(options.rules.is_empty() && options.rename.is_empty() && options.rename_regex.is_empty());
+    let structure = match options.no_metadata {
+        true => containers::Compared::default(),
+        false => containers::compare(&left, &right, &places, renamed),
+    };
+    notes.extend(structure.notes);
     let left_out = left_out::count([&left, &right], &found, options);
     notes.extend(ties::notes(&left, &right, &places));
     notes.extend(unused.iter().map(|note| format!("{}: {}", note.code, note.text)));
@@ -408,6 +416,7 @@ pub fn diff_checkpoints(
     if !options.no_metadata {
         told::metadata(&left.metadata, &right.metadata, &mut metadata);
     }
+    metadata.extend(structure.changes);
     Ok(DiffReport {
         left: [left.label.clone(), left.format.to_owned(), left.kind.to_owned()],
         right: [right.label.clone(), right.format.to_owned(), right.kind.to_owned()],

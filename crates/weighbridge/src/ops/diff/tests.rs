@@ -1,4 +1,5 @@
 mod forms;
+mod structure;
 mod unread;
 
 use super::*;

@@ -43,7 +43,7 @@ impl Room {
         let most = bounds.allowance(source);
         let names = bounds.limits.header_bytes;
         let names = names.min((names / NAMES).saturating_add(source.len()));
-        Self { memory: Remaining::new(most.saturating_sub(pickle.memory), most), names }
+        Self { memory: Remaining::new(most.saturating_sub(pickle.memory), most, 0), names }
     }
 
     /// Takes so many bytes.

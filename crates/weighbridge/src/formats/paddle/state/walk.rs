@@ -518,7 +518,7 @@ impl<'a> Walk<'a> {
             && let Some(piece) = entry.single_piece().filter(|piece| piece.len > 0)
             && let Some(within) = piece.source.within().filter(|within| within.encoded)
         {
-            self.spans.add("", (within.offset, within.offset.saturating_add(within.len)), within.len);
+            self.spans.add(0, (within.offset, within.offset.saturating_add(within.len)), within.len);
         }
         if let Some(id) = spot.id {
             match self.first.get(&id) {

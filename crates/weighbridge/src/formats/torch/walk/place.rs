@@ -1,40 +1,94 @@
 //! Tensors that were met: their names, and what they share.
 
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Metadata, Name, Note, STORAGE, TensorEntry, TensorPath, Value,
+    ALIAS_OF, Checkpoint, Metadata, Name, Note, Piece, STORAGE, TensorEntry, TensorPath, Value,
 };
 use crate::error::Result;
 use crate::formats::again::Spans;
 use crate::limits::Limits;
 use crate::pickle::ObjectId;
 use crate::tensor::Order;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-/// A dense tensor in a storage: key, offset, order, extents, type.
-type Dense = (String, u64, Order, Vec<u64>, &'static str);
+/// A dense tensor in a storage: its number, first byte, byte behind the last one, and the place of the tensor.
+type Range = (usize, u64, u64, usize);
 
-/// What is known of the tensors so far.
+/// What is known of the tensors so far. Of a tensor of a few bytes all this is more than what it has in the file: names of
+/// storages and of tensors are not copied, but told by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     texts: HashSet<String>,
     /// Of each name that was met twice, the number from which on a free one is sought.
     free: HashMap<String, usize>,
-    objects: HashMap<ObjectId, String>,
-    dense: HashMap<Dense, String>,
-    /// Storages whose checksum a tensor has: each is held against it once.
-    checked: HashSet<String>,
-    /// Storage, first byte, byte behind the last one, and place of each dense tensor.
-    ranges: Vec<(String, u64, u64, usize)>,
+    /// The place of the tensor that an object was met as first.
+    objects: HashMap<ObjectId, usize>,
+    storages: Storages,
+    /// The place in `ranges` of the first tensor of this storage, offset, order, extents and type, by their hash.
+    dense: HashMap<u64, usize>,
+    hasher: RandomState,
+    /// Dense tensors.
+    ranges: Vec<Range>,
     /// What tensors read that are no other one by another name.
     spans: Spans,
     /// Plain values, in order.
     kept: Vec<(String, Value)>,
 }
 
+/// The storages that tensors have, numbered.
+#[derive(Debug, Default)]
+struct Storages {
+    numbers: HashMap<Arc<str>, usize>,
+    keys: Vec<Arc<str>>,
+}
+
+impl Storages {
+    /// The number of a storage, and whether it is a new one.
+    fn number(&mut self, key: &str) -> (usize, bool) {
+        if let Some(&number) = self.numbers.get(key) {
+            return (number, false);
+        }
+        let (key, number) = (Arc::<str>::from(key), self.keys.len());
+        self.keys.push(key.clone());
+        self.numbers.insert(key, number);
+        (number, true)
+    }
+}
+
 impl Places {
     /// True where the object was met before.
     pub(super) fn has(&self, id: ObjectId) -> bool {
         self.objects.contains_key(&id)
+    }
+
+    /// The place of the first tensor that has the same elements of the storage in the same shape, if there is one. Else
+    /// this is the first.
+    fn same(
+        &mut self,
+        tensors: &[TensorEntry],
+        range: Range,
+        entry: &TensorEntry,
+        piece: &Piece,
+    ) -> Option<usize> {
+        let order = |piece: &Piece| piece.encoding.order;
+        let key = (range.0, range.1, order(piece) == Order::Row, &entry.shape, entry.stored.name());
+        match self.dense.entry(self.hasher.hash_one(key)) {
+            Entry::Vacant(free) => {
+                free.insert(self.ranges.len());
+                None
+            }
+            Entry::Occupied(found) => {
+                // Another one of the same hash is another one.
+                let &(storage, offset, _, place) = self.ranges.get(*found.get())?;
+                let other = tensors.get(place)?;
+                let same = (storage, offset) == (range.0, range.1)
+                    && (&other.shape, other.stored) == (&entry.shape, entry.stored)
+                    && other.single_piece().is_some_and(|other| order(other) == order(piece));
+                same.then_some(place)
+            }
+        }
     }
 
     /// Adds a tensor under a name of its own.
@@ -46,8 +100,8 @@ impl Places {
         storage: &str,
     ) {
         self.distinguish(checkpoint, &mut entry);
-        let text = entry.text();
-        let mut first = self.objects.get(&id).cloned();
+        let (storage, is_new) = self.storages.number(storage);
+        let mut first = self.objects.get(&id).copied();
         let place = checkpoint.tensors.len();
         // What is gathered has a source of its own.
         let gathered = entry.single_piece().is_some_and(|p| {
@@ -57,15 +111,10 @@ impl Places {
                 && p.source.len() == p.len
         });
         if let Some(piece) = entry.single_piece().filter(|p| p.len > 0 && !gathered) {
-            let dims = entry.shape.dims().to_vec();
-            let key = (storage.to_owned(), piece.offset, piece.encoding.order, dims, entry.stored.name());
-            match self.dense.get(&key) {
-                Some(other) => first = first.or_else(|| Some(other.clone())),
-                None => {
-                    self.dense.insert(key, text.clone());
-                }
-            }
-            self.ranges.push((storage.to_owned(), piece.offset, piece.offset + piece.len, place));
+            let range = (storage, piece.offset, piece.offset + piece.len, place);
+            let same = self.same(&checkpoint.tensors, range, &entry, piece);
+            first = first.or(same);
+            self.ranges.push(range);
         }
         if first.is_none()
             && let Some(piece) = entry.single_piece().filter(|p| p.len > 0)
@@ -74,17 +123,13 @@ impl Places {
             let (from, len) = within.map_or((piece.offset, piece.len), |w| (w.offset, w.len));
             self.spans.add(storage, (from, from.saturating_add(len)), piece.len);
         }
-        if !self.checked.insert(storage.to_owned()) {
+        if !is_new {
             entry.pieces.iter_mut().for_each(|piece| piece.check = None);
         }
-        match first {
-            Some(first) => {
-                self.objects.entry(id).or_insert_with(|| first.clone());
-                entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first));
-            }
-            None => {
-                self.objects.insert(id, text);
-            }
+        // The first of several is the one that the others are said to be.
+        self.objects.entry(id).or_insert(first.unwrap_or(place));
+        if let Some(first) = first.and_then(|first| checkpoint.tensors.get(first)) {
+            entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.text()));
         }
         checkpoint.tensors.push(entry);
     }
@@ -94,31 +139,14 @@ impl Places {
         self.kept.push((key, value));
     }
 
-    /// Marks the tensors that overlap another one, and brings the plain values in.
+    /// Brings the plain values in, and gives what is left to do when the objects are gone.
     ///
     /// # Errors
-    /// [`crate::Kind::Limit`], `torch-repeated`, where they overlap without measure.
-    pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint, limits: &Limits) -> Result<()> {
-        std::mem::take(&mut self.spans).check("torch-repeated", limits)?;
-        self.ranges.sort();
-        let mut last: Option<&(String, u64, u64, usize)> = None;
-        for range in &self.ranges {
-            if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
-                if (before.1, before.2) != (range.1, range.2) {
-                    for place in [before.3, range.3] {
-                        if let Some(entry) = checkpoint.tensors.get_mut(place) {
-                            entry.attributes.insert(STORAGE.to_owned(), Value::Text(range.0.clone()));
-                        }
-                    }
-                }
-                if range.2 <= before.2 {
-                    continue;
-                }
-            }
-            last = Some(range);
-        }
-        checkpoint.metadata = std::mem::take(&mut self.kept).into_iter().collect::<Metadata>();
-        Ok(())
+    /// [`crate::Kind::Limit`], `torch-repeated`, where tensors overlap without measure.
+    pub(super) fn finish(self, checkpoint: &mut Checkpoint, limits: &Limits) -> Result<Overlaps> {
+        self.spans.check("torch-repeated", limits)?;
+        checkpoint.metadata = self.kept.into_iter().collect::<Metadata>();
+        Ok(Overlaps { ranges: self.ranges, keys: self.storages.keys })
     }
 
     /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
@@ -143,5 +171,38 @@ impl Places {
         }
         let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
         checkpoint.notes.push(Note::new("name-collision", text));
+    }
+}
+
+/// Dense tensors in their storages. To say of each that it overlaps another one may take as much memory as the objects of
+/// the pickle, and so waits for these to be gone.
+#[derive(Debug)]
+pub(in super::super) struct Overlaps {
+    ranges: Vec<Range>,
+    keys: Vec<Arc<str>>,
+}
+
+impl Overlaps {
+    /// Marks the tensors that overlap another one.
+    pub(in super::super) fn mark(mut self, checkpoint: &mut Checkpoint) {
+        self.ranges.sort_unstable();
+        let mut last: Option<&Range> = None;
+        for range in &self.ranges {
+            if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
+                if (before.1, before.2) != (range.1, range.2) {
+                    for place in [before.3, range.3] {
+                        if let Some(entry) = checkpoint.tensors.get_mut(place)
+                            && let Some(key) = self.keys.get(range.0)
+                        {
+                            entry.attributes.insert(STORAGE.to_owned(), Value::Text(key.as_ref().to_owned()));
+                        }
+                    }
+                }
+                if range.2 <= before.2 {
+                    continue;
+                }
+            }
+            last = Some(range);
+        }
     }
 }

@@ -1,0 +1,143 @@
+//! Lists, tuples and dicts around tensors and values, where both sides know them: what loads one file finds no list where
+//! the other one has a dict, though names and values are the same.
+
+use super::Change;
+use super::told::change;
+use crate::checkpoint::{Checkpoint, Container, Containers};
+use std::collections::HashMap;
+
+/// What is not told: the usual container.
+const USUAL: &str = "dict";
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    /// Containers that differ.
+    pub(super) changes: Vec<Change>,
+    /// What could not be compared.
+    pub(super) notes: Vec<String>,
+}
+
+/// Compares the containers of two checkpoints of one format. `pairs` are the places of tensors that belong together;
+/// `renamed` where those on the left were given other names than the file has.
+pub(super) fn compare(
+    left: &Checkpoint,
+    right: &Checkpoint,
+    pairs: &[(usize, usize)],
+    renamed: bool,
+) -> Compared {
+    let mut compared = Compared::default();
+    let (Some(a), Some(b), true) = (&left.containers, &right.containers, left.format == right.format) else {
+        return compared;
+    };
+    for (checkpoint, containers) in [(left, a), (right, b)] {
+        if containers.has_more() {
+            let text = "it has more lists, tuples and dicts than are told: some were not compared";
+            compared.notes.push(format!("{}: {text}", checkpoint.label));
+        }
+    }
+    if !renamed {
+        of_tensors([left, right], [a, b], pairs, &mut compared.changes);
+    } else if a.of_tensors().chain(b.of_tensors()).next().is_some() {
+        let text = "names were changed on the left: lists, tuples and dicts around tensors were not compared";
+        compared.notes.push(text.to_owned());
+    }
+    if !a.values_are_elsewhere() && !b.values_are_elsewhere() {
+        of_values([left, right], [a, b], &mut compared.changes);
+    }
+    compared
+}
+
+/// The kinds of containers by their names, which several may have: a key with a dot looks like two.
+struct Kinds<K>(HashMap<K, String>);
+
+impl<K: std::hash::Hash + Eq> Kinds<K> {
+    fn of<'a>(all: impl Iterator<Item = (K, &'a Container)>) -> Self {
+        let mut kinds: HashMap<K, String> = HashMap::new();
+        for (name, kind) in all {
+            kinds
+                .entry(name)
+                .and_modify(|kinds| {
+                    kinds.push_str(", ");
+                    kinds.push_str(&kind.to_string());
+                })
+                .or_insert_with(|| kind.to_string());
+        }
+        Self(kinds)
+    }
+}
+
+/// The kinds on both sides, where they differ: `unknown` says of a side that tells none whether it is the usual one.
+fn differ(known: [Option<&String>; 2], unknown: [bool; 2]) -> Option<[String; 2]> {
+    if known[0] == known[1] || (0..2).any(|side| known[side].is_none() && unknown[side]) {
+        return None;
+    }
+    Some(known.map(|kind| kind.cloned().unwrap_or_else(|| USUAL.to_owned())))
+}
+
+/// Those that lead to tensors which belong together, by one name.
+fn of_tensors(
+    sides: [&Checkpoint; 2],
+    containers: [&Containers; 2],
+    pairs: &[(usize, usize)],
+    changes: &mut Vec<Change>,
+) {
+    let kinds = containers.map(|side| Kinds::of(side.of_tensors()));
+    let dotted = containers.map(|side| side.dotted().collect::<std::collections::HashSet<_>>());
+    let mut names: Option<Vec<String>> = None;
+    let both = containers[0].of_tensors().chain(containers[1].of_tensors());
+    let mut seen = std::collections::HashSet::new();
+    for (name, _) in both {
+        if !seen.insert(name) {
+            continue;
+        }
+        // Of a name below a dict whose keys hold dots it is not known what it stands in.
+        let unknown = [0, 1].map(|side| {
+            containers[side].has_more()
+                || dotted[side].iter().any(|&above| {
+                    above.len() < name.len()
+                        && name
+                            .strip_prefix(above)
+                            .is_some_and(|rest| above.is_empty() || rest.starts_with('.'))
+                })
+        });
+        let Some([a, b]) = differ([0, 1].map(|side| kinds[side].0.get(name)), unknown) else { continue };
+        let names = names.get_or_insert_with(|| {
+            let pairs = pairs.iter().filter_map(|&(l, r)| {
+                let (l, r) = (sides[0].tensors.get(l)?.text(), sides[1].tensors.get(r)?.text());
+                (l == r).then_some(l)
+            });
+            let mut names: Vec<String> = pairs.collect();
+            names.sort_unstable();
+            names
+        });
+        let above = if name.is_empty() { String::new() } else { format!("{name}.") };
+        let first = names.partition_point(|name| *name < above);
+        if names.get(first).is_some_and(|name| name.starts_with(&above)) {
+            let what = if name.is_empty() { "structure".to_owned() } else { format!("structure {name}") };
+            changes.push(change(what, Some(a), Some(b)));
+        }
+    }
+}
+
+/// Those of values that are the same.
+fn of_values(sides: [&Checkpoint; 2], containers: [&Containers; 2], changes: &mut Vec<Change>) {
+    let kinds = containers.map(|side| Kinds::of(side.of_values().map(|(key, way, kind)| ((key, way), kind))));
+    let unknown = containers.map(Containers::has_more);
+    let mut same: HashMap<&str, bool> = HashMap::new();
+    let mut seen = std::collections::HashSet::new();
+    for (key, way, _) in containers[0].of_values().chain(containers[1].of_values()) {
+        let known = [0, 1].map(|side| kinds[side].0.get(&(key, way)));
+        let Some([a, b]) = differ(known, unknown).filter(|_| seen.insert((key, way))) else { continue };
+        // Where the values differ, that is told by itself.
+        let same = same.entry(key).or_insert_with(|| {
+            let [a, b] = sides.map(|side| side.metadata.get(key));
+            a.is_some() && a == b
+        });
+        if *same {
+            let what =
+                if way.is_empty() { format!("structure {key}") } else { format!("structure {key}/{way}") };
+            changes.push(change(what, Some(a), Some(b)));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What tensors and values stand in.
+
+use super::*;
+use crate::checkpoint::{Container, Containers};
+
+/// A side with these tensors and containers around them.
+fn side(tensors: &[&str], containers: &[(&str, Container)]) -> Checkpoint {
+    let mut known = Containers::default();
+    for (name, kind) in containers {
+        known.add(|| (*name).to_owned(), kind.clone());
+    }
+    let tensors = tensors.iter().map(|name| f32s(name, &[1.0])).collect();
+    Checkpoint { containers: Some(Box::new(known)), ..of(tensors) }
+}
+
+fn told(left: Checkpoint, right: Checkpoint, options: &DiffOptions) -> Vec<String> {
+    let report = diff_checkpoints(left, right, options).unwrap();
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let change =
+        |change: &Change| format!("{}: {} -> {}", change.what, text(&change.left), text(&change.right));
+    let told: Vec<String> = report.metadata.iter().map(change).collect();
+    assert_eq!(report.is_different(), !told.is_empty());
+    told
+}
+
+#[test]
+fn kinds_of_containers_are_a_difference_where_both_sides_know_them() {
+    let options = DiffOptions::default();
+    let plain = || side(&["0", "1"], &[]);
+    let list = || side(&["0", "1"], &[("", Container::List)]);
+    let tuple = || side(&["0", "1"], &[("", Container::Tuple)]);
+    let numbers = || side(&["0", "1"], &[("", Container::Numbers)]);
+    assert_eq!(told(list(), tuple(), &options), ["structure: list -> tuple"]);
+    assert_eq!(told(numbers(), plain(), &options), ["structure: dict with numbers as keys -> dict"]);
+    assert_eq!(told(plain(), list(), &options), ["structure: dict -> list"]);
+    assert!(told(list(), list(), &options).is_empty());
+    // Other forms know nothing of it, be it of another format or not.
+    assert!(told(list(), Checkpoint { containers: None, ..plain() }, &options).is_empty());
+    assert!(told(list(), Checkpoint { format: "other", ..plain() }, &options).is_empty());
+    // It is left out with the metadata.
+    assert!(told(list(), tuple(), &DiffOptions { no_metadata: true, ..DiffOptions::default() }).is_empty());
+}
+
+#[test]
+fn containers_count_where_tensors_that_are_compared_stand_in_them() {
+    let options = DiffOptions::default();
+    let left = || side(&["a.0", "b.0"], &[("a", Container::List), ("b", Container::List)]);
+    let right = || side(&["a.0", "b.0"], &[("a", Container::Tuple), ("b", Container::Tuple)]);
+    assert_eq!(told(left(), right(), &options).len(), 2);
+    let only = DiffOptions { select: vec!["b*".to_owned()], ..DiffOptions::default() };
+    assert_eq!(told(left(), right(), &only), ["structure b: list -> tuple"]);
+    // Below a key that holds dots nobody knows what a part of a name is: a flat state dict is no other structure.
+    let mut flat = side(&["a.0", "b.0"], &[]);
+    flat.containers.as_mut().unwrap().add_dotted(String::new);
+    assert!(told(left(), flat.clone(), &options).is_empty());
+    // The root is known all the same.
+    let list = side(&["a.0", "b.0"], &[("", Container::List)]);
+    assert_eq!(told(list, flat, &options), ["structure: list -> dict"]);
+    // Names that were changed lead elsewhere: a note says that this was not compared.
+    let renamed = DiffOptions { rename: vec!["a=b".to_owned()], ..DiffOptions::default() };
+    let (one, other) =
+        (side(&["a.0"], &[("a", Container::List)]), side(&["b.0"], &[("b", Container::Tuple)]));
+    let report = diff_checkpoints(one, other, &renamed).unwrap();
+    assert!(!report.is_different());
+    assert!(report.notes[0].contains("were not compared"), "{:?}", report.notes);
+}
+
+#[test]
+fn containers_of_values_are_told_where_the_values_are_the_same() {
+    let options = DiffOptions::default();
+    let side = |kind: Container, number: i64| {
+        let mut checkpoint = side(&["w"], &[]);
+        checkpoint.metadata.set("m", Value::List(vec![Value::I64(number)]));
+        let known = checkpoint.containers.as_mut().unwrap();
+        known.add_value(String::new, kind);
+        known.name_values(0, "m");
+        checkpoint
+    };
+    let (list, tuple) = (|| side(Container::List, 1), || side(Container::Tuple, 1));
+    assert_eq!(told(list(), tuple(), &options), ["structure m: list -> tuple"]);
+    assert!(told(list(), list(), &options).is_empty());
+    assert_eq!(told(list(), side(Container::Tuple, 2), &options), ["m: [1] -> [2]"]);
+    // What is said beside the pickle has none there.
+    let mut elsewhere = tuple();
+    elsewhere.containers.as_mut().unwrap().set_elsewhere();
+    assert!(told(list(), elsewhere, &options).is_empty());
+    // Where there are more than are told, what is not told may be there, and a note says so.
+    let mut more = Checkpoint { containers: Some(Box::default()), ..list() };
+    more.containers.as_mut().unwrap().set_more();
+    let report = diff_checkpoints(list(), more, &options).unwrap();
+    assert!(!report.is_different() && report.notes[0].contains("more lists"), "{:?}", report.notes);
+}

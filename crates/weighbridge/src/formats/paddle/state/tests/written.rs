@@ -267,3 +267,53 @@ fn state_has_the_name_of_its_parameter_in_the_same_dict() {
         }
     }
 }
+
+#[test]
+fn keys_that_are_paddles_own_are_refused() {
+    let refused = |checkpoint: &Checkpoint| -> (String, Option<String>) {
+        let error = plan(checkpoint, &PlanOptions::default()).unwrap_err();
+        assert_eq!(error.code(), "reserved-name");
+        (error.found_text().unwrap().to_owned(), error.tensor().map(str::to_owned))
+    };
+    for key in [split::INFO, TABLE] {
+        let rename = |file: &str, from: &str| {
+            let mut checkpoint = open(&golden(file)).unwrap();
+            checkpoint.rename(&[Rename::parse(&format!("{from}={key}")).unwrap()]).unwrap();
+            checkpoint
+        };
+        let mut checkpoint = rename("p262/cnn_state_dict/m_p4.pdparams", "conv1.weight");
+        assert_eq!(refused(&checkpoint), (key.to_owned(), Some(key.to_owned())));
+        // From elsewhere, and by way of a structure.
+        checkpoint.origin = None;
+        checkpoint.metadata = crate::checkpoint::Metadata::default();
+        checkpoint.metadata.set(NAME_TABLE, Value::Bool(false));
+        assert_eq!(refused(&checkpoint).1, Some(key.to_owned()));
+        let nested = rename("p262/nested_ckpt/ckpt_p4.pdckpt", "model.conv1.weight");
+        assert_eq!(refused(&nested).1, Some(key.to_owned()));
+        let mut below = rename("p262/nested_ckpt/ckpt_p4.pdckpt", "model.conv1.weight");
+        below.rename(&[Rename::parse(&format!("{key}=model.{key}")).unwrap()]).unwrap();
+        assert!(open(&rewrite(&below, &[])).unwrap().tensor(&format!("model.{key}")).is_ok());
+        // What is said besides the tensors.
+        let mut said = open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap();
+        said.metadata.set(key, Value::Text("x".into()));
+        assert_eq!(refused(&said), (key.to_owned(), None));
+        said.metadata.set(key, Value::Map(vec![]));
+        said.metadata.set(NAME_TABLE, Value::Bool(false));
+        assert!(open(&rewrite(&said, &[])).is_ok());
+    }
+}
+
+#[test]
+fn parts_do_not_take_the_keys_of_others() {
+    let mut checkpoint = open(&golden("p262/split_big_param/big.pdparams")).unwrap();
+    let split = |checkpoint: &Checkpoint| write::plan_split(checkpoint, &PlanOptions::default(), 63);
+    assert!(split(&checkpoint).is_ok());
+    let large = checkpoint.tensors.iter().find(|t| t.bytes() > 63).unwrap().text();
+    let small = checkpoint.tensors.iter().find(|t| t.bytes() <= 63).unwrap().text();
+    checkpoint
+        .rename(&[Rename::parse(&format!("{small}=[\"{}\"]", split::part_name(&large, 0))).unwrap()])
+        .unwrap();
+    let error = split(&checkpoint).unwrap_err();
+    assert_eq!((error.code(), error.tensor()), ("name-collision", Some(large.as_str())));
+    assert!(plan(&checkpoint, &settings(&[("protocol", "4")])).is_ok());
+}

@@ -4,6 +4,7 @@ use super::pattern::{Budget, Pattern};
 use super::{Checkpoint, Loss, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
 
 /// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
@@ -192,7 +193,7 @@ impl Checkpoint {
     fn state_in_another_order(&self) -> Vec<Loss> {
         let is_column = |tensor: &TensorEntry| tensor.order() == Order::Column;
         let matters = |tensor: &TensorEntry| tensor.shape.rank() > 1 && tensor.elements() > 1;
-        let mut lost: BTreeMap<usize, &TensorEntry> = BTreeMap::new();
+        let mut lost: BTreeMap<usize, String> = BTreeMap::new();
         let mut known: HashSet<usize> = HashSet::new();
         let mut stray = None;
         let owners = self.state_owners();
@@ -201,20 +202,19 @@ impl Checkpoint {
             let others = of.iter().filter(|&&place| {
                 self.tensors.get(place).is_some_and(|t| matters(t) && is_column(t) != is_column(state))
             });
-            others.for_each(|&place| _ = lost.entry(place).or_insert(state));
+            others.for_each(|&place| _ = lost.entry(place).or_insert_with(|| quoted(&state.text())));
             stray = stray.or_else(|| (of.is_empty() && !is_column(state)).then_some(state));
         }
-        if let Some(stray) = stray {
+        if let Some(stray) = stray.map(|stray| quoted(&stray.text())) {
             let parameters = self.tensors.iter().enumerate().filter(|(place, tensor)| {
                 !known.contains(place) && !tensor.role.is_state() && matters(tensor) && is_column(tensor)
             });
-            parameters.for_each(|(place, _)| _ = lost.entry(place).or_insert(stray));
+            parameters.for_each(|(place, _)| _ = lost.entry(place).or_insert_with(|| stray.clone()));
         }
         let name = |place: &usize| self.tensors.get(*place).map(TensorEntry::name).unwrap_or_default();
         let lost = lost.iter().map(|(place, state)| {
             let detail = format!(
-                "{} may be its state, and lies in the other order: of the two only one is reversed",
-                state.name()
+                "{state} may be its state, and lies in the other order: of the two only one is reversed"
             );
             Loss::new("state-not-transposed", name(place), detail)
         });

@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The most parts at the end of a path that are looked up as the name of a variable: `linear_0.w_0` has two.
 const MOST_PARTS: usize = 16;
+/// The most parameters that state may be that of. Of more it is not looked at each: nobody knows then.
+const MOST_OWNERS: usize = 16;
 
 impl Checkpoint {
     /// For each tensor the places of the parameters that it may be state of: none for what is no state and where nobody
@@ -13,7 +15,7 @@ impl Checkpoint {
     ///
     /// The parameter is the one that the state names, or that of the same path, with all others of the same name as a
     /// variable. Where there is none of that path, state in a dict of its own has one that ends in the name of the variable.
-    /// Of tensors that share their bytes the one counts that the others are said to be.
+    /// What shares the bytes of the first of them is not one of its own.
     pub(crate) fn state_owners(&self) -> Vec<Vec<usize>> {
         let mut owners = vec![Vec::new(); self.tensors.len()];
         if !self.tensors.iter().any(|tensor| tensor.role.is_state()) {
@@ -23,18 +25,22 @@ impl Checkpoint {
         for (place, tensor) in self.tensors.iter().enumerate().filter(|(_, tensor)| !tensor.role.is_state()) {
             names.paths.entry(&tensor.path).or_default().push(place);
             names.texts.entry(tensor.text()).or_default().push(place);
-            if let Some(variable) = tensor.text_attribute(VARIABLE_NAME) {
-                names.variables.entry(variable.to_owned()).or_default().push(place);
-            } else if tensor.attributes.contains_key(STRUCTURED_NAME) {
-                names.variables.entry(tensor.path.to_text()).or_default().push(place);
+            let variable = tensor.text_attribute(VARIABLE_NAME).map(str::to_owned);
+            let is_variable = || tensor.attributes.contains_key(STRUCTURED_NAME);
+            if let Some(variable) = variable.or_else(|| is_variable().then(|| tensor.path.to_text())) {
+                let (first, places) =
+                    names.variables.entry(variable).or_insert_with(|| (tensor.text(), Vec::new()));
+                if tensor.text_attribute(ALIAS_OF) != Some(first) {
+                    places.push(place);
+                }
             }
         }
         for (state, of) in self.tensors.iter().zip(&mut owners).filter(|(state, _)| state.role.is_state()) {
             *of = match state.role.state_of() {
-                Some(of) => names.texts.get(&of.name).cloned().unwrap_or_default(),
+                Some(of) => few(names.texts.get(&of.name)),
                 None if state.role.slot().is_none() => Vec::new(),
                 None => {
-                    let mut places = names.paths.get(&state.path).cloned().unwrap_or_default();
+                    let mut places = few(names.paths.get(&state.path));
                     let called = names.called(state, places.is_empty());
                     self.add_likely(&mut places, state, called);
                     places
@@ -44,26 +50,18 @@ impl Checkpoint {
         owners
     }
 
-    /// Adds those of `called` that can be the parameter of `state`: not what has another shape, nor another name of the bytes
-    /// of one of them.
+    /// Adds those of `called` that can be the parameter of `state`: not what has another shape.
     fn add_likely(&self, places: &mut Vec<usize>, state: &TensorEntry, called: &[usize]) {
-        let fits = |entry: &TensorEntry| state.elements() <= 1 || entry.shape == state.shape;
-        let entry = |place: &usize| self.tensors.get(*place);
-        let sure = places.len();
-        let more: Vec<usize> = called.iter().copied().filter(|p| !places.contains(p)).collect();
-        places.extend(more.iter().filter(|place| entry(place).is_some_and(fits)));
-        if places.len() < 2 {
+        if places.len().saturating_add(called.len()) > MOST_OWNERS {
+            places.clear();
             return;
         }
-        let texts: HashSet<String> = places.iter().filter_map(entry).map(TensorEntry::text).collect();
-        let is_shared = |place: &usize| {
-            entry(place).and_then(|one| one.text_attribute(ALIAS_OF)).is_some_and(|of| texts.contains(of))
+        let fits = |place: &usize| {
+            let entry = self.tensors.get(*place);
+            entry.is_some_and(|entry| state.elements() <= 1 || entry.shape == state.shape)
         };
-        let mut number = 0;
-        places.retain(|place| {
-            number += 1;
-            number <= sure || !is_shared(place)
-        });
+        let more: Vec<usize> = called.iter().copied().filter(|p| !places.contains(p)).collect();
+        places.extend(more.iter().filter(|place| fits(place)));
     }
 
     /// Gives state the path of its parameter, where it has that one's name as a variable for a path; of several that are
@@ -137,19 +135,25 @@ impl Parameters {
     }
 }
 
+/// Those places, where they are not too many.
+fn few(places: Option<&Vec<usize>>) -> Vec<usize> {
+    places.filter(|places| places.len() <= MOST_OWNERS).cloned().unwrap_or_default()
+}
+
 /// Parameters by all that state may call them.
 #[derive(Default)]
 struct Names<'a> {
     paths: HashMap<&'a TensorPath, Vec<usize>>,
     texts: HashMap<String, Vec<usize>>,
-    variables: HashMap<String, Vec<usize>>,
+    /// With the name of the first: what shares its bytes is none of its own.
+    variables: HashMap<String, (String, Vec<usize>)>,
 }
 
 impl Names<'_> {
     /// The parameters with the name that `state` has for its own, as a variable; where its path `ends` in that name, the
     /// longest one.
     fn called(&self, state: &TensorEntry, ends: bool) -> &[usize] {
-        let found = |name: &str| self.variables.get(name).map(Vec::as_slice);
+        let found = |name: &str| self.variables.get(name).map(|(_, places)| places.as_slice());
         if let Some(places) = state.text_attribute(PARAMETER_VARIABLE).and_then(found) {
             return places;
         }
@@ -235,6 +239,18 @@ mod tests {
         // Names of the same bytes are one.
         c.tensors[1].attributes.insert(ALIAS_OF.into(), Value::Text("g.weight".into()));
         assert_eq!(c.state_owners()[3..], [[0], [0]]);
+    }
+
+    #[test]
+    fn thousands_of_the_same_name_are_not_held_against_each_other() {
+        let mut c = checkpoint(&vec![("weight", None, &[2, 3][..]); 20_000]);
+        (0..20_000).for_each(|place| called(&mut c, place, "w_0"));
+        c.tensors.extend(checkpoint(&vec![("o.w_0", Some("m1"), &[2, 3][..]); 20_000]).tensors);
+        assert!(c.state_owners().iter().all(Vec::is_empty));
+        for tensor in &mut c.tensors[1..20_000] {
+            tensor.attributes.insert(ALIAS_OF.into(), Value::Text("weight".into()));
+        }
+        assert_eq!(c.state_owners()[20_000], [0]);
     }
 
     #[test]

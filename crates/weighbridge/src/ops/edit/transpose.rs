@@ -4,6 +4,7 @@ use super::permuted::{PermutedSource, permuted};
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Region, Shape};
+use crate::text::quoted;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -125,8 +126,8 @@ struct Left<'a> {
     of: Vec<Option<usize>>,
     /// The places of the first tensors whose state is known, by the name whose bytes they have.
     roots: HashMap<String, usize>,
-    /// State of which it is not known which parameter it is about.
-    stray: Option<usize>,
+    /// The first state of which it is not known which parameter it is about, as it is told.
+    stray: Option<String>,
 }
 
 impl<'a> Left<'a> {
@@ -153,7 +154,7 @@ impl<'a> Left<'a> {
             return;
         }
         if owners.is_empty() {
-            self.stray.get_or_insert(place);
+            self.stray.get_or_insert_with(|| quoted(&self.tensors[place].text()));
         }
         for &owner in owners {
             self.of[owner].get_or_insert(place);
@@ -163,7 +164,7 @@ impl<'a> Left<'a> {
     /// The losses of what was turned: of each tensor whose state stays, of each that shares its bytes with a tensor
     /// that has state and was not turned, and of each whose state may be the stray one.
     fn losses(&self) -> Vec<Loss> {
-        let told = |place: usize| self.tensors[place].name();
+        let told = |place: usize| quoted(&self.tensors[place].text());
         let detail = |place: usize| -> Option<String> {
             if let Some(state) = self.of[place] {
                 return Some(format!(
@@ -175,7 +176,7 @@ impl<'a> Left<'a> {
             if self.known[place] {
                 return None;
             }
-            match (self.roots.get(&root(&self.tensors[place])), self.stray) {
+            match (self.roots.get(&root(&self.tensors[place])), &self.stray) {
                 (Some(&of), _) if self.turned[of] => None,
                 (Some(&of), _) => Some(format!(
                     "the optimizer's state is that of {}, which has the same bytes and is left as it was",
@@ -183,15 +184,16 @@ impl<'a> Left<'a> {
                 )),
                 (None, Some(stray)) => Some(format!(
                     "which state of the optimizer is this tensor's is not known, so that none was transposed, such as \
-                     {}; --no-state leaves it out",
-                    told(stray)
+                     {stray}; --no-state leaves it out"
                 )),
                 (None, None) => None,
             }
         };
         let turned = (0..self.tensors.len()).filter(|&place| self.turned[place]);
         let mut losses: Vec<Loss> = turned
-            .filter_map(|place| Some(Loss::new("state-not-transposed", told(place), detail(place)?)))
+            .filter_map(|place| {
+                Some(Loss::new("state-not-transposed", self.tensors[place].name(), detail(place)?))
+            })
             .collect();
         losses.sort_by(|a, b| a.subject.cmp(&b.subject));
         losses

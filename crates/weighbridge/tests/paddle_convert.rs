@@ -447,9 +447,9 @@ fn parameters_and_their_state_are_merged() {
             let beside = dir.join("beside");
             let _ = fs::remove_dir_all(&beside);
             fs::create_dir(&beside).unwrap();
-            parts
-                .iter()
-                .for_each(|part| drop(fs::copy(part, beside.join(part.file_name().unwrap())).unwrap()));
+            for part in &parts {
+                fs::copy(part, beside.join(part.file_name().unwrap())).unwrap();
+            }
             let mut wanted = told(&open(&beside));
             assert!(wanted.iter().any(|(name, _)| name.contains("weight/")), "{era} {folder}");
             assert_eq!(told(&merged.checkpoint), wanted, "{era} {folder}");

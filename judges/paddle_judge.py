@@ -183,7 +183,7 @@ def state_forms(path, work):
 
 
 def merged(folder, name, work):
-    """Parameters and their optimizer's state in one file: the keys and values of both, and of each what it was."""
+    """Parameters and their optimizer's state in one file: the keys and values of both, and the names and roles of a folder of them."""
     target = work / "both.pdparams"
     files = [folder / f"{name}.pdparams", folder / f"{name}.pdopt"]
     told = json.loads(tool("merge", *files, "-o", target, "--json"))
@@ -192,7 +192,69 @@ def merged(folder, name, work):
     truth = {**load_state(files[0]), **load_state(files[1])}
     same_values(f"{folder.name}: merged", truth, load_state(target))
     roles = lambda path: sorted((t["name"], t["role"]) for t in json.loads(tool("ls", path, "--json"))["tensors"])
-    check(f"{folder.name}: roles", roles(target) == sorted(roles(files[0]) + roles(files[1])))
+    beside = work / "beside"
+    beside.mkdir()
+    for file in files:
+        shutil.copy(file, beside)
+    check(f"{folder.name}: roles", roles(target) == roles(beside))
+    tool("merge", *files, "-o", work / "both.safetensors")
+    check(f"{folder.name}: roles elsewhere", roles(work / "both.safetensors") == roles(beside))
+
+
+def trained(optimizer, sizes):
+    """A network of these layers under the names that a process gives them first, its optimizer, and a step of training."""
+    with paddle.utils.unique_name.guard():
+        net = paddle.nn.Sequential(*(paddle.nn.Linear(*size, bias_attr=False) for size in sizes))
+        own = getattr(paddle.optimizer, optimizer)(learning_rate=0.1, parameters=net.parameters())
+
+    def step(gradients):
+        sum((p * paddle.to_tensor(g)).sum() for p, g in zip(net.parameters(), gradients)).backward()
+        # The first step names the state.
+        with paddle.utils.unique_name.guard():
+            own.step()
+        own.clear_grad()
+
+    return net, own, step
+
+
+def transposed(optimizer, form, work):
+    """A transpose of the parameters takes the state along: the training goes on from the file as it went on without."""
+    rng = np.random.default_rng(5)
+    sizes = [(3, 4), (4, 2)]
+    net, own, step = trained(optimizer, sizes)
+    gradients = [[rng.standard_normal(size).astype("float32") for size in sizes] for _ in range(3)]
+    step(gradients[0])
+    step(gradients[1])
+    both = {**net.state_dict(), **own.state_dict()}
+    nested = {"net": net.state_dict(), "opt": own.state_dict()}
+    files, path = [work / "net.pdparams", work / "net.pdopt"], work / "x.pdparams"
+    for part, file in zip((net, own), files):
+        paddle.save(part.state_dict(), str(file))
+    if form == "merged":
+        tool("merge", *files, "-o", path)
+    elif form == "folder":
+        path = work / "in"
+        path.mkdir()
+        for file in files:
+            file.rename(path / file.name)
+    else:
+        paddle.save({"flat": both, "nested": nested, "list": [nested["net"], nested["opt"]]}[form], str(path))
+    target = work / "y.pdparams"
+    told = json.loads(tool("edit", path, target, "--transpose", "*.weight", "--json"))
+    what = f"{optimizer}, {form}, transposed"
+    check(f"{what}: {told['losses']}", not told["losses"])
+    loaded = paddle.load(str(target))
+    parts = {"nested": lambda: (loaded["net"], loaded["opt"]), "list": lambda: tuple(loaded)}
+    params, state = parts.get(form, lambda: (loaded, dict(loaded)))()
+    other, again, step_on = trained(optimizer, [size[::-1] for size in sizes])
+    other.set_state_dict(params)
+    again.set_state_dict(state)
+    for was, now in zip(net.parameters(), other.parameters()):
+        check(f"{what}: {was.name}", same_bits(now.numpy(), np.ascontiguousarray(was.numpy().T)))
+    step(gradients[2])
+    step_on([np.ascontiguousarray(g.T) for g in gradients[2]])
+    for was, now in zip(net.parameters(), other.parameters()):
+        check(f"{what}: {was.name} after a step", same_bits(now.numpy(), np.ascontiguousarray(was.numpy().T)))
 
 
 def streams(work):
@@ -293,6 +355,9 @@ def main():
                 fresh(path.name, lambda folder: state_forms(path, folder))
     for name, stem in (("cnn_state_dict", "m_p4"), ("seq_state_dict", "m_p4"), ("master_weights", "lin_p4")):
         fresh(f"merged {name}", lambda folder: merged(era / name, stem, folder))
+    for optimizer in ("Adam", "Momentum"):
+        for form in ("merged", "folder", "flat", "nested", "list"):
+            fresh(f"transposed {optimizer} {form}", lambda folder: transposed(optimizer, form, folder))
     fresh("streams", streams)
     fresh("casts", casts)
     if OLD and len(sys.argv) > 2:

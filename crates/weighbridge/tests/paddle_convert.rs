@@ -426,9 +426,12 @@ fn streams_of_the_design_notes() {
 #[test]
 fn parameters_and_their_state_are_merged() {
     let (_temp, dir) = temp();
-    for (folder, stem) in
-        [("cnn_state_dict", "m_p2"), ("cnn_state_dict", "m_p4"), ("master_weights", "lin_p4")]
-    {
+    for (folder, stem) in [
+        ("cnn_state_dict", "m_p2"),
+        ("cnn_state_dict", "m_p4"),
+        ("seq_state_dict", "m_p4"),
+        ("master_weights", "lin_p4"),
+    ] {
         for era in ["p262", "p331"] {
             let file = |ending: &str| good(&format!("{era}/{folder}/{stem}.{ending}"));
             let (parts, target) = ([file("pdparams"), file("pdopt")], dir.join("both.pdparams"));
@@ -440,7 +443,16 @@ fn parameters_and_their_state_are_merged() {
                 let one = |t: &weighbridge::TensorEntry| (t.text(), t.role.clone());
                 checkpoint.tensors.iter().map(one).collect::<Vec<_>>()
             };
-            let mut wanted: Vec<_> = parts.iter().flat_map(|part| told(&open(part))).collect();
+            // As in a folder of both, also before it is written.
+            let beside = dir.join("beside");
+            let _ = fs::remove_dir_all(&beside);
+            fs::create_dir(&beside).unwrap();
+            for part in &parts {
+                fs::copy(part, beside.join(part.file_name().unwrap())).unwrap();
+            }
+            let mut wanted = told(&open(&beside));
+            assert!(wanted.iter().any(|(name, _)| name.contains("weight/")), "{era} {folder}");
+            assert_eq!(told(&merged.checkpoint), wanted, "{era} {folder}");
             let mut found = told(&open(&target));
             wanted.sort_by(|a, b| a.0.cmp(&b.0));
             found.sort_by(|a, b| a.0.cmp(&b.0));

@@ -4,7 +4,8 @@ use super::pattern::{Budget, Pattern};
 use super::{Checkpoint, Loss, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
-use std::collections::HashSet;
+use crate::text::quoted;
+use std::collections::{BTreeMap, HashSet};
 
 /// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
 /// Its value is true, or the batch of the tensor.
@@ -165,11 +166,12 @@ impl Checkpoint {
     }
 
     /// Declares every column-major tensor to be the row-major tensor of the reversed dimensions:
-    /// the bytes stay, element (i, j) becomes element (j, i), and the tensor is marked.
+    /// the bytes stay, element (i, j) becomes element (j, i), and the tensor is marked. Returns a loss,
+    /// `state-not-transposed`, for each parameter whose optimizer state lies in the other order, or is not known.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`], code `no-match`, where no tensor is column-major.
-    pub fn reverse_dims(&mut self) -> Result<()> {
+    pub fn reverse_dims(&mut self) -> Result<Vec<Loss>> {
         if !self.tensors.is_empty() && self.tensors.iter().all(|t| t.order() == Order::Row) {
             return Err(Error::mismatch(
                 "no-match",
@@ -177,13 +179,46 @@ impl Checkpoint {
             )
             .in_file(&self.label));
         }
+        let losses = self.state_in_another_order();
         for tensor in self.tensors.iter_mut().filter(|t| t.order() == Order::Column) {
             turn(tensor, Order::Row);
             // The batch is the first dimension now, which is not what the attribute says.
             let batch = tensor.attributes.remove(BATCH).unwrap_or(Value::Bool(true));
             tensor.attributes.insert(REVERSED.into(), batch);
         }
-        Ok(())
+        Ok(losses)
+    }
+
+    /// The losses of a reversal by which a parameter and its state would no longer be alike.
+    fn state_in_another_order(&self) -> Vec<Loss> {
+        let is_column = |tensor: &TensorEntry| tensor.order() == Order::Column;
+        let matters = |tensor: &TensorEntry| tensor.shape.rank() > 1 && tensor.elements() > 1;
+        let mut lost: BTreeMap<usize, String> = BTreeMap::new();
+        let mut known: HashSet<usize> = HashSet::new();
+        let mut stray = None;
+        let owners = self.state_owners();
+        for (state, of) in self.tensors.iter().zip(&owners).filter(|(t, _)| t.role.is_state() && matters(t)) {
+            known.extend(of);
+            let others = of.iter().filter(|&&place| {
+                self.tensors.get(place).is_some_and(|t| matters(t) && is_column(t) != is_column(state))
+            });
+            others.for_each(|&place| _ = lost.entry(place).or_insert_with(|| quoted(&state.text())));
+            stray = stray.or_else(|| (of.is_empty() && !is_column(state)).then_some(state));
+        }
+        if let Some(stray) = stray.map(|stray| quoted(&stray.text())) {
+            let parameters = self.tensors.iter().enumerate().filter(|(place, tensor)| {
+                !known.contains(place) && !tensor.role.is_state() && matters(tensor) && is_column(tensor)
+            });
+            parameters.for_each(|(place, _)| _ = lost.entry(place).or_insert_with(|| stray.clone()));
+        }
+        let name = |place: &usize| self.tensors.get(*place).map(TensorEntry::name).unwrap_or_default();
+        let lost = lost.iter().map(|(place, state)| {
+            let detail = format!(
+                "{state} may be its state, and lies in the other order: of the two only one is reversed"
+            );
+            Loss::new("state-not-transposed", name(place), detail)
+        });
+        lost.collect()
     }
 
     /// Takes back [`reverse_dims`](Self::reverse_dims) where a tensor is marked with it.
@@ -315,6 +350,28 @@ mod tests {
         assert_eq!(c.tensors[0].shape, Shape::from([2, 3]));
         assert_eq!(c.tensors[0].order(), Order::Column);
         assert!(c.tensors[0].attributes.is_empty());
+    }
+
+    #[test]
+    fn a_reversal_says_where_state_lies_in_another_order() {
+        let lost = |change: &dyn Fn(&mut Checkpoint)| -> Vec<String> {
+            let mut c = checkpoint();
+            change(&mut c);
+            c.reverse_dims().unwrap().into_iter().map(|loss| loss.subject).collect()
+        };
+        assert_eq!(lost(&|_| ()), [""; 0]);
+        assert_eq!(lost(&|c| turn(&mut c.tensors[1], Order::Row)), ["enc.w"]);
+        assert_eq!(lost(&|c| turn(&mut c.tensors[0], Order::Row)), ["enc.w"]);
+        // Whose it is is not known.
+        let stray = |c: &mut Checkpoint| c.tensors[1].role = Role::OptimizerPart { of: None };
+        assert_eq!(lost(&stray), [""; 0]);
+        assert_eq!(
+            lost(&|c| {
+                stray(c);
+                turn(&mut c.tensors[1], Order::Row);
+            }),
+            ["enc.w", "encoder.w"]
+        );
     }
 
     #[test]

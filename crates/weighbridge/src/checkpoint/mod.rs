@@ -15,6 +15,7 @@ mod loss;
 mod metadata;
 mod name;
 mod naming;
+mod owners;
 mod pattern;
 mod rename;
 mod tagged;
@@ -36,6 +37,7 @@ pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub(crate) use name::{hex, unhex};
 pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
+pub(crate) use owners::attach_state_among;
 pub(crate) use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
 

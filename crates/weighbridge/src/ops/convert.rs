@@ -167,7 +167,7 @@ impl Changes {
             checkpoint.settle_aliases();
         }
         if self.reverse_dims {
-            checkpoint.reverse_dims()?;
+            losses.extend(checkpoint.reverse_dims()?);
         }
         Ok(losses)
     }

@@ -1,7 +1,9 @@
 //! Several checkpoints as one: the shards of one model, or models that have nothing in common, or something.
 
 use super::{ConvertOptions, plan_checkpoint};
-use crate::checkpoint::{Checkpoint, Loss, Name, Note, TensorEntry, TensorPath, escape_text};
+use crate::checkpoint::{
+    Checkpoint, Loss, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
+};
 use crate::engine::LocalSink;
 use crate::error::{Error, Result};
 use crate::formats;
@@ -86,7 +88,7 @@ pub fn merge(
 /// Joins checkpoints: their tensors one after the other, the metadata of all. State stays with the parameter
 /// that it was trained with, which it knows by its path or by its name as a variable: where of two parameters one
 /// is taken, the state of the other is left out too. State that stands in a file of its own belongs to the
-/// parameter of that name; where there are several, nobody knows which one.
+/// parameter of that name, and has that one's path from then on; where there are several, nobody knows which one.
 /// Returns what is lost: metadata of one key that say different things, of which the first is kept (with
 /// [`Same::Last`] the last), programs, and names of variables that two parameters have.
 ///
@@ -120,6 +122,8 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         .flat_map(|damage| damage.losses())
         .collect();
     let only_one = sources.len() == 1;
+    // It has the name of its parameter, whichever file that one stands in.
+    attach_state_among(&mut sources);
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {
         let (mut left_out, mut first_out) = (0u64, None);
@@ -332,10 +336,12 @@ mod tests {
         let state = || checkpoint("o", &[("linear_0.w_0", Some("m"))]);
         let tuned = || with_variable("t", "weight", "linear_0.w_0");
         // One parameter of that name: no question.
-        assert_eq!(
-            told(&join(vec![base(), state()], Same::Last).unwrap().0),
-            ["weight p", "linear_0.w_0/m o"]
-        );
+        assert_eq!(told(&join(vec![base(), state()], Same::Last).unwrap().0), ["weight p", "weight/m o"]);
+        // The same state once more, by the name of its parameter.
+        let mut whole = checkpoint("w", &[("weight", Some("m"))]);
+        whole.tensors.extend(base().tensors);
+        let error = join(vec![whole, state()], Same::Refuse).unwrap_err();
+        assert_eq!((error.code(), error.tensor()), ("name-collision", Some("weight/m")));
         for same in [Same::First, Same::Last] {
             for sources in [
                 vec![base(), state(), tuned()],
@@ -357,7 +363,7 @@ mod tests {
         let (joined, _) = join(vec![whole.clone(), tuned()], Same::Last).unwrap();
         assert_eq!(told(&joined), ["weight t"]);
         let (joined, _) = join(vec![whole, tuned()], Same::First).unwrap();
-        assert_eq!(told(&joined), ["weight p", "linear_0.w_0/m o"]);
+        assert_eq!(told(&joined), ["weight p", "weight/m o"]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Dimensions in another order: element (i, j) becomes element (j, i). No bytes move.
 
 use super::permuted::{PermutedSource, permuted};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry, escape_text};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Region, Shape};
-use std::collections::{HashMap, HashSet};
+use crate::text::quoted;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Attributes that say something of a certain dimension.
@@ -27,8 +28,8 @@ pub(super) struct Turned {
 ///
 /// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
 /// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
-/// State with a path of its own goes along where it is known which parameter it is about; where that is not
-/// known, it stays, which is a loss.
+/// State that may be that of several tensors goes along with all of them. Where only some of them are turned, or
+/// where it is not known which parameter state is about, it stays, which is a loss.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `transpose-rank`, `state-shape`, `named-rows`, `dimension-has-a-meaning`;
@@ -38,13 +39,9 @@ pub(super) fn transpose(
     pattern: &Selection,
     axes: Option<&[usize]>,
 ) -> Result<Turned> {
-    let parameters: HashMap<_, _> = checkpoint
-        .tensors
-        .iter()
-        .filter(|t| t.role.slot().is_none() && pattern.selects(t))
-        .map(|t| (t.path.clone(), t.shape.clone()))
-        .collect();
-    let goes = |t: &TensorEntry| pattern.selects(t) || parameters.contains_key(&t.path);
+    let tensors = &checkpoint.tensors;
+    let owners = checkpoint.state_owners();
+    let selected: Vec<bool> = tensors.iter().map(|tensor| pattern.selects(tensor)).collect();
     let (mut changed, mut reordered, mut state) = (Vec::new(), Vec::new(), Vec::new());
     let mut turn = |place: usize, tensor: &TensorEntry| -> Result<bool> {
         let order = match (axes, tensor.shape.rank()) {
@@ -62,43 +59,35 @@ pub(super) fn transpose(
         }
         Ok(true)
     };
-    // Parameters by name: whether each was turned, as state may speak of it.
-    let mut turned: HashMap<String, &TensorEntry> = HashMap::new();
-    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| goes(t)) {
-        let parameter = parameters.get(&tensor.path).filter(|_| tensor.role.slot().is_some());
-        if tensor.role.slot().is_some() && !goes_along(tensor, parameter)? {
-            continue;
-        }
-        if turn(place, tensor)? {
-            match tensor.role.is_state() {
-                true => state.push((place, parameter.is_some())),
-                false => _ = turned.insert(tensor.text(), tensor),
-            }
-        }
+    let mut left = Left::new(tensors);
+    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| !tensor.role.is_state()) {
+        left.turned[place] = selected[place] && turn(place, tensor)?;
     }
-    let mut owners: HashSet<&str> = HashSet::new();
-    let mut stray = None;
-    for (place, tensor) in checkpoint.tensors.iter().enumerate() {
-        match tensor.role.state_of() {
-            // What the pattern matches by its own name was turned above.
-            Some(of) => {
-                owners.insert(&of.name);
-                if !goes(tensor)
-                    && let Some(parameter) = turned.get(&of.name)
-                    && goes_along(tensor, Some(&parameter.shape))?
-                    && turn(place, tensor)?
-                {
-                    state.push((place, true));
-                }
+    for ((place, tensor), of) in
+        tensors.iter().enumerate().zip(&owners).filter(|((_, t), _)| t.role.is_state())
+    {
+        let along = !of.is_empty() && of.iter().all(|&owner| selected[owner]);
+        // What matches a parameter matches the state that has its path.
+        let by_path = of.iter().any(|&owner| selected[owner] && tensors[owner].path == tensor.path);
+        if along {
+            // What becomes nothing of its parameter becomes nothing of it.
+            if let Some(&owner) = of.iter().find(|&&owner| left.turned[owner])
+                && goes_along(tensor, Some(&tensors[owner].shape))?
+                && turn(place, tensor)?
+            {
+                state.push((place, true));
             }
-            None if tensor.role.is_state() && tensor.role.slot().is_none() => {
-                let left = tensor.elements() > 1 && !goes(tensor);
-                stray = stray.or_else(|| left.then(|| tensor.name()));
+        } else if selected[place] && !by_path {
+            // It is named itself.
+            if goes_along(tensor, None)? && turn(place, tensor)? {
+                state.push((place, false));
             }
-            None => {}
+        } else {
+            left.stays(place, of);
         }
+        left.is_known(tensor, of);
     }
-    let losses = not_transposed(&turned, &owners, stray.as_deref());
+    let losses = left.losses();
     let count = changed.len() as u64;
     for (place, tensor) in changed {
         if let Some(slot) = checkpoint.tensors.get_mut(place) {
@@ -126,38 +115,94 @@ fn goes_along(state: &TensorEntry, parameter: Option<&Shape>) -> Result<bool> {
     }
 }
 
-/// The losses of what was `turned`: of each tensor whose state may be the `stray` one, and of each that shares its
-/// bytes with a tensor that has state (is one of `owners`) and was not turned.
-fn not_transposed(
-    turned: &HashMap<String, &TensorEntry>,
-    owners: &HashSet<&str>,
-    stray: Option<&str>,
-) -> Vec<Loss> {
-    let code = "state-not-transposed";
-    let mut losses: Vec<Loss> = turned
-        .iter()
-        .filter(|(name, _)| !owners.contains(name.as_str()))
-        .filter_map(|(_, tensor)| {
-            let shared = tensor
-                .text_attribute(ALIAS_OF)
-                .filter(|of| owners.contains(of))
-                .map(|of| (of, turned.contains_key(of)));
-            let detail = match (shared, stray) {
-                (Some((_, true)), _) | (None, None) => return None,
-                (Some((of, false)), _) => {
-                    let of = escape_text(of);
-                    format!("the optimizer's state is that of {of}, which has the same bytes and is left as it was")
-                }
-                (None, Some(stray)) => format!(
+/// What is left of the state of tensors that are turned.
+struct Left<'a> {
+    tensors: &'a [TensorEntry],
+    /// By place: tensors that are turned.
+    turned: Vec<bool>,
+    /// By place: tensors whose state is known.
+    known: Vec<bool>,
+    /// By place: state that stays, and may be that of the tensor.
+    of: Vec<Option<usize>>,
+    /// The places of the first tensors whose state is known, by the name whose bytes they have.
+    roots: HashMap<String, usize>,
+    /// The first state of which it is not known which parameter it is about, as it is told.
+    stray: Option<String>,
+}
+
+impl<'a> Left<'a> {
+    fn new(tensors: &'a [TensorEntry]) -> Self {
+        let none = || vec![false; tensors.len()];
+        let (turned, known, of) = (none(), none(), vec![None; tensors.len()]);
+        Self { tensors, turned, known, of, roots: HashMap::new(), stray: None }
+    }
+
+    /// Notes the tensors that `state` is about.
+    fn is_known(&mut self, state: &TensorEntry, owners: &[usize]) {
+        for &owner in owners {
+            self.known[owner] = true;
+            // Nothing of a single number is transposed.
+            if state.elements() > 1 {
+                self.roots.entry(root(&self.tensors[owner])).or_insert(owner);
+            }
+        }
+    }
+
+    /// Notes that the state at `place` stays as it is, which may be that of any of `owners`.
+    fn stays(&mut self, place: usize, owners: &[usize]) {
+        if self.tensors[place].elements() <= 1 {
+            return;
+        }
+        if owners.is_empty() {
+            self.stray.get_or_insert_with(|| quoted(&self.tensors[place].text()));
+        }
+        for &owner in owners {
+            self.of[owner].get_or_insert(place);
+        }
+    }
+
+    /// The losses of what was turned: of each tensor whose state stays, of each that shares its bytes with a tensor
+    /// that has state and was not turned, and of each whose state may be the stray one.
+    fn losses(&self) -> Vec<Loss> {
+        let told = |place: usize| quoted(&self.tensors[place].text());
+        let detail = |place: usize| -> Option<String> {
+            if let Some(state) = self.of[place] {
+                return Some(format!(
+                    "{} may be state of this tensor, or of another one of its name as a variable, which is not \
+                     transposed: it is left as it was, unless a rule names it, too",
+                    told(state)
+                ));
+            }
+            if self.known[place] {
+                return None;
+            }
+            match (self.roots.get(&root(&self.tensors[place])), &self.stray) {
+                (Some(&of), _) if self.turned[of] => None,
+                (Some(&of), _) => Some(format!(
+                    "the optimizer's state is that of {}, which has the same bytes and is left as it was",
+                    told(of)
+                )),
+                (None, Some(stray)) => Some(format!(
                     "which state of the optimizer is this tensor's is not known, so that none was transposed, such as \
                      {stray}; --no-state leaves it out"
-                ),
-            };
-            Some(Loss::new(code, tensor.name(), detail))
-        })
-        .collect();
-    losses.sort_by(|a, b| a.subject.cmp(&b.subject));
-    losses
+                )),
+                (None, None) => None,
+            }
+        };
+        let turned = (0..self.tensors.len()).filter(|&place| self.turned[place]);
+        let mut losses: Vec<Loss> = turned
+            .filter_map(|place| {
+                Some(Loss::new("state-not-transposed", self.tensors[place].name(), detail(place)?))
+            })
+            .collect();
+        losses.sort_by(|a, b| a.subject.cmp(&b.subject));
+        losses
+    }
+}
+
+/// The name of the tensor that this one shares its bytes with, or its own.
+fn root(tensor: &TensorEntry) -> String {
+    tensor.text_attribute(ALIAS_OF).map_or_else(|| tensor.text(), str::to_owned)
 }
 
 fn is_reversed(axes: &[usize]) -> bool {

@@ -6,9 +6,7 @@ use super::super::stream::{Stream, StreamKind, detect};
 use super::beside::{Beside, head, promise, text};
 use super::params::open_separate;
 use super::{checkpoint, merge_states, model, params};
-use crate::checkpoint::{
-    Checkpoint, Damage, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
-};
+use crate::checkpoint::{Checkpoint, Damage, Name, Note};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -198,28 +196,9 @@ fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions)
     for (name, error) in failed {
         whole.lose(name, &error);
     }
-    attach_state(&mut whole.tensors);
+    // State names the variable of its parameter, which may go by its structured name here.
+    whole.attach_state();
     Ok(whole)
-}
-
-/// Hangs optimizer state on the parameters that stand beside it: the state names the variable of
-/// its parameter, the parameter may go by its structured name.
-pub(super) fn attach_state(tensors: &mut [TensorEntry]) {
-    let mut structured: BTreeMap<String, TensorPath> = BTreeMap::new();
-    for tensor in tensors.iter().filter(|t| t.role.slot().is_none()) {
-        if let Some(variable) = tensor.text_attribute(VARIABLE_NAME) {
-            structured.entry(variable.to_owned()).or_insert_with(|| tensor.path.clone());
-        }
-    }
-    for tensor in tensors.iter_mut().filter(|t| matches!(t.role, Role::OptimizerState { .. })) {
-        let variable = tensor.path.to_text();
-        if let Some(path) = structured.get(&variable) {
-            tensor.path = path.clone();
-            if tensor.path.to_text() != variable {
-                tensor.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(variable));
-            }
-        }
-    }
 }
 
 /// A folder of files of one tensor each, without a program. What is no tensor is passed over.

@@ -239,7 +239,7 @@ fn training(found: &Found, beside: Beside<'_>, options: &OpenOptions) -> Result<
     if let Some(checkpoint) = &mut joined {
         checkpoint.kind = "training";
         checkpoint.origin = None;
-        super::folder::attach_state(&mut checkpoint.tensors);
+        checkpoint.attach_state();
         roles::from_program(&mut checkpoint.tensors, &found.topology);
     }
     Ok(joined)

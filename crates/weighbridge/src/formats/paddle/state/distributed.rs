@@ -180,6 +180,8 @@ impl Reader<'_, '_> {
             if let Some((param, slot)) = scope.owner(key) {
                 entry.path = TensorPath::from_dotted(param);
                 entry.role = Role::OptimizerState { slot: Name::from(slot) };
+            } else if scope.is_without_owner(key) {
+                entry.role = Role::OptimizerPart { of: None };
             }
             self.checkpoint.tensors.push(entry);
         }

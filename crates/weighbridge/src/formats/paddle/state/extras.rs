@@ -1,8 +1,8 @@
 //! Tensors that a structure does not know, because they were renamed or added.
 
 use super::structure::{self, Form, Pairs, View, view};
-use super::{canonical, key_of, slots};
-use crate::checkpoint::{Checkpoint, Loss, Name, TensorEntry, TensorPath, Value};
+use super::{TABLE, canonical, key_of, slots};
+use crate::checkpoint::{Checkpoint, Loss, Name, TensorEntry, TensorPath, VARIABLE_NAME, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The deepest dict that is looked into.
@@ -31,9 +31,29 @@ pub(super) fn with_extras(checkpoint: &Checkpoint, structure: &Value, losses: &m
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
         return canonical(checkpoint);
     };
+    let in_table: Vec<&TensorEntry> =
+        extras.iter().copied().filter(|entry| entry.attributes.contains_key(VARIABLE_NAME)).collect();
     let extras = extras.into_iter().map(|entry| (entry, entry.path.parts())).collect();
     insert(root, extras, form, 0);
+    keep_names(root, &in_table);
     changed
+}
+
+/// Puts those of `extras` that stand in the root into the table of names, where there is one that is not of all: they go by
+/// their names as variables still.
+fn keep_names(root: &mut [(Name, Value)], extras: &[&TensorEntry]) {
+    let texts: HashSet<String> = extras.iter().map(|entry| entry.text()).collect();
+    let is_extra = |value: &Value| matches!(view(value), View::Tensor(_, text) if texts.contains(text));
+    let keys: Vec<Value> =
+        root.iter().filter(|(_, value)| is_extra(value)).map(|(key, _)| Value::Text(key.to_text())).collect();
+    let table = root
+        .iter_mut()
+        .find(|(key, value)| *key == Name::from(TABLE) && matches!(view(value), View::Names(Some(_))));
+    if let Some((_, Value::Map(marked))) = table
+        && let Some((_, Value::List(rows))) = marked.first_mut()
+    {
+        rows.extend(keys);
+    }
 }
 
 /// The texts of all tensors in a structure.
@@ -89,16 +109,14 @@ fn insert(pairs: &mut Vec<(Name, Value)>, extras: Vec<Extra<'_>>, form: Form, de
         let is_master = entry.role.slot().and_then(Name::as_str) == Some(slots::MASTER_WEIGHTS);
         let master = inner.master.filter(|_| is_master);
         let deeper = if depth < DEEPEST { inner.leading_to(path) } else { None };
+        let within = || TensorEntry { path: TensorPath::new(path), ..entry.clone() };
         // Of several dicts that fit, the first.
         match (deeper, master) {
             (Some((place, rest)), master) if master.is_none_or(|master| place <= master) => {
                 below.entry(place).or_default().push((entry, rest));
             }
-            (_, Some(_)) => masters.push(item(TensorPath::new(path).to_text(), entry, form)),
-            _ => {
-                let within = TensorEntry { path: TensorPath::new(path), ..entry.clone() };
-                here.push(item(key_of(&within), entry, form));
-            }
+            (_, Some(_)) => masters.push(item(key_of(&within()), entry, form)),
+            _ => here.push(item(key_of(&within()), entry, form)),
         }
     }
     if let Some(dict) = inner.master.and_then(|place| pairs.get_mut(place)).and_then(|(_, v)| pairs_mut(v)) {

@@ -1,10 +1,12 @@
 //! Tensors that would be taken for an optimizer's when what is written is read again, and an
 //! optimizer's that would not.
 //!
-//! A pickle does not say what a tensor is for: its key must do. See `slots.rs`.
+//! A pickle does not say what a tensor is for: its key must do. See `slots.rs`. And two keys of the outermost dict are
+//! Paddle's own.
 
 use super::TABLE;
 use super::slots::{self, MASTER_WEIGHTS, Scope};
+use super::split::INFO;
 use super::structure::{Form, Pairs, View, view};
 use super::writer::name_of;
 use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
@@ -14,8 +16,10 @@ use std::collections::{HashMap, HashSet};
 /// The losses of tensors that are no optimizer's but would be read as such, and the other way round.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`], `name-collision`, where two things would have one key: a dict keeps the last of them.
+/// [`crate::Kind::Mismatch`]: `name-collision`, where two things would have one key: a dict keeps the last of them;
+/// `reserved-name`, where a key of the outermost dict is one that Paddle takes for something else when it loads.
 pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<Loss>> {
+    reserved(checkpoint, structure)?;
     let mut by_text = HashMap::with_capacity(checkpoint.tensors.len());
     for entry in &checkpoint.tensors {
         by_text.entry(entry.text()).or_insert(entry);
@@ -29,6 +33,52 @@ pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<L
             .expected("keys that differ: state has the key `PARAMETER_SLOT`, copies in full precision stand in `master_weights`")
             .found(escape_text(&key))
             .hint("give one of them another name (rename), or leave it out (drop)")),
+    }
+}
+
+/// Fails where something stands under a key that Paddle looks for in every dict that it loads: it takes what it finds there
+/// for a dict, of what was split or of names, and fails where it is none.
+fn reserved(checkpoint: &Checkpoint, structure: &Value) -> Result<()> {
+    let View::Dict { pairs, .. } = view(structure) else { return Ok(()) };
+    let pairs: Vec<(&str, &Value)> = match pairs {
+        Pairs::Named(pairs) => pairs.iter().filter_map(|(key, value)| Some((key.as_str()?, value))).collect(),
+        Pairs::Listed(pairs) => pairs.iter().filter_map(text_pair).collect(),
+    };
+    for (key, value) in pairs.into_iter().filter(|(key, _)| [INFO, TABLE].contains(key)) {
+        let value = match view(value) {
+            View::Metadata(name) => checkpoint.metadata.get(name).map(view),
+            view => Some(view),
+        };
+        let tensor = match value {
+            // What is gone is not written, and a dict that was read is written as it was.
+            None | Some(View::Dict { .. } | View::Names(_)) => continue,
+            Some(View::Tensor(_, text)) => match checkpoint.tensors.iter().find(|entry| entry.text() == text)
+            {
+                None => continue,
+                tensor => tensor,
+            },
+            Some(_) => None,
+        };
+        let text = "Paddle keeps this key of a state to itself, and could not load the file";
+        let error = Error::mismatch("reserved-name", text)
+            .in_file(&checkpoint.label)
+            .expected(format_args!("any key but {INFO} and {TABLE}"))
+            .found(key)
+            .hint("give it another name (rename), or leave it out (drop, remove-metadata)");
+        return Err(match tensor {
+            Some(tensor) => error.on_tensor(tensor.name()),
+            None => error,
+        });
+    }
+    Ok(())
+}
+
+/// A pair of a dict, where its key is text.
+fn text_pair(pair: &Value) -> Option<(&str, &Value)> {
+    let Value::List(pair) = pair else { return None };
+    match pair.as_slice() {
+        [Value::Text(key), value] => Some((key, value)),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use super::slots::{self, MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
-use crate::checkpoint::{Checkpoint, Name, Note, Origin, Value};
+use crate::checkpoint::{Checkpoint, Name, Note, Origin, Role, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::pickle::{self, Cut, Object, ObjectId, Options, Pickle};
@@ -208,6 +208,32 @@ fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> 
     Ok(marked(structure::NAMES, Value::List(table.iter().map(row).collect())))
 }
 
+/// The name of a member as a variable, where it is a tensor that has one: its own, or that of the table.
+fn variable_of<'a>(member: &'a Member, names: &HashMap<&str, &'a str>) -> Option<&'a str> {
+    match (member.found.as_deref(), member.text()) {
+        (Some(Found::Tensor(_, Some(name), _)), _) => Some(name),
+        (Some(Found::Tensor(..)), Some(key)) => names.get(key).copied(),
+        _ => None,
+    }
+}
+
+/// The parameters of a dict, as its state calls them.
+struct Owners<'a> {
+    scope: Scope<'a>,
+    /// Keys by the names of variables.
+    keys: HashMap<String, String>,
+}
+
+impl Owners<'_> {
+    /// The key of the parameter that is called so as a variable; `None` where it stands under that name, or there is none.
+    fn key_of(&self, variable: &str) -> Option<&str> {
+        if self.scope.has(variable) { None } else { self.keys.get(variable).map(String::as_str) }
+    }
+}
+
+/// A key of a parameter and its name as a variable, without their texts.
+const KEY: u64 = 100;
+
 impl Walk<'_> {
     /// The items of a dict whose members are known. `names` are those that a table gives.
     pub(super) fn dict(
@@ -223,25 +249,46 @@ impl Walk<'_> {
             })
             .collect();
         let of = |tensors: bool| keys.iter().filter(move |(_, t)| *t == tensors).map(|(key, _)| key.as_str());
-        let variables = members.iter().filter_map(|m| match (m.found.as_deref(), m.text()) {
-            (Some(Found::Tensor(_, Some(name), _)), _) => Some(name.as_str()),
-            (Some(Found::Tensor(..)), Some(key)) => names.get(key).copied(),
-            _ => None,
-        });
+        let variables = members.iter().filter_map(|member| variable_of(member, names));
         let scope = Scope::new(of(true), of(false), variables);
+        let has_state =
+            || of(true).any(|key| scope.owner(key).is_some()) || of(false).any(|key| key == MASTER_WEIGHTS);
+        let owners =
+            Owners { keys: if has_state() { self.keys_of(&members, names)? } else { HashMap::new() }, scope };
         let mut items = Vec::with_capacity(members.len());
         for member in members {
             let key = member.key.clone();
-            let value = self.member(member, &scope, names, depth)?;
+            let value = self.member(member, &owners, names, depth)?;
             items.push((key, value));
         }
+        let held = owners.keys.iter().map(|(variable, key)| KEY + (variable.len() + key.len()) as u64);
+        self.room.give(held.sum());
         Ok(items)
+    }
+
+    /// The keys of tensors by their names as variables, where these are others; of several that are called so the first.
+    fn keys_of(
+        &mut self,
+        members: &[Member],
+        names: &HashMap<&str, &str>,
+    ) -> Result<HashMap<String, String>> {
+        let mut keys: HashMap<String, String> = HashMap::new();
+        for member in members {
+            if let (Some(variable), Some(key)) = (variable_of(member, names), member.text())
+                && variable != key
+                && !keys.contains_key(variable)
+            {
+                self.room.take(KEY + (variable.len() + key.len()) as u64)?;
+                keys.insert(variable.to_owned(), key.to_owned());
+            }
+        }
+        Ok(keys)
     }
 
     fn member(
         &mut self,
         member: Member,
-        scope: &Scope<'_>,
+        owners: &Owners<'_>,
         names: &HashMap<&str, &str>,
         depth: usize,
     ) -> Result<Value> {
@@ -253,15 +300,25 @@ impl Walk<'_> {
                 let name = name.or_else(|| table_name.map(str::to_owned));
                 // The state of an optimizer goes by one name only.
                 let own = name.as_deref().is_none_or(|name| name == key);
-                let owner = if own { scope.owner(&key) } else { None };
+                let owner = if own { owners.scope.owner(&key) } else { None };
                 let slot = owner.map(|(_, slot)| Name::from(slot));
-                self.push(owner.map_or(key.as_str(), |(param, _)| param));
-                let other = slot.is_none() && scope.whole && slots::is_global(&key);
-                self.tensor(form, array, Spot { key: &key, name, slot, other, id })?
+                let role = if owners.scope.whole && slots::is_global(&key) {
+                    Some(Role::Other)
+                } else {
+                    (own && owners.scope.is_without_owner(&key)).then_some(Role::OptimizerPart { of: None })
+                };
+                let parameter = owner.and_then(|(param, _)| Some((param, owners.key_of(param)?)));
+                self.push(match (parameter, owner) {
+                    (Some((_, key)), _) => key,
+                    (None, Some((param, _))) => param,
+                    (None, None) => &key,
+                });
+                let parameter = parameter.map(|(param, _)| param);
+                self.tensor(form, array, Spot { key: &key, name, slot, parameter, role, id })?
             }
             (Some(Found::Inert(what)), _) => self.inert(&what)?,
             (None, Some(id)) if key == MASTER_WEIGHTS && self.is_dict_of_tensors(id)? => {
-                self.master_weights(id, depth)?
+                self.master_weights(id, owners, depth)?
             }
             // It is put there at the end.
             (None, Some(_)) if key == TABLE && !names.is_empty() => Value::Null,
@@ -276,7 +333,7 @@ impl Walk<'_> {
     }
 
     /// Copies of parameters in full precision, each under the name of its parameter.
-    fn master_weights(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+    fn master_weights(&mut self, id: ObjectId, owners: &Owners<'_>, depth: usize) -> Result<Value> {
         self.deeper(depth)?;
         let pairs = self.graph().pairs(id).unwrap_or_default();
         let mut items = Vec::new();
@@ -284,10 +341,17 @@ impl Walk<'_> {
             let Some(Found::Tensor(form, name, array)) = member.found.map(|found| *found) else { continue };
             let key = super::walk::key_text(&member.key);
             let height = self.path.len();
-            self.push(&key);
-            let slot = Some(Name::from(MASTER_WEIGHTS));
-            let value =
-                self.tensor(form, array, Spot { key: &key, name, slot, other: false, id: member.value })?;
+            let parameter = owners.key_of(&key).map(|parameter| (key.as_str(), parameter));
+            self.push(parameter.map_or(&key, |(_, parameter)| parameter));
+            let spot = Spot {
+                key: &key,
+                name,
+                slot: Some(Name::from(MASTER_WEIGHTS)),
+                parameter: parameter.map(|(variable, _)| variable),
+                role: None,
+                id: member.value,
+            };
+            let value = self.tensor(form, array, spot)?;
             self.path.truncate(height);
             items.push((member.key, value));
         }

@@ -97,6 +97,8 @@ pub(super) struct Scope<'a> {
     keys: HashSet<&'a str>,
     /// Parameters that an optimizer surely has tensors of.
     evident: HashSet<&'a str>,
+    /// Of these, those that nobody takes for the beginning of another name.
+    certain: HashSet<&'a str>,
     /// Of these, those that a tensor of the dict goes by as a variable: the keys of parameters are others then.
     variables: HashSet<&'a str>,
     /// True where the whole dict is the state of an optimizer.
@@ -120,7 +122,13 @@ impl<'a> Scope<'a> {
         let mut others = others;
         let whole = all || others.any(|key| key == LR_SCHEDULER || key == MASTER_WEIGHTS);
         let variables = names.filter_map(|name| evident.get(name).copied()).collect();
-        Self { keys, evident, variables, whole }
+        let certain = certain(&apart, &evident);
+        Self { keys, evident, certain, variables, whole }
+    }
+
+    /// True where a tensor of the dict has that key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.contains(key)
     }
 
     /// Parameter and slot of the tensor under `key`, where it is an optimizer's: `w_0_moment1_0` is
@@ -131,6 +139,29 @@ impl<'a> Scope<'a> {
         let beside = || self.evident.contains(apart.param) && known();
         (self.whole || beside()).then_some((apart.param, apart.slot))
     }
+
+    /// True for a tensor of an optimizer that stands among others, its parameter not known: that one goes by a name of its
+    /// own in the dict.
+    pub(super) fn is_without_owner(&self, key: &'a str) -> bool {
+        self.owner(key).is_none() && Apart::of(key).is_some_and(|apart| self.certain.contains(apart.param))
+    }
+}
+
+/// True for the name that Paddle itself gives a parameter: `linear_0.w_0`.
+fn is_generated(param: &str) -> bool {
+    let mut parts = param.rsplit('.').map(without_count);
+    matches!(parts.next(), Some(Some("w" | "b"))) && matches!(parts.next(), Some(Some(_)))
+}
+
+/// Of the parameters that are `evident` those that have tensors of several names, or a name as Paddle gives it.
+fn certain<'a>(apart: &[Apart<'a>], evident: &HashSet<&'a str>) -> HashSet<&'a str> {
+    let mut first: HashMap<&str, &str> = HashMap::new();
+    let is_certain = |key: &&Apart<'a>| {
+        evident.contains(key.param)
+            && (*first.entry(key.param).or_insert(key.accumulator) != key.accumulator
+                || is_generated(key.param))
+    };
+    apart.iter().filter(is_certain).map(|key| key.param).collect()
 }
 
 /// The parameters with a tensor of a well-known name, or with all three of ASGD.
@@ -196,6 +227,23 @@ mod tests {
         assert_eq!(found, [("w_0", "moment1_0"), ("w_0", "linear_0")]);
         let bare = Scope::new(["fc", "w_0_linear_0"].into_iter(), std::iter::empty(), ["w_0"].into_iter());
         assert_eq!(bare.owner("w_0_linear_0"), None);
+    }
+
+    #[test]
+    fn state_of_parameters_of_other_names_is_known_by_company_or_by_names_of_paddle() {
+        let found = |keys: &[&'static str], names: &[&str]| {
+            let scope = Scope::new(keys.iter().copied(), std::iter::empty(), names.iter().copied());
+            keys.iter().filter(|key| scope.is_without_owner(key)).copied().collect::<Vec<_>>()
+        };
+        let momentum = ["0.weight", "linear_0.w_0_velocity_0", "opt.linear_0.b_0_velocity_0"];
+        assert_eq!(found(&momentum, &[]), momentum[1..]);
+        assert_eq!(found(&momentum, &["linear_0.w_0"]), momentum[2..]);
+        let adam = ["fc.weight", "fc_moment1_0", "fc_moment2_0"];
+        assert_eq!(found(&adam, &[]), adam[1..]);
+        assert_eq!(found(&["fc", "fc_moment1_0", "fc_moment2_0"], &[]), [""; 0]);
+        for key in ["fc_moment1_0", "fc.w_moment1_0", "fc_0.x_0_moment1_0", "fc_0.w_0_linear_0", "a_d_0"] {
+            assert_eq!(found(&["a.weight", key], &[]), [""; 0], "{key}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use super::room::Room;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Damage, Name, Note, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+    ALIAS_OF, Checkpoint, Damage, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath,
+    VARIABLE_NAME, Value,
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -102,7 +103,7 @@ pub(super) fn key_text(key: &Value) -> String {
 }
 
 /// What is known of a tensor besides its elements.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Spot<'a> {
     /// The key in its dict.
     pub(super) key: &'a str,
@@ -110,8 +111,10 @@ pub(super) struct Spot<'a> {
     pub(super) name: Option<String>,
     /// The slot, where it is an optimizer's.
     pub(super) slot: Option<Name>,
-    /// True where it is neither a parameter nor the state of one.
-    pub(super) other: bool,
+    /// The parameter of a slot as a variable, where it stands under another key.
+    pub(super) parameter: Option<&'a str>,
+    /// What it is, where it is no slot.
+    pub(super) role: Option<Role>,
     /// The object.
     pub(super) id: Option<ObjectId>,
 }
@@ -314,7 +317,7 @@ impl<'a> Walk<'a> {
                     Some(name) => TensorPath::from_dotted(name),
                 };
                 self.path = path.parts().to_vec();
-                self.tensor(form, array, Spot { key: "", name, slot: None, other: false, id: Some(id) })
+                self.tensor(form, array, Spot { name, id: Some(id), ..Spot::default() })
             }
             Some(Found::Inert(what)) => self.inert(&what),
             None => self.node(id, 0),
@@ -400,11 +403,7 @@ impl<'a> Walk<'a> {
             let value = match found {
                 Some(Found::Tensor(form, name, array)) => {
                     self.visit()?;
-                    self.tensor(
-                        form,
-                        array,
-                        Spot { key: &key, name, slot: None, other: false, id: Some(item) },
-                    )?
+                    self.tensor(form, array, Spot { key: &key, name, id: Some(item), ..Spot::default() })?
                 }
                 Some(Found::Inert(what)) => self.inert(&what)?,
                 None => self.node(item, depth + 1)?,
@@ -503,14 +502,17 @@ impl<'a> Walk<'a> {
             TensorEntry::dense(path, dtype, array.shape, &array.source, array.offset, array.encoding)?;
         entry.role = match spot.slot {
             Some(slot) => Role::OptimizerState { slot },
-            None if spot.other => Role::Other,
-            None => Role::Parameter,
+            None => spot.role.unwrap_or(Role::Parameter),
         };
         self.distinguish(&mut entry)?;
         let usual = state_key(&entry, Some(spot.key));
         if let Some(name) = spot.name.filter(|name| *name != usual) {
             self.room.attribute(&name)?;
             entry.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+        }
+        if let Some(parameter) = spot.parameter {
+            self.room.attribute(parameter)?;
+            entry.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
         }
         let text = entry.text();
         // The same object is read once. So are ranges that are alike, where they stand in the file as they are.

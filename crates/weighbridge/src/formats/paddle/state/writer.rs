@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::pickle::{Builder, Content, Graph, NumpyModules, ObjectId};
 use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding, Endian, Order, Shape};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The deepest structure that is written.
@@ -40,9 +40,28 @@ pub(super) struct Writer<'a> {
 #[derive(Default)]
 struct Root {
     pairs: Vec<(ObjectId, ObjectId)>,
+    /// All keys, also those of what is split.
+    keys: HashSet<String>,
     /// Key, its object, and the tensor.
     tensors: Vec<(String, ObjectId, usize)>,
     split: Vec<(String, ObjectId, usize)>,
+}
+
+impl Root {
+    /// Takes a key for what is split of `entry`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `name-collision`, where something else has it: a dict would keep one of them.
+    fn take(&mut self, key: &str, entry: &TensorEntry) -> Result<()> {
+        if self.keys.insert(key.to_owned()) {
+            return Ok(());
+        }
+        let text = "protocols 2 and 3 hold so large a tensor in parts, and one of them would have the key of something else";
+        Err(Error::mismatch("name-collision", text)
+            .on_tensor(entry.name())
+            .found(escape_text(key))
+            .hint("protocol 4 holds it in one piece (--set protocol=4); or give the other one another name (rename)"))
+    }
 }
 
 impl<'a> Writer<'a> {
@@ -93,6 +112,7 @@ impl<'a> Writer<'a> {
 
     fn root_item(&mut self, root: &mut Root, key: &Name, value: &Value) -> Result<()> {
         let key = key.to_text();
+        root.keys.insert(key.clone());
         match view(value) {
             View::Names(names) => {
                 let id = self.text(&key)?;
@@ -170,7 +190,8 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let mut infos = Vec::new();
-        for (key, id, at) in std::mem::take(&mut root.split) {
+        let split = std::mem::take(&mut root.split);
+        for &(ref key, id, at) in &split {
             let Some(entry) = self.checkpoint.tensors.get(at) else { continue };
             let size = entry.dtype().size().unwrap_or(1) as u64;
             let step = (self.most / size).max(1);
@@ -178,7 +199,9 @@ impl<'a> Writer<'a> {
             let (mut names, mut begin, mut number) = (Vec::new(), 0, 0);
             while begin < entry.elements() {
                 let count = step.min(entry.elements() - begin);
-                let name = self.text(&part_name(&key, number))?;
+                let name = part_name(key, number);
+                root.take(&name, entry)?;
+                let name = self.text(&name)?;
                 let source: &SourceRef = &whole.0;
                 let part = TensorEntry::dense(
                     entry.path.clone(),
@@ -201,6 +224,9 @@ impl<'a> Writer<'a> {
             let shape = (self.builder.interned(SHAPE)?, self.builder.tuple(&dims)?);
             let slices = (self.builder.interned(SLICES)?, self.builder.list(names)?);
             infos.push((id, self.builder.dict(vec![shape, slices])?));
+        }
+        if let Some(entry) = split.first().and_then(|(_, _, at)| self.checkpoint.tensors.get(*at)) {
+            root.take(INFO, entry)?;
         }
         let info = (self.builder.text(INFO)?, self.builder.dict(infos)?);
         root.pairs.push(info);

@@ -182,3 +182,25 @@ fn parts_that_do_not_fit_are_refused() {
     bad[at + 1] = 5;
     assert_eq!(open(&bad).unwrap_err().code(), "split-parameter");
 }
+
+/// Arrays without names, as users save what they made of a state dict and of an optimizer's.
+#[test]
+fn state_whose_parameter_has_another_name_is_state() {
+    let keys = ["0.weight", "linear_0.w_0_velocity_0", "linear_0.w_0_velocity_0_scale", "my_velocity_0"];
+    let bytes = pickled(
+        |b| {
+            let mut pairs = Vec::new();
+            for (n, key) in keys.into_iter().enumerate() {
+                pairs.push((b.text(key)?, floats(b, u8::try_from(n).unwrap())?));
+            }
+            b.dict(pairs)
+        },
+        4,
+    );
+    let checkpoint = open(&bytes).unwrap();
+    let found: Vec<_> = checkpoint.tensors.iter().map(|t| (t.text(), t.role.as_str())).collect();
+    let wanted = ["parameter", "optimizer", "parameter", "parameter"];
+    assert_eq!(found, keys.map(str::to_owned).into_iter().zip(wanted).collect::<Vec<_>>());
+    let again = plan(&checkpoint, &PlanOptions::default()).unwrap();
+    assert_eq!((materialise(&again).remove(0), again.losses), (bytes, vec![]));
+}

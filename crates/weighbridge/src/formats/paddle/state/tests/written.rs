@@ -1,5 +1,6 @@
 //! What is written is what Paddle writes.
 
+use super::odd::floats;
 use super::*;
 use crate::checkpoint::{Rename, Selection};
 
@@ -205,4 +206,114 @@ fn what_is_lost_is_said() {
         assert_eq!(plan(&checkpoint, &settings(&[(name, value)])).unwrap_err().code(), "bad-setting");
     }
     assert_eq!(plan(&checkpoint, &PlanOptions::of_kind("combined")).unwrap_err().code(), "unknown-kind");
+}
+
+/// Parameters by the names of the structure and state by those of variables, in one dict: `{0.weight, w_0_moment1_0,
+/// master_weights: {w_0}}`, with a table of names or with a name beside each array; within `below`, where it is given.
+fn one_dict_of_both(table: bool, below: Option<&str>) -> Vec<u8> {
+    pickled(
+        |b| {
+            let mut pairs = Vec::new();
+            let key = b.text("0.weight")?;
+            let (name, array) = (b.text("w_0")?, floats(b, 1)?);
+            let names = b.dict(vec![(key, name)])?;
+            pairs.push((key, if table { array } else { b.tuple(&[name, array])? }));
+            for (n, key) in ["w_0_moment1_0", "w_0_fp32_master_0_moment2_0"].into_iter().enumerate() {
+                let (key, name) = (b.text(key)?, b.text(key)?);
+                let array = floats(b, u8::try_from(n + 2).unwrap())?;
+                pairs.push((key, if table { array } else { b.tuple(&[name, array])? }));
+            }
+            if table {
+                let key = b.text(TABLE)?;
+                pairs.push((key, names));
+            } else {
+                let (key, name) = (b.text("w_0")?, b.text("fp32_master_0")?);
+                let array = floats(b, 4)?;
+                let copy = b.tuple(&[name, array])?;
+                let (masters, copies) = (b.text("master_weights")?, b.dict(vec![(key, copy)])?);
+                pairs.push((masters, copies));
+            }
+            let whole = b.dict(pairs)?;
+            let Some(below) = below else { return Ok(whole) };
+            let below = b.text(below)?;
+            b.dict(vec![(below, whole)])
+        },
+        4,
+    )
+}
+
+#[test]
+fn state_has_the_name_of_its_parameter_in_the_same_dict() {
+    let names = |c: &Checkpoint| c.tensors.iter().map(TensorEntry::text).collect::<Vec<_>>();
+    for (table, below, prefix) in [(true, None, ""), (false, None, ""), (false, Some("ckpt"), "ckpt.")] {
+        let bytes = one_dict_of_both(table, below);
+        let mut checkpoint = open(&bytes).unwrap();
+        let name = |path: &str| format!("{prefix}{path}");
+        let mut wanted =
+            vec![name("0.weight"), name("0.weight/moment1_0"), name("0.weight/fp32_master_0_moment2_0")];
+        wanted.extend((!table).then(|| name("0.weight/master_weights")));
+        assert_eq!(names(&checkpoint), wanted);
+        assert!(rewrite(&checkpoint, &[]) == bytes, "{table} {below:?}");
+        // It goes by the new name, and is written under the keys that Paddle looks for.
+        checkpoint.rename(&[Rename::parse(&format!("{prefix}0={prefix}first")).unwrap()]).unwrap();
+        assert_eq!(plan(&checkpoint, &PlanOptions::default()).unwrap().losses, []);
+        let again = open(&rewrite(&checkpoint, &[])).unwrap();
+        let renamed: Vec<String> = wanted.iter().map(|name| name.replace("0.w", "first.w")).collect();
+        let mut found = names(&again);
+        found.sort_by_key(|name| renamed.iter().position(|wanted| wanted == name));
+        assert_eq!(found, renamed);
+        for state in again.tensors.iter().filter(|t| t.role.slot().is_some()) {
+            assert_eq!(state.text_attribute(crate::checkpoint::PARAMETER_VARIABLE), Some("w_0"));
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_paddles_own_are_refused() {
+    let refused = |checkpoint: &Checkpoint| -> (String, Option<String>) {
+        let error = plan(checkpoint, &PlanOptions::default()).unwrap_err();
+        assert_eq!(error.code(), "reserved-name");
+        (error.found_text().unwrap().to_owned(), error.tensor().map(str::to_owned))
+    };
+    for key in [split::INFO, TABLE] {
+        let rename = |file: &str, from: &str| {
+            let mut checkpoint = open(&golden(file)).unwrap();
+            checkpoint.rename(&[Rename::parse(&format!("{from}={key}")).unwrap()]).unwrap();
+            checkpoint
+        };
+        let mut checkpoint = rename("p262/cnn_state_dict/m_p4.pdparams", "conv1.weight");
+        assert_eq!(refused(&checkpoint), (key.to_owned(), Some(key.to_owned())));
+        // From elsewhere, and by way of a structure.
+        checkpoint.origin = None;
+        checkpoint.metadata = crate::checkpoint::Metadata::default();
+        checkpoint.metadata.set(NAME_TABLE, Value::Bool(false));
+        assert_eq!(refused(&checkpoint).1, Some(key.to_owned()));
+        let nested = rename("p262/nested_ckpt/ckpt_p4.pdckpt", "model.conv1.weight");
+        assert_eq!(refused(&nested).1, Some(key.to_owned()));
+        let mut below = rename("p262/nested_ckpt/ckpt_p4.pdckpt", "model.conv1.weight");
+        below.rename(&[Rename::parse(&format!("{key}=model.{key}")).unwrap()]).unwrap();
+        assert!(open(&rewrite(&below, &[])).unwrap().tensor(&format!("model.{key}")).is_ok());
+        // What is said besides the tensors.
+        let mut said = open(&golden("p262/cnn_state_dict/m_p4.pdopt")).unwrap();
+        said.metadata.set(key, Value::Text("x".into()));
+        assert_eq!(refused(&said), (key.to_owned(), None));
+        said.metadata.set(key, Value::Map(vec![]));
+        said.metadata.set(NAME_TABLE, Value::Bool(false));
+        assert!(open(&rewrite(&said, &[])).is_ok());
+    }
+}
+
+#[test]
+fn parts_do_not_take_the_keys_of_others() {
+    let mut checkpoint = open(&golden("p262/split_big_param/big.pdparams")).unwrap();
+    let split = |checkpoint: &Checkpoint| write::plan_split(checkpoint, &PlanOptions::default(), 63);
+    assert!(split(&checkpoint).is_ok());
+    let large = checkpoint.tensors.iter().find(|t| t.bytes() > 63).unwrap().text();
+    let small = checkpoint.tensors.iter().find(|t| t.bytes() <= 63).unwrap().text();
+    checkpoint
+        .rename(&[Rename::parse(&format!("{small}=[\"{}\"]", split::part_name(&large, 0))).unwrap()])
+        .unwrap();
+    let error = split(&checkpoint).unwrap_err();
+    assert_eq!((error.code(), error.tensor()), ("name-collision", Some(large.as_str())));
+    assert!(plan(&checkpoint, &settings(&[("protocol", "4")])).is_ok());
 }

@@ -406,7 +406,7 @@ pub fn diff_checkpoints(
     }
     let mut metadata = Vec::new();
     if !options.no_metadata {
-        told::metadata(&left.metadata, &right.metadata, &mut metadata);
+        told::metadata(&left, &right, &mut metadata);
     }
     Ok(DiffReport {
         left: [left.label.clone(), left.format.to_owned(), left.kind.to_owned()],

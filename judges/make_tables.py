@@ -81,4 +81,18 @@ for codec in ["gzip", "snappy", "lz4", "brotli"]:
 expected["fixed.brotli.parquet"]["error"] = "codec"
 pq.write_table(packed, OUT / "fixed.checksums.parquet", compression="none", use_dictionary=False, write_page_checksum=True)
 tell("fixed.checksums.parquet", "parquet", a, names)
+# Metadata that are no text, and keys that would be one in the index or belong to a library.
+t = np.array([[1, 4], [2, 5], [3, 6]], dtype=np.float32)
+for stem, metadata in {
+    "odd_metadata": {b"ok": "é".encode(), b"k\xff": b"v", b"bin": b"\xff\x00\x01"},
+    "odd_keys": {
+        b"\xff": b"bytes", b"\\xff": b"text", b"k\xff": b"1", b"k\xfe": b"2", b"k\x1a": b"own",
+        b"pandas": b"\xff", b"weighbridge.own": b"x",
+    },
+}.items():
+    table = pa.table({"name": ["a", "b", "c"], "vector": fixed(t)}).replace_schema_metadata(metadata)
+    pq.write_table(table, OUT / f"{stem}.parquet")
+    feather.write_feather(table, OUT / f"{stem}.uncompressed.arrow", compression="uncompressed")
+    tell(f"{stem}.parquet", "parquet", t, ["a", "b", "c"])
+    tell(f"{stem}.uncompressed.arrow", "arrow", t, ["a", "b", "c"])
 (OUT / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

@@ -26,7 +26,7 @@ pub fn duplicates(tensors: &[TensorEntry]) -> Vec<Finding> {
 /// file that holds state alone, as Paddle's `.pdopt` does, nothing is lost.
 pub fn lone_state(tensors: &[TensorEntry]) -> Vec<Finding> {
     let owners: HashSet<&TensorPath> =
-        tensors.iter().filter(|t| t.role.slot().is_none()).map(|t| &t.path).collect();
+        tensors.iter().filter(|t| !t.role.is_state()).map(|t| &t.path).collect();
     let lone = |t: &&TensorEntry| t.role.slot().is_some() && !owners.contains(&t.path);
     let names: Vec<String> = tensors.iter().filter(lone).map(TensorEntry::text).collect();
     if owners.is_empty() || names.is_empty() {

@@ -1,6 +1,7 @@
 //! Names that share their bytes, and parameters that state is about, when some of them are gone or became others.
 
-use super::{ALIAS_OF, Checkpoint, Role, TensorEntry, Value};
+use super::{ALIAS_OF, Checkpoint, Note, Role, TensorEntry, Value};
+use crate::text::counted;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -10,9 +11,15 @@ impl Checkpoint {
     /// Sees to it that each tensor which says that it shares its bytes with another one does: where that one is
     /// gone, or is other bytes or read otherwise now, it names the first one with which it still does, or none.
     ///
-    /// State that says which parameter it is about, and that one is gone, is from now on about none that is known.
-    pub(crate) fn settle_aliases(&mut self) {
-        self.settle_state();
+    /// State that says which parameter it is about, and that one is gone, is from now on about none that is known: a
+    /// note, `state-without-parameter`.
+    pub(crate) fn settle_aliases(&mut self) -> Option<Note> {
+        let note = self.settle_state();
+        self.settle_names();
+        note
+    }
+
+    fn settle_names(&mut self) {
         if !self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF)) {
             return;
         }
@@ -50,19 +57,28 @@ impl Checkpoint {
         }
     }
 
-    fn settle_state(&mut self) {
+    fn settle_state(&mut self) -> Option<Note> {
         if !self.tensors.iter().any(|tensor| tensor.role.state_of().is_some()) {
-            return;
+            return None;
         }
         let names: HashSet<String> =
             self.tensors.iter().filter(|t| !t.role.is_state()).map(TensorEntry::text).collect();
-        for tensor in &mut self.tensors {
+        let (mut count, mut first) = (0u64, None);
+        for (place, tensor) in self.tensors.iter_mut().enumerate() {
             if let Role::OptimizerPart { of } = &mut tensor.role
                 && of.as_ref().is_some_and(|of| !names.contains(&of.name))
             {
                 *of = None;
+                count += 1;
+                first.get_or_insert(place);
             }
         }
+        let first = self.tensors.get(first?)?.text();
+        let text = format!(
+            "{} a parameter that is gone, first {first}: state of PyTorch's files goes by names of its own",
+            counted(count, "tensor of optimizer state is about", "tensors of optimizer state are about")
+        );
+        Some(Note::new("state-without-parameter", text))
     }
 }
 
@@ -167,6 +183,26 @@ mod tests {
         c.tensors.remove(1);
         c.settle_aliases();
         assert_eq!(told(&c), [None, None, None]);
+    }
+
+    #[test]
+    fn state_that_loses_its_parameter_is_told_once() {
+        let mut c = checkpoint();
+        for (tensor, name) in c.tensors[1..].iter_mut().zip(["emb", "emb", "w"]) {
+            tensor.attributes.clear();
+            let of = crate::checkpoint::StateOf { name: name.into(), guessed: true };
+            tensor.role = Role::OptimizerPart { of: Some(Box::new(of)) };
+        }
+        // The last one's parameter is not there.
+        let note = c.settle_aliases().unwrap();
+        assert!(note.text.starts_with("1 tensor of optimizer state is about"), "{}", note.text);
+        assert!(note.text.contains("first w:") && !note.omission, "{}", note.text);
+        assert_eq!(c.settle_aliases(), None);
+        c.tensors.remove(0);
+        let note = c.settle_aliases().unwrap();
+        assert_eq!(note.code, "state-without-parameter");
+        assert!(note.text.starts_with("2 tensors of") && note.text.contains("first head:"), "{}", note.text);
+        assert!(c.tensors.iter().all(|tensor| tensor.role.state_of().is_none()));
     }
 
     /// Each is an alias of what is not there, with bytes of its own: none is held against all the others.

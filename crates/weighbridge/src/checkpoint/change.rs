@@ -1,4 +1,5 @@
-//! Changes of an index: no bytes move. Optimizer state always goes with its parameter.
+//! Changes of an index: no bytes move. Optimizer state that has the path of its parameter goes with it; under a path of
+//! its own, as in checkpoints of PyTorch, it goes by that.
 
 use super::pattern::{Budget, Pattern};
 use super::{Checkpoint, Loss, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};

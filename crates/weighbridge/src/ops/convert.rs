@@ -120,7 +120,8 @@ impl Changes {
         self.apply_noting(checkpoint, &mut Vec::new())
     }
 
-    /// As [`apply`](Self::apply). Rules that did nothing, where that is allowed, go to the `notes`.
+    /// As [`apply`](Self::apply). Rules that did nothing, where that is allowed, go to the `notes`, and so does state whose
+    /// parameter is gone.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -142,7 +143,7 @@ impl Changes {
         if self.no_state {
             checkpoint.drop_state();
         }
-        checkpoint.settle_aliases();
+        notes.extend(checkpoint.settle_aliases());
         let applied = super::edit::apply(checkpoint, &self.rules, self.lenient_rules)?;
         notes.extend(applied.notes);
         let mut losses = applied.losses;
@@ -164,7 +165,7 @@ impl Changes {
             None => {}
         }
         if self.cast.is_some() {
-            checkpoint.settle_aliases();
+            notes.extend(checkpoint.settle_aliases());
         }
         if self.reverse_dims {
             losses.extend(checkpoint.reverse_dims()?);

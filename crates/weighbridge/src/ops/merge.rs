@@ -88,14 +88,16 @@ pub fn merge(
 /// Joins checkpoints: their tensors one after the other, the metadata of all. State stays with the parameter
 /// that it was trained with, which it knows by its path or by its name as a variable: where of two parameters one
 /// is taken, the state of the other is left out too. State that stands in a file of its own belongs to the
-/// parameter of that name, and has that one's path from then on; where there are several, nobody knows which one.
+/// parameter of that name, and has that one's path from then on; where there are several, nobody knows which one. State under
+/// a path of its own, as in checkpoints of PyTorch, goes with the parameter that it says it is about; where it says none, with
+/// all of its file.
 /// Returns what is lost: metadata of one key that say different things, of which the first is kept (with
 /// [`Same::Last`] the last), programs, and names of variables that two parameters have.
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], `nothing-to-merge` without a source, `same-prefix` where two sources have one name;
 /// [`crate::Kind::Mismatch`]: `name-collision`, with both files; `state-of-which` where state could belong to
-/// parameters of several files.
+/// parameters of several files, or to some that are taken as well as to some that are not.
 pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec<Loss>)> {
     if same == Same::Prefix {
         put_below(&mut sources)?;
@@ -137,15 +139,16 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
             keep
         });
         // As long as it is alone: another file may have a tensor of that name.
-        source.settle_aliases();
+        let settled = source.settle_aliases();
+        source.notes.extend(settled);
         if let Some(name) = first_out {
             let text = format!(
                 "{}: {}, first {name}",
                 source.label,
                 counted(
                     left_out,
-                    "tensor gives way to another of its name",
-                    "tensors give way to others of their name"
+                    "tensor gives way to another of its name, or is state of one that does",
+                    "tensors give way to others of their name, or are state of one that does"
                 )
             );
             joined.notes.push(Note::new("gave-way", text));
@@ -257,7 +260,7 @@ fn join_rest(sources: &[Checkpoint], joined: &mut Checkpoint, losses: &mut Vec<L
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{ALIAS_OF, Role, VARIABLE_NAME, Value};
+    use crate::checkpoint::{ALIAS_OF, Role, StateOf, VARIABLE_NAME, Value};
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
     use std::sync::Arc;
@@ -364,6 +367,57 @@ mod tests {
         assert_eq!(told(&joined), ["weight t"]);
         let (joined, _) = join(vec![whole, tuned()], Same::First).unwrap();
         assert_eq!(told(&joined), ["weight p", "weight/m o"]);
+    }
+
+    /// State under paths of its own, each about a parameter, or about none that is known.
+    fn with_parts(label: &str, parameters: &[&str], parts: &[(&str, Option<&str>)]) -> Checkpoint {
+        let plain: Vec<_> =
+            parameters.iter().chain(parts.iter().map(|(name, _)| name)).map(|n| (*n, None)).collect();
+        let mut one = checkpoint(label, &plain);
+        for (tensor, (_, of)) in one.tensors[parameters.len()..].iter_mut().zip(parts) {
+            let of = of.map(|name| Box::new(StateOf { name: name.to_owned(), guessed: true }));
+            tensor.role = Role::OptimizerPart { of };
+        }
+        one
+    }
+
+    #[test]
+    fn state_of_pytorch_goes_with_its_parameter() {
+        let plain = || checkpoint("a", &[("w", None), ("x", None)]);
+        let known =
+            |label| with_parts(label, &["w", "x"], &[("o.state.0.m", Some("w")), ("o.state.1.m", Some("x"))]);
+        let whole = ["w b", "x b", "o.state.0.m b", "o.state.1.m b"];
+        assert_eq!(told(&join(vec![plain(), known("b")], Same::First).unwrap().0), ["w a", "x a"]);
+        let (joined, _) = join(vec![plain(), known("b")], Same::Last).unwrap();
+        assert_eq!(told(&joined), whole);
+        assert_eq!(joined.tensors[3].role.state_of().map(|of| of.name.as_str()), Some("x"));
+        assert_eq!(told(&join(vec![known("a"), known("b")], Same::Last).unwrap().0), whole);
+        // Of each parameter its own.
+        let (joined, _) = join(vec![checkpoint("a", &[("w", None)]), known("b")], Same::First).unwrap();
+        assert_eq!(told(&joined), ["w a", "x b", "o.state.1.m b"]);
+        // One number is one parameter: all that stands under it comes from one file.
+        let other = || with_parts("c", &["y"], &[("o.state.1.m", Some("y")), ("o.state.1.v", Some("y"))]);
+        let (joined, _) = join(vec![known("b"), other()], Same::First).unwrap();
+        assert_eq!(told(&joined), ["w b", "x b", "o.state.0.m b", "o.state.1.m b", "y c"]);
+        let (joined, _) = join(vec![known("b"), other()], Same::Last).unwrap();
+        assert_eq!(told(&joined), ["w b", "x b", "o.state.0.m b", "y c", "o.state.1.m c", "o.state.1.v c"]);
+    }
+
+    #[test]
+    fn state_of_which_nobody_knows_the_parameter_goes_with_all_of_its_file() {
+        let unknown = || with_parts("b", &["w", "x"], &[("o.m", None)]);
+        let all = || checkpoint("a", &[("w", None), ("x", None)]);
+        let some = || checkpoint("a", &[("w", None)]);
+        assert_eq!(told(&join(vec![all(), unknown()], Same::First).unwrap().0), ["w a", "x a"]);
+        assert_eq!(told(&join(vec![all(), unknown()], Same::Last).unwrap().0), ["w b", "x b", "o.m b"]);
+        assert_eq!(told(&join(vec![some(), unknown()], Same::Last).unwrap().0), ["w b", "x b", "o.m b"]);
+        let error = join(vec![some(), unknown()], Same::First).unwrap_err();
+        assert_eq!((error.code(), error.file(), error.tensor()), ("state-of-which", Some("b"), Some("o.m")));
+        // In a file of its own: about the one model that there is.
+        let alone = || with_parts("o", &[], &[("o.m", None)]);
+        assert_eq!(told(&join(vec![some(), alone()], Same::First).unwrap().0), ["w a", "o.m o"]);
+        let error = join(vec![some(), alone(), checkpoint("t", &[("w", None)])], Same::First).unwrap_err();
+        assert_eq!((error.code(), error.file()), ("state-of-which", Some("o")));
     }
 
     #[test]

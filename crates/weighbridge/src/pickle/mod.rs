@@ -37,6 +37,7 @@ mod objects;
 mod opcode;
 mod opened;
 mod payload;
+mod reach;
 mod remaining;
 mod usual;
 mod write;
@@ -59,5 +60,6 @@ pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, 
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};
 pub use payload::{PayloadSource, latin1_len};
+pub(crate) use reach::Reach;
 pub(crate) use remaining::Remaining;
 pub use write::{ModuleNames, Part, write};

@@ -16,7 +16,7 @@ use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
 use crate::formats::table::flat;
 use crate::formats::table::pickled;
-use crate::formats::table::pipe::{OddPair, guarded, restore, restore_odd};
+use crate::formats::table::pipe::{RawPair, guarded, restore};
 use crate::formats::{OpenOptions, Scan};
 use crate::limits::Limits;
 use crate::source::{SourceRef, check_range, read_vec};
@@ -27,7 +27,6 @@ use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use decode::{BatchNames, Batches};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// What is unpacked of a batch at once may be so many times as long as it is in the file; a quarter of the limit
@@ -60,14 +59,14 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
     let mut file = match file {
         Some(file) => file,
         None => {
-            let Messages { schema, version, blocks, odd } = stream::messages(source, &options.limits)?;
+            let Messages { schema, version, blocks, pairs } = stream::messages(source, &options.limits)?;
             // There is no footer, and no dictionary is read.
             let (dictionaries, footer) = (Vec::new(), source.len());
             let (limits, decoded) = (options.limits.clone(), unchecked_views(&schema));
             File {
                 source: source.clone(),
                 schema,
-                odd,
+                pairs,
                 decoded,
                 version,
                 blocks,
@@ -95,7 +94,8 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
 }
 
 /// The index of a table of these batches.
-fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]) -> Result<Checkpoint> {
+fn index(mut checkpoint: Checkpoint, mut file: File, layout: &Layout, heads: &[Head]) -> Result<Checkpoint> {
+    let pairs = std::mem::take(&mut file.pairs);
     let file = Arc::new(file);
     let mut rows = 0u64;
     for head in heads {
@@ -116,9 +116,7 @@ fn index(mut checkpoint: Checkpoint, file: File, layout: &Layout, heads: &[Head]
         );
     }
     checkpoint.tensors.push(entry);
-    let pairs = file.schema.metadata().iter().filter(|(key, _)| !file.odd.contains_key(*key));
-    restore(&mut checkpoint, pairs.map(|(key, value)| (key.clone(), value.clone())));
-    restore_odd(&mut checkpoint, file.odd.values());
+    restore(&mut checkpoint, pairs);
     Ok(checkpoint)
 }
 
@@ -200,8 +198,8 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
 struct File {
     source: SourceRef,
     schema: SchemaRef,
-    /// Pairs of the metadata that are not UTF-8, by their keys in the schema.
-    odd: BTreeMap<String, OddPair>,
+    /// The pairs of the metadata, until they are in the index.
+    pairs: Vec<RawPair>,
     /// As it is decoded, see [`unchecked_views`].
     decoded: SchemaRef,
     version: MetadataVersion,
@@ -263,14 +261,16 @@ impl File {
         if fb.endianness() != arrow_ipc::Endianness::Little {
             return Err(Error::unsupported("big-endian", "the numbers of this file are big-endian"));
         }
-        let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
+        let mut schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(fb))?;
+        // What it has of these is held once.
+        schema.metadata = Default::default();
         let blocks =
             footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
         let dictionaries =
             footer.dictionaries().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
         Ok(Self {
             source: source.clone(),
-            odd: flat::odd_pairs(fb, &bytes, &odd),
+            pairs: flat::raw_pairs(fb, &bytes, &odd),
             decoded: unchecked_views(&schema),
             schema: Arc::new(schema),
             version: footer.version(),

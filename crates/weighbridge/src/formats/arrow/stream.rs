@@ -8,12 +8,11 @@
 
 use crate::error::{Error, Result};
 use crate::formats::table::flat;
-use crate::formats::table::pipe::{OddPair, guarded};
+use crate::formats::table::pipe::{RawPair, guarded};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use arrow_ipc::{Block, MessageHeader, MetadataVersion};
 use arrow_schema::{Schema, SchemaRef};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the first message begins.
@@ -27,8 +26,8 @@ pub(super) struct Messages {
     pub(super) version: MetadataVersion,
     /// The batches that are whole.
     pub(super) blocks: Vec<Block>,
-    /// Pairs of the metadata that are not UTF-8, by their keys in the schema.
-    pub(super) odd: BTreeMap<String, OddPair>,
+    /// The pairs of the metadata.
+    pub(super) pairs: Vec<RawPair>,
 }
 
 /// Goes from message to message up to the first that is damaged or cut short.
@@ -47,7 +46,7 @@ pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> 
         return Err(Error::unsupported("big-endian", "the numbers of this file are big-endian"));
     }
     let version = message.version();
-    let odd = flat::odd_pairs(schema, &head, &odd);
+    let pairs = flat::raw_pairs(schema, &head, &odd);
     let schema: Schema = guarded("the schema", || arrow_ipc::convert::try_fb_to_schema(schema))?;
     let mut blocks = Vec::new();
     while let Some((bytes, body)) = head_at(source, at, limits)? {
@@ -62,7 +61,7 @@ pub(super) fn messages(source: &SourceRef, limits: &Limits) -> Result<Messages> 
         }
         at = end;
     }
-    Ok(Messages { schema: Arc::new(schema), version, blocks, odd })
+    Ok(Messages { schema: Arc::new(schema), version, blocks, pairs })
 }
 
 /// As [`head`], where a head that cannot be is the end.

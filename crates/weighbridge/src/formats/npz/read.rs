@@ -30,10 +30,8 @@ const LONGEST_INFLATED: u64 = 8 << 20;
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let (members, rest) = read_with_rest(source, &options.limits)?;
     let mut checkpoint = index(source, &members, options, |_, error| Err(error))?;
-    match rest {
-        Some(rest) if !options.lenient => return Err(rest.to_error().in_file(source.label())),
-        Some(rest) => checkpoint.notes.push(rest.to_note()),
-        None => {}
+    if let Some(rest) = rest {
+        rest.settle(options.lenient, source.label(), &mut checkpoint.notes)?;
     }
     Ok(checkpoint)
 }

@@ -3,7 +3,7 @@
 use super::thrift::{Bytes, Met, Stop, Structure, low};
 use crate::error::{Error, Result};
 use crate::formats::table::flat::{self, substitute};
-use crate::formats::table::pipe::OddPair;
+use crate::formats::table::pipe::RawPair;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
@@ -66,7 +66,7 @@ pub(super) struct Readable {
     /// True where it is another than in the file.
     pub(super) changed: bool,
     /// The pairs of the metadata that are not UTF-8, by their numbers.
-    pub(super) odd: BTreeMap<usize, OddPair>,
+    pub(super) odd: BTreeMap<usize, RawPair>,
 }
 
 /// Texts of a footer are bytes to Arrow's own libraries, and UTF-8 to the reader that comes after this one: puts others of

@@ -14,7 +14,7 @@ use crate::checkpoint::{Checkpoint, LabelList, Labels, LabelsRef, TensorEntry, T
 use crate::error::{Error, Kind, Result};
 use crate::formats::table::binaries::Binaries;
 use crate::formats::table::columns::{Layout, Vector};
-use crate::formats::table::pipe::{OddPair, guarded, restore, restore_odd};
+use crate::formats::table::pipe::{RawPair, guarded, restore};
 use crate::formats::table::{DecodedSource, Decoder};
 use crate::formats::table::{flat, pickled};
 use crate::formats::{OpenOptions, Scan};
@@ -114,12 +114,12 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     checkpoint.tensors.push(entry);
     let pairs = file.metadata.metadata().file_metadata().key_value_metadata();
-    let pairs = pairs.into_iter().flatten().enumerate().filter(|(number, _)| !file.odd.contains_key(number));
-    restore(
-        &mut checkpoint,
-        pairs.map(|(_, pair)| (pair.key.clone(), pair.value.clone().unwrap_or_default())),
-    );
-    restore_odd(&mut checkpoint, file.odd.values());
+    let raw = |text: &str| text.as_bytes().to_vec();
+    let pairs = pairs.into_iter().flatten().enumerate().map(|(number, pair)| match file.odd.get(&number) {
+        Some(odd) => odd.clone(),
+        None => (raw(&pair.key), raw(pair.value.as_deref().unwrap_or_default())),
+    });
+    restore(&mut checkpoint, pairs);
     Ok(checkpoint)
 }
 
@@ -159,7 +159,7 @@ struct File {
     source: Chunks,
     metadata: ArrowReaderMetadata,
     /// Pairs of the metadata that are not UTF-8, by their numbers.
-    odd: BTreeMap<usize, OddPair>,
+    odd: BTreeMap<usize, RawPair>,
     limits: Limits,
     checked: Mutex<Checked>,
 }

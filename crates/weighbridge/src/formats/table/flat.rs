@@ -2,10 +2,9 @@
 //! point to each other, and many may point to one: it would be read, and copied, as often.
 
 use crate::error::{Error, Result};
-use crate::formats::table::pipe::{OddPair, guarded};
+use crate::formats::table::pipe::{RawPair, guarded};
 use arrow_ipc::{Footer, Message, Schema};
 use flatbuffers::{ErrorTraceDetail, InvalidFlatbuffer, VerifierOptions};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Bytes may be met so many times on average. Writers share what says where the fields of a table are, and no more:
@@ -88,29 +87,16 @@ fn readable(
     odd
 }
 
-/// The pairs of the metadata of a schema of which a text was taken out of `bytes`, as they were, by their keys as they are.
-pub(in crate::formats) fn odd_pairs(
-    schema: Schema<'_>,
-    bytes: &[u8],
-    odd: &[OddText],
-) -> BTreeMap<String, OddPair> {
+/// The pairs of the metadata of a schema in the order of the file, as they were before texts were taken out of `bytes`.
+pub(in crate::formats) fn raw_pairs(schema: Schema<'_>, bytes: &[u8], odd: &[OddText]) -> Vec<RawPair> {
     let start = bytes.as_ptr().addr();
     let own = |text: &str| {
         let at = text.as_ptr().addr().wrapping_sub(start);
-        odd.iter().find(|(range, _)| range.start == at).map(|(_, own)| own.clone())
+        let own = odd.iter().find(|(range, _)| range.start == at).map(|(_, own)| own.as_slice());
+        own.unwrap_or(text.as_bytes()).to_vec()
     };
-    let mut pairs = BTreeMap::new();
-    for pair in
-        schema.custom_metadata().into_iter().flatten().take(if odd.is_empty() { 0 } else { usize::MAX })
-    {
-        let (key, value) = (pair.key().unwrap_or_default(), pair.value().unwrap_or_default());
-        let (own_key, own_value) = (own(key), own(value));
-        if own_key.is_some() || own_value.is_some() {
-            let bytes = |own: Option<Vec<u8>>, text: &str| own.unwrap_or_else(|| text.as_bytes().to_vec());
-            pairs.insert(key.to_owned(), (bytes(own_key, key), bytes(own_value, value)));
-        }
-    }
-    pairs
+    let pairs = schema.custom_metadata().into_iter().flatten();
+    pairs.map(|pair| (own(pair.key().unwrap_or_default()), own(pair.value().unwrap_or_default()))).collect()
 }
 
 /// Makes any bytes a text of the same length.

@@ -9,6 +9,7 @@ use crate::checkpoint::{
 use crate::error::{Error, Result};
 use crate::plan::Output;
 use crate::source::to_usize;
+use crate::text::{counted, quoted};
 use arrow_array::{ArrayRef, FixedSizeListArray, RecordBatch, StringArray, make_array};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
@@ -18,10 +19,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 /// The key under which the name of the tensor goes along.
 pub(in crate::formats) const TENSOR_KEY: &str = "weighbridge.tensor";
+
+/// The key under which Parquet has the schema of Arrow.
+const ARROW_SCHEMA: &str = "ARROW:schema";
 
 /// What a library writes, until it is passed on.
 #[derive(Debug, Clone, Default)]
@@ -213,53 +218,105 @@ pub(super) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED_PREFIX) || key.starts_with("ARROW:") || key == "pandas"
 }
 
-/// A pair of metadata of which the key or the value is not UTF-8.
-pub(in crate::formats) type OddPair = (Vec<u8>, Vec<u8>);
+/// A pair of metadata, key and value, as it stands in the file: any bytes.
+pub(in crate::formats) type RawPair = (Vec<u8>, Vec<u8>);
 
-/// Puts pairs of metadata that are not text into the checkpoint: their bytes.
-pub(in crate::formats) fn restore_odd<'a>(
-    checkpoint: &mut Checkpoint,
-    pairs: impl IntoIterator<Item = &'a OddPair>,
-) {
-    let mut count = 0u64;
+/// Puts what went along back into the checkpoint, whose one tensor is the table. Of a key that stands twice the first
+/// value counts, as in pyarrow. Keys and values that are not UTF-8 are kept as bytes where no other key looks the same.
+pub(in crate::formats) fn restore(checkpoint: &mut Checkpoint, pairs: impl IntoIterator<Item = RawPair>) {
+    let (mut texts, mut odd) = (Vec::new(), Vec::new());
     for (key, value) in pairs {
-        count += 1;
-        let value = match std::str::from_utf8(value) {
-            Ok(text) => Value::Text(text.to_owned()),
-            Err(_) => Value::Bytes(value.clone()),
-        };
-        let key = Name::new(key.as_slice()).to_text();
-        if !is_reserved(&key) {
-            checkpoint.metadata.set(key, value);
+        match (String::from_utf8(key), String::from_utf8(value)) {
+            (Ok(key), Ok(value)) => texts.push((key, value)),
+            (key, value) => odd.push((bytes_of(key), bytes_of(value))),
         }
     }
-    if count > 0 {
-        let text = format!("{count} of the pairs of the metadata are not UTF-8: their bytes are kept");
-        checkpoint.notes.push(Note::new("metadata-bytes", text));
-    }
-}
-
-/// Puts what went along back into the checkpoint, whose one tensor is the table.
-pub(in crate::formats) fn restore(
-    checkpoint: &mut Checkpoint,
-    pairs: impl IntoIterator<Item = (String, String)>,
-) {
-    let mut pairs: Vec<(String, String)> = pairs.into_iter().collect();
-    pairs.sort();
-    let find = |key: &str| pairs.iter().find(|(own, _)| own == key).map(|(_, value)| value.clone());
+    // Stable: of one key in the order of the file.
+    texts.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let find = |key: &str| texts.iter().find(|(own, _)| own == key).map(|(_, value)| value.clone());
     let name = find(TENSOR_KEY).filter(|name| name.len() <= 1 << 16);
     if let (Some(name), Some(tensor)) = (&name, checkpoint.tensors.first_mut()) {
         tensor.path = TensorPath::from_dotted(name);
     }
     let index = find(INDEX_KEY);
-    for (key, value) in pairs {
-        if !is_reserved(&key) {
-            checkpoint.metadata.set(key, Value::Text(value));
-        } else if key == "pandas" {
-            checkpoint.notes.push(Note::new("pandas", "pandas wrote its own description beside the columns"));
+    let mut left_out = LeftOut::default();
+    for (key, value) in texts {
+        if is_reserved(&key) {
+            match &*key {
+                "pandas" => {
+                    let text = "pandas wrote its own description beside the columns";
+                    checkpoint.notes.push(Note::new("pandas", text));
+                }
+                TENSOR_KEY | INDEX_KEY | ARROW_SCHEMA => {}
+                _ => left_out.add(&key),
+            }
+        } else {
+            match checkpoint.metadata.get(&key) {
+                None => checkpoint.metadata.set(key, Value::Text(value)),
+                Some(Value::Text(first)) if *first == value => {}
+                Some(_) => left_out.add(&key),
+            }
         }
     }
     if let Some(index) = index {
         restore_bridge_index(checkpoint, &[name.unwrap_or_else(|| TensorPath::value().to_text())], &index);
+    }
+    restore_odd(checkpoint, odd, &mut left_out);
+    checkpoint.notes.extend(left_out.note());
+}
+
+/// Puts pairs of metadata that are not text into the checkpoint: their bytes.
+fn restore_odd(checkpoint: &mut Checkpoint, pairs: Vec<RawPair>, left_out: &mut LeftOut) {
+    let mut kept = 0u64;
+    for (key, value) in pairs {
+        // Bytes that are not UTF-8 are spelled out, and another key may have that spelling.
+        let key = Name::new(key).to_text();
+        if is_reserved(&key) || checkpoint.metadata.get(&key).is_some() {
+            left_out.add(&key);
+            continue;
+        }
+        let value =
+            String::from_utf8(value).map_or_else(|error| Value::Bytes(error.into_bytes()), Value::Text);
+        checkpoint.metadata.set(key, value);
+        kept += 1;
+    }
+    if kept > 0 {
+        let text = counted(
+            kept,
+            "pair of the metadata is not UTF-8: its bytes are kept",
+            "pairs of the metadata are not UTF-8: their bytes are kept",
+        );
+        checkpoint.notes.push(Note::new("metadata-bytes", text));
+    }
+}
+
+fn bytes_of(text: std::result::Result<String, FromUtf8Error>) -> Vec<u8> {
+    text.map_or_else(FromUtf8Error::into_bytes, String::into_bytes)
+}
+
+/// Pairs of metadata that have no place in the checkpoint.
+#[derive(Default)]
+struct LeftOut {
+    count: u64,
+    first: String,
+}
+
+impl LeftOut {
+    fn add(&mut self, key: &str) {
+        if self.count == 0 {
+            self.first = quoted(key);
+        }
+        self.count += 1;
+    }
+
+    fn note(self) -> Option<Note> {
+        (self.count > 0).then(|| {
+            let pairs = counted(self.count, "pair of the metadata is", "pairs of the metadata are");
+            let text = format!(
+                "{pairs} not kept, first {}: the key is that of another pair, or belongs to a library",
+                self.first
+            );
+            Note::omission("metadata-key-taken", text)
+        })
     }
 }

@@ -43,7 +43,7 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
     let mut tables = Vec::new();
     let names = bridge_names(checkpoint, tidy);
     for (tensor, name) in checkpoint.tensors.iter().zip(names) {
-        if tensor.role.slot().is_some() {
+        if tensor.role.is_state() {
             let detail = "a table holds no optimizer state: it is left out";
             losses.push(Loss::new("state-dropped", tensor.name(), detail));
         } else if let Some(table) = Table::new(tensor).filter(is_table) {

@@ -191,6 +191,10 @@ fn several_tables_become_a_folder_and_what_is_no_table_is_told() {
         let mut state = tensors[0].clone();
         state.role = Role::OptimizerState { slot: Name::from("sum") };
         tensors.push(state);
+        let mut part = tensors[0].clone();
+        part.path = TensorPath::from_dotted("optimizer.state.0.exp_avg");
+        part.role = Role::OptimizerPart { of: None };
+        tensors.push(part);
         let mut column = table(DType::F32, 5, 1, Encoding::ROW);
         column = reshaped(&column, &[5]);
         column.path = TensorPath::from_dotted("column");
@@ -207,6 +211,7 @@ fn several_tables_become_a_folder_and_what_is_no_table_is_told() {
             codes.contains(&("not-a-table", "cube")) && codes.contains(&("state-dropped", "a/sum")),
             "{codes:?}"
         );
+        assert!(codes.contains(&("state-dropped", "optimizer.state.0.exp_avg")), "{codes:?}");
         assert!(codes.contains(&("shape", "column")), "{codes:?}");
         for (rows, bytes) in [3, 4, 5, 6, 7, 5].into_iter().zip(materialise(&written)) {
             assert_eq!(open(&bytes).unwrap().tensors[0].shape.dims()[0], rows);
@@ -381,6 +386,45 @@ fn metadata_that_is_no_text_is_kept() {
         }
         assert_eq!(golden.metadata.iter().count(), 3, "{name}");
     }
+}
+
+/// Bytes that are not UTF-8 have the spelling of a text, and some keys belong to libraries: nothing goes without a word.
+#[test]
+fn keys_of_metadata_that_are_taken_are_told() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables");
+    for name in ["odd_keys.parquet", "odd_keys.uncompressed.arrow"] {
+        let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
+        let text = |text: &str| Value::Text(text.into());
+        let kept: Vec<_> = golden.metadata.iter().map(|(key, value)| (key, value.clone())).collect();
+        let wanted =
+            [("\\xff", text("text")), ("k\u{1a}", text("own")), ("k\\xff", text("1")), ("k\\xfe", text("2"))];
+        assert_eq!(kept, wanted, "{name}");
+        let notes: Vec<_> = golden.notes.iter().map(|n| (n.code, n.omission, n.text.as_str())).collect();
+        let [(bytes, false, said), (taken, true, left)] = notes[..] else { panic!("{name}: {notes:?}") };
+        assert_eq!((bytes, taken), ("metadata-bytes", "metadata-key-taken"));
+        assert!(said.starts_with("2 pairs of the metadata are not UTF-8"), "{said}");
+        assert!(left.starts_with("3 pairs of the metadata are not kept, first weighbridge.own:"), "{left}");
+    }
+}
+
+/// Of a key that stands twice pyarrow takes the first value.
+#[test]
+fn keys_of_metadata_that_stand_twice_are_told() {
+    let pairs = |all: &[(&str, &str)]| -> Vec<super::pipe::RawPair> {
+        all.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
+    };
+    let mut one = checkpoint(vec![table(DType::F32, 2, 2, Encoding::ROW)]);
+    super::pipe::restore(
+        &mut one,
+        pairs(&[("b", "2"), ("a", "1"), ("b", "1"), ("a", "1"), ("ARROW:schema", "")]),
+    );
+    let kept: Vec<_> = one.metadata.iter().map(|(key, value)| (key, value.clone())).collect();
+    assert_eq!(kept, [("a", Value::Text("1".into())), ("b", Value::Text("2".into()))]);
+    let [note] = &one.notes[..] else { panic!("{:?}", one.notes) };
+    assert!(
+        note.omission && note.text.starts_with("1 pair of the metadata is not kept, first b:"),
+        "{note:?}"
+    );
 }
 
 /// What a writer does not say of its tensor is a loss.

@@ -38,10 +38,8 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     let saved = torch::read(source, &options.limits)?;
     let (mut checkpoint, overlaps) = Walk::new(&saved, options).run()?;
-    match saved.archive_rest() {
-        Some(rest) if !options.lenient => return Err(rest.to_error().in_file(source.label())),
-        Some(rest) => checkpoint.notes.push(rest.to_note()),
-        None => {}
+    if let Some(rest) = saved.archive_rest() {
+        rest.settle(options.lenient, source.label(), &mut checkpoint.notes)?;
     }
     match saved.legacy_end() {
         Some(end) if end < source.len() => {

@@ -2,7 +2,6 @@
 
 mod kinds;
 mod place;
-mod reach;
 mod state;
 
 use super::{OBJECT, STATE_DICT, VERSIONS};
@@ -13,12 +12,11 @@ use crate::containers::torch::{Budget, Saved};
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::pickle::{Made, Object, ObjectId};
+use crate::pickle::{Made, Object, ObjectId, Reach};
 use crate::text::counted;
 use kinds::Kinds;
 pub(super) use place::Overlaps;
 use place::Places;
-use reach::Reach;
 use state::{Form, Optimizers};
 use std::collections::HashMap;
 
@@ -73,7 +71,7 @@ fn name_of(path: &[Name]) -> String {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(saved: &'a Saved, options: &'a OpenOptions) -> Self {
-        let reach = Reach::of(saved);
+        let reach = Reach::of(saved.graph(), |id| saved.is_tensor(id));
         let objects = reach.size().saturating_mul(VISITS);
         let most = options.limits.header_bytes;
         let file = saved.file_len();

@@ -95,12 +95,12 @@ impl Format for Tsv {
         let nameless = checkpoint.tensors.iter().filter(|t| {
             t.labels.is_none()
                 && !t.dtype().is_float()
-                && t.role.slot().is_none()
+                && !t.role.is_state()
                 && Table::new(t).is_some_and(|t| t.columns > 0)
         });
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
-        for entry in checkpoint.tensors.iter().filter(|t| t.role.slot().is_none()) {
+        for entry in checkpoint.tensors.iter().filter(|t| !t.role.is_state()) {
             if Table::new(entry).is_some_and(|table| table.rows == 0 && is_table(&table)) {
                 let detail = "without a line the file does not say how many columns there are";
                 plan.losses.push(Loss::new("no-rows", entry.name(), detail));

@@ -116,7 +116,7 @@ impl Format for Word2Vec {
             Form { facts: &FACTS, kind: "vectors", extension: "vec", carries: false, encoder: &encoder };
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
-            t.labels.is_none() && t.role.slot().is_none() && Table::new(t).is_some_and(|t| t.columns > 0)
+            t.labels.is_none() && !t.role.is_state() && Table::new(t).is_some_and(|t| t.columns > 0)
         });
         let detail = "the rows have no names: their numbers are written";
         plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));

@@ -10,10 +10,11 @@ use std::path::Path;
 /// Bytes that are held against each other at once.
 const BLOCK: u64 = 1 << 20;
 /// Omissions that are of metadata alone, as attributes of objects are: no tensor is among them.
-const METADATA: [&str; 8] = [
+const METADATA: [&str; 9] = [
     "attributes-differ",
     "metadata-damaged",
     "metadata-differs",
+    "metadata-key-taken",
     "metadata-too-long",
     "metadata-unreadable",
     "unknown-class",

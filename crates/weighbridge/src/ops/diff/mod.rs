@@ -414,7 +414,7 @@ pub fn diff_checkpoints(
     }
     let mut metadata = Vec::new();
     if !options.no_metadata {
-        told::metadata(&left.metadata, &right.metadata, &mut metadata);
+        told::metadata(&left, &right, &mut metadata);
     }
     metadata.extend(structure.changes);
     Ok(DiffReport {

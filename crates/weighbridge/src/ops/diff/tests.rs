@@ -3,7 +3,7 @@ mod structure;
 mod unread;
 
 use super::*;
-use crate::checkpoint::{LabelList, Labels, MemoryLabels, Note, Role, TensorPath, Value};
+use crate::checkpoint::{LabelList, Labels, MemoryLabels, Note, Origin, Role, TensorPath, Value};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::sync::Arc;

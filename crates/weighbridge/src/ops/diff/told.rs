@@ -2,10 +2,10 @@
 
 use super::Change;
 use crate::checkpoint::{
-    ALIAS_OF, Attributes, Metadata, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME,
+    ALIAS_OF, Attributes, Checkpoint, Metadata, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME,
     VARIABLE_NAME, Value,
 };
-use crate::formats;
+use crate::formats::{self, Format};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -15,6 +15,8 @@ const LONGEST: usize = 200;
 const BEFORE: usize = 60;
 /// Maps are looked into so deep.
 const DEEPEST: usize = 16;
+/// The format whose files have metadata of their form, and leave no origin.
+const NO_ORIGIN: &str = "safetensors";
 /// Attributes that are names of the tensor, of others or of what they are stored in: names are compared by themselves.
 const NAMES: [&str; 6] =
     [VARIABLE_NAME, STRUCTURED_NAME, PARAMETER_VARIABLE, RENAMED_FROM, ALIAS_OF, STORAGE];
@@ -42,16 +44,27 @@ pub(super) fn excerpt(text: &str, start: usize) -> String {
 }
 
 /// Differences of metadata, those within maps told by the keys that lead to them. What speaks of the form of a file alone
-/// is left out: forms are no difference.
-pub(super) fn metadata(left: &Metadata, right: &Metadata, changes: &mut Vec<Change>) {
+/// is left out: forms are no difference. Only the forms of the two sides are meant, and of what they were made of: in other
+/// files the same key is somebody's own.
+pub(super) fn metadata(left: &Checkpoint, right: &Checkpoint, changes: &mut Vec<Change>) {
     fn pairs(all: &Metadata) -> Pairs<'_> {
         all.iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect()
     }
+    let is_known =
+        |format: &&&dyn Format| [left, right].into_iter().any(|side| has_form(side, format.facts().id));
+    let known: Vec<&dyn Format> = formats::ALL.iter().filter(is_known).copied().collect();
     let is_of_form = |key: &str, value: Option<&Value>| {
-        value.is_none_or(|value| formats::ALL.iter().any(|format| format.is_of_form(key, value)))
+        value.is_none_or(|value| known.iter().any(|format| format.is_of_form(key, value)))
     };
     let left_out = |key: &str, a: Option<&Value>, b: Option<&Value>| is_of_form(key, a) && is_of_form(key, b);
-    below("", &pairs(left), &pairs(right), &left_out, 0, changes);
+    below("", &pairs(&left.metadata), &pairs(&right.metadata), &left_out, 0, changes);
+}
+
+/// True where the side is of that format, or was made of a file of it.
+fn has_form(side: &Checkpoint, format: &str) -> bool {
+    // Of files that say no origin, as safetensors do, the metadata alone are carried.
+    let origin = side.origin.as_ref().map_or(NO_ORIGIN, |origin| &origin.format);
+    side.format == format || origin == format
 }
 
 /// Differences of what is known of two tensors besides names and elements: levels of sequences, rows that

@@ -75,7 +75,7 @@ pub(crate) fn apply_watched(
         let unused = done.map_err(|e| rule.blame(e).in_file(&checkpoint.label))?;
         // Not after the whole: another tensor could have the name of one that is gone by then.
         if !matches!(rule.action, Action::Rename(_)) {
-            checkpoint.settle_aliases();
+            applied.notes.extend(checkpoint.settle_aliases());
         }
         let Some(unused) = unused else { continue };
         if !lenient {

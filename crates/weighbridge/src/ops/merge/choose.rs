@@ -1,9 +1,9 @@
 //! Which tensors of several checkpoints are taken, and whose state goes with them.
 
-use super::variables::of_which;
+use super::variables::{of_which, partly};
 use super::{Same, collision};
 use crate::checkpoint::{
-    Checkpoint, Name, PARAMETER_VARIABLE, STRUCTURED_NAME, TensorEntry, TensorPath, VARIABLE_NAME,
+    Checkpoint, Name, PARAMETER_VARIABLE, Role, STRUCTURED_NAME, TensorEntry, TensorPath, VARIABLE_NAME,
 };
 use crate::error::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,7 +15,21 @@ fn key(tensor: &TensorEntry) -> Key {
 }
 
 fn is_state(tensor: &TensorEntry) -> bool {
-    tensor.role.slot().is_some()
+    tensor.role.is_state()
+}
+
+/// True for state under a path of its own, as in checkpoints of PyTorch.
+fn is_part(tensor: &TensorEntry) -> bool {
+    matches!(tensor.role, Role::OptimizerPart { .. })
+}
+
+/// What all state of one parameter has in common in its file: the path of the parameter, or that of the dict it stands in.
+fn group(state: &TensorEntry) -> &[Name] {
+    let path = state.path.parts();
+    match path.split_last() {
+        Some((_, dict)) if is_part(state) => dict,
+        _ => path,
+    }
 }
 
 /// For each tensor of each source, whether it is taken.
@@ -33,11 +47,15 @@ pub(super) fn choose(sources: &[Checkpoint], same: Same) -> Result<Vec<Vec<bool>
         }
     }
     let parameters = Parameters::of(sources);
+    let parts: Vec<Parts> =
+        sources.iter().enumerate().map(|(number, source)| Parts::of(source, number, &owners)).collect();
     let mut choices = Vec::with_capacity(sources.len());
-    for (number, source) in sources.iter().enumerate() {
+    for (number, (source, parts)) in sources.iter().zip(&parts).enumerate() {
         let mut kept = Vec::with_capacity(source.tensors.len());
         for tensor in &source.tensors {
-            kept.push(if is_state(tensor) {
+            kept.push(if is_part(tensor) {
+                parts.keep(tensor, source, &parameters)?
+            } else if is_state(tensor) {
                 parameters.keep_state_of(tensor, number, source, &owners)?
             } else {
                 owners.get(&key(tensor)) == Some(&number)
@@ -55,11 +73,13 @@ struct Parameters<'a> {
     by_name: HashMap<String, Vec<(usize, &'a TensorPath)>>,
     /// The sources that have one of that path.
     by_path: HashMap<&'a TensorPath, BTreeSet<usize>>,
+    /// True where several sources have one of the same path.
+    are_contested: bool,
 }
 
 impl<'a> Parameters<'a> {
     fn of(sources: &'a [Checkpoint]) -> Self {
-        let mut all = Self { by_name: HashMap::new(), by_path: HashMap::new() };
+        let mut all = Self { by_name: HashMap::new(), by_path: HashMap::new(), are_contested: false };
         for (number, source) in sources.iter().enumerate() {
             for tensor in source.tensors.iter().filter(|tensor| !is_state(tensor)) {
                 all.by_path.entry(&tensor.path).or_default().insert(number);
@@ -71,6 +91,7 @@ impl<'a> Parameters<'a> {
                 }
             }
         }
+        all.are_contested = all.by_path.values().any(|sources| sources.len() > 1);
         all
     }
 
@@ -107,25 +128,66 @@ impl<'a> Parameters<'a> {
     }
 }
 
+/// What state under paths of its own goes by in one source: whether its parameters are taken.
+#[derive(Default)]
+struct Parts {
+    /// By name, where the source has such state.
+    taken: HashMap<String, bool>,
+    /// True where one of them is taken, and where one is not.
+    any: bool,
+    left_out: bool,
+}
+
+impl Parts {
+    fn of(source: &Checkpoint, number: usize, owners: &HashMap<Key, usize>) -> Self {
+        let mut all = Self::default();
+        if !source.tensors.iter().any(is_part) {
+            return all;
+        }
+        for parameter in source.tensors.iter().filter(|tensor| !is_state(tensor)) {
+            let taken = owners.get(&key(parameter)) == Some(&number);
+            (all.any, all.left_out) = (all.any || taken, all.left_out || !taken);
+            all.taken.entry(parameter.text()).or_insert(taken);
+        }
+        all
+    }
+
+    /// True where the parameter is taken that this state was trained with.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], `state-of-which`.
+    fn keep(&self, state: &TensorEntry, source: &Checkpoint, parameters: &Parameters<'_>) -> Result<bool> {
+        if let Some(&taken) = state.role.state_of().and_then(|of| self.taken.get(&of.name)) {
+            return Ok(taken);
+        }
+        match (self.any, self.left_out) {
+            (taken, left_out) if taken != left_out => Ok(taken),
+            (true, _) => Err(partly(state, source)),
+            // No parameter is in its file: it may be about those of any other, and some of them gave way.
+            _ if parameters.are_contested => Err(of_which(state, source)),
+            _ => Ok(true),
+        }
+    }
+}
+
 /// Where several sources have the same state of one parameter, all of its state comes from one of them.
 fn one_source_of_state(sources: &[Checkpoint], same: Same, choices: &mut [Vec<bool>]) {
-    let mut having: HashMap<&TensorPath, BTreeSet<usize>> = HashMap::new();
+    let mut having: HashMap<&[Name], BTreeSet<usize>> = HashMap::new();
     let mut known: HashMap<Key, usize> = HashMap::new();
-    let mut contested: HashSet<&TensorPath> = HashSet::new();
+    let mut contested: HashSet<&[Name]> = HashSet::new();
     for (number, (source, kept)) in sources.iter().zip(&*choices).enumerate() {
         for (tensor, _) in source.tensors.iter().zip(kept).filter(|(tensor, kept)| **kept && is_state(tensor))
         {
-            having.entry(&tensor.path).or_default().insert(number);
+            having.entry(group(tensor)).or_default().insert(number);
             if *known.entry(key(tensor)).or_insert(number) != number {
-                contested.insert(&tensor.path);
+                contested.insert(group(tensor));
             }
         }
     }
     for (number, (source, kept)) in sources.iter().zip(choices).enumerate() {
         for (tensor, kept) in source.tensors.iter().zip(kept).filter(|(tensor, _)| is_state(tensor)) {
-            let Some(having) = having.get(&tensor.path).filter(|_| contested.contains(&tensor.path)) else {
-                continue;
-            };
+            let group = group(tensor);
+            let Some(having) = having.get(group).filter(|_| contested.contains(group)) else { continue };
             let one = if same == Same::Last { having.last() } else { having.first() };
             *kept &= one == Some(&number);
         }

@@ -31,7 +31,7 @@ pub(super) fn keep_apart(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> 
     let mut twice: Vec<(usize, usize, String)> = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         for (place, tensor) in source.tensors.iter().enumerate() {
-            if tensor.role.slot().is_some() {
+            if tensor.role.is_state() {
                 continue;
             }
             let name = variable(tensor);
@@ -77,4 +77,15 @@ pub(super) fn of_which(state: &TensorEntry, source: &Checkpoint) -> Error {
         "merge each model with its own state first, and then the two; or leave the state out: edit --no-state; or \
          keep both models apart: --prefix-each",
     )
+}
+
+/// The error for state of which nobody knows the parameter, where some of its file are taken and others are not.
+pub(super) fn partly(state: &TensorEntry, source: &Checkpoint) -> Error {
+    Error::mismatch(
+        "state-of-which",
+        "some parameters of this file give way to others, and nobody says which one this state was trained with",
+    )
+    .in_file(&source.label)
+    .on_tensor(state.name())
+    .hint("leave the state out first: edit --no-state; or keep both models apart: --prefix-each")
 }

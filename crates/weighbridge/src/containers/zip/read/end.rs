@@ -66,6 +66,18 @@ impl Rest {
         }
     }
 
+    /// The error of a strict reading of the file of that name, or the note of a lenient one.
+    ///
+    /// # Errors
+    /// As [`to_error`](Self::to_error).
+    pub fn settle(self, lenient: bool, label: &str, notes: &mut Vec<Note>) -> Result<()> {
+        if !lenient {
+            return Err(self.to_error().in_file(label));
+        }
+        notes.push(self.to_note());
+        Ok(())
+    }
+
     /// What a lenient reading notes.
     pub fn to_note(self) -> Note {
         match self {

@@ -126,7 +126,7 @@ pub(crate) fn column_name(entry: &TensorEntry) -> Option<&str> {
 /// True where a tensor is a column of edges.
 pub(crate) fn is_column(entry: &TensorEntry) -> bool {
     let named = column_name(entry).is_some_and(|name| COLUMNS.contains(&name));
-    entry.role == Role::Edges || named && entry.role.slot().is_none() && entry.shape.rank() == 1
+    entry.role == Role::Edges || named && !entry.role.is_state() && entry.shape.rank() == 1
 }
 
 /// The buckets of a checkpoint, in the order in which they stand there.

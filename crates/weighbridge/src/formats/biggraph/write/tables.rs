@@ -102,7 +102,7 @@ fn as_i64(value: &Value) -> i64 {
 
 /// True where a tensor is a table of embeddings, not a parameter of the model.
 pub(super) fn is_table(entry: &TensorEntry) -> bool {
-    if matches!(entry.role, Role::OptimizerState { .. } | Role::Names | Role::Edges) {
+    if entry.role.is_state() || matches!(entry.role, Role::Names | Role::Edges) {
         return false;
     }
     let first = entry.path.parts().first().and_then(Name::as_str);

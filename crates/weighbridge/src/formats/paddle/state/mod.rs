@@ -27,6 +27,7 @@ mod distributed;
 mod extras;
 mod flat;
 mod info;
+mod left_out;
 mod mistaken;
 mod read;
 mod room;

@@ -1,6 +1,7 @@
 //! The way through the objects of a pickle, with bounds on all that a file can make large.
 
 use super::arrays::{Array, Found, find};
+use super::left_out::LeftOut;
 use super::room::Room;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
@@ -18,7 +19,7 @@ use crate::pickle::{
 use crate::source::{SourceRef, read_vec};
 use crate::tensor::{DType, Endian};
 use crate::text::counted;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 /// The deepest structure that is followed.
 const DEEPEST: usize = 64;
@@ -31,8 +32,6 @@ const MEMBER: u64 = 160;
 /// What stands for a tensor in a list, or in a dict that is not the root: there the key says what it is.
 const LISTED: u64 = 1_500;
 const NESTED: u64 = 600;
-/// Kinds of objects that are not kept are named up to this number.
-const NAMED: usize = 100;
 
 /// Where a walk stands, and what it has gathered.
 #[derive(Debug)]
@@ -57,9 +56,9 @@ pub(super) struct Walk<'a> {
     free: HashMap<String, usize>,
     /// What arrays read that are no other one by another name.
     spans: Spans,
-    unknown: BTreeMap<String, u64>,
-    /// Objects of more kinds than are named.
-    unnamed: u64,
+    left_out: LeftOut,
+    /// Objects and references between them.
+    size: u64,
     /// Keys that stand twice in a dict.
     doubled: u64,
     bf16: bool,
@@ -148,8 +147,8 @@ impl<'a> Walk<'a> {
             texts: HashSet::new(),
             free: HashMap::new(),
             spans: Spans::default(),
-            unknown: BTreeMap::new(),
-            unnamed: 0,
+            left_out: LeftOut::default(),
+            size,
             doubled: 0,
             bf16: false,
             in_key: false,
@@ -176,14 +175,7 @@ impl<'a> Walk<'a> {
             let text = format!("{keys} twice in a dict; the last value counts");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
-        for (name, count) in self.unknown {
-            let text = format!("{} {name}: not kept", counted(count, "time", "times"));
-            self.checkpoint.notes.push(Note::omission("unknown-class", text));
-        }
-        if self.unnamed > 0 {
-            let text = format!("and {} objects of more kinds", self.unnamed);
-            self.checkpoint.notes.push(Note::omission("unknown-class", text));
-        }
+        self.checkpoint.notes.extend(self.left_out.notes());
         Ok(self.checkpoint)
     }
 
@@ -208,18 +200,22 @@ impl<'a> Walk<'a> {
         self.path.extend(key.split('.').map(Name::from));
     }
 
-    /// Something that no value stands for.
+    /// An array that no tensor holds.
     pub(super) fn inert(&mut self, what: &str) -> Result<Value> {
-        self.room.text(what)?;
-        let kinds = self.unknown.len();
-        match self.unknown.get_mut(what) {
-            Some(count) => *count += 1,
-            None if kinds < NAMED => {
-                self.unknown.insert(what.to_owned(), 1);
-            }
-            None => self.unnamed += 1,
-        }
+        self.no_value(what, true)
+    }
+
+    /// Something that no value stands for; `array` where it may be one, or lead to one.
+    fn no_value(&mut self, what: &str, array: bool) -> Result<Value> {
+        self.left_out.count(what, array, &mut self.room)?;
         Ok(marked(structure::OBJECT, Value::Text(what.to_owned())))
+    }
+
+    /// As [`no_value`](Self::no_value), of an object and all that it leads to.
+    fn object(&mut self, what: &str, id: ObjectId) -> Result<Value> {
+        let graph = (&self.pickle.graph, self.bounds);
+        let array = self.left_out.leads_to_array(id, graph, self.size, &mut self.room);
+        self.no_value(what, array)
     }
 
     /// The tensor that an object would become; `None` where it is none. Its memory is taken.
@@ -281,7 +277,7 @@ impl<'a> Walk<'a> {
     /// they could lead back to where they came from.
     fn key(&mut self, id: ObjectId) -> Result<Value> {
         if self.in_key {
-            return self.inert("a dict in a key of a dict");
+            return self.no_value("a dict in a key of a dict", false);
         }
         self.in_key = true;
         let key = self.node(id, DEEPEST.saturating_sub(4));
@@ -341,7 +337,7 @@ impl<'a> Walk<'a> {
         self.visit()?;
         if depth > DEEPEST {
             self.room.take(480)?;
-            return self.inert("a structure that is nested too deeply");
+            return self.object("a structure that is nested too deeply", id);
         }
         let graph = self.graph();
         self.charge(graph.object(id))?;
@@ -369,7 +365,7 @@ impl<'a> Walk<'a> {
                         Err(error) => Value::Bytes(error.into_bytes()),
                     }
                 }
-                _ => self.inert("a text that is not well-formed")?,
+                _ => self.no_value("a text that is not well-formed", false)?,
             },
             Object::Bytes(_) | Object::ByteArray(_) => self.bytes(id)?,
             Object::List(items) => Value::List(self.items(items, depth)?),
@@ -383,10 +379,10 @@ impl<'a> Walk<'a> {
                     self.room.text(name)?;
                     marked(structure::GLOBAL, Value::Text(format!("{module} {name}")))
                 }
-                None => self.inert("a class without a name")?,
+                None => self.no_value("a class without a name", false)?,
             },
             Object::Made(_) => self.made(id, depth)?,
-            _ => self.inert("something that is kept outside of the pickle")?,
+            _ => self.no_value("something that is kept outside of the pickle", true)?,
         })
     }
 
@@ -428,7 +424,7 @@ impl<'a> Walk<'a> {
     /// Bytes that are no array's.
     fn bytes(&mut self, id: ObjectId) -> Result<Value> {
         let Some(payload) = bytes_of(self.graph(), id, None)? else {
-            return self.inert("bytes of unknown length");
+            return self.no_value("bytes of unknown length", false);
         };
         self.room.text_of(payload.len, true)?;
         match (payload.short, payload.place) {
@@ -437,7 +433,7 @@ impl<'a> Walk<'a> {
                 let decoded = PayloadSource::new(self.source.clone(), span, payload.len)?;
                 Ok(Value::Bytes(read_vec(&decoded, 0, payload.len)?))
             }
-            _ => self.inert("bytes outside of the pickle"),
+            _ => self.no_value("bytes outside of the pickle", false),
         }
     }
 
@@ -465,7 +461,7 @@ impl<'a> Walk<'a> {
         }
         let name = graph.made(id).and_then(|made| graph.global(made.callable));
         let name = name.map_or_else(|| "a class without a name".to_owned(), |(m, n)| format!("{m}.{n}"));
-        self.inert(&name)
+        self.object(&name, id)
     }
 
     fn scalar(&mut self, found: &crate::pickle::NdArray) -> Result<Option<Value>> {

@@ -4,43 +4,68 @@ use super::*;
 
 #[test]
 fn what_speaks_of_the_form_of_a_file_is_no_difference() {
-    let with = |pairs: &[(&str, Value)]| {
+    let of_format = |format: &'static str, pairs: &[(&str, Value)]| {
         let mut one = of(vec![f32s("w", &[1.0])]);
+        one.format = format;
         pairs.iter().for_each(|(key, value)| one.metadata.set(*key, value.clone()));
         one
     };
     let text = |text: &str| Value::Text(text.to_owned());
     let map =
         |pairs: &[(&str, Value)]| Value::Map(pairs.iter().map(|(k, v)| ((*k).into(), v.clone())).collect());
-    let found = |a: &[(&str, Value)], b: &[(&str, Value)]| -> Vec<String> {
-        let report = diff_checkpoints(with(a), with(b), &DiffOptions::default()).unwrap();
+    let told = |left: Checkpoint, right: Checkpoint| -> Vec<String> {
+        let report = diff_checkpoints(left, right, &DiffOptions::default()).unwrap();
         report.metadata.into_iter().map(|change| change.what).collect()
+    };
+    let found = |format: &'static str, a: &[(&str, Value)], b: &[(&str, Value)]| {
+        // The other side is of any form.
+        told(of_format(format, a), of_format("npz", b))
     };
     let files = |name: &str| {
         [("paddle.program", text(name)), ("paddle.parameters", text(name)), ("paddle.info", text(name))]
     };
-    assert!(found(&files("a"), &files("b")).is_empty());
+    assert!(found("paddle", &files("a"), &files("b")).is_empty());
     let pickled = [
         ("paddle.protocol", Value::U32(4)),
         ("paddle.numpy", Value::U32(2)),
         ("paddle.name_table", Value::Bool(true)),
         ("paddle.python2", Value::Bool(true)),
     ];
-    assert!(found(&files("a"), &pickled).is_empty());
-    assert!(found(&pickled, &[("paddle.protocol", Value::U32(2))]).is_empty());
-    assert!(found(&[("format", text("pt"))], &[]).is_empty());
-    assert!(
-        found(&[("attributes", map(&[("format_version", Value::I64(1))]))], &[("attributes", map(&[]))])
-            .is_empty()
-    );
+    assert!(found("paddle", &files("a"), &pickled).is_empty());
+    assert!(found("paddle", &pickled, &[("paddle.protocol", Value::U32(2))]).is_empty());
+    assert!(found("safetensors", &[("format", text("pt"))], &[]).is_empty());
+    let version = |n| [("attributes", map(&[("format_version", Value::I64(n))]))];
+    assert!(found("biggraph", &version(1), &[("attributes", map(&[]))]).is_empty());
     // What is of the model stays, and what only looks like it.
-    assert_eq!(found(&[("paddle.vocab", map(&[]))], &[("paddle.structure", map(&[]))]).len(), 2);
-    assert_eq!(found(&[("format", text("pt"))], &[("format", text("mine"))]), ["format"]);
+    assert_eq!(found("paddle", &[("paddle.vocab", map(&[]))], &[("paddle.structure", map(&[]))]).len(), 2);
+    assert_eq!(found("safetensors", &[("format", text("pt"))], &[("format", text("mine"))]), ["format"]);
     let step = |n| [("attributes", map(&[("format_version", Value::I64(n)), ("step", Value::I64(n))]))];
-    assert_eq!(found(&step(1), &step(2)), ["attributes/step"]);
+    assert_eq!(found("biggraph", &step(1), &step(2)), ["attributes/step"]);
     // Another order is told as before.
     let [a, b] = [("a", Value::I64(1)), ("b", Value::I64(2))];
-    assert_eq!(found(&[("m", map(&[a.clone(), b.clone()]))], &[("m", map(&[b, a]))]), ["m"]);
+    assert_eq!(found("npz", &[("m", map(&[a.clone(), b.clone()]))], &[("m", map(&[b, a]))]), ["m"]);
+    // Who made the other side can say so, and where nobody did the metadata are somebody's own.
+    let of_torch = |pairs: &[(&str, Value)], origin: Option<&str>| {
+        let mut one = of_format("torch", pairs);
+        one.origin = origin.map(|format| Origin { format: format.into(), kind: "object".into() });
+        one
+    };
+    for (pairs, others, key) in [
+        (version(1).to_vec(), version(2).to_vec(), "attributes/format_version"),
+        (vec![("format_version", Value::I64(1))], vec![("format_version", Value::I64(2))], "format_version"),
+        (files("a").to_vec(), files("b").to_vec(), "paddle.program"),
+        (vec![("format", text("pt"))], vec![("format", text("np"))], "format"),
+    ] {
+        let own = |pairs: &[(&str, Value)]| of_torch(pairs, Some("torch"));
+        assert_eq!(told(own(&pairs), own(&others)).first().map(String::as_str), Some(key));
+        let made_of = match key {
+            "paddle.program" => Some("paddle"),
+            "format" => None,
+            _ => Some("biggraph"),
+        };
+        assert!(told(of_torch(&pairs, made_of), of_torch(&others, made_of)).is_empty(), "{key}");
+        assert!(told(own(&pairs), of_torch(&others, made_of)).is_empty(), "{key}");
+    }
 }
 
 #[test]

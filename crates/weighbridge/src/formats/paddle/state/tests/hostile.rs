@@ -1,6 +1,7 @@
 //! Damage and malice: an error or a checkpoint, never a panic.
 
 use super::*;
+use crate::pickle::ObjectId;
 use crate::source::MemoryFolder;
 
 /// Reads, and where that succeeds plans and reads the tensors.
@@ -123,6 +124,53 @@ fn nothing_is_executed_and_what_is_unknown_is_said() {
     let plan = plan(&checkpoint, &PlanOptions::default()).unwrap();
     assert_eq!(plan.losses.iter().map(|l| l.code).collect::<Vec<_>>(), ["omitted", "value-dropped"]);
     assert!(!materialise(&plan)[0].windows(6).any(|w| w == b"system"));
+}
+
+#[test]
+fn arrays_that_are_not_kept_are_told_apart() {
+    let bytes = pickled(
+        |b| {
+            let class = b.global("mine", "Holder")?;
+            let empty = b.new_object(class, ObjectId::EMPTY_TUPLE)?;
+            let holder = b.new_object(class, ObjectId::EMPTY_TUPLE)?;
+            let (name, array) = (b.text("a")?, super::odd::floats(b, 1)?);
+            let state = b.dict(vec![(name, array)])?;
+            b.build(holder, state)?;
+            let list = b.list(vec![holder])?;
+            let args = b.tuple(&[list])?;
+            let outer = b.global("mine", "Outer")?;
+            let outer = b.reduce(outer, args)?;
+            let other = b.global("mine", "Other")?;
+            let other = b.new_object(other, ObjectId::EMPTY_TUPLE)?;
+            let weight = super::odd::floats(b, 2)?;
+            let mut pairs = vec![];
+            for (key, value) in [("w", weight), ("e", empty), ("h", holder), ("o", outer), ("x", other)] {
+                pairs.push((b.text(key)?, value));
+            }
+            b.dict(pairs)
+        },
+        4,
+    );
+    let told = |bytes: &[u8]| -> Vec<String> {
+        let checkpoint = open(bytes).unwrap();
+        assert!(checkpoint.notes.iter().all(|note| note.omission));
+        checkpoint.notes.iter().map(|note| format!("{} {}", note.code, note.text)).collect()
+    };
+    let objects = [
+        "unknown-class 1 time mine.Holder: not kept",
+        "unknown-class 1 time mine.Other: not kept",
+        "arrays-left-out 1 time mine.Holder: not kept",
+        "arrays-left-out 1 time mine.Outer: not kept",
+    ];
+    assert_eq!(told(&bytes), objects);
+    // Of a type that no tensor has.
+    let mut other = bytes;
+    let places: Vec<usize> =
+        other.windows(4).enumerate().filter(|(_, w)| w == b"\x8c\x02f4").map(|(at, _)| at).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| other[at + 3] = b'3');
+    let array = "arrays-left-out 1 time numpy.ndarray of f3: not kept";
+    assert_eq!(told(&other), [&objects[..], &[array]].concat());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! From which objects tensors can be reached.
 
-use crate::containers::torch::Saved;
-use crate::pickle::{Object, ObjectId};
+use super::graph::{Graph, Object, ObjectId};
 
 /// The objects that are tensors or lead to some.
-pub(super) struct Reach {
+#[derive(Debug)]
+pub(crate) struct Reach {
     holds: Vec<bool>,
     size: u64,
 }
@@ -28,14 +28,13 @@ fn edges(object: &Object, mut meet: impl FnMut(usize)) {
 impl Reach {
     /// Goes backwards from the tensors, once over every edge. The edges stand in two vectors: where those that lead to
     /// an object begin, and where they come from. A vector for each object would take more than the objects.
-    pub(super) fn of(saved: &Saved) -> Self {
-        let graph = saved.graph();
+    pub(crate) fn of(graph: &Graph, is_tensor: impl Fn(ObjectId) -> bool) -> Self {
         let mut holds = vec![false; graph.len()];
         let mut open = Vec::new();
         let mut starts = vec![0u32; graph.len() + 1];
         let mut count = 0u64;
         for (id, object) in graph.iter() {
-            if saved.is_tensor(id) {
+            if is_tensor(id) {
                 if let Some(holds) = holds.get_mut(id.index()) {
                     *holds = true;
                 }
@@ -81,12 +80,12 @@ impl Reach {
     }
 
     /// Objects and edges together.
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// True for a tensor, and for what leads to one.
-    pub(super) fn holds_tensor(&self, id: ObjectId) -> bool {
+    pub(crate) fn holds_tensor(&self, id: ObjectId) -> bool {
         self.holds.get(id.index()).is_some_and(|&holds| holds)
     }
 }

@@ -1,5 +1,5 @@
-//! Tensors that would be taken for an optimizer's when what is written is read again, and an
-//! optimizer's that would not.
+//! Tensors that would be taken for something else when what is written is read again: for an optimizer's, or
+//! for parameters.
 //!
 //! A pickle does not say what a tensor is for: its key must do. See `slots.rs`. And two keys of the outermost dict are
 //! Paddle's own.
@@ -9,11 +9,13 @@ use super::slots::{self, MASTER_WEIGHTS, Scope};
 use super::split::INFO;
 use super::structure::{Form, Pairs, View, view};
 use super::writer::name_of;
-use crate::checkpoint::{Checkpoint, Loss, TensorEntry, Value, escape_text};
+use crate::checkpoint::{Checkpoint, Loss, Role, TensorEntry, Value, escape_text};
 use crate::error::{Error, Result};
+use crate::text::counted;
 use std::collections::{HashMap, HashSet};
 
-/// The losses of tensors that are no optimizer's but would be read as such, and the other way round.
+/// The losses of tensors that are no optimizer's but would be read as such, and the other way round; and of those that
+/// would be read as parameters.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `name-collision`, where two things would have one key: a dict keeps the last of them;
@@ -24,8 +26,13 @@ pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<L
     for entry in &checkpoint.tensors {
         by_text.entry(entry.text()).or_insert(entry);
     }
-    let mut check = Check { checkpoint, by_text, losses: Vec::new(), twice: None };
+    let mut check =
+        Check { checkpoint, by_text, losses: Vec::new(), told_by_key: HashSet::new(), twice: None };
     check.value(structure, true);
+    // Where a program stays behind, what it says of its variables does so too.
+    if checkpoint.topology.is_none() {
+        check.losses.extend(roles(checkpoint, &check.told_by_key));
+    }
     match check.twice {
         None => Ok(check.losses),
         Some(key) => Err(Error::mismatch("name-collision", "two parts of the state would have one key in a dict")
@@ -34,6 +41,20 @@ pub(super) fn losses(checkpoint: &Checkpoint, structure: &Value) -> Result<Vec<L
             .found(escape_text(&key))
             .hint("give one of them another name (rename), or leave it out (drop)")),
     }
+}
+
+/// What tensors are for: but for an optimizer's, and those whose key tells it, all are read as parameters.
+fn roles(checkpoint: &Checkpoint, told_by_key: &HashSet<&str>) -> Option<Loss> {
+    let other = |entry: &&TensorEntry| {
+        entry.role.slot().is_none()
+            && entry.role != Role::Parameter
+            && (told_by_key.is_empty() || !told_by_key.contains(entry.text().as_str()))
+    };
+    let mut others = checkpoint.tensors.iter().filter(other);
+    let first = others.next()?;
+    let detail =
+        format!("a state does not say what a tensor is for: {} is {}", first.name(), first.role.as_str());
+    Some(Loss::new("role-dropped", counted(1 + others.count(), "tensor", "tensors"), detail))
 }
 
 /// Fails where something stands under a key that Paddle looks for in every dict that it loads: it takes what it finds there
@@ -86,19 +107,22 @@ struct Check<'a> {
     checkpoint: &'a Checkpoint,
     by_text: HashMap<String, &'a TensorEntry>,
     losses: Vec<Loss>,
+    /// Names of tensors that are no parameters, and are read as what they are.
+    told_by_key: HashSet<&'a str>,
     /// The first key that two things have.
     twice: Option<String>,
 }
 
-/// A tensor in a dict, under its key.
+/// A tensor in a dict, under its key; its displayed name.
 struct Item<'a, 'b> {
     key: &'b str,
+    text: &'a str,
     form: Form,
     entry: &'a TensorEntry,
 }
 
 impl<'a> Check<'a> {
-    fn value(&mut self, value: &Value, is_root: bool) {
+    fn value(&mut self, value: &'a Value, is_root: bool) {
         match view(value) {
             View::List(items) | View::Tuple(items) => items.iter().for_each(|item| self.value(item, false)),
             View::Dict { pairs: Pairs::Named(pairs), .. } => {
@@ -124,13 +148,13 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn dict(&mut self, pairs: &[(&str, &Value)], is_root: bool) {
+    fn dict(&mut self, pairs: &[(&str, &'a Value)], is_root: bool) {
         let (mut tensors, mut others) = (Vec::new(), Vec::new());
         for &(key, value) in pairs {
             match view(value) {
                 View::Tensor(form, text) => {
                     let entry = self.by_text.get(text).copied();
-                    tensors.extend(entry.map(|entry| Item { key, form, entry }));
+                    tensors.extend(entry.map(|entry| Item { key, text, form, entry }));
                 }
                 View::Metadata(name) if self.checkpoint.metadata.get(name).is_none() => {}
                 _ => others.push((key, value)),
@@ -156,11 +180,14 @@ impl<'a> Check<'a> {
                 if slot.as_str() != Some(MASTER_WEIGHTS) && scope.owner(item.key).is_none_or(|o| !own(&o)) {
                     self.not_recognised(item);
                 }
-            } else if let Some((param, slot)) = scope.owner(item.key)
-                // The state of an optimizer goes by one name only.
-                && table.name_of(item).is_none_or(|name| name == item.key)
-            {
+                continue;
+            }
+            // The state of an optimizer goes by one name only.
+            let own = table.name_of(item).is_none_or(|name| name == item.key);
+            if let Some((param, slot)) = scope.owner(item.key).filter(|_| own) {
                 self.mistaken(item.entry, slot, param);
+            } else if scope.role(item.key, own).as_ref() == Some(&item.entry.role) {
+                self.told_by_key.insert(item.text);
             }
         }
         for (key, value) in others {

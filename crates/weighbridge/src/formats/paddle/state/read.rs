@@ -2,11 +2,11 @@
 
 use super::arrays::{Array, Found};
 use super::room::Room;
-use super::slots::{self, MASTER_WEIGHTS, Scope};
+use super::slots::{MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
-use crate::checkpoint::{Checkpoint, Name, Note, Origin, Role, Value};
+use crate::checkpoint::{Checkpoint, Name, Note, Origin, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::pickle::{self, Cut, Object, ObjectId, Options, Pickle};
@@ -302,11 +302,7 @@ impl Walk<'_> {
                 let own = name.as_deref().is_none_or(|name| name == key);
                 let owner = if own { owners.scope.owner(&key) } else { None };
                 let slot = owner.map(|(_, slot)| Name::from(slot));
-                let role = if owners.scope.whole && slots::is_global(&key) {
-                    Some(Role::Other)
-                } else {
-                    (own && owners.scope.is_without_owner(&key)).then_some(Role::OptimizerPart { of: None })
-                };
+                let role = owners.scope.role(&key, own);
                 let parameter = owner.and_then(|(param, _)| Some((param, owners.key_of(param)?)));
                 self.push(match (parameter, owner) {
                     (Some((_, key)), _) => key,

@@ -1,5 +1,6 @@
 //! The names that Paddle's optimizers give their tensors: `PARAM_moment1_0`.
 
+use crate::checkpoint::Role;
 use std::collections::{HashMap, HashSet};
 
 /// What 2.6.2 and 3.3.1 call what an optimizer remembers, longer names before those they end in.
@@ -83,7 +84,7 @@ pub(super) fn parameter_of(key: &str) -> Option<&str> {
 }
 
 /// True for a tensor of an optimizer that belongs to no parameter.
-pub(super) fn is_global(key: &str) -> bool {
+fn is_global(key: &str) -> bool {
     let name = without_count(key).unwrap_or(key);
     matches!(
         name,
@@ -138,6 +139,15 @@ impl<'a> Scope<'a> {
         let known = || self.keys.contains(apart.param) || self.variables.contains(apart.param);
         let beside = || self.evident.contains(apart.param) && known();
         (self.whole || beside()).then_some((apart.param, apart.slot))
+    }
+
+    /// What a tensor is for, where its key says that it is no parameter: one of an optimizer that belongs to none.
+    /// `own` is true where it goes by that name only.
+    pub(super) fn role(&self, key: &'a str, own: bool) -> Option<Role> {
+        if self.whole && is_global(key) {
+            return Some(Role::Other);
+        }
+        (own && self.is_without_owner(key)).then_some(Role::OptimizerPart { of: None })
     }
 
     /// True for a tensor of an optimizer that stands among others, its parameter not known: that one goes by a name of its

@@ -5,8 +5,8 @@ use super::split::MOST_BYTES;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value,
-    escape_text, left_behind,
+    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, TensorPath, VARIABLE_NAME, Value, escape_text,
+    left_behind,
 };
 use crate::engine::latin1_lengths;
 use crate::error::{Error, Result};
@@ -134,12 +134,8 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
             _ => {}
         }
     }
+    losses.extend(renamed(checkpoint));
     if !is_state(checkpoint) {
-        losses.extend(renamed(checkpoint));
-        // Where a program stays behind, what it says of its variables does so too.
-        if checkpoint.topology.is_none() {
-            losses.extend(roles(checkpoint));
-        }
         for (key, _) in checkpoint.metadata.iter() {
             if key != slots::LR_SCHEDULER && !key.starts_with(RESERVED) {
                 let detail = "a state dict would have this for a tensor's key";
@@ -159,14 +155,4 @@ fn renamed(checkpoint: &Checkpoint) -> Option<Loss> {
     let detail =
         format!("a key is text and is cut at its dots: {} is read as {read}", first.path.to_json_text());
     Some(Loss::new("name-changed", counted(1 + renamed.count(), "tensor", "tensors"), detail))
-}
-
-/// What tensors are for: but for an optimizer's, all are read as parameters.
-fn roles(checkpoint: &Checkpoint) -> Option<Loss> {
-    let other = |t: &&TensorEntry| t.role.slot().is_none() && t.role != Role::Parameter;
-    let mut others = checkpoint.tensors.iter().filter(other);
-    let first = others.next()?;
-    let detail =
-        format!("a state does not say what a tensor is for: {} is {}", first.name(), first.role.as_str());
-    Some(Loss::new("role-dropped", counted(1 + others.count(), "tensor", "tensors"), detail))
 }

@@ -193,3 +193,26 @@ fn one_key_for_two_things_is_refused() {
         assert_eq!((error.code(), error.found_text()), ("name-collision", Some(name)));
     }
 }
+
+/// What was a state loses as much as what never was one.
+#[test]
+fn names_and_roles_of_former_states_are_said() {
+    let codes = |checkpoint: &Checkpoint| losses(checkpoint).into_iter().map(|l| l.0).collect::<Vec<_>>();
+    let bytes = golden("p262/cnn_state_dict/m_p4.pdparams");
+    let mut state = open(&bytes).unwrap();
+    assert_eq!(codes(&state), Vec::<&str>::new());
+    state.tensors[0].path = crate::checkpoint::TensorPath::new(vec!["a.b".into(), "w".into()]);
+    state.metadata.remove(STRUCTURE);
+    assert_eq!(codes(&state), ["name-changed"]);
+    let mut state = open(&bytes).unwrap();
+    state.tensors[0].role = crate::checkpoint::Role::Other;
+    assert_eq!(codes(&state), ["role-dropped"]);
+    // A key that says it: beside nothing but an optimizer's tensors, and beside parameters.
+    let rate = |names: &[&str]| {
+        let mut state = parameters(names);
+        state.tensors.last_mut().unwrap().role = crate::checkpoint::Role::Other;
+        state
+    };
+    assert_eq!(codes(&rate(&["w_moment1_0", "learning_rate_0"])), ["read-as-state"]);
+    assert_eq!(codes(&rate(&["w", "learning_rate_0"])), ["role-dropped"]);
+}

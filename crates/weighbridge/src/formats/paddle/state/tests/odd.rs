@@ -204,3 +204,29 @@ fn state_whose_parameter_has_another_name_is_state() {
     let again = plan(&checkpoint, &PlanOptions::default()).unwrap();
     assert_eq!((materialise(&again).remove(0), again.losses), (bytes, vec![]));
 }
+
+/// Elements that a pickle of protocol 2 holds as text may begin as a pickle or a stream does: they are none.
+#[test]
+fn elements_that_begin_as_a_file_does_are_no_file() {
+    for first in [[0x80, 0x3f, 0x80, 0x3f], [0x80, 2, b'.', 0], [0, 0, 0, 0], *b"{\"ba"] {
+        let bytes = pickled(
+            |b| {
+                let (key, value) = (b.text("w")?, floats(b, 1)?);
+                b.dict(vec![(key, value)])
+            },
+            4,
+        );
+        let mut checkpoint = open(&bytes).unwrap();
+        let shape = checkpoint.tensors[0].shape.clone();
+        let (path, dtype) = (checkpoint.tensors[0].path.clone(), checkpoint.tensors[0].dtype());
+        let len = usize::try_from(checkpoint.tensors[0].bytes()).unwrap();
+        let elements: Vec<u8> = first.into_iter().cycle().take(len).collect();
+        checkpoint.tensors[0] =
+            TensorEntry::dense(path, dtype, shape, &memory(&elements), 0, crate::tensor::Encoding::ROW)
+                .unwrap();
+        let again = open(&rewrite(&checkpoint, &[("protocol", "2")])).unwrap();
+        let options = crate::ops::verify::VerifyOptions::default();
+        let report = crate::ops::verify::verify_checkpoint(&again, &options).unwrap();
+        assert_eq!(report.findings, [], "{first:?}");
+    }
+}

@@ -21,6 +21,20 @@ impl Held<'_> {
     pub fn has_tensors(&self) -> bool {
         !self.places.is_empty()
     }
+
+    /// True where elements, as they are, fill it from the first byte to the last: it has no header then,
+    /// whatever the first elements look like.
+    pub fn is_filled(&self) -> bool {
+        let mut reached = 0;
+        // Sorted by their starts.
+        for place in self.places.iter().filter(|place| !place.encoded) {
+            if place.start > reached {
+                return false;
+            }
+            reached = reached.max(place.end);
+        }
+        reached > 0 && reached == self.source.len()
+    }
 }
 
 /// The bytes of a piece in the outermost source that holds them.

@@ -54,6 +54,10 @@ pub fn hidden_bytes(checkpoint: &Checkpoint, limits: &Limits) -> Result<Vec<Find
 fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
     // What only stands beside the tensors may be of another format: a program, a list.
     let own = if held.has_tensors() { None } else { formats::detect(&held.source).ok() };
+    if held.is_filled() {
+        // Such as elements that a pickle holds as text: bytes of their own, and no file of the format.
+        return account(held, &Outline::default());
+    }
     let outline = match own.map_or_else(|| formats::by_id(checkpoint.format), Ok) {
         Ok(format) => format.outline(&held.source, limits),
         // Made by a program, of no format: all that is no tensor is of no known use.

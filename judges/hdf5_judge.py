@@ -239,6 +239,36 @@ def converted(binary, testdata):
             check(f"{source} comes back", done.returncode == 0, done.stderr)
 
 
+def kept(binary, testdata):
+    """HDF5 becomes HDF5, also through npz: attributes keep their types and extents, null datasets and groups stay."""
+    def told(path):
+        with h5py.File(path, "r") as file:
+            objects = {"/": file}
+            file.visititems(objects.__setitem__)
+            out = {}
+            for name, item in objects.items():
+                own = {k: (repr(v), item.attrs.get_id(k).dtype.str, item.attrs.get_id(k).shape)
+                       for k, v in item.attrs.items() if k != "weighbridge.index"}
+                is_dataset = isinstance(item, h5py.Dataset)
+                out[name] = (is_dataset and (item.shape, h5py.h5ds.is_scale(item.id)), own)
+            return out
+
+    source = os.path.join(testdata, "hdf5", "forms", "attributes.h5")
+    before = told(source)
+    with tempfile.TemporaryDirectory() as folder:
+        for steps in (["a.h5"], ["a.npz", "b.h5"]):
+            last = source
+            for step in steps:
+                target = os.path.join(folder, step)
+                done = subprocess.run([binary, "convert", last, target, "--deny-loss"], capture_output=True, text=True)
+                check(f"{source} to {steps}", done.returncode == 0, done.stderr)
+                last = target
+            after = told(last)
+            check(f"{steps}: objects", sorted(before) == sorted(after), (sorted(before), sorted(after)))
+            for name, was in before.items():
+                check(f"{steps}: {name}", after.get(name) == was, (was, after.get(name)))
+
+
 def main():
     out = sys.argv[1]
     types(os.path.join(out, "types.h5"))
@@ -249,6 +279,7 @@ def main():
         grows(os.path.join(out, f"{name}.h5"))
     if len(sys.argv) > 3:
         converted(*sys.argv[2:4])
+        kept(*sys.argv[2:4])
     print(f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}: {counted} checks, {failures} failures")
     sys.exit(failures != 0)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files with h5py, and what h5py reads from them: testdata/hdf5/good; and
-smaller ones beside it, testdata/hdf5/small; and a large one, testdata/hdf5/heaps.
+smaller ones beside it, testdata/hdf5/small; a large one, testdata/hdf5/heaps; and one with attributes of all
+types, testdata/hdf5/forms.
 
     python judges/make_hdf5.py testdata/hdf5/good
 
@@ -184,6 +185,27 @@ SMALL = {
 MAKERS = {"types": types, "layouts": layouts, "groups": groups, "many": many, "attributes": attributes}
 
 
+def make_forms(forms):
+    """Attributes of all types that have a value, null datasets, a group without members, a dimension scale."""
+    with h5py.File(os.path.join(forms, "attributes.h5"), "w", libver="latest") as f:
+        f.create_group("hollow")
+        f.create_group("a_group").create_group("below")
+        a = f.create_dataset("a", data=np.arange(6, dtype="f4").reshape(2, 3))
+        a.attrs["plain"], a.attrs["text"], a.attrs["truth"] = 5, "größe", np.bool_(True)
+        a.attrs["i8"], a.attrs["u16"], a.attrs["f32"] = np.int8(-3), np.uint16(65535), np.float32(0.1)
+        a.attrs["f16s"], a.attrs["big"] = np.array([1.5, -2], "f2"), np.array([1, -2], ">i4")
+        a.attrs["matrix"] = np.arange(6.).reshape(2, 3)
+        a.attrs["none"], a.attrs["no_rows"] = h5py.Empty("f4"), np.zeros((0, 3), "i2")
+        a.attrs["bytes"], a.attrs["texts"] = np.bytes_(b"\xff\xfe"), np.array([b"ab", b"c"], "S4")
+        a.attrs["strings"] = np.array([["a", "b"]], object)
+        a.attrs.create("kind", 1, dtype=h5py.enum_dtype({"RED": 0, "BLUE": 1}, "u1"))
+        a.attrs["none_text"] = h5py.Empty("S5")
+        f["null"] = h5py.Empty("f4")
+        f["scale"] = np.arange(2.)
+        f["scale"].make_scale("lon")
+        f.attrs["version"], f["a_group"].attrs["names"] = np.int32(2), np.array([b"x", b"yz"])
+
+
 def make_heaps(heaps):
     """More links of a group and attributes of a dataset than the first rows of the tables of a heap hold, 512 KiB:
     further down there are tables within tables. The names say what is expected."""
@@ -320,6 +342,9 @@ def main():
                 maker(f)
     make_bad(small, os.path.join(target, "..", "bad"))
     make_heaps(os.path.join(target, "..", "heaps"))
+    forms = os.path.join(target, "..", "forms")
+    os.makedirs(forms, exist_ok=True)
+    make_forms(forms)
     with open(os.path.join(target, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0, ensure_ascii=False)
         out.write("\n")

@@ -18,11 +18,25 @@ use crate::tensor::{DType, Endian, Shape};
 /// [`Value::List`]; what has no such value is left out and is a problem of the file.
 pub type Attributes = Vec<(String, Value)>;
 
+/// How attributes stand in a file, by their names: those whose value alone would be written in another type or form.
+pub type Types = Vec<(String, StoredAs)>;
+
+/// The type of an attribute as the file describes it, and its extents where the value does not tell them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAs {
+    /// The bytes of its datatype message.
+    pub datatype: Vec<u8>,
+    /// The extents of an attribute without elements.
+    pub dims: Option<Vec<u64>>,
+}
+
 /// What a file holds.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// The attributes of the root group.
     pub attributes: Attributes,
+    /// How they stand there.
+    pub types: Types,
     /// Groups and datasets, each group before what is in it.
     pub items: Vec<Item>,
     /// Names that lead to something that stands elsewhere in the list.
@@ -55,15 +69,19 @@ pub struct Problem {
     pub error: Error,
 }
 
-/// A dataset, or a group that has attributes or stands in the root.
+/// A dataset, or a group that has attributes, has no members, or stands in the root.
 #[derive(Debug)]
 pub struct Item {
     /// Where it stands, from the root.
     pub path: Vec<String>,
     /// Its attributes.
     pub attributes: Attributes,
+    /// How they stand there.
+    pub types: Types,
     /// The dataset; `None` for a group.
     pub dataset: Option<Dataset>,
+    /// True for a group without members.
+    pub is_empty: bool,
 }
 
 /// The elements of a dataset.
@@ -91,5 +109,7 @@ pub struct Dataset {
     pub kind: Kind,
     /// Its extents; none for a scalar.
     pub shape: Shape,
+    /// True where it has neither an element nor extents: its dataspace is null. Its shape is `[0]` here.
+    pub is_null: bool,
     stored: read::Stored,
 }

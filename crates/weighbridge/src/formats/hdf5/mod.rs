@@ -19,12 +19,18 @@
 //! that everything comes back. Attributes of groups are metadata under the path of the group:
 //! `/model_weights`.
 //!
+//! Attributes keep their types: what the value does not tell - numbers of less than 64 bits, text of fixed length,
+//! several dimensions, nothing of a type - stands in `hdf5.types` beside them, as the bytes of the datatype message, and is
+//! written so again. `hdf5.null` says that a dataset has a null dataspace; a group without members is one without
+//! attributes in the metadata.
+//!
 //! Files of PyTorch-BigGraph are HDF5 files too; they are [`super::biggraph`]'s.
 
 mod names;
 mod read;
 #[cfg(test)]
 mod tests;
+mod types;
 mod write;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
@@ -40,6 +46,8 @@ use crate::tensor::{DType, Order};
 #[derive(Debug)]
 pub struct Hdf5;
 
+/// The attribute of a tensor that is a dataset of neither elements nor extents.
+const NULL: &str = "hdf5.null";
 /// The one kind of file.
 const KIND: &str = "file";
 /// What a file begins with, behind other bytes where there is a user block.

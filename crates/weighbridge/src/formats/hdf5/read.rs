@@ -1,11 +1,11 @@
 //! From bytes to the index.
 
-use super::KIND;
 use super::names::index_name;
+use super::{KIND, NULL, types};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Metadata, Name, Note, TensorEntry, TensorPath, Value, restore_bridge_index,
 };
-use crate::containers::hdf5::{self, Attributes, Item, Kind};
+use crate::containers::hdf5::{self, Attributes, Item, Kind, Types};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
@@ -47,7 +47,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         let text = format!("{opaque} datasets of opaque bytes are listed as u8");
         reader.checkpoint.notes.push(Note::new("opaque", text));
     }
-    Ok(reader.finish(contents.attributes))
+    Ok(reader.finish(contents.attributes, contents.types))
 }
 
 struct Reader {
@@ -67,8 +67,13 @@ struct Reader {
 impl Reader {
     fn item(&mut self, item: Item) -> Result<()> {
         let Some(dataset) = item.dataset else {
-            if !item.attributes.is_empty() {
-                let pairs = item.attributes.into_iter().map(|(k, v)| (Name::from(k.as_str()), v)).collect();
+            if !item.attributes.is_empty() || item.is_empty {
+                let mut pairs: Vec<_> =
+                    item.attributes.into_iter().map(|(k, v)| (Name::from(k.as_str()), v)).collect();
+                let taken = pairs.iter().any(|(key, _)| *key == Name::from(types::KEY));
+                pairs.extend(
+                    types::to_value(item.types).filter(|_| !taken).map(|v| (Name::from(types::KEY), v)),
+                );
                 self.groups.push((format!("/{}", item.path.join("/")), Value::Map(pairs)));
             }
             return Ok(());
@@ -77,7 +82,13 @@ impl Reader {
         match dataset.entry(TensorPath::new(path)) {
             Ok(entry) => {
                 self.names.push(index_name(&item.path));
-                let attributes = item.attributes.into_iter().collect();
+                let mut attributes: crate::checkpoint::Attributes = item.attributes.into_iter().collect();
+                if let Some(types) = types::to_value(item.types) {
+                    attributes.entry(types::KEY.to_owned()).or_insert(types);
+                }
+                if dataset.is_null {
+                    attributes.entry(NULL.to_owned()).or_insert(Value::Bool(true));
+                }
                 self.checkpoint.tensors.push(TensorEntry { attributes, ..entry });
                 Ok(())
             }
@@ -113,7 +124,7 @@ impl Reader {
     }
 
     /// Brings in metadata and notes, when all tensors are there.
-    fn finish(self, attributes: Attributes) -> Checkpoint {
+    fn finish(self, attributes: Attributes, types: Types) -> Checkpoint {
         let Self { mut checkpoint, names, groups, unread, more, .. } = self;
         let mut index = None;
         let own = attributes.into_iter().filter_map(|(key, value)| match value {
@@ -124,6 +135,10 @@ impl Reader {
             value => Some((key, value)),
         });
         checkpoint.metadata = own.chain(groups).collect::<Metadata>();
+        if let Some(types) = types::to_value(types).filter(|_| checkpoint.metadata.get(types::KEY).is_none())
+        {
+            checkpoint.metadata.set(types::KEY, types);
+        }
         for text in unread {
             checkpoint.notes.push(Note::omission("unread-object", text));
         }

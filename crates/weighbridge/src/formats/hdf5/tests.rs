@@ -8,6 +8,7 @@ use crate::formats::{ALL, Format, HEAD, open_source};
 use crate::plan::testing::materialise;
 use crate::source::MemorySource;
 use crate::tensor::{Encoding, Shape};
+use std::path::Path;
 use std::sync::Arc;
 
 fn memory(bytes: Vec<u8>) -> SourceRef {
@@ -206,4 +207,49 @@ fn what_biggraph_unpickles_is_looked_into_in_any_file() {
     let scan = Hdf5.scan(&source, &OpenOptions::default()).unwrap();
     let inner = scan.inner.iter().find(|inner| inner.name.ends_with("optimizer/state_dict")).unwrap();
     assert_eq!(inner.taken_for, crate::scan::TakenFor::File);
+}
+
+/// What an attribute is for other readers: its type, its extents, nothing of a type; null datasets, groups without
+/// members. As h5py wrote it, and as it is written again.
+#[test]
+fn attributes_keep_their_types() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/hdf5/forms/attributes.h5");
+    let source = opened(std::fs::read(file).unwrap());
+    assert_eq!(source.notes, []);
+    let types = |checkpoint: &Checkpoint| {
+        let Some(Value::Map(types)) = checkpoint.tensors[0].attributes.get(types::KEY) else { panic!() };
+        types.iter().map(|(name, _)| name.to_text()).collect::<Vec<_>>()
+    };
+    assert_eq!(types(&source).len(), 13, "{:?}", types(&source));
+    let again = opened(written(&source));
+    assert_eq!(again.notes, []);
+    assert_eq!(again.metadata, source.metadata);
+    assert_eq!(again.metadata.get("/hollow"), Some(&Value::Map(Vec::new())));
+    same(&source, &again);
+    // Through another format too, and no further where the value is another one by then.
+    let mut changed = source.clone();
+    changed.tensors[0].attributes.insert("i8".into(), Value::I64(300));
+    let plan = Hdf5.plan(&changed, &PlanOptions::default()).unwrap();
+    assert_eq!(plan.losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["attribute-form"]);
+    assert!(plan.losses[0].detail.ends_with(": i8"), "{:?}", plan.losses);
+}
+
+/// A type may come from an index that anybody wrote.
+#[test]
+fn types_that_are_none_are_not_written() {
+    let mut source = checkpoint(vec![tensor(&["a"], DType::F32, None)]);
+    let text = |size: u32| [&[0x13, 0, 0, 0][..], &size.to_le_bytes()].concat();
+    for (datatype, value) in [
+        (text(u32::MAX), Value::Text("x".into())),
+        (text(1), Value::Text("xy".into())),
+        (text(60_001), Value::Text("x".into())),
+        (vec![0x10], Value::I64(1)),
+        (text(8), Value::List(vec![Value::List(vec![Value::Text("x".into())]), Value::List(Vec::new())])),
+    ] {
+        let types = Value::Map(vec![("n".into(), Value::Bytes(datatype))]);
+        source.tensors[0].attributes = [("n".to_owned(), value), (types::KEY.to_owned(), types)].into();
+        let plan = Hdf5.plan(&source, &PlanOptions::default()).unwrap();
+        assert_eq!(plan.losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["attribute-form"]);
+        same(&source, &opened(materialise(&plan).remove(0)));
+    }
 }

@@ -7,11 +7,16 @@ use super::links::dense_attributes;
 use super::types::{Class, Padding, Type};
 use super::values;
 use crate::checkpoint::Value;
-use crate::containers::hdf5::Attributes;
+use crate::containers::hdf5::{Attributes, StoredAs, Types};
 use crate::error::{Error, Kind, Result};
+use crate::tensor::{DType, Endian};
 use crate::text::escape;
 use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType};
 
+/// Elements of more bytes do not stand beside other attributes.
+const LONG: usize = 60_000;
+/// What the type of an attribute takes in memory beside its bytes, as it is kept and then as metadata.
+const AROUND: usize = 4 * size_of::<(String, StoredAs)>();
 /// Attributes of an object that cannot be read: so many are told of each kind of error, the rest is counted.
 const TOLD: usize = 16;
 
@@ -23,11 +28,14 @@ pub(super) fn attributes(
     heaps: &mut Heaps,
     room: &mut u64,
     problems: &mut Vec<Error>,
-) -> Attributes {
-    let (mut found, mut more) = (Attributes::new(), 0u64);
+) -> (Attributes, Types) {
+    let (mut found, mut types, mut more) = (Attributes::new(), Types::new(), 0u64);
     let mut read = |bytes: &[u8]| attribute(file, bytes, heaps, room).map_err(left_out);
     let mut take = |bytes: Result<&[u8]>| match bytes.and_then(&mut read) {
-        Ok(pair) => found.push(pair),
+        Ok((name, value, stored_as)) => {
+            types.extend(stored_as.map(|stored_as| (name.clone(), stored_as)));
+            found.push((name, value));
+        }
         // An error takes hundreds of bytes, and a message eight.
         Err(error) => match problems.iter().filter(|told| told.kind() == error.kind()).count() < TOLD {
             true => problems.push(error),
@@ -48,7 +56,7 @@ pub(super) fn attributes(
         let text = format!("HDF5: {more} more attributes that are not read");
         problems.push(Error::unsupported("hdf5-value", text));
     }
-    found
+    (found, types)
 }
 
 /// An attribute that passes a limit is one that is not read, not a reason to refuse the tensors: a byte of the file becomes a value
@@ -61,8 +69,13 @@ fn left_out(error: Error) -> Error {
     Error::unsupported("hdf5-value", format!("{}; it is left out{hint}", error.message()))
 }
 
-/// Name and value of the attribute in a message.
-fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Result<(String, Value)> {
+/// Name and value of the attribute in a message, and how it stands there where the value does not tell.
+fn attribute(
+    file: &File,
+    bytes: &[u8],
+    heaps: &mut Heaps,
+    room: &mut u64,
+) -> Result<(String, Value, Option<StoredAs>)> {
     let mut reader = file.place.reader(bytes);
     let version = reader.u8()?;
     if !(1..=3).contains(&version) {
@@ -88,12 +101,17 @@ fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Re
     let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
     };
-    let mut value = || -> Result<Value> {
+    let mut value = || -> Result<(Value, Option<StoredAs>)> {
         spend(room, (name.len() + size_of::<(String, Value)>()) as u64)?;
-        let class = match flags & 1 {
-            0 => Type::parse(class)?,
-            _ => Type::parse(&follow(file, messages::MSG_DATATYPE, class)?)?,
+        let shared_class;
+        let datatype = match flags & 1 {
+            0 => class,
+            _ => {
+                shared_class = follow(file, messages::MSG_DATATYPE, class)?;
+                &shared_class
+            }
         };
+        let class = Type::parse(datatype)?;
         let shared;
         let space = match flags & 2 {
             0 => space,
@@ -105,13 +123,41 @@ fn attribute(file: &File, bytes: &[u8], heaps: &mut Heaps, room: &mut u64) -> Re
         let mut cursor = hdf5_reader::io::Cursor::new(space);
         let space = dataspace::parse(&mut cursor, file.offset_size(), file.length_size(), space.len())
             .map_err(fault)?;
-        if space.dataspace_type == DataspaceType::Null {
-            return Ok(Value::Null);
+        let found = match space.dataspace_type {
+            DataspaceType::Null => Value::Null,
+            _ => value(file, &class, &space.dims, data, heaps, room)?,
+        };
+        if goes_without_saying(&found, &class, data.len()) {
+            return Ok((found, None));
         }
-        value(file, &class, &space.dims, data, heaps, room)
+        let dims = (found == Value::List(Vec::new())).then_some(space.dims);
+        let taken = name.len() + datatype.len() + AROUND + dims.as_ref().map_or(0, |dims| 8 * dims.len());
+        spend(room, taken as u64)?;
+        Ok((found, Some(StoredAs { datatype: datatype.to_vec(), dims })))
     };
-    let value = value().map_err(|error| error.within(format_args!("the attribute {}", escape(name))))?;
-    Ok((name.to_owned(), value))
+    let within = |error: Error| error.within(format_args!("the attribute {}", escape(name)));
+    let (value, stored_as) = value().map_err(within)?;
+    Ok((name.to_owned(), value, stored_as))
+}
+
+/// True where an attribute that is written from the value alone is what stands in the file: little-endian numbers of
+/// 64 bits, truth values, text of variable length, bytes without a tag, and flat lists of these.
+fn goes_without_saying(value: &Value, class: &Type, len: usize) -> bool {
+    let list = match value {
+        Value::List(list) => list.as_slice(),
+        value => std::slice::from_ref(value),
+    };
+    let is_plain = |value: &Value| match (value, &class.class) {
+        (Value::Bool(_), Class::Number(DType::Bool, _))
+        | (Value::I64(_), Class::Number(DType::I64, Endian::Little))
+        | (Value::U64(_), Class::Number(DType::U64, Endian::Little))
+        | (Value::F64(_), Class::Number(DType::F64, Endian::Little)) => true,
+        (Value::Text(text), Class::LongText) => !text.contains('\0'),
+        (Value::Bytes(_), Class::Opaque(tag)) => tag.is_empty(),
+        _ => false,
+    };
+    // An empty list alone does not tell its type, and what is long does not fit where others stand.
+    !list.is_empty() && len <= LONG && list.iter().all(is_plain)
 }
 
 /// The value of elements of a type, as many as the extents say, in `data`.

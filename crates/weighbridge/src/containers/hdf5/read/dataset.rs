@@ -40,6 +40,7 @@ impl Dataset {
         let space = dataspace::parse(&mut cursor, offsets, lengths, space.len()).map_err(fault)?;
         let limits = &file.place.limits;
         crate::Limits::check("dimensions", "dimensions", space.dims.len() as u64, limits.dimensions)?;
+        let is_null = space.dataspace_type == DataspaceType::Null;
         let dims = match space.dataspace_type {
             // Neither scalar nor array: no element at all.
             DataspaceType::Null => vec![0],
@@ -94,7 +95,7 @@ impl Dataset {
         }
         let stored =
             Stored { place: file.place.clone(), element, layout, filters, fill, most: space.max_dims };
-        Ok(Self { kind, shape: Shape::new(dims), stored })
+        Ok(Self { kind, shape: Shape::new(dims), is_null, stored })
     }
 
     /// Bytes of memory that it takes beside itself.

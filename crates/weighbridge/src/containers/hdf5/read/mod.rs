@@ -41,8 +41,10 @@ pub(super) use dataset::Stored;
 pub(crate) use elements::ElementReader;
 pub use outline::{is_hdf5, outline};
 pub(crate) use texts::RawText;
+pub(super) use types::{Class, Padding, Type};
+pub(super) use values::number;
 
-use super::{Attributes, Contents, Dataset, Item, Link, Problem};
+use super::{Attributes, Contents, Dataset, Item, Link, Problem, Types};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -115,7 +117,7 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
     }
     let header = Header::read(&walk.file, root)?;
     let mut problems = Vec::new();
-    walk.contents.attributes = walk.attributes(&header, &mut problems);
+    (walk.contents.attributes, walk.contents.types) = walk.attributes(&header, &mut problems);
     problems.into_iter().try_for_each(|error| walk.problem(&[], error))?;
     let mut open = vec![walk.members(&header)?];
     // The group that was entered last is walked first: so items come group by group.
@@ -190,7 +192,7 @@ impl Walk {
     }
 
     /// The attributes of an object.
-    fn attributes(&mut self, header: &Header, problems: &mut Vec<Error>) -> Attributes {
+    fn attributes(&mut self, header: &Header, problems: &mut Vec<Error>) -> (Attributes, Types) {
         let most = self.room.min(self.values);
         let mut left = most;
         let found = attributes::attributes(&self.file, header, &mut self.heaps, &mut left, problems);
@@ -260,7 +262,7 @@ impl Walk {
             return Err(Error::corrupt("hdf5-corrupt", "HDF5: neither a group nor a dataset").at(address));
         }
         let mut problems = Vec::new();
-        let attributes = self.attributes(&header, &mut problems);
+        let (attributes, types) = self.attributes(&header, &mut problems);
         if !problems.is_empty() {
             let path = self.listed_path()?;
             problems.into_iter().try_for_each(|error| self.problem(&path, error))?;
@@ -271,12 +273,14 @@ impl Walk {
         };
         // A dataset may have many names, and is kept for each.
         spend(&mut self.room, dataset.as_ref().map_or(0, Dataset::held))?;
-        // Further down a group without attributes says nothing by itself, and its path may be long.
-        if dataset.is_some() || !attributes.is_empty() || self.path.parts.len() == 1 {
+        let members = if is_group { Some(self.members(&header)?) } else { None };
+        let is_empty = members.as_ref().is_some_and(|members| members.len() == 0);
+        // Further down a group without attributes that leads on says nothing by itself, and its path may be long.
+        if dataset.is_some() || !attributes.is_empty() || is_empty || self.path.parts.len() == 1 {
             let path = self.listed_path()?;
-            self.contents.items.push(Item { path, attributes, dataset });
+            self.contents.items.push(Item { path, attributes, types, dataset, is_empty });
         }
-        if is_group { self.members(&header).map(Some) } else { Ok(None) }
+        Ok(members)
     }
 
     /// The members of a group, to be walked through.

@@ -14,15 +14,15 @@ const DIMS: usize = 8;
 
 /// A type and the bytes of one element.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Type {
-    pub(super) class: Class,
+pub(in crate::containers::hdf5) struct Type {
+    pub(in crate::containers::hdf5) class: Class,
     /// Bytes of one element in the file.
-    pub(super) size: u32,
+    pub(in crate::containers::hdf5) size: u32,
 }
 
 /// What an element is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Class {
+pub(in crate::containers::hdf5) enum Class {
     Number(DType, Endian),
     /// Text in the element itself.
     Text(Padding),
@@ -38,7 +38,7 @@ pub(super) enum Class {
 
 /// What follows a text that is shorter than its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Padding {
+pub(in crate::containers::hdf5) enum Padding {
     /// A zero byte; what follows it means nothing.
     Terminated,
     Zeros,
@@ -55,7 +55,7 @@ impl Padding {
     }
 
     /// The text in its place.
-    pub(super) fn trim(self, bytes: &[u8]) -> &[u8] {
+    pub(in crate::containers::hdf5) fn trim(self, bytes: &[u8]) -> &[u8] {
         let ends_with = |last: u8| bytes.iter().rposition(|&b| b != last).map_or(0, |at| at + 1);
         let len = match self {
             Self::Terminated => memchr::memchr(0, bytes).unwrap_or(bytes.len()),
@@ -68,7 +68,7 @@ impl Padding {
 
 impl Type {
     /// The type that these bytes describe.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
+    pub(in crate::containers::hdf5) fn parse(bytes: &[u8]) -> Result<Self> {
         // A type holds no addresses, so their widths do not matter.
         parse(&mut Reader::new(bytes, 8, 8), 0)
     }

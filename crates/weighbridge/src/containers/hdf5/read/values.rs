@@ -12,7 +12,7 @@ pub(super) fn text(bytes: &[u8]) -> Value {
 }
 
 /// A number; `None` for the types that have no value, such as complex ones.
-pub(super) fn number(dtype: DType, endian: Endian, bytes: &[u8]) -> Option<Value> {
+pub(in crate::containers::hdf5) fn number(dtype: DType, endian: Endian, bytes: &[u8]) -> Option<Value> {
     let mut wide = [0; 16];
     let little = wide.get_mut(..bytes.len())?;
     little.copy_from_slice(bytes);

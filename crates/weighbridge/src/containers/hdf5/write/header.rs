@@ -29,8 +29,8 @@ pub(super) struct Header {
 impl Header {
     /// The elements of a dataset: their type, extents, and place. Gives the offset, in the messages,
     /// of the address of the elements.
-    pub(super) fn dataset(&mut self, datatype: &[u8], dims: &[u64], len: u64) -> Result<usize> {
-        self.message(DATASPACE, 0, &dataspace(dims))?;
+    pub(super) fn dataset(&mut self, datatype: &[u8], space: &Space, len: u64) -> Result<usize> {
+        self.message(DATASPACE, 0, &dataspace(space))?;
         self.message(DATATYPE, CONSTANT, datatype)?;
         // Version 2: space is taken when elements are written, the fill value is written where one
         // is set, there is the default one, of no bytes.
@@ -57,10 +57,10 @@ impl Header {
         &mut self,
         name: &str,
         datatype: &[u8],
-        dims: Option<u64>,
+        space: &Space,
         data: &[u8],
     ) -> Result<()> {
-        let space = dataspace(dims.as_slice());
+        let space = dataspace(space);
         let length = |part: usize| u16::try_from(part).map_err(|_| too_long(name, part));
         let plain = name.is_ascii();
         let mut bytes = vec![if plain { 1 } else { 3 }, 0];
@@ -116,9 +116,19 @@ impl Header {
     }
 }
 
+/// How many elements there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Space {
+    /// None, and no extents either.
+    Null,
+    /// As many as the extents say; one where there are none.
+    Extents(Vec<u64>),
+}
+
 /// A dataspace message (section IV.A.2.b), version 1: a scalar where there are no dimensions; else
-/// the extents, and the same again as the largest that they may grow to.
-fn dataspace(dims: &[u64]) -> Vec<u8> {
+/// the extents, and the same again as the largest that they may grow to. The null one has version 2.
+fn dataspace(space: &Space) -> Vec<u8> {
+    let Space::Extents(dims) = space else { return vec![2, 0, 0, 2] };
     let rank = u8::try_from(dims.len()).unwrap_or(u8::MAX);
     let mut bytes = vec![1, rank, u8::from(rank > 0), 0, 0, 0, 0, 0];
     for dim in dims.iter().chain(dims) {

@@ -44,7 +44,7 @@ impl<'a> GlobalHeap<'a> {
     }
 
     /// Puts `text` in; `None` where it is longer than 4 GiB.
-    pub(super) fn add(&mut self, text: &str) -> Option<Place> {
+    pub(super) fn add(&mut self, text: &[u8]) -> Option<Place> {
         let len = u32::try_from(text.len()).ok()?;
         let needed = HEAD + text.len().next_multiple_of(8);
         if self.open.is_some_and(|(start, _)| self.file.len() - start + needed > FULL) {
@@ -62,7 +62,7 @@ impl<'a> GlobalHeap<'a> {
         // No reference is counted: libhdf5 does not either.
         self.file.extend([0; 6]);
         self.file.extend(u64::from(len).to_le_bytes());
-        self.file.extend(text.as_bytes());
+        self.file.extend(text);
         self.file.resize(self.file.len().next_multiple_of(8), 0);
         Some(Place { collection: start as u64, object: object.into(), len })
     }

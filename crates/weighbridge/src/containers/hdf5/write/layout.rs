@@ -2,9 +2,10 @@
 
 use super::attribute::{Attribute, Elements};
 use super::group::{self, Address};
+use super::header::Space;
 use super::header::{Header, UNDEFINED};
 use super::heap::{GlobalHeap, Place};
-use super::{Content, Data, Hdf5Builder, Node, datatype, shown};
+use super::{Content, Data, Hdf5Builder, Named, Node, datatype, shown};
 use crate::error::{Error, Result};
 use crate::plan::{FileBuilder, PlannedFile};
 use crate::tensor::Order;
@@ -34,7 +35,7 @@ pub(super) fn finish(builder: Hdf5Builder) -> Result<PlannedFile> {
         match elements[place.node].take() {
             Some(Data::Tensor(entry)) => file.tensor(&entry, Order::Row)?,
             Some(Data::Opaque(inner)) => file.embed(inner),
-            None => {}
+            Some(Data::Null(_)) | None => {}
         }
     }
     Ok(file.finish())
@@ -64,10 +65,10 @@ fn texts(nodes: &[Node], bytes: &mut Vec<u8>) -> Result<Vec<Vec<Place>>> {
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
         let mut own = Vec::new();
-        for (name, value) in &node.attributes {
-            let Elements::Texts(texts) = attribute(name, value)?.elements else { continue };
+        for named in &node.attributes {
+            let Elements::Texts(texts) = attribute(named)?.elements else { continue };
             for text in texts {
-                own.push(heap.add(text).ok_or_else(|| refused(name, "it is longer than 4 GiB"))?);
+                own.push(heap.add(text).ok_or_else(|| refused(&named.name, "it is longer than 4 GiB"))?);
             }
         }
         places.push(own);
@@ -76,8 +77,12 @@ fn texts(nodes: &[Node], bytes: &mut Vec<u8>) -> Result<Vec<Vec<Place>>> {
     Ok(places)
 }
 
-fn attribute<'a>(name: &str, value: &'a crate::checkpoint::Value) -> Result<Attribute<'a>> {
-    Attribute::new(value).map_err(|why| refused(name, why))
+fn attribute(named: &Named) -> Result<Attribute<'_>> {
+    let made = match &named.stored_as {
+        None => Attribute::new(&named.value),
+        Some(stored_as) => Attribute::typed(&named.value, stored_as),
+    };
+    made.map_err(|why| refused(&named.name, why))
 }
 
 fn refused(name: &str, why: &str) -> Error {
@@ -119,7 +124,7 @@ fn objects(nodes: &[Node], texts: &[Vec<Place>], bytes: &mut Vec<u8>) -> Result<
 /// Describes the elements; where in the messages their address is, and how many bytes they have.
 fn dataset(header: &mut Header, data: &Data) -> Result<(usize, u64)> {
     match data {
-        Data::Tensor(entry) => {
+        Data::Tensor(entry) | Data::Null(entry) => {
             let Some(datatype) = datatype::of(entry.dtype()) else {
                 return Err(Error::mismatch(
                     "no-such-dtype",
@@ -127,22 +132,28 @@ fn dataset(header: &mut Header, data: &Data) -> Result<(usize, u64)> {
                 )
                 .on_tensor(entry.name()));
             };
-            let len = entry.bytes();
-            Ok((header.dataset(&datatype, entry.shape.dims(), len)?, len))
+            let (space, len) = match data {
+                Data::Null(_) => (Space::Null, 0),
+                _ => (Space::Extents(entry.shape.dims().to_vec()), entry.bytes()),
+            };
+            Ok((header.dataset(&datatype, &space, len)?, len))
         }
-        Data::Opaque(file) => Ok((header.dataset(&datatype::opaque(1), &[file.len], file.len)?, file.len)),
+        Data::Opaque(file) => {
+            let space = Space::Extents(vec![file.len]);
+            Ok((header.dataset(&datatype::opaque(1), &space, file.len)?, file.len))
+        }
     }
 }
 
 fn attributes(header: &mut Header, node: &Node, texts: &[Place]) -> Result<()> {
     let mut texts = texts.iter();
-    for (name, value) in &node.attributes {
-        let Attribute { datatype, dims, elements } = attribute(name, value)?;
+    for named in &node.attributes {
+        let Attribute { datatype, space, elements } = attribute(named)?;
         let elements = match elements {
             Elements::Bytes(bytes) => bytes,
             Elements::Texts(own) => texts.by_ref().take(own.len()).flat_map(|place| place.bytes()).collect(),
         };
-        header.attribute(name, &datatype, dims, &elements)?;
+        header.attribute(&named.name, &datatype, &space, &elements)?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod layout;
 mod tests;
 
 use crate::checkpoint::{TensorEntry, Value};
+use crate::containers::hdf5::StoredAs;
 use crate::error::{Error, Result};
 use crate::plan::PlannedFile;
 use crate::tensor::DType;
@@ -31,6 +32,8 @@ use std::collections::{BTreeMap, HashSet};
 pub enum Data {
     /// A tensor, little-endian and row-major, cast if the entry asks.
     Tensor(TensorEntry),
+    /// No element, and no extents: a null dataspace, with the type of that tensor.
+    Null(TensorEntry),
     /// A planned file as bytes without meaning: one dimension, opaque of one byte with an empty tag
     /// (numpy's `V1`).
     Opaque(PlannedFile),
@@ -52,9 +55,17 @@ struct Node {
     parent: usize,
     name: String,
     /// In the order in which they were given.
-    attributes: Vec<(String, Value)>,
+    attributes: Vec<Named>,
     attribute_names: HashSet<String>,
     content: Content,
+}
+
+/// An attribute, and its type where the value does not tell it.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    value: Value,
+    stored_as: Option<StoredAs>,
 }
 
 #[derive(Debug)]
@@ -81,8 +92,17 @@ pub fn is_attribute(name: &str, value: &Value) -> bool {
     check_attribute(name, value).is_ok()
 }
 
+/// True where `value` can be an attribute of that type, and is read from it again.
+pub fn is_attribute_as(name: &str, value: &Value, stored_as: &StoredAs) -> bool {
+    has_name(name) && attribute::Attribute::typed(value, stored_as).is_ok()
+}
+
+fn has_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains('\0')
+}
+
 fn check_attribute(name: &str, value: &Value) -> std::result::Result<(), &'static str> {
-    if name.is_empty() || name.contains('\0') {
+    if !has_name(name) {
         return Err("its name is empty, or holds the character NUL");
     }
     attribute::Attribute::new(value).map(|_| ())
@@ -108,14 +128,34 @@ impl Hdf5Builder {
         check_attribute(name, value).map_err(|why| {
             Error::mismatch("no-such-attribute", format!("{} cannot be in HDF5: {why}", subject()))
         })?;
+        self.put(path, Named { name: name.to_owned(), value: value.clone(), stored_as: None })
+    }
+
+    /// As [`attribute`](Self::attribute), in the type that it had in another file: one of which [`is_attribute_as`] is true.
+    ///
+    /// # Errors
+    /// As [`attribute`](Self::attribute).
+    pub fn attribute_as(
+        &mut self,
+        path: &[&str],
+        name: &str,
+        value: &Value,
+        stored_as: &StoredAs,
+    ) -> Result<()> {
+        let stored_as = Some(stored_as.clone());
+        self.put(path, Named { name: name.to_owned(), value: value.clone(), stored_as })
+    }
+
+    fn put(&mut self, path: &[&str], named: Named) -> Result<()> {
+        let subject = || format!("the attribute {} of /{}", crate::text::escape(&named.name), label(path));
         let place = self.find(path).ok_or_else(|| {
             Error::usage("no-such-object", format!("{} has nothing to stand at", subject()))
         })?;
         let node = &mut self.nodes[place];
-        if !node.attribute_names.insert(name.to_owned()) {
+        if !node.attribute_names.insert(named.name.clone()) {
             return Err(Error::mismatch("attribute-twice", format!("{} is given twice", subject())));
         }
-        node.attributes.push((name.to_owned(), value.clone()));
+        node.attributes.push(named);
         Ok(())
     }
 
@@ -136,7 +176,7 @@ impl Hdf5Builder {
         let Some((name, above)) = path.split_last() else {
             return Err(Error::mismatch("name-collision", "the root of an HDF5 file is a group"));
         };
-        if let Data::Tensor(entry) = &data {
+        if let Data::Tensor(entry) | Data::Null(entry) = &data {
             check_tensor(entry)?;
         }
         let group = self.make_group(above)?;
@@ -151,6 +191,12 @@ impl Hdf5Builder {
     /// pass 2^63 bytes; else as [`FileBuilder::tensor`](crate::plan::FileBuilder::tensor).
     pub fn finish(self) -> Result<PlannedFile> {
         layout::finish(self)
+    }
+
+    /// True where there is a group at `path` and something in it.
+    pub fn has_members(&self, path: &[&str]) -> bool {
+        let at = self.find(path).and_then(|place| self.nodes.get(place));
+        at.is_some_and(|node| matches!(&node.content, Content::Group(members) if !members.is_empty()))
     }
 
     fn find(&self, path: &[&str]) -> Option<usize> {

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::checkpoint::{Checkpoint, LabelList, Labels, Loss, Name, Note, Role, TensorEntry, TensorPath};
-use crate::engine::read_tensor;
+use crate::engine::{is_encoded, read_tensor};
 use crate::error::{Error, Result};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
@@ -17,6 +17,9 @@ use std::sync::{Arc, OnceLock};
 const NAMES: &str = "names";
 const TEXT: &str = "text";
 const ENDS: &str = "ends";
+/// Bytes of text, and ends, that are together in memory where no name is kept.
+const PART: u64 = 1 << 20;
+const ENDS_AT_ONCE: u64 = PART / 8;
 
 /// What a format does with the names of the rows of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,20 +141,62 @@ impl Labels for SpreadLabels {
         if let Some(list) = self.list.get() {
             return Ok(list.clone());
         }
-        let bad =
-            |what: &str| Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name());
-        let text = String::from_utf8(read_tensor(&self.text, Order::Row)?)
-            .map_err(|_| bad("the text of the names is not UTF-8"))?;
-        let ends = read_tensor(&self.ends, Order::Row)?;
-        let ends = ends.as_chunks::<8>().0.iter().map(|end| usize::try_from(i64::from_le_bytes(*end)));
-        let ends = ends.collect::<Result<Vec<_>, _>>().map_err(|_| bad("a name ends before the text"))?;
-        let list = LabelList::from_parts(text, ends)
-            .ok_or_else(|| bad("the ends of the names do not follow each other through the text"))?;
+        let list = self.list_of(&self.text, &self.ends, 0)?;
         Ok(self.list.get_or_init(|| Arc::new(list)).clone())
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let pieces = || self.text.pieces.iter().chain(&self.ends.pieces);
+        // What is packed, or has a checksum, is read as a whole whatever is asked of it.
+        if pieces().any(|piece| piece.check.is_some() || is_encoded(&piece.source)) {
+            return take(&self.list_of(&self.text, &self.ends, 0)?);
+        }
+        let rows = self.ends.elements();
+        let (mut row, mut at) = (0, 0);
+        while row < rows {
+            let some = self.ends.rows(row..rows.min(row + ENDS_AT_ONCE))?;
+            let all = self.ends_of(&some)?;
+            // As many names as are PART bytes long, and one at least.
+            let fit = all.iter().take_while(|&&end| end.saturating_sub(at) <= PART).count().max(1);
+            let end = all.get(fit - 1).copied().unwrap_or(at);
+            if end < at || end > self.text.elements() {
+                return Err(self.bad(ASTRAY));
+            }
+            take(&self.list_of(&self.text.rows(at..end)?, &some.rows(0..fit as u64)?, at)?)?;
+            (row, at) = (row + fit as u64, end);
+        }
+        if at == self.text.elements() { Ok(()) } else { Err(self.bad(ASTRAY)) }
     }
 
     fn sources(&self) -> Vec<SourceRef> {
         [&self.text, &self.ends].into_iter().flat_map(|t| &t.pieces).map(|p| p.source.clone()).collect()
+    }
+
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        vec![&self.text, &self.ends]
+    }
+}
+
+const ASTRAY: &str = "the ends of the names do not follow each other through the text";
+
+impl SpreadLabels {
+    fn bad(&self, what: &str) -> Error {
+        Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name())
+    }
+
+    fn ends_of(&self, ends: &TensorEntry) -> Result<Vec<u64>> {
+        let ends = read_tensor(ends, Order::Row)?;
+        let ends = ends.as_chunks::<8>().0.iter().map(|end| u64::try_from(i64::from_le_bytes(*end)));
+        ends.collect::<Result<_, _>>().map_err(|_| self.bad("a name ends before the text"))
+    }
+
+    /// The names that are cut out of `text`, which stands behind so many other bytes of text.
+    fn list_of(&self, text: &TensorEntry, ends: &TensorEntry, before: u64) -> Result<LabelList> {
+        let text = String::from_utf8(read_tensor(text, Order::Row)?)
+            .map_err(|_| self.bad("the text of the names is not UTF-8"))?;
+        let ends = self.ends_of(ends)?.into_iter();
+        let ends = ends.map(|end| usize::try_from(end.checked_sub(before)?).ok()).collect::<Option<_>>();
+        ends.and_then(|ends| LabelList::from_parts(text, ends)).ok_or_else(|| self.bad(ASTRAY))
     }
 }
 

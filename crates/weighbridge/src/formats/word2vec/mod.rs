@@ -56,7 +56,7 @@ impl Format for Word2Vec {
         &FACTS
     }
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        read::form(head, source.len()).is_some()
+        read::form(head, source, &Limits::default()).is_some()
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

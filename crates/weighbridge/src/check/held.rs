@@ -21,6 +21,13 @@ impl Held<'_> {
     pub fn has_tensors(&self) -> bool {
         !self.places.is_empty()
     }
+
+    /// True where every byte is that of some tensor, as it is: nothing else can stand in it.
+    pub fn is_filled(&self) -> bool {
+        let plain = self.places.iter().filter(|place| !place.encoded);
+        let end = plain.fold(0, |at, place| if place.start <= at { place.end.max(at) } else { at });
+        self.has_tensors() && end == self.source.len()
+    }
 }
 
 /// The bytes of a piece in the outermost source that holds them.

@@ -118,6 +118,11 @@ impl LabelList {
         len.saturating_mul(LONGER).max(limits.header_bytes / PARTS)
     }
 
+    /// How many bytes the names take, and eight more each, as [`most`](Self::most) counts them.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.text.len() as u64).saturating_add((self.ends.len() as u64).saturating_mul(END))
+    }
+
     /// Takes all names out, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.text.clear();

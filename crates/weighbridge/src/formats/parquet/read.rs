@@ -539,13 +539,17 @@ impl GroupNames {
         look: &mut dyn FnMut(&mut LabelList) -> Result<u64>,
     ) -> Result<()> {
         let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
-        let mut count = 0;
+        let (mut count, mut spent) = (0, 0u64);
         'groups: for group in 0..self.file.metadata.metadata().num_row_groups() {
             let at_once = self.file.names_at_once(group, self.place)?;
             let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
             while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
-                Layout::names(&batch, list, most).map_err(|e| e.in_file(self.label()))?;
+                let left = most.saturating_sub(spent);
+                Layout::names(&batch, list, left).map_err(|e| e.in_file(self.label()))?;
+                let bytes = list.bytes();
                 count = look(list)?;
+                // What the list holds no more counts all the same.
+                spent = spent.saturating_add(bytes.saturating_sub(list.bytes()));
                 if count > self.rows {
                     break 'groups;
                 }

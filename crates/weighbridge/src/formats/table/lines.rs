@@ -370,11 +370,7 @@ impl Labels for LineNames {
 
 impl LineNames {
     /// Appends all names to `list`, which `look` sees after each.
-    fn append(
-        &self,
-        list: &mut LabelList,
-        look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
-    ) -> Result<()> {
+    fn append(&self, list: &mut LabelList, look: &mut dyn FnMut(&mut LabelList) -> Result<()>) -> Result<()> {
         let (lines, mut count) = (&self.lines, 0);
         lines.each(lines.start, lines.source.len(), |row, offset, line| {
             list.push(text(lines.name(line)).map_err(|e| lines.at_line(row, offset, e))?);

@@ -9,7 +9,7 @@
 //! the line feed that it writes behind the vectors of a binary file. Written: the text, or with the
 //! setting `form=binary` the binary form as gensim writes it, without line feeds.
 //!
-//! A name with a blank in it, or an empty one, cannot be written. Rows without names get their numbers.
+//! A name with a blank or a control character in it, or an empty one, cannot be written. Rows without names get their numbers.
 
 mod binary;
 mod read;

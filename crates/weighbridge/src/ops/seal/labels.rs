@@ -102,3 +102,59 @@ pub(super) fn compare<'a>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{codes, tensors_only, testdata};
+    use super::super::{SealOptions, check, digest, save, seal};
+    use crate::ops::{ConvertOptions, convert};
+    use sha2::{Digest as _, Sha256};
+    use std::fs;
+
+    #[test]
+    fn names_at_other_rows_are_told_in_any_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = testdata("tables/export_std.tsv");
+        let sealed = seal(&model, &SealOptions::default()).unwrap();
+        // Made in the plainest way.
+        let mut hasher = Sha256::new();
+        for name in crate::open(&model).unwrap().tensors[0].labels.as_ref().unwrap().read().unwrap().iter() {
+            hasher.update((name.len() as u64).to_le_bytes());
+            hasher.update(name);
+        }
+        let record = &sealed.manifest.own.as_ref().unwrap().tensors[0];
+        let plain: digest::Digest = hasher.finalize().into();
+        assert_eq!(record.row_names.unwrap().sha256.unwrap(), plain);
+        let manifest = dir.path().join("m.json");
+        save(&sealed, &manifest, true).unwrap();
+        // The names of the first two rows in each other's place.
+        let text = fs::read_to_string(&model).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let split = |line: &str| line.split_once('\t').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let ((a, one), (b, two)) = (split(&lines[0]), split(&lines[1]));
+        (lines[0], lines[1]) = (format!("{b}\t{one}"), format!("{a}\t{two}"));
+        let swapped = dir.path().join("swapped.tsv");
+        fs::write(&swapped, lines.join("\n") + "\n").unwrap();
+        let options = ConvertOptions { force: true, ..ConvertOptions::default() };
+        let older = dir.path().join("older.json");
+        let (before, after) = (sealed.bytes.windows(14).position(|w| w == b",\"row_names\":{").unwrap(), 2);
+        let end = before + sealed.bytes[before..].iter().position(|&b| b == b'}').unwrap();
+        let bytes = [&sealed.bytes[..before], &sealed.bytes[end + after - 1..]].concat();
+        fs::write(&older, bytes).unwrap();
+        for target in ["a.tsv", "a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.parquet", "a.vec"] {
+            let target = dir.path().join(target);
+            convert(&model, &target, &options).unwrap();
+            let told = |manifest| check(&target, manifest, &tensors_only()).unwrap();
+            assert_eq!(codes(&told(&manifest)), [""; 0], "{}", target.display());
+            // A manifest that knows nothing of names.
+            assert_eq!(codes(&told(&older)), ["names-not-sealed"], "{}", target.display());
+            convert(&swapped, &target, &options).unwrap();
+            let checked = told(&manifest);
+            assert_eq!(codes(&checked), ["names-changed"], "{}", target.display());
+            assert_eq!((checked.tensors.unwrap().equal, checked.tensors.unwrap().changed), (0, 1));
+        }
+        let bare = dir.path().join("a.npy");
+        convert(&model, &bare, &options).unwrap();
+        assert_eq!(codes(&check(&bare, &manifest, &tensors_only()).unwrap()), ["names-missing"]);
+    }
+}

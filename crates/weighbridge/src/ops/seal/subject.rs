@@ -141,10 +141,7 @@ impl Subject {
     }
 
     /// The files that hold the bytes of sources, as [`files_of`](Self::files_of).
-    pub(super) fn files_with<'a>(
-        &self,
-        sources: impl Iterator<Item = &'a SourceRef>,
-    ) -> Option<Vec<usize>> {
+    pub(super) fn files_with<'a>(&self, sources: impl Iterator<Item = &'a SourceRef>) -> Option<Vec<usize>> {
         let file = |source: &SourceRef| {
             let (source, _) = base(source, 0, true)?;
             self.places.get(&address(source)).copied()

@@ -54,7 +54,8 @@ pub(super) fn labels(
         }
         Ok(())
     };
-    let mut found: Vec<_> = parallel::each(wanted.into_iter(), workers, look)?.into_iter().flatten().collect();
+    let mut found: Vec<_> =
+        parallel::each(wanted.into_iter(), workers, look)?.into_iter().flatten().collect();
     found.sort_by_key(|(number, _)| *number);
     let mut findings: Vec<_> = found.into_iter().map(|(_, finding)| finding).collect();
     if unread > 0 {
@@ -82,4 +83,77 @@ fn whole(job: &Job) -> Result<()> {
         Ok(())
     })?;
     check_count(&**job.labels, names, job.table.shape.dims().first().copied().unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{VerifyOptions, verify, verify_checkpoint};
+    use crate::checkpoint::{Checkpoint, LabelList, Labels, MemoryLabels};
+    use crate::error::{Error, Result};
+    use crate::finding::Verdict;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::DType;
+    use std::sync::Arc;
+
+    /// Names that cannot be read, in a file of so many bytes.
+    #[derive(Debug)]
+    struct Bad(usize);
+
+    impl Labels for Bad {
+        fn label(&self) -> &'static str {
+            "names"
+        }
+        fn read(&self) -> Result<Arc<LabelList>> {
+            Err(Error::corrupt("bad-names", "they are no names"))
+        }
+        fn sources(&self) -> Vec<SourceRef> {
+            vec![Arc::new(MemorySource::new("names", vec![0; self.0]))]
+        }
+    }
+
+    #[test]
+    fn names_that_are_few_are_read_and_all_with_the_values() {
+        let told = |labels: Arc<dyn Labels>, values: bool| {
+            let source: SourceRef = Arc::new(MemorySource::new("m", vec![1; 8]));
+            let mut table = crate::check::testing::tensor("t", DType::U8, &[4, 2], &source, 0);
+            table.labels = Some(labels);
+            let mut checkpoint = Checkpoint::new("none", "none", "m");
+            // The same list twice is told of once.
+            checkpoint.tensors = vec![table.clone(), table];
+            let report =
+                verify_checkpoint(&checkpoint, &VerifyOptions { values, ..VerifyOptions::default() })
+                    .unwrap();
+            assert!(report.checked.contains(&"row-names"));
+            let found = report.findings.iter().map(|f| f.code);
+            found.filter(|code| code.contains("names")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let names = |names: &[&str]| MemoryLabels::shared("n", names.iter().copied().collect());
+        let none = [""; 0];
+        assert_eq!(told(names(&["a", "b", "c", "d"]), false), none);
+        assert_eq!(told(names(&["a", "b", "c"]), false), ["names-differ"]);
+        assert_eq!(told(Arc::new(Bad(1000)), false), ["bad-names"]);
+        assert_eq!(told(Arc::new(Bad((16 << 20) + 1)), false), ["names-not-read"]);
+        assert_eq!(told(Arc::new(Bad((16 << 20) + 1)), true), ["bad-names"]);
+    }
+
+    #[test]
+    fn damaged_names_are_not_sound_in_any_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let golden =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/export_std.tsv");
+        let first = crate::open(&golden).unwrap().tensors[0].labels.clone().unwrap().read().unwrap();
+        let name = first.get(0).unwrap().as_bytes();
+        for target in ["a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.tsv", "a.vec"] {
+            let path = dir.path().join(target);
+            let options = crate::ops::ConvertOptions::default();
+            crate::ops::convert(&golden, &path, &options).unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            // Not UTF-8 any more.
+            let at = bytes.windows(name.len()).rposition(|part| part == name).unwrap();
+            bytes[at] = 0xff;
+            std::fs::write(&path, bytes).unwrap();
+            let report = verify(&path, &VerifyOptions::default()).unwrap();
+            assert_ne!(report.verdict, Verdict::Sound, "{target}: {:?}", report.findings);
+        }
+    }
 }

@@ -45,7 +45,7 @@ impl Labels for BatchNames {
         }
         let mut list = LabelList::new();
         for number in 0..self.file.blocks.len() {
-            self.append(number, &mut list)?;
+            self.append(number, &mut list, 0)?;
         }
         check_count(self, list.len() as u64, self.rows)?;
         let list = Arc::new(list);
@@ -53,10 +53,11 @@ impl Labels for BatchNames {
         Ok(list)
     }
     fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
-        let (mut list, mut count) = (LabelList::new(), 0);
+        let (mut list, mut count, mut spent) = (LabelList::new(), 0, 0u64);
         for number in 0..self.file.blocks.len() {
-            self.append(number, &mut list)?;
+            self.append(number, &mut list, spent)?;
             count += list.len() as u64;
+            spent = spent.saturating_add(list.bytes());
             take(&list)?;
             list.clear();
         }
@@ -68,9 +69,9 @@ impl Labels for BatchNames {
 }
 
 impl BatchNames {
-    /// Appends the names of a batch.
-    fn append(&self, number: usize, list: &mut LabelList) -> Result<()> {
-        let most = LabelList::most(self.file.source.len(), &self.file.limits);
+    /// Appends the names of a batch, where those of others that are not in the list took so many bytes.
+    fn append(&self, number: usize, list: &mut LabelList, spent: u64) -> Result<()> {
+        let most = LabelList::most(self.file.source.len(), &self.file.limits).saturating_sub(spent);
         let batch = self.file.batch(number, vec![self.place])?;
         Layout::names(&batch, list, most).map_err(|e| e.in_file(self.label()))
     }

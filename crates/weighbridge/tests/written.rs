@@ -27,8 +27,10 @@ const GOLDEN: [&str; 11] = [
     "biggraph/set2",
 ];
 
-/// The name of the target, the format and settings.
-const TARGETS: [(&str, &str, &[(&str, &str)]); 16] = [
+/// The name of a target, the format and settings.
+type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const TARGETS: [Target; 16] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),

@@ -105,6 +105,8 @@ pub(super) fn compare<'a>(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods)]
+
     use super::super::tests::{codes, tensors_only, testdata};
     use super::super::{SealOptions, check, digest, save, seal};
     use crate::ops::{ConvertOptions, convert};

@@ -87,6 +87,8 @@ fn whole(job: &Job) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods)]
+
     use super::super::{VerifyOptions, verify, verify_checkpoint};
     use crate::checkpoint::{Checkpoint, LabelList, Labels, MemoryLabels};
     use crate::error::{Error, Result};

@@ -9,7 +9,7 @@ pub(crate) struct Verify {
     /// The files, or the folders of models that are kept in one; each is looked at by itself
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Read all values and look for NaN, infinities, empty rows and what else is odd
+    /// Read all values and look for NaN, infinities, empty rows and what else is odd; and all names of rows
     #[arg(long)]
     pub values: bool,
     /// As --values, and hold NaN and infinities for errors: the verdict is then unsound, the exit code 1

@@ -13,6 +13,9 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 
+/// What the names of rows are called that are kept as tensors.
+const NAMES: &str = "names of rows";
+
 /// What a range of a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
@@ -122,7 +125,7 @@ struct Document<'a, Ranges: Serialize> {
 pub fn account(held: &Held<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
     let (source, len) = (&held.source, held.source.len());
     let parts = outline.disjoint(len);
-    let name = held.places.iter().find(|p| p.encoded).map(|p| p.entry.name());
+    let name = held.places.iter().find(|p| p.encoded && !p.names).map(|p| p.entry.name());
     let mut sums =
         Sums { source, outline, parts, next: 0, encoded: name, spans: Vec::new(), findings: Vec::new() };
     let mut at = 0;
@@ -132,8 +135,12 @@ pub fn account(held: &Held<'_>, outline: &Outline) -> Result<(Account, Vec<Findi
         }
         if place.end > at.max(place.start) {
             let offset = at.max(place.start);
-            let what = if place.encoded { "encoded elements" } else { "elements" };
-            sums.push(offset, place.end - offset, Use::Tensor, what.into(), Some(place.entry));
+            let (used, what) = match (place.names, place.encoded) {
+                (true, _) => (Use::Header, NAMES),
+                (false, true) => (Use::Tensor, "encoded elements"),
+                (false, false) => (Use::Tensor, "elements"),
+            };
+            sums.push(offset, place.end - offset, used, what.into(), Some(place.entry));
         }
         at = at.max(place.end).max(place.start);
     }

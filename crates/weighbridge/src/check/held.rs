@@ -22,18 +22,11 @@ impl Held<'_> {
         !self.places.is_empty()
     }
 
-    /// True where elements, as they are, fill it from the first byte to the last: it has no header then,
-    /// whatever the first elements look like.
+    /// True where every byte is that of some tensor, as it is: nothing else can stand in it.
     pub fn is_filled(&self) -> bool {
-        let mut reached = 0;
-        // Sorted by their starts.
-        for place in self.places.iter().filter(|place| !place.encoded) {
-            if place.start > reached {
-                return false;
-            }
-            reached = reached.max(place.end);
-        }
-        reached > 0 && reached == self.source.len()
+        let plain = self.places.iter().filter(|place| !place.encoded);
+        let end = plain.fold(0, |at, place| if place.start <= at { place.end.max(at) } else { at });
+        self.has_tensors() && end == self.source.len()
     }
 }
 
@@ -44,8 +37,17 @@ pub(super) struct Place<'a> {
     pub(super) end: u64,
     /// True where only the range as a whole is known.
     pub(super) encoded: bool,
+    /// True for the names of rows of a tensor, which are kept as one and are none.
+    pub(super) names: bool,
     /// The tensor.
     pub(super) entry: &'a TensorEntry,
+}
+
+/// Whose bytes they are.
+#[derive(Debug, Clone, Copy)]
+struct Owner<'a> {
+    names: bool,
+    entry: &'a TensorEntry,
 }
 
 /// What makes a source that file and no other: its address, or the path of a file that is open more
@@ -76,18 +78,19 @@ impl<'a> Files<'a> {
         self.list.get_mut(number)
     }
 
-    fn add(&mut self, source: &SourceRef, range: (u64, u64), encoded: bool, entry: &'a TensorEntry) {
+    fn add(&mut self, source: &SourceRef, range: (u64, u64), encoded: bool, owner: Owner<'a>) {
         let Some(held) = self.of(source) else { return };
         let end = range.0.saturating_add(range.1).min(source.len());
-        held.places.push(Place { start: range.0.min(end), end, encoded, entry });
+        let Owner { names, entry } = owner;
+        held.places.push(Place { start: range.0.min(end), end, encoded, names, entry });
     }
 
     /// Takes in the range of a source, or those that it is made of.
-    fn follow(&mut self, source: &SourceRef, range: (u64, u64), encoded: bool, entry: &'a TensorEntry) {
+    fn follow(&mut self, source: &SourceRef, range: (u64, u64), encoded: bool, owner: Owner<'a>) {
         let mut open = vec![(source.clone(), range, encoded, 0)];
         while let Some((source, range, encoded, level)) = open.pop() {
             match source.made_of().filter(|_| level < MOST_LEVELS) {
-                None => self.add(&source, range, encoded, entry),
+                None => self.add(&source, range, encoded, owner),
                 Some(parts) => {
                     for Within { source: outer, offset, len, encoded: packed } in parts {
                         let inner =
@@ -100,13 +103,15 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Where the bytes of all tensors are, by file, in the order of first appearance; then `others`, as
-/// far as none of them stands among these.
+/// Where the bytes of all tensors, and of the names of their rows, are, by file, in the order of first appearance; then
+/// `others`, as far as none of them stands among these.
 pub fn held<'a>(tensors: &'a [TensorEntry], others: &[SourceRef]) -> Vec<Held<'a>> {
     let mut files = Files::default();
-    for entry in tensors {
-        for piece in &entry.pieces {
-            files.follow(&piece.source, (piece.offset, piece.len), false, entry);
+    let names = || tensors.iter().filter_map(|t| t.labels.as_ref()).flat_map(|labels| labels.tensors());
+    let owners = tensors.iter().map(|entry| Owner { names: false, entry });
+    for owner in owners.chain(names().map(|entry| Owner { names: true, entry })) {
+        for piece in &owner.entry.pieces {
+            files.follow(&piece.source, (piece.offset, piece.len), false, owner);
         }
     }
     for source in others {
@@ -147,7 +152,7 @@ pub(super) fn plain(tensors: &[TensorEntry]) -> Vec<Held<'_>> {
             }
             // What stands nowhere is shared with nothing.
             if source.made_of().is_none_or(|parts| !parts.is_empty()) {
-                files.add(source, (start, piece.len), false, entry);
+                files.add(source, (start, piece.len), false, Owner { names: false, entry });
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A table of embeddings is one tensor; who its rows are stands elsewhere: in lists of names, in a
 //! column of its own. They are read when somebody asks, not when the table is opened.
 
+use super::TensorEntry;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -26,8 +27,23 @@ pub trait Labels: Debug + Send + Sync {
     /// [`crate::Kind::Mismatch`] where the names are not as many as the rows.
     fn read(&self) -> Result<Arc<LabelList>>;
 
+    /// Goes through all names in their order, a part of them at a time, and keeps none: for those who look at each
+    /// once, as the names of a large table take much memory.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and what `take` says.
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        take(&*self.read()?)
+    }
+
     /// The sources that they are read from, so that an output is not one of them.
     fn sources(&self) -> Vec<SourceRef>;
+
+    /// The tensors that they are kept as, where they are: these stand in no list of tensors, and their bytes are of
+    /// use all the same.
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        Vec::new()
+    }
 }
 
 /// Names may be so many times as long as the file that they are read from: by dictionaries, views and compression.
@@ -100,6 +116,17 @@ impl LabelList {
     /// How many bytes the names that are read from a file of `len` bytes may take, and eight more each.
     pub fn most(len: u64, limits: &Limits) -> u64 {
         len.saturating_mul(LONGER).max(limits.header_bytes / PARTS)
+    }
+
+    /// How many bytes the names take, and eight more each, as [`most`](Self::most) counts them.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.text.len() as u64).saturating_add((self.ends.len() as u64).saturating_mul(END))
+    }
+
+    /// Takes all names out, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
     }
 
     /// The number of names.

@@ -7,8 +7,9 @@
 //! ```
 
 use crate::checkpoint::{Checkpoint, LabelList, Labels, Loss, Name, Note, Role, TensorEntry, TensorPath};
-use crate::engine::read_tensor;
+use crate::engine::{is_encoded, read_tensor};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use std::collections::{HashMap, HashSet};
@@ -17,6 +18,9 @@ use std::sync::{Arc, OnceLock};
 const NAMES: &str = "names";
 const TEXT: &str = "text";
 const ENDS: &str = "ends";
+/// Bytes of text, and ends, that are together in memory where no name is kept.
+const PART: u64 = 1 << 20;
+const ENDS_AT_ONCE: u64 = PART / 8;
 
 /// What a format does with the names of the rows of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,20 +142,77 @@ impl Labels for SpreadLabels {
         if let Some(list) = self.list.get() {
             return Ok(list.clone());
         }
-        let bad =
-            |what: &str| Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name());
-        let text = String::from_utf8(read_tensor(&self.text, Order::Row)?)
-            .map_err(|_| bad("the text of the names is not UTF-8"))?;
-        let ends = read_tensor(&self.ends, Order::Row)?;
-        let ends = ends.as_chunks::<8>().0.iter().map(|end| usize::try_from(i64::from_le_bytes(*end)));
-        let ends = ends.collect::<Result<Vec<_>, _>>().map_err(|_| bad("a name ends before the text"))?;
-        let list = LabelList::from_parts(text, ends)
-            .ok_or_else(|| bad("the ends of the names do not follow each other through the text"))?;
+        let list = self.read_whole()?;
         Ok(self.list.get_or_init(|| Arc::new(list)).clone())
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let pieces = || self.text.pieces.iter().chain(&self.ends.pieces);
+        // What has a checksum is read as a whole whatever is asked of it.
+        if pieces().any(|piece| piece.check.is_some()) {
+            return take(&self.read_whole()?);
+        }
+        // What is packed may be any length; else the file is as long.
+        let packed = pieces().any(|piece| is_encoded(&piece.source));
+        let most = if packed { Limits::default().name_bytes } else { u64::MAX };
+        let rows = self.ends.elements();
+        let (mut row, mut at) = (0, 0);
+        while row < rows {
+            let count = ENDS_AT_ONCE.min(rows - row);
+            let ends = self.ends_of(&self.ends.rows(row..row + count)?)?;
+            let mut rest = ends.as_slice();
+            while !rest.is_empty() {
+                // As many names as are PART bytes long, and one at least.
+                let fits = rest.iter().take_while(|&&end| end.saturating_sub(at) <= PART).count();
+                let (now, later) = rest.split_at(fits.max(1));
+                let end = now.last().copied().unwrap_or(at);
+                if end < at || end > self.text.elements() {
+                    return Err(self.bad(ASTRAY));
+                }
+                if fits == 0 {
+                    Limits::check("bytes in a name", "name_bytes", end - at, most)?;
+                }
+                take(&self.list_of(&self.text.rows(at..end)?, now, at)?)?;
+                (at, rest) = (end, later);
+            }
+            row += count;
+        }
+        if at == self.text.elements() { Ok(()) } else { Err(self.bad(ASTRAY)) }
     }
 
     fn sources(&self) -> Vec<SourceRef> {
         [&self.text, &self.ends].into_iter().flat_map(|t| &t.pieces).map(|p| p.source.clone()).collect()
+    }
+
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        vec![&self.text, &self.ends]
+    }
+}
+
+const ASTRAY: &str = "the ends of the names do not follow each other through the text";
+
+impl SpreadLabels {
+    fn bad(&self, what: &str) -> Error {
+        Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name())
+    }
+
+    fn ends_of(&self, ends: &TensorEntry) -> Result<Vec<u64>> {
+        let ends = read_tensor(ends, Order::Row)?;
+        let ends = ends.as_chunks::<8>().0.iter().map(|end| u64::try_from(i64::from_le_bytes(*end)));
+        ends.collect::<Result<_, _>>().map_err(|_| self.bad("a name ends before the text"))
+    }
+
+    fn read_whole(&self) -> Result<LabelList> {
+        self.list_of(&self.text, &self.ends_of(&self.ends)?, 0)
+    }
+
+    /// The names that are cut out of `text`, which stands behind so many other bytes of text.
+    fn list_of(&self, text: &TensorEntry, ends: &[u64], before: u64) -> Result<LabelList> {
+        let text = String::from_utf8(read_tensor(text, Order::Row)?)
+            .map_err(|_| self.bad("the text of the names is not UTF-8"))?;
+        let ends = ends.iter().map(|end| usize::try_from(end.checked_sub(before)?).ok());
+        let list = ends.collect::<Option<_>>().and_then(|ends| LabelList::from_parts(text, ends));
+        list.ok_or_else(|| self.bad(ASTRAY))
     }
 }
 
@@ -182,6 +243,76 @@ mod tests {
         assert_eq!(checkpoint.tensors.len(), 1);
         let list = checkpoint.tensors[0].labels.as_ref().unwrap().read().unwrap();
         assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß"]);
+    }
+
+    fn in_parts(labels: &dyn Labels) -> Result<(Vec<String>, usize)> {
+        let (mut names, mut parts) = (Vec::new(), 0);
+        labels.each(&mut |part| {
+            names.extend(part.iter().map(str::to_owned));
+            parts += 1;
+            Ok(())
+        })?;
+        Ok((names, parts))
+    }
+
+    #[test]
+    fn long_names_and_many_come_in_parts() {
+        let long = "ü".repeat(900_000);
+        let many: Vec<String> = (0..ENDS_AT_ONCE * 2 + 5).map(|n| (n % 10).to_string()).collect();
+        let lists: [(Vec<&str>, usize); 4] = [
+            (vec!["", &long, "a", &long, &long, "", ""], 6),
+            (many.iter().map(String::as_str).collect(), 3),
+            (vec![""; 3], 1),
+            (vec![], 0),
+        ];
+        for (names, parts) in lists {
+            let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; names.len() * 4]));
+            let shape = Shape::from([names.len() as u64, 1]);
+            let mut table =
+                TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)
+                    .unwrap();
+            table.labels = Some(MemoryLabels::shared("names", names.iter().copied().collect()));
+            let mut checkpoint = Checkpoint::new("m", "m", "m");
+            checkpoint.tensors = vec![table];
+            spread(&mut checkpoint).unwrap();
+            gather(&mut checkpoint);
+            let labels = checkpoint.tensors[0].labels.clone().unwrap();
+            assert_eq!(labels.tensors().len(), 2);
+            let found = in_parts(&*labels).unwrap();
+            assert!(found.0 == names && found.1 == parts, "{} of {parts} parts", found.1);
+            assert!(labels.read().unwrap().iter().eq(names));
+        }
+    }
+
+    #[test]
+    fn ends_that_go_astray_are_told_in_parts_too() {
+        let of = |text: &[u8], ends: &[i64]| {
+            let tensor = |bytes: Vec<u8>, dtype, count: usize| {
+                let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+                let shape = Shape::from([count as u64]);
+                TensorEntry::dense(TensorPath::value(), dtype, shape, &source, 0, Encoding::ROW).unwrap()
+            };
+            let bytes = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+            let (text, ends) =
+                (tensor(text.to_vec(), DType::U8, text.len()), tensor(bytes, DType::I64, ends.len()));
+            let labels = SpreadLabels { text, ends, list: OnceLock::new() };
+            let parts = in_parts(&labels).map(|(names, _)| names);
+            let whole = labels.read().map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(parts.as_ref().ok(), whole.as_ref().ok());
+            parts.map_err(|error| (error.code(), whole.unwrap_err().code()))
+        };
+        assert_eq!(of(b"abc", &[1, 3]).unwrap(), ["a", "bc"]);
+        for (text, ends) in [
+            (&b"abc"[..], &[2, 1, 3][..]),
+            (b"abc", &[1, 2]),
+            (b"abc", &[1, 4]),
+            (b"abc", &[-1, 3]),
+            (b"abc", &[]),
+            ("ü".as_bytes(), &[1, 2]),
+            (b"\xff", &[1]),
+        ] {
+            assert_eq!(of(text, ends).unwrap_err(), ("bad-names", "bad-names"), "{ends:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::source::{SourceRef, to_usize};
 const STEP: u64 = 256 << 10;
 
 /// The outline of a file that is text from front to back: what follows the last byte of text is
-/// nobody's. Zero bytes and other control characters are no text; letters of any encoding are.
+/// nobody's. Zero bytes and other control characters are no text; letters of any encoding are, and so is DEL, which
+/// JSON need not escape, unless a program of ELF begins with it.
 pub(super) fn text(source: &SourceRef, what: &'static str) -> Result<Outline> {
     let mut outline = Outline::new(Gaps::Forbidden);
     let (mut at, end) = (0, source.len());
@@ -16,7 +17,7 @@ pub(super) fn text(source: &SourceRef, what: &'static str) -> Result<Outline> {
     while at < end {
         let take = to_usize(STEP.min(end - at))?;
         source.read_at(at, &mut buffer[..take])?;
-        let text = buffer[..take].iter().position(|&byte| !is_text(byte));
+        let text = (0..take).position(|at| !is_text(buffer[at]) || buffer[at..take].starts_with(b"\x7fELF"));
         at += text.unwrap_or(take) as u64;
         if text.is_some() {
             break;
@@ -28,5 +29,5 @@ pub(super) fn text(source: &SourceRef, what: &'static str) -> Result<Outline> {
 
 /// True for the bytes of text in any encoding that keeps ASCII.
 fn is_text(byte: u8) -> bool {
-    byte >= 0x20 && byte != 0x7f || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c)
+    byte >= 0x20 || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c)
 }

@@ -52,12 +52,12 @@ pub fn hidden_bytes(checkpoint: &Checkpoint, limits: &Limits) -> Result<Vec<Find
 }
 
 fn one(checkpoint: &Checkpoint, held: &Held<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {
-    // What only stands beside the tensors may be of another format: a program, a list.
-    let own = if held.has_tensors() { None } else { formats::detect(&held.source).ok() };
-    if held.is_filled() {
-        // Such as elements that a pickle holds as text: bytes of their own, and no file of the format.
+    // Such as an array that is kept as text within a pickle: decoded, it is no file of the format.
+    if held.is_filled() && held.source.file().is_none() {
         return account(held, &Outline::default());
     }
+    // What only stands beside the tensors may be of another format: a program, a list.
+    let own = if held.has_tensors() { None } else { formats::detect(&held.source).ok() };
     let outline = match own.map_or_else(|| formats::by_id(checkpoint.format), Ok) {
         Ok(format) => format.outline(&held.source, limits),
         // Made by a program, of no format: all that is no tensor is of no known use.

@@ -515,23 +515,49 @@ impl Labels for GroupNames {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
-        let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
-        'groups: for group in 0..self.file.metadata.metadata().num_row_groups() {
-            let at_once = self.file.names_at_once(group, self.place)?;
-            let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
-            while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
-                Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
-                if list.len() as u64 > self.rows {
-                    break 'groups;
-                }
-            }
-        }
-        check_count(self, list.len() as u64, self.rows)?;
+        self.append(&mut list, &mut |list| Ok(list.len() as u64))?;
         let list = Arc::new(list);
         *kept = Some(list.clone());
         Ok(list)
     }
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let mut count = 0;
+        self.append(&mut LabelList::new(), &mut |list| {
+            count += list.len() as u64;
+            take(list)?;
+            list.clear();
+            Ok(count)
+        })
+    }
     fn sources(&self) -> Vec<SourceRef> {
         vec![self.file.source.0.clone()]
+    }
+}
+
+impl GroupNames {
+    /// Appends all names; `look` sees the list after each batch, and says how many there were so far.
+    fn append(
+        &self,
+        list: &mut LabelList,
+        look: &mut dyn FnMut(&mut LabelList) -> Result<u64>,
+    ) -> Result<()> {
+        let most = LabelList::most(self.file.source.0.len(), &self.file.limits);
+        let (mut count, mut spent) = (0, 0u64);
+        'groups: for group in 0..self.file.metadata.metadata().num_row_groups() {
+            let at_once = self.file.names_at_once(group, self.place)?;
+            let mut rows = self.file.rows(group, vec![self.place], 0, to_usize(at_once)?)?;
+            while let Some(batch) = self.file.next(&mut rows, group, &[self.place])? {
+                let left = most.saturating_sub(spent);
+                Layout::names(&batch, list, left).map_err(|e| e.in_file(self.label()))?;
+                let bytes = list.bytes();
+                count = look(list)?;
+                // What the list holds no more counts all the same.
+                spent = spent.saturating_add(bytes.saturating_sub(list.bytes()));
+                if count > self.rows {
+                    break 'groups;
+                }
+            }
+        }
+        check_count(self, count, self.rows)
     }
 }

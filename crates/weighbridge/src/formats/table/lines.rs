@@ -20,6 +20,8 @@ const STEP: u64 = 1 << 20;
 const LINE: u64 = 4;
 /// About as many bytes of text are decoded together.
 const BLOCK: u64 = 256 << 10;
+/// Bytes of names that are together in memory where none is kept.
+const PART: usize = 1 << 20;
 /// In so many bytes at the beginning most lines say how many numbers a row has.
 const FRONT: u64 = 1 << 20;
 
@@ -343,19 +345,39 @@ impl Labels for LineNames {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
-        let lines = &self.lines;
-        lines.each(lines.start, lines.source.len(), |row, offset, line| {
-            list.push(text(lines.name(line)).map_err(|e| lines.at_line(row, offset, e))?);
-            Ok(())
-        })?;
-        check_count(self, list.len() as u64, self.rows)?;
+        self.append(&mut list, &mut |_| Ok(()))?;
         let list = Arc::new(list);
         *kept = Some(list.clone());
         Ok(list)
     }
 
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let mut list = LabelList::new();
+        self.append(&mut list, &mut |list| {
+            if list.text().len() + size_of_val(list.ends()) >= PART {
+                take(list)?;
+                list.clear();
+            }
+            Ok(())
+        })?;
+        take(&list)
+    }
+
     fn sources(&self) -> Vec<SourceRef> {
         vec![self.lines.source.clone()]
+    }
+}
+
+impl LineNames {
+    /// Appends all names to `list`, which `look` sees after each.
+    fn append(&self, list: &mut LabelList, look: &mut dyn FnMut(&mut LabelList) -> Result<()>) -> Result<()> {
+        let (lines, mut count) = (&self.lines, 0);
+        lines.each(lines.start, lines.source.len(), |row, offset, line| {
+            list.push(text(lines.name(line)).map_err(|e| lines.at_line(row, offset, e))?);
+            count += 1;
+            look(list)
+        })?;
+        check_count(self, count, self.rows)
     }
 }
 

@@ -453,6 +453,28 @@ fn types_that_are_not_said_are_losses() {
     assert!(codes("tsv", none).contains(&"no-rows"));
 }
 
+/// A file with such a name would be taken for no text.
+#[test]
+fn names_with_control_characters_are_not_written_as_text() {
+    let entry = |name: &'static str| named(table(DType::F32, 2, 2, Encoding::ROW), move |_| name.to_owned());
+    let dir = tempfile::tempdir().unwrap();
+    let written = |id: &str, name, settings: &[(&str, &str)]| {
+        let (plan, target) = (plan(id, vec![entry(name)], settings).unwrap(), dir.path().join("t"));
+        let saved = crate::ops::save(&plan, &target, true, &crate::engine::RunOptions::default());
+        saved.map(|_| std::fs::read(&target).unwrap())
+    };
+    for name in ["\0", "a\u{1}b", "\u{7f}"] {
+        for (id, settings) in [("tsv", &[][..]), ("word2vec", &[]), ("word2vec", &[("form", "binary")])] {
+            assert_eq!(written(id, name, settings).unwrap_err().code(), "name-control", "{id} {name:?}");
+        }
+        for id in ["arrow", "parquet"] {
+            open(&written(id, name, &[]).unwrap()).unwrap();
+        }
+    }
+    assert_eq!(written("word2vec", "a\u{81}", &[]).unwrap_err().code(), "name-control");
+    open(&written("tsv", "a\u{81}", &[]).unwrap()).unwrap();
+}
+
 #[test]
 fn formats_of_tables_do_not_claim_each_others_files() {
     for id in IDS {

@@ -59,6 +59,14 @@ impl TextTable {
                 .found(format_args!("{name:?} in row {row}"))
                 .hint("write parquet or arrow: there, names may be any text"));
         }
+        // Of a file with such bytes at its beginning nobody takes it for text.
+        let is_word = self.separator == b' ';
+        if name.chars().any(|c| c.is_ascii_control() || is_word && c.is_control()) {
+            return Err(Error::mismatch("name-control", "the name of a row holds a control character")
+                .on_tensor(self.table.entry.name())
+                .found(format_args!("{name:?} in row {row}"))
+                .hint("write parquet or arrow: there, names may be any text"));
+        }
         if name.is_empty() && self.separator == b' ' {
             return Err(Error::mismatch(
                 "name-empty",

@@ -9,7 +9,7 @@
 //! the line feed that it writes behind the vectors of a binary file. Written: the text, or with the
 //! setting `form=binary` the binary form as gensim writes it, without line feeds.
 //!
-//! A name with a blank in it, or an empty one, cannot be written. Rows without names get their numbers.
+//! A name with a blank or a control character in it, or an empty one, cannot be written. Rows without names get their numbers.
 
 mod binary;
 mod read;
@@ -56,7 +56,7 @@ impl Format for Word2Vec {
         &FACTS
     }
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        read::form(head, source.len()).is_some()
+        read::form(head, source, &Limits::default()).is_some()
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

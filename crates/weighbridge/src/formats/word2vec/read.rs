@@ -6,6 +6,7 @@ use crate::checkpoint::{Checkpoint, Damage, Note};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::{Lines, number};
 use crate::formats::{HEAD, OpenOptions};
+use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 
 /// The longest first line in bytes: two numbers of up to 20 digits.
@@ -40,9 +41,10 @@ pub(super) fn header(head: &[u8]) -> Option<Header> {
     (numbers.next().is_none() && columns > 0).then_some(Header { rows, columns, len: end + 1 })
 }
 
-/// Which form a file of that beginning and length has; `None` where it is none of them.
-pub(super) fn form(head: &[u8], len: u64) -> Option<(Header, Kind)> {
-    let header = header(head)?;
+/// Which form a file of that beginning has; `None` where it is none of them. Only where the first vector is such as
+/// few models have, infinite for one, is more read: then names and vectors must go to the end of the file.
+pub(super) fn form(head: &[u8], source: &SourceRef, limits: &Limits) -> Option<(Header, Kind)> {
+    let (header, len) = (header(head)?, source.len());
     let body = &head[header.len..];
     if header.rows == 0 {
         return body.is_empty().then_some((header, Kind::Text));
@@ -59,7 +61,16 @@ pub(super) fn form(head: &[u8], len: u64) -> Option<(Header, Kind)> {
     let (elements, _) = vector.as_chunks::<4>();
     let columns = usize::try_from(header.columns).unwrap_or(usize::MAX);
     let fits = least <= len - header.len as u64 && !name.is_empty() && spoken;
-    (fits && elements.iter().take(columns).all(sane)).then_some((header, Kind::Binary))
+    let usual = || elements.iter().take(columns).all(sane);
+    let seen = vector.iter().take(columns.saturating_mul(4));
+    // Text of another format has such numbers, too.
+    let walks = || !seen.clone().all(of_text) && binary::table(source, header, limits).is_ok();
+    (fits && (usual() || walks())).then_some((header, Kind::Binary))
+}
+
+/// True for bytes that a file of text has.
+fn of_text(byte: &u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)
 }
 
 /// True for an element that a vector may have, by its size.
@@ -108,7 +119,13 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         Error::corrupt("word2vec-header", "the first line is not the numbers of rows and columns").at(0)
     })?;
     // Asked for by name, a file that is no clear text is taken for binary only where it could be.
-    let kind = form(&head, source.len()).map_or(Kind::Text, |(_, kind)| kind);
+    let kind = match form(&head, source, &options.limits) {
+        Some((_, kind)) => kind,
+        // A zero byte is in no text.
+        None if is_binary(&head[first.len..], first) && head.contains(&0) => Kind::Binary,
+        None if binary::table(source, first, &options.limits).is_ok() => Kind::Binary,
+        None => Kind::Text,
+    };
     let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
     if kind == Kind::Binary {
         checkpoint.tensors.push(binary::table(source, first, &options.limits)?);
@@ -142,7 +159,7 @@ fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {
 /// What the source says.
 pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
-    match form(&head, source.len()) {
+    match form(&head, source, &options.limits) {
         Some((first, Kind::Text)) if first.rows > 0 => Ok(lines(source, first, options).intact()?.2),
         _ => Ok(None),
     }
@@ -177,7 +194,59 @@ fn is_binary(body: &[u8], first: Header) -> bool {
     let (name, vector) = (&body[..blank], &body[blank + 1..]);
     let spoken = std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(char::is_control));
     let len = usize::try_from(first.columns).unwrap_or(usize::MAX).saturating_mul(4);
-    let of_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e);
-    let (elements, _) = vector.get(..len.min(vector.len())).unwrap_or_default().as_chunks::<4>();
-    !name.is_empty() && spoken && vector.iter().take(len).any(|b| !of_text(b)) && elements.iter().all(sane)
+    !name.is_empty() && spoken && !vector.iter().take(len).all(of_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::read_tensor;
+    use crate::formats::{detect, open_source};
+    use crate::source::MemorySource;
+    use crate::tensor::Order;
+    use std::sync::Arc;
+
+    fn source(bytes: Vec<u8>) -> SourceRef {
+        Arc::new(MemorySource::new("m", bytes))
+    }
+
+    fn binary(rows: &[(&str, [f32; 2])]) -> Vec<u8> {
+        let mut bytes = format!("{} 2\n", rows.len()).into_bytes();
+        for (name, vector) in rows {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.push(b' ');
+            bytes.extend(vector.iter().flat_map(|x| x.to_le_bytes()));
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_first_vector_of_odd_numbers_is_one() {
+        let named = OpenOptions { format: Some("word2vec".to_owned()), ..OpenOptions::default() };
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-35, 1e16, f32::MAX, f32::MIN_POSITIVE];
+        for x in odd {
+            let bytes = binary(&[("one", [x, 2.0]), ("two", [3.0, x])]);
+            let file = source(bytes.clone());
+            assert_eq!(detect(&file).unwrap().facts().id, "word2vec", "{x}");
+            for options in [&named, &OpenOptions::default()] {
+                let table = open_source(file.clone(), options).unwrap().tensors.remove(0);
+                let names = table.labels.as_ref().unwrap().read().unwrap();
+                assert_eq!(names.iter().collect::<Vec<_>>(), ["one", "two"]);
+                let values = read_tensor(&table, Order::Row).unwrap();
+                assert_eq!(values, [x, 2.0, 3.0, x].map(f32::to_le_bytes).concat());
+            }
+            // Where the vectors do not go to the end it is no such file, and by its name it is damaged.
+            for (bad, code) in [
+                (bytes[..bytes.len() - 1].to_vec(), "truncated"),
+                ([bytes, b"abc".to_vec()].concat(), "trailing-bytes"),
+            ] {
+                let bad = source(bad);
+                assert_eq!(detect(&bad).err().map(|e| e.code()), Some("unknown-format"), "{x}");
+                let error = open_source(bad, &named).unwrap_err();
+                assert_eq!(error.code(), code, "{x}");
+            }
+        }
+        let text = source(b"3 2\nhello world\nthis is some longer text of no kind at all\n".to_vec());
+        assert!(detect(&text).is_err());
+    }
 }

@@ -416,7 +416,7 @@ fn tensors(
             return Ok(());
         }
     };
-    let (findings, counts) = compare(own, manifest.hash_type, &checkpoint.tensors, &hashed.tensors);
+    let (findings, counts) = compare(own, manifest.hash_type, &checkpoint.tensors, &hashed);
     checked.findings.extend(findings);
     checked.tensors = Some(counts);
     Ok(())

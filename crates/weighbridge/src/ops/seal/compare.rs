@@ -1,9 +1,11 @@
 //! The tensors of a manifest against those of an opened checkpoint, in whatever form.
 
-use super::digest::{Algorithm, Algorithms, Digests};
+use super::digest::{Algorithm, Algorithms, Digest, Digests};
+use super::hashing::Hashed;
+use super::labels;
 use super::manifest::{Own, TensorRecord};
 use crate::checkpoint::{Name, TensorEntry, TensorPath};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::text::escape;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, VecDeque};
@@ -52,13 +54,14 @@ fn preferred(main: Algorithm) -> [Algorithm; 3] {
     [main, Algorithm::Sha256, Algorithm::Blake3]
 }
 
-/// Holds `tensors`, whose hashes by place are `hashed`, against the manifest.
+/// Holds `tensors`, of which there are the hashes `found`, against the manifest.
 pub(super) fn compare(
     own: &Own,
     main: Algorithm,
     tensors: &[TensorEntry],
-    hashed: &HashMap<usize, Digests>,
+    found: &Hashed,
 ) -> (Vec<Finding>, TensorCounts) {
+    let hashed = &found.tensors;
     let mut pairs: Vec<Option<usize>> = vec![None; own.tensors.len()];
     let mut taken = vec![false; tensors.len()];
     // As some forms know no paths, what is displayed alike is the same name, too.
@@ -96,8 +99,21 @@ pub(super) fn compare(
             findings.push(Finding::error("tensor-renamed", text).on_tensor(name));
             continue;
         }
+        let equal = counts.equal;
         let finding = one(record, entry, hashed.get(&place), main, &mut counts);
         findings.extend(finding.map(|finding| finding.on_tensor(&name)));
+        let pair = |sealed, found| both(sealed, found, main);
+        if let Some(finding) = labels::compare(record, entry, found.names.get(&place), pair) {
+            // A table is its elements and whose they are.
+            if counts.equal > equal {
+                counts.equal -= 1;
+                match finding.severity {
+                    Severity::Error => counts.changed += 1,
+                    _ => counts.unchecked += 1,
+                }
+            }
+            findings.push(finding.on_tensor(&name));
+        }
         if record.role != entry.role.as_str() {
             let text = format!(
                 "the tensor was of the role {}, and is {}",
@@ -113,6 +129,12 @@ pub(super) fn compare(
         findings.push(finding.on_tensor(entry.name()));
     }
     (findings, counts)
+}
+
+/// The two hashes by the algorithm that both have.
+fn both<'a>(a: &'a Digests, b: &'a Digests, main: Algorithm) -> Option<(&'a Digest, &'a Digest)> {
+    let algorithm = a.common(b, &preferred(main))?;
+    a.get(algorithm).zip(b.get(algorithm))
 }
 
 /// A tensor against the record of its name.
@@ -133,11 +155,8 @@ fn one(
         let text = format!("the tensor had the shape {:?}, and has {:?}", record.shape, entry.shape.dims());
         return Some(Finding::error("tensor-shape", text));
     }
-    let common = hashed.and_then(|hashed| {
-        let algorithm = record.digests.common(hashed, &preferred(main))?;
-        Some(record.digests.get(algorithm) == hashed.get(algorithm))
-    });
-    match common {
+    let common = hashed.and_then(|hashed| both(&record.digests, hashed, main));
+    match common.map(|(sealed, found)| sealed == found) {
         Some(true) => {
             counts.equal += 1;
             None

@@ -134,6 +134,8 @@ pub(super) struct Taken {
     pub(super) files: Vec<Option<Digests>>,
     /// The hashes of tensors, by place.
     pub(super) tensors: HashMap<usize, Digests>,
+    /// The hashes of the names of their rows, by place.
+    pub(super) names: HashMap<usize, Digests>,
     /// Why nothing could be taken over, where that is so.
     pub(super) note: Option<Note>,
 }
@@ -143,7 +145,7 @@ pub(super) struct Taken {
 /// # Errors
 /// [`crate::Kind::Usage`], `other-subject`, where that is the manifest of something else.
 pub(super) fn take_over(path: &Path, subject: &Subject, options: &SealOptions) -> Result<Taken> {
-    let mut taken = Taken { files: vec![None; subject.files.len()], tensors: HashMap::new(), note: None };
+    let mut taken = Taken { files: vec![None; subject.files.len()], ..Taken::default() };
     let Some(earlier) = &options.earlier else { return Ok(taken) };
     if earlier.manifest.name != subject.name {
         return Err(Error::usage(
@@ -216,9 +218,24 @@ fn tensors(subject: &Subject, own: &Own, unchanged: &[bool], options: &SealOptio
             Some(files) => files.iter().all(is_unchanged) && names(&files) == record.files,
             None => all_stayed,
         };
-        let alike = TensorRecord { digests: record.digests, ..TensorRecord::of(entry, record.files.clone()) };
-        if stayed && alike == **record && record.digests.cover(options.algorithms) {
+        let names = record.row_names;
+        let of_entry = TensorRecord::of(entry, record.files.clone());
+        let alike = TensorRecord { digests: record.digests, row_names: names, ..of_entry };
+        // Names may stand in other files than the elements; a manifest may be older than their hashes.
+        let named = match (&entry.labels, names) {
+            (None, None) => true,
+            (Some(labels), Some(names)) => {
+                let files = subject.files_with(labels.sources().iter());
+                files.map_or(all_stayed, |files| files.iter().all(is_unchanged))
+                    && names.cover(options.algorithms)
+            }
+            _ => false,
+        };
+        if stayed && named && alike == **record && record.digests.cover(options.algorithms) {
             taken.tensors.insert(number, record.digests.only(options.algorithms));
+            if let Some(names) = names {
+                taken.names.insert(number, names.only(options.algorithms));
+            }
         }
     }
 }

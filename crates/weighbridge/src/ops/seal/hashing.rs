@@ -3,6 +3,7 @@
 
 use super::block::Stretch;
 use super::digest::{Algorithms, Digests, Hashers, of_nothing};
+use super::labels;
 use super::pass::{self, Job};
 use super::subject::Subject;
 use crate::checkpoint::{Check, TensorEntry};
@@ -33,6 +34,10 @@ pub(super) struct Hashed {
     pub(super) tensors: HashMap<usize, Digests>,
     /// Tensors that have no hash, and why.
     pub(super) failed: Vec<(usize, Error)>,
+    /// The hashes of the names of the rows of those that have such, by place.
+    pub(super) names: HashMap<usize, Digests>,
+    /// Tensors whose names of rows have no hash, and why.
+    pub(super) nameless: Vec<(usize, Error)>,
     /// How many tensors were read through the engine, besides the pass over the files.
     pub(super) read_again: usize,
 }
@@ -206,6 +211,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     }
     hashed.read_again = elsewhere.len();
     through_engine(&elsewhere, wanted, &mut hashed)?;
+    labels::hash(tensors, wanted, &mut hashed)?;
     Ok(hashed)
 }
 

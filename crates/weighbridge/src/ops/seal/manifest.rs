@@ -56,6 +56,9 @@ pub struct TensorRecord {
     pub files: Vec<String>,
     /// The hashes of its elements, as in [`crate::ops::hash`]; none where it has none.
     pub digests: Digests,
+    /// The hashes of the names of its rows, where it has such: of each name in order its length in bytes, as eight
+    /// bytes little-endian, and the name in UTF-8.
+    pub row_names: Option<Digests>,
 }
 
 impl TensorRecord {
@@ -69,6 +72,7 @@ impl TensorRecord {
             shape: entry.shape.dims().to_vec(),
             files,
             digests: Digests::default(),
+            row_names: None,
         }
     }
 
@@ -92,6 +96,11 @@ impl TensorRecord {
         json.insert("shape".into(), json!(self.shape));
         json.insert("files".into(), json!(self.files));
         digests(&mut json, &self.digests);
+        if let Some(names) = &self.row_names {
+            let mut own = Map::new();
+            digests(&mut own, names);
+            json.insert("row_names".into(), Json::Object(own));
+        }
         Json::Object(json)
     }
 }

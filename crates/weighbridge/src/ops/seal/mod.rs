@@ -13,6 +13,7 @@ mod compare;
 mod digest;
 mod earlier;
 mod hashing;
+mod labels;
 mod manifest;
 mod parse;
 mod pass;
@@ -205,6 +206,8 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         let mut record = TensorRecord::of(entry, names.collect());
         let digests = taken.tensors.get(&number).or_else(|| hashed.tensors.get(&number));
         record.digests = digests.copied().unwrap_or_default();
+        let names = taken.names.get(&number).or_else(|| hashed.names.get(&number));
+        record.row_names = names.copied();
         tensors.push(record);
     }
     tensors.sort_by(|a, b| (&a.path, &a.slot).cmp(&(&b.path, &b.slot)));
@@ -224,6 +227,10 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     for (_, error) in &hashed.failed {
         let tensor = error.tensor().unwrap_or_default();
         report.notes.push(Note::new("tensor-not-hashed", format!("{tensor}: {}", error.message())));
+    }
+    for (_, error) in &hashed.nameless {
+        let tensor = error.tensor().unwrap_or_default();
+        report.notes.push(Note::new("names-not-hashed", format!("{tensor}: {}", error.message())));
     }
     let manifest = Manifest {
         name: subject.name.clone(),

@@ -121,6 +121,13 @@ struct TensorForm {
     files: Vec<String>,
     sha256: Option<String>,
     blake3: Option<String>,
+    row_names: Option<HashesForm>,
+}
+
+#[derive(Deserialize)]
+struct HashesForm {
+    sha256: Option<String>,
+    blake3: Option<String>,
 }
 
 /// A whole number. Who signs a manifest may have passed it through a form that knows only floats.
@@ -292,9 +299,12 @@ fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
         None => None,
     };
     let digests = digests_of(form.sha256.as_deref(), form.blake3.as_deref())?;
+    let names = form.row_names.as_ref();
+    let names = names.map(|names| digests_of(names.sha256.as_deref(), names.blake3.as_deref()));
+    let row_names = names.transpose()?;
     let TensorForm { role, dtype, shape, files, .. } = form;
     let shape = shape.into_iter().map(|extent| extent.0).collect();
-    Ok(TensorRecord { path, role, slot, dtype, shape, files, digests })
+    Ok(TensorRecord { path, role, slot, dtype, shape, files, digests, row_names })
 }
 
 fn form_of<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T> {

@@ -4,6 +4,7 @@
 //! is held against the bytes: pieces, names, checksums, the program, on request the values. What
 //! was not or could not be checked is said, and not called sound.
 
+mod labels;
 mod values;
 
 use super::account::{self, accounts};
@@ -33,7 +34,8 @@ const TRAILING: &str = "trailing-bytes";
 pub struct VerifyOptions {
     /// How to open.
     pub open: OpenOptions,
-    /// Read all values and look for NaN, infinities and what else is odd about them.
+    /// Read all values and look for NaN, infinities and what else is odd about them; and all names of rows, of which
+    /// otherwise only some are read.
     pub values: bool,
     /// As `values`, and NaN and infinities are errors: no model that is finished has any.
     pub deny_nonfinite: bool,
@@ -55,7 +57,7 @@ pub struct VerifyReport {
     /// What was found, errors first.
     pub findings: Vec<Finding>,
     /// What was checked, in order: `opening`, `names`, `pieces`, `bytes`, `checksums`, `values`,
-    /// `lod`, `program`, `format`.
+    /// `row-names`, `lod`, `program`, `format`.
     pub checked: Vec<&'static str>,
     /// What the bytes of each file are for.
     pub files: Vec<Account>,
@@ -249,22 +251,33 @@ fn checked(
     let mut findings: Vec<Finding> = checkpoint.notes.iter().map(of_note).collect();
     findings.extend(check::duplicates(tensors));
     findings.extend(check::lone_state(tensors));
-    let broken = check::pieces(tensors);
+    let mut broken = check::pieces(tensors);
+    // Names of rows that are kept as tensors have pieces and checksums, too.
+    let kept = tensors.iter().filter_map(|t| t.labels.as_ref()).flat_map(|labels| labels.tensors());
+    let kept: Vec<TensorEntry> = kept.cloned().collect();
+    broken.extend(check::pieces(&kept));
     findings.extend(check::shared_bytes(tensors, checkpoint.format == "torch"));
     // Tensors whose pieces do not fit them have no values to read.
     let unreadable: HashSet<String> = broken.iter().filter_map(|f| f.tensor.clone()).collect();
     findings.extend(broken);
     let readable: Vec<&TensorEntry> = tensors.iter().filter(|t| !unreadable.contains(&t.name())).collect();
     let summed = |t: &&TensorEntry| t.pieces.iter().any(|p| p.check.is_some() || is_encoded(&p.source));
-    if readable.iter().any(summed) {
+    let with_names: Vec<&TensorEntry> =
+        readable.iter().copied().chain(kept.iter().filter(|t| !unreadable.contains(&t.name()))).collect();
+    if with_names.iter().any(summed) {
         checked.push("checksums");
-        findings.extend(checksums(&readable, options.threads)?);
+        findings.extend(checksums(&with_names, options.threads)?);
     }
-    if (options.values || options.deny_nonfinite) && !tensors.is_empty() {
+    let values = options.values || options.deny_nonfinite;
+    if values && !tensors.is_empty() {
         checked.push("values");
         let mut odd = values::values(&readable, options.threads)?;
         let denied = |f: &&mut Finding| options.deny_nonfinite && values::NONFINITE.contains(&f.code);
         odd.iter_mut().filter(denied).for_each(|finding| finding.severity = Severity::Error);
+        findings.extend(odd);
+    }
+    if let Some(odd) = labels::labels(&readable, values, |t| summed(&t), options.threads)? {
+        checked.push("row-names");
         findings.extend(odd);
     }
     if tensors.iter().any(|t| t.attributes.contains_key("lod")) {

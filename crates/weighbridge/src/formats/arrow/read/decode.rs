@@ -44,17 +44,35 @@ impl Labels for BatchNames {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
-        let most = LabelList::most(self.file.source.len(), &self.file.limits);
         for number in 0..self.file.blocks.len() {
-            let batch = self.file.batch(number, vec![self.place])?;
-            Layout::names(&batch, &mut list, most).map_err(|e| e.in_file(self.label()))?;
+            self.append(number, &mut list, 0)?;
         }
         check_count(self, list.len() as u64, self.rows)?;
         let list = Arc::new(list);
         *kept = Some(list.clone());
         Ok(list)
     }
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let (mut list, mut count, mut spent) = (LabelList::new(), 0, 0u64);
+        for number in 0..self.file.blocks.len() {
+            self.append(number, &mut list, spent)?;
+            count += list.len() as u64;
+            spent = spent.saturating_add(list.bytes());
+            take(&list)?;
+            list.clear();
+        }
+        check_count(self, count, self.rows)
+    }
     fn sources(&self) -> Vec<SourceRef> {
         vec![self.file.source.clone()]
+    }
+}
+
+impl BatchNames {
+    /// Appends the names of a batch, where those of others that are not in the list took so many bytes.
+    fn append(&self, number: usize, list: &mut LabelList, spent: u64) -> Result<()> {
+        let most = LabelList::most(self.file.source.len(), &self.file.limits).saturating_sub(spent);
+        let batch = self.file.batch(number, vec![self.place])?;
+        Layout::names(&batch, list, most).map_err(|e| e.in_file(self.label()))
     }
 }

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use arrow_ipc::Block;
 
-/// What the file begins with: its mark, and two bytes up to a multiple of 8.
+/// What the file begins with: its mark, and two bytes up to a multiple of 8. Zeros up to a further multiple may follow.
 const START: u64 = 8;
 /// Buffers and messages begin at a multiple of this; most writers take 64.
 const ALIGNMENT: u64 = 8;
@@ -26,8 +26,9 @@ pub(in crate::formats::arrow) fn outline(source: &SourceRef, limits: &Limits) ->
     let mut outline = Outline::new(Gaps::Zeros(MOST_ALIGNMENT));
     outline.elements = true;
     outline.header(0, START, "arrow mark");
-    let schema = message_len(source, START, file.footer)?;
-    outline.header(START, schema, "schema");
+    let start = first_message(source, file.footer)?;
+    let schema = message_len(source, start, file.footer)?;
+    outline.header(start, schema, "schema");
     for block in &file.dictionaries {
         let (offset, _, len) = file.place(block)?;
         outline.header(offset, len, "dictionary");
@@ -37,7 +38,7 @@ pub(in crate::formats::arrow) fn outline(source: &SourceRef, limits: &Limits) ->
         file.outline_batch(block, &elements, &mut outline)?;
     }
     // A message without length may end the messages, as it does in a stream.
-    let mut end = START + schema;
+    let mut end = start + schema;
     for block in file.dictionaries.iter().chain(&file.blocks) {
         let (offset, _, len) = file.place(block)?;
         end = end.max(offset.saturating_add(len));
@@ -49,6 +50,16 @@ pub(in crate::formats::arrow) fn outline(source: &SourceRef, limits: &Limits) ->
     }
     outline.header(file.footer, source.len() - file.footer, "footer");
     Ok(outline)
+}
+
+/// Where the first message begins, of the bytes before `end`: some writers align it further than the mark.
+fn first_message(source: &SourceRef, end: u64) -> Result<u64> {
+    let room = end.saturating_sub(START).min(MOST_ALIGNMENT - START + ALIGNMENT);
+    let bytes = read_vec(&**source, START, room)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let zeros = words.iter().take_while(|word| **word == [0; 8]).count();
+    // Nothing but zeros is no message.
+    Ok(if zeros == words.len() { START } else { START + zeros as u64 * ALIGNMENT })
 }
 
 /// Bytes of the message at `at`, its mark and length among them, of those before `end`.

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes that are read at once.
 const WINDOW: usize = 1 << 20;
+/// Bytes of names that are together in memory where none is kept.
+const PART: usize = 1 << 20;
 
 /// The names of the rows of a table whose partitions have a file each. They are read when asked for,
 /// once.
@@ -39,8 +41,38 @@ impl Labels for NameFiles {
             return Ok(list.clone());
         }
         let mut list = LabelList::new();
+        self.read_parts(&mut list, &mut |_| Ok(()))?;
+        let list = Arc::new(list);
+        *kept = Some(list.clone());
+        Ok(list)
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let mut list = LabelList::new();
+        self.read_parts(&mut list, &mut |list| {
+            if list.text().len() + size_of_val(list.ends()) >= PART {
+                take(list)?;
+                list.clear();
+            }
+            Ok(())
+        })?;
+        take(&list)
+    }
+
+    fn sources(&self) -> Vec<SourceRef> {
+        self.parts.iter().map(|(source, _)| source.clone()).collect()
+    }
+}
+
+impl NameFiles {
+    /// Appends all names to `list`, which `look` sees after each.
+    fn read_parts(
+        &self,
+        list: &mut LabelList,
+        look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
+    ) -> Result<()> {
         for (source, rows) in &self.parts {
-            let names = read_names(source, &self.limits, Some(*rows), &mut list)?;
+            let names = looked_at(source, &self.limits, Some(*rows), list, look)?;
             if names != *rows {
                 // More of them were refused while reading.
                 return Err(Error::mismatch("names-differ", "there are fewer names than rows")
@@ -49,13 +81,7 @@ impl Labels for NameFiles {
                     .found(names));
             }
         }
-        let list = Arc::new(list);
-        *kept = Some(list.clone());
-        Ok(list)
-    }
-
-    fn sources(&self) -> Vec<SourceRef> {
-        self.parts.iter().map(|(source, _)| source.clone()).collect()
+        Ok(())
     }
 }
 
@@ -73,8 +99,19 @@ pub fn read_names(
     most: Option<u64>,
     list: &mut LabelList,
 ) -> Result<u64> {
+    looked_at(source, limits, most, list, &mut |_| Ok(()))
+}
+
+/// As [`read_names`], and `look` sees the list after each name.
+fn looked_at(
+    source: &SourceRef,
+    limits: &Limits,
+    most: Option<u64>,
+    list: &mut LabelList,
+    look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
+) -> Result<u64> {
     let mut reader = Reader { source, limits, at: 0, window: Vec::new(), place: 0, name: String::new() };
-    reader.names(most, list).map_err(|e| e.in_file(source.label()))
+    reader.names(most, list, look).map_err(|e| e.in_file(source.label()))
 }
 
 struct Reader<'a> {
@@ -90,7 +127,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn names(&mut self, most: Option<u64>, list: &mut LabelList) -> Result<u64> {
+    fn names(
+        &mut self,
+        most: Option<u64>,
+        list: &mut LabelList,
+        look: &mut dyn FnMut(&mut LabelList) -> Result<()>,
+    ) -> Result<u64> {
         self.expect(b'[')?;
         let mut count = 0;
         if self.after_blanks()? == Some(b']') {
@@ -104,6 +146,7 @@ impl Reader<'_> {
                         .expected(format_args!("{count} names")));
                 }
                 self.string(list)?;
+                look(list)?;
                 count += 1;
                 match self.after_blanks()? {
                     Some(b',') => self.place += 1,

@@ -1,0 +1,162 @@
+//! The hashes of the names of rows, whatever form they are kept in.
+
+use super::digest::{Algorithms, Digest, Digests, Hashers};
+use super::hashing::{Hashed, Wanted};
+use super::manifest::TensorRecord;
+use crate::checkpoint::{Labels, TensorEntry};
+use crate::engine::Watch;
+use crate::error::{Error, Kind, Result};
+use crate::finding::Finding;
+use crate::ops::parallel;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Hashes the names of the rows of the tensors that are wanted, each list once.
+///
+/// # Errors
+/// [`Kind::Corrupt`] where they are damaged; what the sources say; [`Kind::Cancelled`].
+pub(super) fn hash(tensors: &[TensorEntry], wanted: &Wanted, hashed: &mut Hashed) -> Result<()> {
+    type Found = Vec<(Vec<usize>, Result<Digests>)>;
+    let mut places: HashMap<*const (), usize> = HashMap::new();
+    let mut jobs = Vec::new();
+    for &number in &wanted.tensors {
+        let Some(labels) = tensors.get(number).and_then(|entry| entry.labels.as_ref()) else { continue };
+        let place = *places.entry(Arc::as_ptr(labels).cast()).or_insert(jobs.len());
+        if place == jobs.len() {
+            jobs.push((labels, Vec::new()));
+        }
+        if let Some((_, numbers)) = jobs.get_mut(place) {
+            numbers.push(number);
+        }
+    }
+    let workers = parallel::workers(wanted.threads, jobs.len() as u64);
+    let found = parallel::each(jobs.into_iter(), workers, |found: &mut Found, _, (labels, numbers)| {
+        let first = numbers.first().and_then(|&number| tensors.get(number));
+        let named = |error: Error| error.on_tensor(first.map(TensorEntry::name).unwrap_or_default());
+        match of(&**labels, wanted.algorithms, wanted.watch) {
+            Ok(digests) => found.push((numbers, Ok(digests))),
+            // No name is damaged: they cannot be text, or are not as many as the rows.
+            Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Mismatch) => {
+                found.push((numbers, Err(named(error))));
+            }
+            Err(error) => return Err(named(error)),
+        }
+        Ok(())
+    })?;
+    for (numbers, result) in found.into_iter().flatten() {
+        match result {
+            Ok(digests) => hashed.names.extend(numbers.into_iter().map(|number| (number, digests))),
+            Err(error) => hashed.nameless.extend(numbers.first().map(|&number| (number, error))),
+        }
+    }
+    hashed.nameless.sort_by_key(|(number, _)| *number);
+    Ok(())
+}
+
+/// The hashes of these names: of each in order its length in bytes, as eight bytes little-endian, and the name.
+fn of(labels: &dyn Labels, algorithms: Algorithms, watch: &dyn Watch) -> Result<Digests> {
+    let mut hashers = Hashers::new(algorithms);
+    let mut bytes = Vec::new();
+    labels.each(&mut |part| {
+        if watch.stopped() {
+            return Err(Error::cancelled());
+        }
+        for name in part.iter() {
+            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            if bytes.len() >= AT_ONCE {
+                hashers.update(&bytes);
+                bytes.clear();
+            }
+        }
+        Ok(())
+    })?;
+    hashers.update(&bytes);
+    Ok(hashers.finish())
+}
+
+/// As many bytes are hashed at once.
+const AT_ONCE: usize = 64 << 10;
+
+/// What of a table is other than the names of its rows that were sealed, given what the hash that both have says.
+pub(super) fn compare<'a>(
+    record: &'a TensorRecord,
+    entry: &TensorEntry,
+    hashed: Option<&'a Digests>,
+    pair: impl Fn(&'a Digests, &'a Digests) -> Option<(&'a Digest, &'a Digest)>,
+) -> Option<Finding> {
+    let Some(sealed) = &record.row_names else {
+        let text = "the names of rows are not among what was sealed: nobody knows whether they are the same";
+        let hint = "seal it anew where it is known to be whole";
+        return entry.labels.as_ref().map(|_| Finding::unchecked("names-not-sealed", text).hint(hint));
+    };
+    if entry.labels.is_none() {
+        return Some(Finding::error("names-missing", "the names of rows that were sealed are not there"));
+    }
+    match hashed.and_then(|hashed| pair(sealed, hashed)) {
+        Some((sealed, found)) if sealed == found => None,
+        Some(_) => Some(Finding::error("names-changed", "the names of rows are not those that were sealed")),
+        None => {
+            let text = "there is no hash of the names of rows to compare";
+            Some(Finding::unchecked("names-not-hashed", text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods)]
+
+    use super::super::tests::{codes, tensors_only, testdata};
+    use super::super::{SealOptions, check, digest, save, seal};
+    use crate::ops::{ConvertOptions, convert};
+    use sha2::{Digest as _, Sha256};
+    use std::fs;
+
+    #[test]
+    fn names_at_other_rows_are_told_in_any_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = testdata("tables/export_std.tsv");
+        let sealed = seal(&model, &SealOptions::default()).unwrap();
+        // Made in the plainest way.
+        let mut hasher = Sha256::new();
+        for name in crate::open(&model).unwrap().tensors[0].labels.as_ref().unwrap().read().unwrap().iter() {
+            hasher.update((name.len() as u64).to_le_bytes());
+            hasher.update(name);
+        }
+        let record = &sealed.manifest.own.as_ref().unwrap().tensors[0];
+        let plain: digest::Digest = hasher.finalize().into();
+        assert_eq!(record.row_names.unwrap().sha256.unwrap(), plain);
+        let manifest = dir.path().join("m.json");
+        save(&sealed, &manifest, true).unwrap();
+        // The names of the first two rows in each other's place.
+        let text = fs::read_to_string(&model).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let split = |line: &str| line.split_once('\t').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let ((a, one), (b, two)) = (split(&lines[0]), split(&lines[1]));
+        (lines[0], lines[1]) = (format!("{b}\t{one}"), format!("{a}\t{two}"));
+        let swapped = dir.path().join("swapped.tsv");
+        fs::write(&swapped, lines.join("\n") + "\n").unwrap();
+        let options = ConvertOptions { force: true, ..ConvertOptions::default() };
+        let older = dir.path().join("older.json");
+        let (before, after) = (sealed.bytes.windows(14).position(|w| w == b",\"row_names\":{").unwrap(), 2);
+        let end = before + sealed.bytes[before..].iter().position(|&b| b == b'}').unwrap();
+        let bytes = [&sealed.bytes[..before], &sealed.bytes[end + after - 1..]].concat();
+        fs::write(&older, bytes).unwrap();
+        for target in ["a.tsv", "a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.parquet", "a.vec"] {
+            let target = dir.path().join(target);
+            convert(&model, &target, &options).unwrap();
+            let told = |manifest| check(&target, manifest, &tensors_only()).unwrap();
+            assert_eq!(codes(&told(&manifest)), [""; 0], "{}", target.display());
+            // A manifest that knows nothing of names.
+            assert_eq!(codes(&told(&older)), ["names-not-sealed"], "{}", target.display());
+            convert(&swapped, &target, &options).unwrap();
+            let checked = told(&manifest);
+            assert_eq!(codes(&checked), ["names-changed"], "{}", target.display());
+            assert_eq!((checked.tensors.unwrap().equal, checked.tensors.unwrap().changed), (0, 1));
+        }
+        let bare = dir.path().join("a.npy");
+        convert(&model, &bare, &options).unwrap();
+        assert_eq!(codes(&check(&bare, &manifest, &tensors_only()).unwrap()), ["names-missing"]);
+    }
+}

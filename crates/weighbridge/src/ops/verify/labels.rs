@@ -1,0 +1,161 @@
+//! The names of rows: whether they can be read, and are as many as the rows.
+
+use crate::checkpoint::{Labels, LabelsRef, TensorEntry, check_count};
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::ops::parallel;
+use crate::text::counted;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Names of so many bytes together are read whoever asks; more of them with the values.
+const FREE: u64 = 16 << 20;
+
+/// The names of one table.
+struct Job<'a> {
+    table: &'a TensorEntry,
+    labels: &'a LabelsRef,
+}
+
+/// Reads the names of the rows of `tables`, each list once: those that are few, those of tables of which
+/// `is_read` says that they are read anyway, and where `all` is true all of them. `None` where there are none.
+///
+/// # Errors
+/// [`crate::Kind::Io`] where they cannot be read.
+pub(super) fn labels(
+    tables: &[&TensorEntry],
+    all: bool,
+    is_read: impl Fn(&TensorEntry) -> bool,
+    threads: usize,
+) -> Result<Option<Vec<Finding>>> {
+    let mut seen = HashSet::new();
+    let named = tables.iter().filter_map(|&table| Some(Job { table, labels: table.labels.as_ref()? }));
+    let named: Vec<Job> = named.filter(|job| seen.insert(Arc::as_ptr(job.labels).cast::<()>())).collect();
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let (mut free, count) = (FREE, named.len());
+    let wanted = named.into_iter().filter(|job| {
+        let bytes = bytes(&**job.labels);
+        let fits = bytes <= free;
+        free -= if fits { bytes } else { 0 };
+        all || fits || is_read(job.table)
+    });
+    let wanted: Vec<Job> = wanted.collect();
+    let unread = count - wanted.len();
+    let workers = parallel::workers(threads, wanted.len() as u64);
+    let look = |found: &mut Vec<(usize, Finding)>, number: usize, job: Job| {
+        // The checksum was met before, and is no news.
+        if let Err(error) = whole(&job)
+            && error.code() != "crc-mismatch"
+        {
+            let finding = super::finding(error)?;
+            found.push((number, finding.on_tensor(job.table.name())));
+        }
+        Ok(())
+    };
+    let mut found: Vec<_> =
+        parallel::each(wanted.into_iter(), workers, look)?.into_iter().flatten().collect();
+    found.sort_by_key(|(number, _)| *number);
+    let mut findings: Vec<_> = found.into_iter().map(|(_, finding)| finding).collect();
+    if unread > 0 {
+        let of = counted(unread, "table was", "tables were");
+        let text = format!("the names of the rows of {of} not read");
+        findings.push(Finding::note("names-not-read", text).hint("--values reads them too"));
+    }
+    Ok(Some(findings))
+}
+
+/// How many bytes of files they stand in, at most.
+fn bytes(labels: &dyn Labels) -> u64 {
+    let kept = labels.tensors();
+    if kept.is_empty() {
+        labels.sources().iter().map(|source| source.len()).fold(0, u64::saturating_add)
+    } else {
+        kept.iter().map(|tensor| tensor.bytes()).fold(0, u64::saturating_add)
+    }
+}
+
+fn whole(job: &Job) -> Result<()> {
+    let mut names = 0;
+    job.labels.each(&mut |part| {
+        names += part.len() as u64;
+        Ok(())
+    })?;
+    check_count(&**job.labels, names, job.table.shape.dims().first().copied().unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods)]
+
+    use super::super::{VerifyOptions, verify, verify_checkpoint};
+    use crate::checkpoint::{Checkpoint, LabelList, Labels, MemoryLabels};
+    use crate::error::{Error, Result};
+    use crate::finding::Verdict;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::DType;
+    use std::sync::Arc;
+
+    /// Names that cannot be read, in a file of so many bytes.
+    #[derive(Debug)]
+    struct Bad(usize);
+
+    impl Labels for Bad {
+        fn label(&self) -> &'static str {
+            "names"
+        }
+        fn read(&self) -> Result<Arc<LabelList>> {
+            Err(Error::corrupt("bad-names", "they are no names"))
+        }
+        fn sources(&self) -> Vec<SourceRef> {
+            vec![Arc::new(MemorySource::new("names", vec![0; self.0]))]
+        }
+    }
+
+    #[test]
+    fn names_that_are_few_are_read_and_all_with_the_values() {
+        let told = |labels: Arc<dyn Labels>, values: bool| {
+            let source: SourceRef = Arc::new(MemorySource::new("m", vec![1; 8]));
+            let mut table = crate::check::testing::tensor("t", DType::U8, &[4, 2], &source, 0);
+            table.labels = Some(labels);
+            let mut checkpoint = Checkpoint::new("none", "none", "m");
+            // The same list twice is told of once.
+            checkpoint.tensors = vec![table.clone(), table];
+            let report =
+                verify_checkpoint(&checkpoint, &VerifyOptions { values, ..VerifyOptions::default() })
+                    .unwrap();
+            assert!(report.checked.contains(&"row-names"));
+            let found = report.findings.iter().map(|f| f.code);
+            found.filter(|code| code.contains("names")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let names = |names: &[&str]| MemoryLabels::shared("n", names.iter().copied().collect());
+        let none = [""; 0];
+        assert_eq!(told(names(&["a", "b", "c", "d"]), false), none);
+        assert_eq!(told(names(&["a", "b", "c"]), false), ["names-differ"]);
+        assert_eq!(told(Arc::new(Bad(1000)), false), ["bad-names"]);
+        assert_eq!(told(Arc::new(Bad((16 << 20) + 1)), false), ["names-not-read"]);
+        assert_eq!(told(Arc::new(Bad((16 << 20) + 1)), true), ["bad-names"]);
+    }
+
+    #[test]
+    fn damaged_names_are_not_sound_in_any_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let golden =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables/export_std.tsv");
+        let first = crate::open(&golden).unwrap().tensors[0].labels.clone().unwrap().read().unwrap();
+        let name = first.get(0).unwrap().as_bytes();
+        for target in ["a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.tsv", "a.vec"] {
+            let path = dir.path().join(target);
+            let options = crate::ops::ConvertOptions::default();
+            crate::ops::convert(&golden, &path, &options).unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            // Not UTF-8 any more.
+            let at = bytes.windows(name.len()).rposition(|part| part == name).unwrap();
+            bytes[at] = 0xff;
+            std::fs::write(&path, bytes).unwrap();
+            let report = verify(&path, &VerifyOptions::default()).unwrap();
+            assert_ne!(report.verdict, Verdict::Sound, "{target}: {:?}", report.findings);
+        }
+    }
+}

@@ -110,6 +110,7 @@ fn index(mut checkpoint: Checkpoint, mut file: File, layout: &Layout, heads: &[H
     };
     let mut entry = table(&file, layout, heads, rows, width)?;
     entry.guessed = matches!(layout.vector, Vector::List(_));
+    entry.attributes = layout.attributes(&file.schema);
     if let Some(place) = layout.names {
         entry.labels = Some(
             Arc::new(BatchNames { file: file.clone(), place, rows, kept: Mutex::default() }) as LabelsRef

@@ -103,11 +103,13 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         }
     }
     let (dtype, names) = (layout.dtype, layout.names);
+    let attributes = layout.attributes(file.metadata.schema());
     let guessed = matches!(layout.vector, Vector::List(_));
     let decoder = Groups { file: file.clone(), layout, width, at_once, places, open: Mutex::default() };
     let decoded = DecodedSource::forwards(source.clone(), starts, Box::new(decoder));
     let mut entry = TensorEntry::dense(TensorPath::value(), dtype, shape, &decoded, 0, Encoding::ROW)?;
     entry.guessed = guessed;
+    entry.attributes = attributes;
     if let Some(place) = names {
         let names = GroupNames { file: file.clone(), place, rows, kept: Mutex::default() };
         entry.labels = Some(Arc::new(names) as LabelsRef);

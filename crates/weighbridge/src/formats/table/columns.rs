@@ -8,13 +8,24 @@
 //! The names of the rows are the first column of text. Other columns are left out, and told.
 
 use super::NO_COLUMNS;
-use crate::checkpoint::{LabelList, Note, escape_text};
+use crate::checkpoint::{Attributes, LabelList, Note, Value, escape_text};
 use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::DType;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
+
+/// The attribute of a table that was columns side by side: their names.
+const COLUMNS: &str = "columns";
+/// The code of the note that says how the columns are called.
+pub(super) const COLUMN_NAMES: &str = "column-names";
+/// Keys of the metadata of a field: its extension type, what that says, and what Parquet counts.
+const EXTENSION: &str = "ARROW:extension:name";
+const EXTENSION_METADATA: &str = "ARROW:extension:metadata";
+const FIELD_ID: &str = "PARQUET:field_id";
+/// Columns, and things said of them, that are named.
+const TOLD: usize = 20;
 
 /// The columns that make a table.
 #[derive(Debug, Clone)]
@@ -151,7 +162,17 @@ impl Layout {
             let text = format!("{} more columns are left out", others.len() - 20);
             notes.push(Note::omission("column-omitted", text));
         }
+        notes.extend(renamed(schema, &used));
+        notes.extend(told_of_columns(schema, &used));
         Ok(layout)
+    }
+
+    /// What the table knows of its columns: the names of those that are read side by side, by which alone they are told apart.
+    pub(in crate::formats) fn attributes(&self, schema: &Schema) -> Attributes {
+        let Vector::Plain(places) = &self.vector else { return Attributes::new() };
+        let fields = places.iter().filter_map(|&place| schema.fields().get(place));
+        let names = fields.map(|field| Value::Text(field.name().clone())).collect();
+        Attributes::from([(COLUMNS.to_owned(), Value::List(names))])
     }
 
     /// The columns of the elements, in order.
@@ -256,6 +277,72 @@ impl Layout {
         };
         u64::try_from(len).ok()
     }
+}
+
+/// A note where a table that is written would have its columns under other names, or in another order.
+fn renamed(schema: &Schema, used: &[usize]) -> Option<Note> {
+    let names: Vec<&str> = used.iter().map(|&place| schema.fields()[place].name().as_str()).collect();
+    if matches!(names[..], ["name", "vector"] | ["vector"] | ["name"]) {
+        return None;
+    }
+    let told: Vec<String> = names.iter().take(TOLD).map(|name| short_text(name)).collect();
+    let more = if names.len() > TOLD { ", …" } else { "" };
+    Some(Note::new(COLUMN_NAMES, format!("the columns are called {}{more}", told.join(", "))))
+}
+
+/// What a file says of the columns of the table that has no place in the checkpoint: extension types, such as tensors of
+/// more dimensions, and metadata of fields.
+fn told_of_columns(schema: &Schema, used: &[usize]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut more = 0u64;
+    let mut tell = |note: &dyn Fn() -> Note| match notes.len() < TOLD {
+        true => notes.push(note()),
+        false => more += 1,
+    };
+    for field in used.iter().map(|&place| &schema.fields()[place]) {
+        let item = match field.data_type() {
+            DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => Some(item),
+            _ => None,
+        };
+        for own in [Some(field), item].into_iter().flatten() {
+            let column = || short_text(field.name());
+            if let Some(kind) = own.metadata().get(EXTENSION) {
+                let said = own.metadata().get(EXTENSION_METADATA).map_or("", String::as_str);
+                tell(&|| {
+                    let text = format!(
+                        "the type {} of the column {} is left out: {}",
+                        short_text(kind),
+                        column(),
+                        short_text(said)
+                    );
+                    Note::omission("column-type", text)
+                });
+            }
+            let mut keys: Vec<&String> = own.metadata().keys().collect();
+            keys.retain(|key| ![EXTENSION, EXTENSION_METADATA, FIELD_ID].contains(&key.as_str()));
+            keys.sort_unstable();
+            for key in keys {
+                tell(&|| {
+                    let text =
+                        format!("metadata of the column {} are left out: {}", column(), short_text(key));
+                    Note::omission("column-metadata", text)
+                });
+            }
+        }
+    }
+    if more > 0 {
+        notes.push(Note::omission(
+            "column-metadata",
+            format!("{more} more things said of columns are left out"),
+        ));
+    }
+    notes
+}
+
+/// The beginning of a text from the file.
+fn short_text(text: &str) -> String {
+    let start: String = text.chars().take(80).collect();
+    escape_text(&start)
 }
 
 /// The elements of lists that must all have `width` of them.

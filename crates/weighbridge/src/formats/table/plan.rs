@@ -1,6 +1,7 @@
 //! Which tensors are tables, and the files that they become.
 
 use super::Table;
+use super::columns::COLUMN_NAMES;
 use super::pipe::is_reserved;
 use crate::checkpoint::{
     Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, bridge_index, bridge_names,
@@ -87,6 +88,10 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
         files.push(PlannedFile::streamed(name, (form.encoder)(table)?));
     }
     if form.carries {
+        losses.extend(checkpoint.notes.iter().find(|note| note.code == COLUMN_NAMES).map(|note| {
+            let detail = format!("{}, and become name and vector", note.text);
+            Loss::new("columns-renamed", escape_text(&checkpoint.label), detail)
+        }));
         let own = |(key, value): &(&str, &Value)| is_reserved(key) && matches!(value, Value::Text(_));
         losses.extend(checkpoint.metadata.iter().filter(own).map(|(key, _)| {
             let detail =

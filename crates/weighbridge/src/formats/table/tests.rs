@@ -372,7 +372,7 @@ fn metadata_that_is_no_text_is_kept() {
         let golden = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
         assert_eq!(
             golden.notes.iter().map(|note| note.code).collect::<Vec<_>>(),
-            ["metadata-bytes"],
+            ["column-names", "metadata-bytes"],
             "{name}"
         );
         let again = plan(id, golden.tensors.clone(), &[]).unwrap();
@@ -515,4 +515,54 @@ fn a_footer_cannot_list_one_batch_again_and_again() {
     let blocks = tail.into_iter().find(|&at| number(at) > 0 && follows(at)).unwrap();
     bytes.copy_within(blocks..blocks + 24, blocks + 48);
     assert_eq!(open(&bytes).unwrap_err().code(), "overlapping-batches");
+}
+
+/// An Arrow file of names and lists of two numbers, in a column of that name with that metadata.
+fn written_by_arrow(metadata: &[(&str, &str)], name: &str) -> Vec<u8> {
+    use arrow_schema::{DataType, Field, Schema};
+    let pairs: std::collections::HashMap<_, _> =
+        metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let item = Arc::new(Field::new("item", DataType::Float32, false));
+    let list = Field::new(name, DataType::FixedSizeList(item.clone(), 2), false).with_metadata(pairs);
+    let schema = Arc::new(Schema::new(vec![Field::new("name", DataType::Utf8, false), list]));
+    let elements = Arc::new(arrow_array::Float32Array::from(vec![1.0, 2.0, 3.0, 4.0]));
+    let columns: Vec<arrow_array::ArrayRef> = vec![
+        Arc::new(arrow_array::StringArray::from(vec!["a", "b"])),
+        Arc::new(arrow_array::FixedSizeListArray::try_new(item, 2, elements, None).unwrap()),
+    ];
+    let batch = arrow_array::RecordBatch::try_new(schema.clone(), columns).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn what_a_file_says_of_columns_is_told() {
+    let shaped = [
+        ("ARROW:extension:name", "arrow.fixed_shape_tensor"),
+        ("ARROW:extension:metadata", "{\"shape\":[2,1]}"),
+    ];
+    for (metadata, column, codes, lost) in [
+        (&[][..], "vector", &[][..], &[][..]),
+        (&[("PARQUET:field_id", "1")], "vector", &[], &[]),
+        (&[("unit", "m")], "vector", &["column-metadata"], &["omitted"]),
+        (&shaped, "vector", &["column-type"], &["omitted"]),
+        (&[], "v", &["column-names"], &["columns-renamed"]),
+    ] {
+        let back = open(&written_by_arrow(metadata, column)).unwrap();
+        assert_eq!(back.notes.iter().map(|note| note.code).collect::<Vec<_>>(), codes);
+        for id in ["arrow", "parquet"] {
+            let plan = by_id(id).unwrap().plan(&back, &PlanOptions::default()).unwrap();
+            assert_eq!(plan.losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), lost, "{id}");
+            let again = open(&materialise(&plan).remove(0)).unwrap();
+            assert_eq!(again.notes, [], "{id}");
+        }
+    }
+    // Columns side by side are told apart by their names alone.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tables");
+    for name in ["plain.parquet", "plain.uncompressed.arrow"] {
+        let plain = open(&std::fs::read(folder.join(name)).unwrap()).unwrap();
+        let Some(Value::List(columns)) = plain.tensors[0].attributes.get("columns") else { panic!("{name}") };
+        assert_eq!(columns.len(), 3, "{name}");
+    }
 }

@@ -10,8 +10,9 @@ use std::path::Path;
 /// Bytes that are held against each other at once.
 const BLOCK: u64 = 1 << 20;
 /// Omissions that are of metadata alone, as attributes of objects are: no tensor is among them.
-const METADATA: [&str; 9] = [
+const METADATA: [&str; 10] = [
     "attributes-differ",
+    "column-metadata",
     "metadata-damaged",
     "metadata-differs",
     "metadata-key-taken",

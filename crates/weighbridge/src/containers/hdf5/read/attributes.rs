@@ -127,7 +127,7 @@ fn attribute(
             DataspaceType::Null => Value::Null,
             _ => value(file, &class, &space.dims, data, heaps, room)?,
         };
-        if goes_without_saying(&found, &class, data.len()) {
+        if goes_without_saying(&found, &class, &space.dims, data.len()) {
             return Ok((found, None));
         }
         let dims = (found == Value::List(Vec::new())).then_some(space.dims);
@@ -142,7 +142,7 @@ fn attribute(
 
 /// True where an attribute that is written from the value alone is what stands in the file: little-endian numbers of
 /// 64 bits, truth values, text of variable length, bytes without a tag, and flat lists of these.
-fn goes_without_saying(value: &Value, class: &Type, len: usize) -> bool {
+fn goes_without_saying(value: &Value, class: &Type, dims: &[u64], len: usize) -> bool {
     let list = match value {
         Value::List(list) => list.as_slice(),
         value => std::slice::from_ref(value),
@@ -156,8 +156,9 @@ fn goes_without_saying(value: &Value, class: &Type, len: usize) -> bool {
         (Value::Bytes(_), Class::Opaque(tag)) => tag.is_empty(),
         _ => false,
     };
-    // An empty list alone does not tell its type, and what is long does not fit where others stand.
-    !list.is_empty() && len <= LONG && list.iter().all(is_plain)
+    // An empty list is one of reals, and what is long does not fit where others stand.
+    let reals = class.class == Class::Number(DType::F64, Endian::Little) && dims == [0];
+    (!list.is_empty() || reals) && len <= LONG && list.iter().all(is_plain)
 }
 
 /// The value of elements of a type, as many as the extents say, in `data`.

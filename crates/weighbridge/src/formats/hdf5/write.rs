@@ -35,7 +35,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let own: Vec<(&str, &Value)> = tensor.attributes.iter().map(|(k, v)| (k.as_str(), v)).collect();
         let known = types::from_value(tensor.attributes.get(types::KEY));
         let (fit, rest) = sorted(own, &known);
-        losses.extend(changed(&tensor.name(), &rest));
+        losses.extend(changed(tensor.name(), &rest));
         for attribute in fit {
             attribute.put(&mut file, &path).map_err(|e| e.on_tensor(tensor.name()))?;
         }

@@ -144,7 +144,7 @@ fn in_place_in_every_format() {
         ("primitiv", folder.model("a.model"), "w1"),
         ("paddle .pdparams", folder.model("a.pdparams"), "w1"),
         ("paddle .pdiparams", folder.model("a.pdiparams"), ""),
-        ("parquet", copy("tables/plain.parquet", "a.parquet"), ""),
+        ("parquet with columns of other names", copy("tables/plain.parquet", "a.parquet"), ""),
     ];
     let mut found = Vec::new();
     for (what, path, name) in files {

@@ -5,7 +5,7 @@ use super::{METADATA, metadata};
 use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
 use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::source::{SourceRef, read_vec};
 use crate::text::counted;
@@ -16,6 +16,9 @@ const NAMED: usize = 100;
 const MOST_INFLATED: u64 = 64;
 /// Metadata that is longer than the whole file may have so many bytes: it is held several times while it is read.
 const LONGEST_INFLATED: u64 = 8 << 20;
+
+/// The extension of the files of `torch.distributed.checkpoint`.
+const DISTRIBUTED: &str = ".distcp";
 
 /// True for the tar archives that torch wrote before version 0.1.10.
 pub(super) fn is_tar(head: &[u8]) -> bool {
@@ -36,7 +39,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         .in_file(source.label())
         .hint("load it with a PyTorch that still can, and save it again"));
     }
-    let saved = torch::read(source, &options.limits)?;
+    let saved = torch::read(source, &options.limits).map_err(|error| of_distributed(source, error))?;
     let mut checkpoint = Walk::new(&saved, options).run()?;
     match saved.archive_rest() {
         Some(rest) if !options.lenient => return Err(rest.to_error().in_file(source.label())),
@@ -52,6 +55,21 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         None => members(&saved, source, options, &mut checkpoint)?,
     }
     Ok(checkpoint)
+}
+
+/// The error of what `torch.distributed.checkpoint` writes: one archive for each tensor, one behind the other, of which the
+/// file `.metadata` beside them tells what they are. That no archive is read of it is no damage.
+fn of_distributed(source: &SourceRef, error: Error) -> Error {
+    if error.kind() != Kind::Corrupt || !source.label().ends_with(DISTRIBUTED) {
+        return error;
+    }
+    Error::unsupported(
+        "torch-distributed",
+        "this is a part of a checkpoint of torch.distributed.checkpoint, which is not read",
+    )
+    .found(error.message())
+    .in_file(source.label())
+    .hint("torch.distributed.checkpoint.format_utils.dcp_to_torch_save makes one file of its folder (torch 2.3 and later)")
 }
 
 /// What is intact of a damaged file: the tensors whose storages are. Where the pickle of the object is

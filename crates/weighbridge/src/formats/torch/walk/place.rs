@@ -8,6 +8,7 @@ use crate::formats::again::Spans;
 use crate::limits::Limits;
 use crate::pickle::ObjectId;
 use crate::tensor::Order;
+use crate::text::counted;
 use std::collections::{HashMap, HashSet};
 
 /// A dense tensor in a storage: key, offset, order, extents, type.
@@ -117,7 +118,21 @@ impl Places {
             }
             last = Some(range);
         }
-        checkpoint.metadata = std::mem::take(&mut self.kept).into_iter().collect::<Metadata>();
+        let (mut metadata, mut alike) = (Metadata::default(), 0u64);
+        for (key, value) in std::mem::take(&mut self.kept) {
+            match metadata.get(&key) {
+                None => metadata.set(key, value),
+                Some(_) => alike += 1,
+            }
+        }
+        if alike > 0 {
+            let values = counted(alike, "value is", "values are");
+            let text = format!(
+                "{values} called like another one, as keys with dots look like keys within keys: left out"
+            );
+            checkpoint.notes.push(Note::omission("value-left-out", text));
+        }
+        checkpoint.metadata = metadata;
         Ok(())
     }
 

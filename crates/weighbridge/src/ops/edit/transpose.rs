@@ -1,7 +1,7 @@
 //! Dimensions in another order: element (i, j) becomes element (j, i). No bytes move.
 
 use super::permuted::{PermutedSource, permuted};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry, escape_text};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry, TensorPath, escape_text};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Region, Shape};
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,8 @@ pub(super) struct Turned {
     pub(super) reordered: Vec<usize>,
     /// The places of state that was turned: true where it went along with its parameter, false where it was named itself.
     pub(super) state: Vec<(usize, bool)>,
-    /// `state-not-transposed`: tensors of which some state may be that is left as it was.
+    /// `state-not-transposed`: tensors of which some state may be that is left as it was. `state-guessed`: tensors whose state
+    /// went along, though it may be another one's.
     pub(super) losses: Vec<Loss>,
 }
 
@@ -28,7 +29,7 @@ pub(super) struct Turned {
 /// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
 /// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
 /// State with a path of its own goes along where it is known which parameter it is about; where that is not
-/// known, it stays, which is a loss.
+/// known, it stays, which is a loss. So it is where that is guessed, and a tensor that stays may be meant as well.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `transpose-rank`, `state-shape`, `named-rows`, `dimension-has-a-meaning`;
@@ -76,19 +77,20 @@ pub(super) fn transpose(
             }
         }
     }
-    let mut owners: HashSet<&str> = HashSet::new();
+    let (mut owners, mut guessed) = (HashSet::new(), Vec::new());
     let mut stray = None;
     for (place, tensor) in checkpoint.tensors.iter().enumerate() {
         match tensor.role.state_of() {
             // What the pattern matches by its own name was turned above.
             Some(of) => {
-                owners.insert(&of.name);
+                owners.insert(of.name.as_str());
                 if !goes(tensor)
                     && let Some(parameter) = turned.get(&of.name)
                     && goes_along(tensor, Some(&parameter.shape))?
                     && turn(place, tensor)?
                 {
                     state.push((place, true));
+                    guessed.extend(of.guessed.then_some(*parameter));
                 }
             }
             None if tensor.role.is_state() && tensor.role.slot().is_none() => {
@@ -98,7 +100,8 @@ pub(super) fn transpose(
             None => {}
         }
     }
-    let losses = not_transposed(&turned, &owners, stray.as_deref());
+    let mut losses = not_transposed(&turned, &owners, stray.as_deref());
+    losses.extend(of_another(checkpoint, &turned, &guessed));
     let count = changed.len() as u64;
     for (place, tensor) in changed {
         if let Some(slot) = checkpoint.tensors.get_mut(place) {
@@ -157,6 +160,39 @@ fn not_transposed(
         })
         .collect();
     losses.sort_by(|a, b| a.subject.cmp(&b.subject));
+    losses
+}
+
+/// The losses of those parameters whose state was taken along by a guess, and may be that of a tensor that was not
+/// `turned`: the order of an optimizer need not be that of the model, but its state has the shapes of its parameters.
+fn of_another(
+    checkpoint: &Checkpoint,
+    turned: &HashMap<String, &TensorEntry>,
+    guessed: &[&TensorEntry],
+) -> Vec<Loss> {
+    if guessed.is_empty() {
+        return Vec::new();
+    }
+    let mut others: HashMap<&Shape, &TensorEntry> = HashMap::new();
+    let stays = |t: &&TensorEntry| {
+        !t.role.is_state() && !t.attributes.contains_key(ALIAS_OF) && !turned.contains_key(&t.text())
+    };
+    for tensor in checkpoint.tensors.iter().filter(stays) {
+        others.entry(&tensor.shape).or_insert(tensor);
+    }
+    let mut losses = Vec::new();
+    let mut told: HashSet<&TensorPath> = HashSet::new();
+    for parameter in guessed {
+        let Some(other) = others.get(&parameter.shape).filter(|_| told.insert(&parameter.path)) else {
+            continue;
+        };
+        let detail = format!(
+            "no name says whose the optimizer's state is: by the order of the tensors that of this one was transposed, and it \
+             may be that of {}, which has the same shape; --no-state leaves it out",
+            other.name()
+        );
+        losses.push(Loss::new("state-guessed", parameter.name(), detail));
+    }
     losses
 }
 

@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use super::{METADATA, metadata};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
+use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index_of_shared};
 use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
 use crate::error::{Error, Kind, Result};
@@ -179,7 +179,7 @@ fn carried(
     }
     if let Some(index) = index {
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
-        restore_bridge_index(checkpoint, &names, &index);
+        restore_bridge_index_of_shared(checkpoint, &names, &index);
     }
     Ok(())
 }

@@ -105,7 +105,10 @@ impl Places {
         let mut last: Option<&(String, u64, u64, usize)> = None;
         for range in &self.ranges {
             if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
-                if (before.1, before.2) != (range.1, range.2) {
+                // The same bytes by another name are said to be that; in another shape or order they are a view as well.
+                let again =
+                    checkpoint.tensors.get(range.3).is_some_and(|e| e.attributes.contains_key(ALIAS_OF));
+                if (before.1, before.2) != (range.1, range.2) || !again {
                     for place in [before.3, range.3] {
                         if let Some(entry) = checkpoint.tensors.get_mut(place) {
                             entry.attributes.insert(STORAGE.to_owned(), Value::Text(range.0.clone()));

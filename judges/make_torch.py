@@ -101,6 +101,13 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     both("module_state", model.state_dict())
     both("parameter", {"p": torch.nn.Parameter(torch.ones(2)), "s": torch.ones(2).as_subclass(Sub)})
+    parameter, scaled = torch.nn.Parameter(torch.ones(2)), torch.ones(3)
+    parameter.main_grad, parameter.tag, scaled.scale = torch.full((2,), 7.0), 5, torch.full((3,), 0.5)
+    scaled.scale.of = "rows"
+    both("attributes", {"p": parameter, "t": scaled, "p.main_grab": torch.zeros(1), "tied": parameter}, {
+        "p": parameter, "t": scaled, "p.main_grab": torch.zeros(1), "tied": parameter,
+        "p.main_grad": parameter.main_grad, "t.scale": scaled.scale,
+    }, "object")
     optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
     model(torch.randn(4, 3)).sum().backward()
     optimizer.step()

@@ -364,6 +364,9 @@ fn ties_are_shared_bytes_where_the_format_has_them() {
     // safetensors has no such names, and says so.
     let report = json(&["edit", &both, &folder.path("x.safetensors"), "--tie", "head=embed"]);
     assert_eq!(report["losses"][0]["code"], "tie-not-held");
+    let report =
+        json(&["edit", &both, &folder.path("y.safetensors"), "--tie", "head=embed", "--untie", "embed"]);
+    assert_eq!(report["losses"], json!([]));
     // Of a name that is gone, or is another type or other elements now, nothing is shared.
     let three = folder.path("three.pt");
     ok(&["edit", &tied, &three, "--drop", "embed"]);

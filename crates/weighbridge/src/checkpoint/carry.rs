@@ -9,7 +9,10 @@
 //! ignored, with a note.
 
 use super::tagged::{Tagged, TaggedAttributes};
-use super::{Checkpoint, Loss, Metadata, Name, Note, Origin, Role, StateOf, TensorEntry, TensorPath, Value};
+use super::{
+    ALIAS_OF, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, STORAGE, StateOf, TensorEntry,
+    TensorPath, Value,
+};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 use serde_json::value::RawValue;
@@ -24,6 +27,8 @@ pub const INDEX_KEY: &str = "weighbridge.index";
 const MOST_METADATA: usize = 2 << 20;
 /// The longest attributes of all tensors together that are read, in bytes of their text.
 const MOST_ATTRIBUTES: usize = 2 << 20;
+/// Attributes that say which bytes tensors share.
+const BYTES: [&str; 2] = [ALIAS_OF, STORAGE];
 /// The version of the carried index that is written and read.
 const VERSION: u64 = 1;
 
@@ -247,8 +252,18 @@ fn free(raw: &RawValue, most: usize) -> Option<Json> {
 /// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
 /// in the checkpoint under the paths that follow from their names; `names` are those names.
 pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
+    restore_text(checkpoint, names, index, false);
+}
+
+/// As [`restore_bridge_index`], for a file whose reader tells which of its tensors share their bytes ([`ALIAS_OF`],
+/// [`STORAGE`]): the index says of that what once was elsewhere.
+pub fn restore_bridge_index_of_shared(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
+    restore_text(checkpoint, names, index, true);
+}
+
+fn restore_text(checkpoint: &mut Checkpoint, names: &[String], index: &str, shared: bool) {
     match serde_json::from_str::<Index>(index) {
-        Ok(index) if index.version == VERSION => restore(checkpoint, names, index),
+        Ok(index) if index.version == VERSION => restore(checkpoint, names, index, shared),
         _ => checkpoint.notes.push(Note::omission(
             "carried-index-unreadable",
             format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
@@ -256,7 +271,7 @@ pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index
     }
 }
 
-fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
+fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index, shared: bool) {
     if let (Some(format), Some(kind)) = (index.format, index.kind) {
         checkpoint.origin = Some(Origin { format, kind });
     }
@@ -270,10 +285,24 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     let mut found: HashMap<&str, TensorEntry> =
         names.iter().map(String::as_str).zip(std::mem::take(&mut checkpoint.tensors)).collect();
     let mut left = MOST_ATTRIBUTES;
+    // Names that became others: tensors that share their bytes are known by them.
+    let mut renamed: HashMap<String, String> = HashMap::new();
     for row in index.tensors {
         match found.remove(row.name.as_str()) {
             Some(mut tensor) => {
-                unknown += u64::from(apply(row, &mut tensor, &mut left).is_none());
+                let own = shared.then(|| BYTES.map(|key| tensor.attributes.get(key).cloned()));
+                let before = (shared && row.path.is_some()).then(|| tensor.text());
+                if apply(row, &mut tensor, &mut left).is_none() {
+                    unknown += 1;
+                } else if let Some(own) = own {
+                    for (key, own) in BYTES.into_iter().zip(own) {
+                        tensor.attributes.remove(key);
+                        if let Some(own) = own {
+                            tensor.attributes.insert(key.to_owned(), own);
+                        }
+                    }
+                    renamed.extend(before.map(|before| (before, tensor.text())));
+                }
                 checkpoint.tensors.push(tensor);
             }
             None => unknown += 1,
@@ -281,6 +310,11 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     }
     let added = found.len();
     checkpoint.tensors.extend(names.iter().filter_map(|name| found.remove(name.as_str())));
+    for tensor in checkpoint.tensors.iter_mut().filter(|_| !renamed.is_empty()) {
+        if let Some(name) = tensor.text_attribute(ALIAS_OF).and_then(|of| renamed.get(of)) {
+            tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(name.clone()));
+        }
+    }
     if unknown > 0 || added > 0 {
         checkpoint.notes.push(Note::omission(
             "carried-index-differs",

@@ -24,7 +24,7 @@ pub use crate::text::escape as escape_text;
 pub(crate) use aliases::SameRead;
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
-    restore_bridge_index,
+    restore_bridge_index, restore_bridge_index_of_shared,
 };
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;

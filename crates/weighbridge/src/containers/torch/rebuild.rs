@@ -12,6 +12,8 @@ use crate::text::escape;
 
 /// More flags than these no tensor has; they are walked each time that it is met.
 const MOST_FLAGS: usize = 64;
+/// More states than these are given to no tensor.
+const MOST_STATES: usize = 16;
 /// Parameters of parameters and subclasses of subclasses are followed so far.
 const DEEPEST: usize = 8;
 
@@ -80,6 +82,44 @@ pub(super) fn tensor(saved: &Saved, id: ObjectId, path: TensorPath) -> Result<Op
     Ok(Some(entry))
 }
 
+/// The attributes that Python code gave a tensor, which are none of torch's: see [`Saved::states`].
+pub(super) fn states(graph: &Graph, mut id: ObjectId) -> Vec<ObjectId> {
+    let mut states = Vec::new();
+    for _ in 0..=DEEPEST {
+        states.extend(graph.made(id).map(|made| made.states.as_slice()).unwrap_or_default());
+        let Some((mut callable, mut args)) = graph.call(id) else { break };
+        let data = loop {
+            match (callable, args) {
+                (("torch._utils", "_rebuild_parameter"), &[data, ..]) => break Some(data),
+                (
+                    ("torch._utils", "_rebuild_parameter_with_state"),
+                    &[data, _grad, _hooks, ref state @ ..],
+                ) => {
+                    states.extend(state);
+                    break Some(data);
+                }
+                (
+                    ("torch._tensor", "_rebuild_from_type" | "_rebuild_from_type_v2"),
+                    &[function, _class, inner, state],
+                ) if states.len() < DEEPEST * (MOST_STATES + 1) => {
+                    states.push(state);
+                    match (graph.global(function), graph.tuple(inner)) {
+                        (Some(function), Some(inner)) => (callable, args) = (function, inner),
+                        _ => break None,
+                    }
+                }
+                _ => break None,
+            }
+        };
+        match data {
+            Some(data) => id = data,
+            None => break,
+        }
+    }
+    states.retain(|&state| state != ObjectId::NONE && !graph.pairs(state).is_some_and(<[_]>::is_empty));
+    states
+}
+
 /// The numbers of a tensor.
 fn view(saved: &Saved, parts: &Parts<'_>) -> Result<View> {
     let graph = saved.graph();
@@ -123,7 +163,10 @@ fn sequence(graph: &Graph, id: ObjectId) -> Option<&[ObjectId]> {
 /// What the object is; `None` where it is no call that makes a tensor.
 fn find(graph: &Graph, id: ObjectId, depth: usize) -> Option<Found<'_>> {
     let (callable, args) = graph.call(id)?;
-    made(graph, callable, args, depth)
+    let found = made(graph, callable, args, depth)?;
+    // One state is what an honest pickle gives; many tensors may share what has many.
+    let many = graph.made(id).is_some_and(|made| made.states.len() > MOST_STATES);
+    Some(if many { Found::Other(["a tensor that is given state again and again", "", ""]) } else { found })
 }
 
 fn made<'a>(

@@ -309,6 +309,13 @@ impl Saved {
         super::rebuild::is_tensor(self.graph(), id)
     }
 
+    /// What Python code gave the tensor as attributes, besides what torch itself knows of one: the states that it would
+    /// be given, none of them empty. A state is a dict, or a tuple of one and of another one with its slots; a class may
+    /// have any other.
+    pub fn states(&self, id: ObjectId) -> Vec<ObjectId> {
+        super::rebuild::states(self.graph(), id)
+    }
+
     /// The key of the storage of the tensor that the object is.
     pub fn storage_key(&self, id: ObjectId) -> Option<&str> {
         super::rebuild::storage_key(self.graph(), id)

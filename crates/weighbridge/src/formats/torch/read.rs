@@ -1,11 +1,11 @@
 //! From a file to the index.
 
-use super::walk::Walk;
+use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
+use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index_of_shared};
 use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
 use crate::source::{SourceRef, read_vec};
 use crate::text::counted;
@@ -16,6 +16,9 @@ const NAMED: usize = 100;
 const MOST_INFLATED: u64 = 64;
 /// Metadata that is longer than the whole file may have so many bytes: it is held several times while it is read.
 const LONGEST_INFLATED: u64 = 8 << 20;
+
+/// The extension of the files of `torch.distributed.checkpoint`.
+const DISTRIBUTED: &str = ".distcp";
 
 /// True for the tar archives that torch wrote before version 0.1.10.
 pub(super) fn is_torch_tar(head: &[u8]) -> bool {
@@ -36,8 +39,8 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         .in_file(source.label())
         .hint("load it with a PyTorch that still can, and save it again"));
     }
-    let saved = torch::read(source, &options.limits)?;
-    let (mut checkpoint, overlaps) = Walk::new(&saved, options).run()?;
+    let saved = torch::read(source, &options.limits).map_err(|error| of_distributed(source, error))?;
+    let (mut checkpoint, mut overlaps) = Walk::new(&saved, options).run()?;
     if let Some(rest) = saved.archive_rest() {
         rest.settle(options.lenient, source.label(), &mut checkpoint.notes)?;
     }
@@ -47,11 +50,26 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
             checkpoint.notes.push(Note::omission("trailing-bytes", text));
         }
         Some(_) => {}
-        None => members(&saved, source, options, &mut checkpoint)?,
+        None => members(&saved, source, options, &mut checkpoint, &mut overlaps)?,
     }
     drop(saved);
     overlaps.mark(&mut checkpoint);
     Ok(checkpoint)
+}
+
+/// The error of what `torch.distributed.checkpoint` writes: one archive for each tensor, one behind the other, of which the
+/// file `.metadata` beside them tells what they are. That no archive is read of it is no damage.
+fn of_distributed(source: &SourceRef, error: Error) -> Error {
+    if error.kind() != Kind::Corrupt || !source.label().ends_with(DISTRIBUTED) {
+        return error;
+    }
+    Error::unsupported(
+        "torch-distributed",
+        "this is a part of a checkpoint of torch.distributed.checkpoint, which is not read",
+    )
+    .found(error.message())
+    .in_file(source.label())
+    .hint("torch.distributed.checkpoint.format_utils.dcp_to_torch_save makes one file of its folder (torch 2.3 and later)")
 }
 
 /// What is intact of a damaged file: the tensors whose storages are. Where the pickle of the object is
@@ -61,14 +79,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 /// As [`torch::salvage`].
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let Salvaged { saved, lost, unnamed } = torch::salvage(source, &options.limits)?;
-    let (mut checkpoint, overlaps) = Walk::new(&saved, options).run()?;
+    let (mut checkpoint, mut overlaps) = Walk::new(&saved, options).run()?;
     let of_tensors = checkpoint.damage_mut(error).lost.len() as u64;
     // The pickle names every tensor, whatever became of its bytes.
     let expected = of_tensors.saturating_add(checkpoint.tensors.len() as u64);
     checkpoint.damage_mut(error).expected = Some(expected);
     checkpoint.damage_mut(error).unnamed = unnamed;
     if saved.legacy_end().is_none() {
-        members(&saved, source, options, &mut checkpoint)?;
+        members(&saved, source, options, &mut checkpoint, &mut overlaps)?;
     }
     for (name, error) in &lost {
         let text = format!("the member {} was not recovered: {}", escape_text(name), error.message());
@@ -85,6 +103,7 @@ fn members(
     source: &SourceRef,
     options: &OpenOptions,
     checkpoint: &mut Checkpoint,
+    overlaps: &mut Overlaps,
 ) -> Result<()> {
     let (mut unread, mut code) = (Vec::new(), 0u64);
     for member in saved.members() {
@@ -99,7 +118,7 @@ fn members(
             | ".data/serialization_id"
             | ".format_version"
             | ".storage_alignment" => {}
-            METADATA => carried(member, source, options, checkpoint)?,
+            METADATA => carried(member, source, options, checkpoint, overlaps)?,
             // What the object does not refer to, no tensor has; see below.
             name if name.starts_with("data/") && saved.refers_to(&name["data/".len()..]) => {}
             name if is_code(name) => code += 1,
@@ -142,6 +161,7 @@ fn carried(
     source: &SourceRef,
     options: &OpenOptions,
     checkpoint: &mut Checkpoint,
+    overlaps: &mut Overlaps,
 ) -> Result<()> {
     crate::limits::Limits::check(
         "bytes of metadata",
@@ -165,8 +185,10 @@ fn carried(
         checkpoint.metadata.set(key, value.clone());
     }
     if let Some(index) = index {
+        // They know tensors by their places, which the index changes.
+        overlaps.mark(checkpoint);
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
-        restore_bridge_index(checkpoint, &names, &index);
+        restore_bridge_index_of_shared(checkpoint, &names, &index);
     }
     Ok(())
 }

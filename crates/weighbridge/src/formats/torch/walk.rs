@@ -1,5 +1,6 @@
 //! The way through the objects, with bounds on all that a file can make large.
 
+mod attributed;
 mod kinds;
 mod place;
 mod state;
@@ -14,6 +15,7 @@ use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::pickle::{Made, Object, ObjectId, Reach};
 use crate::text::counted;
+use attributed::Attributed;
 use kinds::Kinds;
 pub(super) use place::Overlaps;
 use place::Places;
@@ -56,6 +58,8 @@ pub(super) struct Walk<'a> {
     /// Tensors that are not read, by what they are.
     refused: Kinds,
     doubled: u64,
+    /// Tensors whose attributes were not walked yet.
+    attributed: Vec<Attributed>,
     optimizers: Optimizers,
     containers: Containers,
     /// Bytes of them that were taken.
@@ -93,6 +97,7 @@ impl<'a> Walk<'a> {
             inert: Kinds::default(),
             refused: Kinds::default(),
             doubled: 0,
+            attributed: Vec::new(),
             optimizers: Optimizers::default(),
             containers: Containers::default(),
             charged: 0,
@@ -104,7 +109,11 @@ impl<'a> Walk<'a> {
     pub(super) fn run(mut self) -> Result<(Checkpoint, Overlaps)> {
         let (graph, root) = (self.saved.graph(), self.saved.root());
         let tensors = |pairs: &[(ObjectId, ObjectId)]| {
-            pairs.iter().all(|&(key, value)| graph.text(key).is_some() && self.saved.is_tensor(value))
+            pairs.iter().all(|&(key, value)| {
+                graph.text(key).is_some()
+                    && self.saved.is_tensor(value)
+                    && self.saved.states(value).is_empty()
+            })
         };
         if graph.pairs(root).is_some_and(tensors) {
             self.checkpoint.kind = STATE_DICT;
@@ -113,6 +122,7 @@ impl<'a> Walk<'a> {
             self.checkpoint.origin = Some(Origin { format: "torch".to_owned(), kind: OBJECT.to_owned() });
         }
         self.node(root, 0)?;
+        self.attributes_of_tensors()?;
         self.checkpoint.containers = Some(Box::new(std::mem::take(&mut self.containers)));
         let overlaps = self
             .places
@@ -165,7 +175,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         if self.saved.is_tensor(id) {
-            return self.tensor(id);
+            return self.tensor(id, depth);
         }
         if !self.reach.holds_tensor(id) {
             let (before, first) = (self.budget.clone(), self.containers.next_value());
@@ -223,12 +233,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn tensor(&mut self, id: ObjectId) -> Result<()> {
+    fn tensor(&mut self, id: ObjectId, depth: usize) -> Result<()> {
         let limits = &self.options.limits;
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
-        self.budget.room.take_entry(self.path.len(), self.places.has(id))?;
+        let again = self.places.has(id);
+        self.budget.room.take_entry(self.path.len(), again)?;
         let path = match self.path.is_empty() {
             true => TensorPath::value(),
             false => TensorPath::new(self.path.clone()),
@@ -244,6 +255,9 @@ impl<'a> Walk<'a> {
                 let storage = self.saved.storage_key(id).unwrap_or_default();
                 self.budget.room.take(storage.len() as u64)?;
                 self.places.add(&mut self.checkpoint, entry, id, storage);
+                if !again {
+                    self.note_attributes(id, depth)?;
+                }
                 let Some(entry) = self.checkpoint.tensors.last() else { return Ok(()) };
                 self.budget.room.take_attributes(&entry.attributes)?;
                 // Its class, and the name of the tensor that it is once more, may be longer than its own.

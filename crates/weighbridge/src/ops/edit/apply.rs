@@ -336,16 +336,28 @@ fn tie(checkpoint: &mut Checkpoint, name: &str, of: &str, applied: &mut Applied)
     Ok(tied)
 }
 
-/// Takes apart what shares bytes with a tensor that matches. False where nothing did.
+/// Takes the tensors that match apart from those that share their bytes, which still share them with each other. False
+/// where nothing did.
 fn untie(checkpoint: &mut Checkpoint, pattern: &Selection) -> bool {
     let named: HashSet<String> =
         checkpoint.tensors.iter().filter(|t| pattern.selects(t)).map(TensorEntry::text).collect();
     let mut any = false;
+    // Of each tensor that is taken from others, the first of these: the rest is tied to it from then on.
+    let mut heirs: HashMap<String, String> = HashMap::new();
     for tensor in &mut checkpoint.tensors {
-        let Some(of) = tensor.text_attribute(ALIAS_OF) else { continue };
-        if pattern.selects(tensor) || named.contains(of) {
-            tensor.attributes.remove(ALIAS_OF);
-            any = true;
+        let Some(of) = tensor.text_attribute(ALIAS_OF).map(str::to_owned) else { continue };
+        let selected = pattern.selects(tensor);
+        if !selected && !named.contains(&of) {
+            continue;
+        }
+        any = true;
+        let heir = (!selected).then(|| heirs.get(&of)).flatten();
+        match heir {
+            Some(heir) => tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(heir.clone())),
+            None => tensor.attributes.remove(ALIAS_OF),
+        };
+        if !selected && heir.is_none() {
+            heirs.insert(of, tensor.text());
         }
     }
     any

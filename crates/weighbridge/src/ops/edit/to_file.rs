@@ -3,7 +3,7 @@
 use super::apply::{Applied, apply_watched};
 use super::report::{EditReport, How, metadata_changes, tensor_changes};
 use super::{Rule, cast_reports};
-use crate::checkpoint::{Checkpoint, Loss, Note};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Note, TensorEntry};
 use crate::engine::{LocalSink, RunOptions};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions};
@@ -108,7 +108,7 @@ pub(super) fn plan_edit(
     let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.watch)?;
     let mut plan = plan(after.clone())?;
     plan.losses.extend(applied.losses.iter().cloned());
-    plan.losses.extend(untied(&plan, &applied));
+    plan.losses.extend(untied(&plan, &applied, &after));
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(crate::ops::convert::denied(&plan.losses));
     }
@@ -132,7 +132,7 @@ pub(super) fn plan_edit(
 }
 
 /// Names that were tied, and whose elements the plan writes twice all the same.
-fn untied(plan: &WritePlan, applied: &Applied) -> Vec<Loss> {
+fn untied(plan: &WritePlan, applied: &Applied, after: &Checkpoint) -> Vec<Loss> {
     if applied.ties.is_empty() {
         return Vec::new();
     }
@@ -144,7 +144,17 @@ fn untied(plan: &WritePlan, applied: &Applied) -> Vec<Loss> {
             _ => continue,
         };
     }
-    let both = applied.ties.iter().filter(|(name, of)| written.contains(name) && written.contains(of));
+    // A later rule may have taken them apart again.
+    let tied: HashSet<String> = after
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.attributes.contains_key(ALIAS_OF))
+        .map(TensorEntry::name)
+        .collect();
+    let both = applied
+        .ties
+        .iter()
+        .filter(|(name, of)| tied.contains(name) && written.contains(name) && written.contains(of));
     let detail = "the target has no names that share their bytes: the elements are written twice";
     both.map(|(name, of)| Loss::new("tie-not-held", format!("{name} and {of}"), detail)).collect()
 }

@@ -5,7 +5,7 @@ use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntr
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Region, Shape};
 use crate::text::quoted;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Attributes that say something of a certain dimension.
@@ -19,7 +19,8 @@ pub(super) struct Turned {
     pub(super) reordered: Vec<usize>,
     /// The places of state that was turned: true where it went along with its parameter, false where it was named itself.
     pub(super) state: Vec<(usize, bool)>,
-    /// `state-not-transposed`: tensors of which some state may be that is left as it was.
+    /// `state-not-transposed`: tensors of which some state may be that is left as it was. `state-guessed`: tensors whose state
+    /// went along, though it may be another one's.
     pub(super) losses: Vec<Loss>,
 }
 
@@ -29,7 +30,8 @@ pub(super) struct Turned {
 /// Without `axes` matrices are turned, tensors of fewer dimensions stay, and others are refused. State of
 /// the shape of its parameter goes along; what is one number, or nothing, stays; other state is refused.
 /// State that may be that of several tensors goes along with all of them. Where only some of them are turned, or
-/// where it is not known which parameter state is about, it stays, which is a loss.
+/// where it is not known which parameter state is about, it stays, which is a loss. So it is where that is guessed, and
+/// a tensor that stays may be meant as well.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `transpose-rank`, `state-shape`, `named-rows`, `dimension-has-a-meaning`;
@@ -63,6 +65,7 @@ pub(super) fn transpose(
     for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| !tensor.role.is_state()) {
         left.turned[place] = selected[place] && turn(place, tensor)?;
     }
+    let mut guessed = Vec::new();
     for ((place, tensor), of) in
         tensors.iter().enumerate().zip(&owners).filter(|((_, t), _)| t.role.is_state())
     {
@@ -76,6 +79,7 @@ pub(super) fn transpose(
                 && turn(place, tensor)?
             {
                 state.push((place, true));
+                guessed.extend(tensor.role.state_of().filter(|of| of.guessed).map(|_| owner));
             }
         } else if selected[place] && !by_path {
             // It is named itself.
@@ -87,7 +91,8 @@ pub(super) fn transpose(
         }
         left.is_known(tensor, of);
     }
-    let losses = left.losses();
+    let mut losses = left.losses();
+    losses.extend(left.of_another(&guessed));
     let count = changed.len() as u64;
     for (place, tensor) in changed {
         if let Some(slot) = checkpoint.tensors.get_mut(place) {
@@ -197,6 +202,31 @@ impl<'a> Left<'a> {
             .collect();
         losses.sort_by(|a, b| a.subject.cmp(&b.subject));
         losses
+    }
+
+    /// The losses of those parameters whose state was taken along by a guess, and may be that of a tensor that was not
+    /// turned: the order of an optimizer need not be that of the model, but its state has the shapes of its parameters.
+    fn of_another(&self, guessed: &[usize]) -> Vec<Loss> {
+        let mut others: HashMap<&Shape, &TensorEntry> = HashMap::new();
+        let stays = |&(place, t): &(usize, &TensorEntry)| {
+            !t.role.is_state() && !t.attributes.contains_key(ALIAS_OF) && !self.turned[place]
+        };
+        for (_, tensor) in self.tensors.iter().enumerate().filter(stays).filter(|_| !guessed.is_empty()) {
+            others.entry(&tensor.shape).or_insert(tensor);
+        }
+        let mut told = HashSet::new();
+        let parameters =
+            guessed.iter().filter(|&&place| told.insert(place)).map(|&place| &self.tensors[place]);
+        let loss = |parameter: &TensorEntry| {
+            let other = others.get(&parameter.shape)?;
+            let detail = format!(
+                "no name says whose the optimizer's state is: by the order of the tensors that of this one was transposed, \
+                 and it may be that of {}, which has the same shape; --no-state leaves it out",
+                other.name()
+            );
+            Some(Loss::new("state-guessed", parameter.name(), detail))
+        };
+        parameters.filter_map(loss).collect()
     }
 }
 

@@ -9,6 +9,7 @@ mod write;
 
 pub(super) use list::{is_list, is_list_file};
 use list::{read_list, whole_json};
+use names::ListName;
 pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
 pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
@@ -25,8 +26,6 @@ use std::path::Path;
 const TOTAL_SIZE: &str = "total_size";
 /// The key of metadata that other programs ask every shard for.
 const FORMAT: &str = "format";
-/// What follows the name of a model in that of its list, whatever form its files have.
-const INDEX_SUFFIX: &str = ".index.json";
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
 const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", METADATA_DIFFERS];
 
@@ -59,8 +58,8 @@ pub struct ListsOfShards {
     pub unread: Vec<(String, Error)>,
 }
 
-/// The lists of shards of safetensors in `folder`. What ends in `.index.json` and is no list, or is one of other files, is
-/// passed over.
+/// The lists of shards of safetensors in `folder`. What has the name of a list (`.index.json`, `.index.VARIANT.json`) and is
+/// none, or is one of other files, is passed over.
 ///
 /// # Errors
 /// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a file cannot be read.
@@ -73,7 +72,7 @@ pub fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<ListsOfSha
 }
 
 /// The name of the list beside the file `name` that names it as one of its own, in the order of names; `None`
-/// where there is none. What ends in `.index.json` and is no list that can be read names nothing.
+/// where there is none. What has the name of a list and is none that can be read names nothing.
 ///
 /// # Errors
 /// As [`lists_of_shards`].
@@ -86,7 +85,7 @@ pub fn list_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Opti
 fn named_lists(folder: &FolderRef, limits: &Limits) -> Result<ListsOfShards> {
     let mut lists = ListsOfShards::default();
     for item in folder.list(1)? {
-        let Some(name) = item.name.to_str().filter(|name| name.ends_with(INDEX_SUFFIX)) else { continue };
+        let Some(name) = item.name.to_str().filter(|name| ListName::parse(name).is_some()) else { continue };
         let Some(source) = folder.open(&item.name)? else { continue };
         let name = name.to_owned();
         match is_list_file(&source)? {

@@ -4,7 +4,7 @@ use super::super::SHARDED;
 use super::super::read::{self, Contents};
 use super::super::salvage;
 use super::list::{List, read_list};
-use super::names::{Shard, is_file_name, is_list_name};
+use super::names::{ListName, Shard, is_file_name, is_list_name};
 use crate::checkpoint::{
     Checkpoint, Damage, INDEX_KEY, METADATA_DIFFERS, Note, TensorEntry, Value, escape_text,
 };
@@ -32,7 +32,12 @@ pub(in super::super) fn recognises_folder(folder: &FolderRef) -> bool {
 /// the folder is meant.
 pub(in super::super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
     let names = file_names(folder)?;
-    let lists: Vec<&String> = names.iter().filter(|name| is_list_name(name)).collect();
+    let mut lists: Vec<&String> = names.iter().filter(|name| is_list_name(name)).collect();
+    // Loaders that are not asked for a variant take the list without one.
+    let is_plain = |name: &str| ListName::parse(name).is_some_and(|list| list.variant.is_none());
+    if lists.iter().filter(|name| is_plain(name)).count() == 1 {
+        lists.retain(|name| is_plain(name));
+    }
     let mut list_file = None;
     let joint = match lists.as_slice() {
         [name] => {

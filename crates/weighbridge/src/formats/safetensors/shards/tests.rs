@@ -299,6 +299,29 @@ fn a_missing_list_is_noted_and_the_names_suffice() {
     assert_eq!(refusal(&files).code(), "several-models");
 }
 
+/// Loaders that are asked for a variant look for `model.safetensors.index.fp16.json`; without one, for the other list.
+#[test]
+fn the_list_of_a_variant_is_a_list() {
+    let mut files = golden();
+    let whole = open(&files).unwrap();
+    let list = files.remove(LIST).unwrap();
+    let variant = "model.safetensors.index.fp16.json".to_owned();
+    files.insert(variant.clone(), list.clone());
+    let opened = open(&files).unwrap();
+    assert_eq!((codes(&opened), told(&opened)), (codes(&whole), told(&whole)));
+    let shard = "model-00001-of-00003.safetensors";
+    let around = folder(&files);
+    let named = super::list_with(&around, shard, &Default::default()).unwrap();
+    assert_eq!(named.as_deref(), Some(variant.as_str()));
+    assert_eq!(super::lists_of_shards(&around, &Default::default()).unwrap().read.len(), 1);
+    // Beside the list without a variant it is not the one that is taken.
+    files.insert(LIST.into(), list);
+    files.insert(variant, br#"{"weight_map": {"x": "other.safetensors"}}"#.to_vec());
+    assert_eq!(told(&open(&files).unwrap()), told(&whole));
+    files.insert("b.safetensors.index.json".into(), files[LIST].clone());
+    assert_eq!(open_as(&files, false).unwrap_err().code(), "several-models");
+}
+
 #[test]
 fn missing_shards_are_listed() {
     let mut files = golden();

@@ -8,6 +8,7 @@ use crate::formats::again::Spans;
 use crate::limits::Limits;
 use crate::pickle::ObjectId;
 use crate::tensor::Order;
+use crate::text::counted;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -145,7 +146,21 @@ impl Places {
     /// [`crate::Kind::Limit`], `torch-repeated`, where tensors overlap without measure.
     pub(super) fn finish(self, checkpoint: &mut Checkpoint, limits: &Limits) -> Result<Overlaps> {
         self.spans.check("torch-repeated", limits)?;
-        checkpoint.metadata = self.kept.into_iter().collect::<Metadata>();
+        let (mut metadata, mut alike) = (Metadata::default(), 0u64);
+        for (key, value) in self.kept {
+            match metadata.get(&key) {
+                None => metadata.set(key, value),
+                Some(_) => alike += 1,
+            }
+        }
+        if alike > 0 {
+            let values = counted(alike, "value is", "values are");
+            let text = format!(
+                "{values} called like another one, as keys with dots look like keys within keys: left out"
+            );
+            checkpoint.notes.push(Note::omission("value-left-out", text));
+        }
+        checkpoint.metadata = metadata;
         Ok(Overlaps { ranges: self.ranges, keys: self.storages.keys })
     }
 
@@ -183,13 +198,17 @@ pub(in super::super) struct Overlaps {
 }
 
 impl Overlaps {
-    /// Marks the tensors that overlap another one.
-    pub(in super::super) fn mark(mut self, checkpoint: &mut Checkpoint) {
-        self.ranges.sort_unstable();
+    /// Marks the tensors that overlap another one; nothing is left to mark then.
+    pub(in super::super) fn mark(&mut self, checkpoint: &mut Checkpoint) {
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.sort_unstable();
         let mut last: Option<&Range> = None;
-        for range in &self.ranges {
+        for range in &ranges {
             if let Some(before) = last.filter(|b| b.0 == range.0 && range.1 < b.2) {
-                if (before.1, before.2) != (range.1, range.2) {
+                // The same bytes by another name are said to be that; in another shape or order they are a view as well.
+                let again =
+                    checkpoint.tensors.get(range.3).is_some_and(|e| e.attributes.contains_key(ALIAS_OF));
+                if (before.1, before.2) != (range.1, range.2) || !again {
                     for place in [before.3, range.3] {
                         if let Some(entry) = checkpoint.tensors.get_mut(place)
                             && let Some(key) = self.keys.get(range.0)

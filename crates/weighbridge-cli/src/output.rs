@@ -147,8 +147,8 @@ impl Output {
             writeln!(self.out, "          {:<8} {}", "also", escape(&place))?;
         }
         if others.len() > PLACES {
-            let more = others.len() - PLACES;
-            writeln!(self.out, "          {:<8} {more} more places, which --json lists", "also")?;
+            let more = human_counted(others.len() - PLACES, "more place");
+            writeln!(self.out, "          {:<8} {more}, listed by --json", "also")?;
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ fn word2vec_bombs() {
     range.file(
         "2^62 columns, binary",
         b"1 4611686018427387904\na \0\0\0\0\0\0\0\0".to_vec(),
-        Refused("ragged-line"),
+        Refused("truncated"),
     );
     let none = made(vec![Part::Bytes(b"300000 0\n".to_vec()), Part::Again(b"a \n".to_vec(), 900_000)]);
     range.source("300,000 rows of nothing", none, Refused("word2vec-header"));

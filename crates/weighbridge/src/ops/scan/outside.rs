@@ -128,7 +128,7 @@ fn is_part(ending: &Ending, source: &SourceRef, scan: &Scan) -> bool {
 /// Holds the extension of the name against the content.
 fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan: &mut Scan) {
     let extension = name.and_then(Path::extension).and_then(|extension| extension.to_str()).unwrap_or("");
-    // Windows does not see dots and blanks at the end.
+    // Windows does not see blanks at the end.
     let extension = extension.trim_end_matches(' ').to_ascii_lowercase();
     // Without content there is nothing to run: `__init__.py`.
     if !head.is_empty() {
@@ -153,12 +153,13 @@ fn extension(head: &[u8], name: Option<&Path>, told: Option<&'static str>, scan:
     }
 }
 
-/// Tells a file that is run by its name. A table as text may be a program as well.
+/// Tells a file that is run by its name, whatever it holds: text in columns may be a program as well.
 fn program(name: Option<&Path>, extension: &str, scan: &mut Scan) {
     let file =
         name.and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("").to_ascii_lowercase();
-    // Libraries may have their version behind.
+    // Windows does not see dots and blanks at the end.
     let named = file.trim_end_matches(['.', ' ']);
+    // Libraries may have their version behind.
     let runs = PROGRAMS.contains(&extension)
         || named.rsplit_once('.').is_some_and(|(_, extension)| PROGRAMS.contains(&extension))
         || named.contains(".so.");

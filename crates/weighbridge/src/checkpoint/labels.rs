@@ -206,6 +206,29 @@ impl Labels for MemoryLabels {
     }
 }
 
+/// Bytes of names, with where each ends, that are together in memory where none is kept.
+const PART: usize = 1 << 20;
+
+/// Gives names to `take` in parts of some 1 MiB, as [`Labels::each`] does. `append` reads them all into a list, which it shows after
+/// each name.
+///
+/// # Errors
+/// What both say.
+pub(crate) fn each_part(
+    take: &mut dyn FnMut(&LabelList) -> Result<()>,
+    append: impl FnOnce(&mut LabelList, &mut dyn FnMut(&mut LabelList) -> Result<()>) -> Result<()>,
+) -> Result<()> {
+    let mut list = LabelList::new();
+    append(&mut list, &mut |list| {
+        if list.text().len() + size_of_val(list.ends()) >= PART {
+            take(list)?;
+            list.clear();
+        }
+        Ok(())
+    })?;
+    take(&list)
+}
+
 /// Fails unless there are as many names as rows.
 ///
 /// # Errors

@@ -31,6 +31,7 @@ pub use change::Selection;
 pub use containers::{Container, Containers};
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, StateOf, TensorEntry};
+pub(crate) use labels::each_part;
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use loss::Loss;
 pub use metadata::{Metadata, Value};

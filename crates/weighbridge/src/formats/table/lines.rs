@@ -6,6 +6,7 @@
 use super::{DecodedSource, Decoder};
 use crate::checkpoint::{
     Damage, LabelList, Labels, LabelsRef, Lost, SALVAGED_ROWS, TensorEntry, TensorPath, Value, check_count,
+    each_part,
 };
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -20,8 +21,6 @@ const STEP: u64 = 1 << 20;
 const LINE: u64 = 4;
 /// About as many bytes of text are decoded together.
 const BLOCK: u64 = 256 << 10;
-/// Bytes of names that are together in memory where none is kept.
-const PART: usize = 1 << 20;
 /// In so many bytes at the beginning most lines say how many numbers a row has.
 const FRONT: u64 = 1 << 20;
 
@@ -352,15 +351,7 @@ impl Labels for LineNames {
     }
 
     fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
-        let mut list = LabelList::new();
-        self.append(&mut list, &mut |list| {
-            if list.text().len() + size_of_val(list.ends()) >= PART {
-                take(list)?;
-                list.clear();
-            }
-            Ok(())
-        })?;
-        take(&list)
+        each_part(take, |list, look| self.append(list, look))
     }
 
     fn sources(&self) -> Vec<SourceRef> {

@@ -1,6 +1,6 @@
 //! Lists of names: one JSON array of strings, read as a stream.
 
-use crate::checkpoint::{LabelList, Labels, LabelsRef};
+use crate::checkpoint::{LabelList, Labels, LabelsRef, each_part};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{SourceRef, to_usize};
@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes that are read at once.
 const WINDOW: usize = 1 << 20;
-/// Bytes of names that are together in memory where none is kept.
-const PART: usize = 1 << 20;
 
 /// The names of the rows of a table whose partitions have a file each. They are read when asked for,
 /// once.
@@ -48,15 +46,7 @@ impl Labels for NameFiles {
     }
 
     fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
-        let mut list = LabelList::new();
-        self.read_parts(&mut list, &mut |list| {
-            if list.text().len() + size_of_val(list.ends()) >= PART {
-                take(list)?;
-                list.clear();
-            }
-            Ok(())
-        })?;
-        take(&list)
+        each_part(take, |list, look| self.read_parts(list, look))
     }
 
     fn sources(&self) -> Vec<SourceRef> {

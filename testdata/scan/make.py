@@ -92,6 +92,10 @@ def pickles():
     data = b"\n" + ends
     header = json.dumps({"w": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode().ljust(ord("I"))
     put("length_as_number.safetensors", struct.pack("<Q", ord("I")) + header + data, "found", "two-formats", "dangerous-import")
+    # Our machine stops at an item set in a list, Python does not.
+    data = b"\n]K\0aK\0K\1s" + ends
+    header = json.dumps({"w": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode().ljust(ord("I"))
+    put("stops_here_alone.safetensors", struct.pack("<Q", ord("I")) + header + data, "found", "two-formats", "dangerous-import")
     put("size_as_text.pkl", b"\x80\x03cbuiltins\nbytes\ncbuiltins\nint\nX\x0c\0\0\x00999999999999\x85R\x85R.", "found", "unusual-call")
     put("size_by_name.pkl", b"\x80\x04cbuiltins\nbytes\n)}" + text("source") + b"J\xff\xff\xff\x7fs\x92.", "found", "unusual-call")
     put("size_of_range.pkl", b"\x80\x03ctorch\nSize\ncbuiltins\nrange\nJ\xff\xff\xff\x7f\x85R\x85R.", "found", "unusual-call")

@@ -161,7 +161,7 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
             scan.push_at("unreadable", at, text);
         }
         // Behind a break, letters that look like an import are many in any file.
-        let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
+        let broken = breaks_at(&report);
         let known = |offset| scan.imports.iter().any(|i| i.member.is_none() && i.offset == offset);
         let reached = |found: &&GlobalFinding| found.offset < broken && found.can_be_found();
         let reached = report.globals.iter().find(reached);
@@ -384,11 +384,17 @@ fn opened(source: &SourceRef, blob: Span) -> Option<(SourceRef, bool)> {
     Some((Arc::new(MemorySource::new(source.label(), bytes)), whole))
 }
 
+/// The place up to which Python may have come: where the pickle breaks. What goes on behind that to its end need not have
+/// stopped Python.
+fn breaks_at(report: &Report) -> u64 {
+    let at = report.error.as_ref().filter(|_| !report.goes_on).and_then(Error::offset);
+    at.unwrap_or(u64::MAX)
+}
+
 /// True for a pickle that imports something dangerous, or calls what it imports, before it breaks: Python has done so by
-/// then. Words in lines may look like an import, and do not go on like one. Where it breaks here, and its instructions go on to
-/// their end, Python need not have stopped there.
+/// then. Words in lines may look like an import, and do not go on like one.
 pub fn runs(report: &Report) -> bool {
-    let broken = report.error.as_ref().map_or(u64::MAX, |error| error.offset().unwrap_or(u64::MAX));
+    let broken = breaks_at(report);
     let reached = |found: &&GlobalFinding| found.offset < broken && found.can_be_found();
     (report.goes_on && reaches_import(report))
         || report.calls.iter().any(|call| call.callable.is_some())

@@ -83,7 +83,7 @@ impl Checkpoint {
 }
 
 /// True where both are the same bytes of one file, read alike.
-fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
+pub(crate) fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
     let alike =
         (&a.shape, a.stored, a.cast) == (&b.shape, b.stored, b.cast) && a.pieces.len() == b.pieces.len();
     alike

@@ -250,20 +250,11 @@ fn free(raw: &RawValue, most: usize) -> Option<Json> {
 }
 
 /// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
-/// in the checkpoint under the paths that follow from their names; `names` are those names.
+/// in the checkpoint under the paths that follow from their names; `names` are those names. Which of them share their
+/// bytes ([`ALIAS_OF`], [`STORAGE`]) the reader knows: the index says what was so elsewhere.
 pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
-    restore_text(checkpoint, names, index, false);
-}
-
-/// As [`restore_bridge_index`], for a file whose reader tells which of its tensors share their bytes ([`ALIAS_OF`],
-/// [`STORAGE`]): the index says of that what once was elsewhere.
-pub fn restore_bridge_index_of_shared(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
-    restore_text(checkpoint, names, index, true);
-}
-
-fn restore_text(checkpoint: &mut Checkpoint, names: &[String], index: &str, shared: bool) {
     match serde_json::from_str::<Index>(index) {
-        Ok(index) if index.version == VERSION => restore(checkpoint, names, index, shared),
+        Ok(index) if index.version == VERSION => restore(checkpoint, names, index),
         _ => checkpoint.notes.push(Note::omission(
             "carried-index-unreadable",
             format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
@@ -271,7 +262,7 @@ fn restore_text(checkpoint: &mut Checkpoint, names: &[String], index: &str, shar
     }
 }
 
-fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index, shared: bool) {
+fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     if let (Some(format), Some(kind)) = (index.format, index.kind) {
         checkpoint.origin = Some(Origin { format, kind });
     }
@@ -290,11 +281,11 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index, shared: 
     for row in index.tensors {
         match found.remove(row.name.as_str()) {
             Some(mut tensor) => {
-                let own = shared.then(|| BYTES.map(|key| tensor.attributes.get(key).cloned()));
-                let before = (shared && row.path.is_some()).then(|| tensor.text());
+                let own = BYTES.map(|key| tensor.attributes.get(key).cloned());
+                let before = row.path.is_some().then(|| tensor.text());
                 if apply(row, &mut tensor, &mut left).is_none() {
                     unknown += 1;
-                } else if let Some(own) = own {
+                } else {
                     for (key, own) in BYTES.into_iter().zip(own) {
                         tensor.attributes.remove(key);
                         if let Some(own) = own {

@@ -21,10 +21,10 @@ mod rename;
 mod tagged;
 
 pub use crate::text::escape as escape_text;
-pub(crate) use aliases::SameRead;
+pub(crate) use aliases::{SameRead, same_bytes};
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
-    restore_bridge_index, restore_bridge_index_of_shared,
+    restore_bridge_index,
 };
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;

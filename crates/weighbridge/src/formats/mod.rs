@@ -187,6 +187,11 @@ pub trait Format: Sync {
         LabelsIn::Nowhere
     }
 
+    /// True where tensors of the same elements can share their bytes, and know of it.
+    fn holds_ties(&self) -> bool {
+        false
+    }
+
     /// The settings with which a file that is laid out anew keeps the tensors of the opened `checkpoint` where
     /// they stand, if the format has such settings.
     fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {

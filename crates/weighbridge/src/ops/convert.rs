@@ -5,6 +5,7 @@ use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
 use crate::limits::Limits;
+use crate::ops::ties::Ties;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
 use crate::tensor::{Cast, DType, Order, Rounding};
@@ -338,9 +339,11 @@ fn plan_noting(
         if !options.changes.reverse_dims && format.facts().order == Some(Order::Column) {
             checkpoint.restore_dims();
         }
+        let ties = Ties::take(&mut checkpoint, format.holds_ties());
         let mut plan = format.plan(&checkpoint, &settings)?;
         plan.losses.splice(0..0, missing);
         plan.losses.extend(losses);
+        plan.losses.extend(ties.not_held(&plan));
         plan.losses.extend(guesses(&checkpoint, &plan));
         Ok(plan)
     };

@@ -34,6 +34,7 @@ pub mod shard;
 pub mod show;
 pub mod slice;
 pub mod stats;
+mod ties;
 pub mod verify;
 mod wide;
 

@@ -216,6 +216,11 @@ impl Format for Paddle {
         scan::scan(source, options)
     }
 
+    /// The pickled state; other kinds have each tensor for itself.
+    fn holds_ties(&self) -> bool {
+        true
+    }
+
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         outline::outline(source, limits)
     }

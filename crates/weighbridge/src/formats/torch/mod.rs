@@ -123,6 +123,10 @@ impl Format for Torch {
         LabelsIn::Tensors
     }
 
+    fn holds_ties(&self) -> bool {
+        true
+    }
+
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         outline::outline(source, limits)
     }

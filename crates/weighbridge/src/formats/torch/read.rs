@@ -2,7 +2,7 @@
 
 use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index_of_shared};
+use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
 use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
 use crate::error::{Error, Kind, Result};
@@ -188,7 +188,7 @@ fn carried(
         // They know tensors by their places, which the index changes.
         overlaps.mark(checkpoint);
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
-        restore_bridge_index_of_shared(checkpoint, &names, &index);
+        restore_bridge_index(checkpoint, &names, &index);
     }
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! From the index to a plan.
 
 use super::{METADATA, OBJECT, STATE_DICT, VERSIONS, metadata};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, STORAGE, TensorEntry, Value, bridge_names, left_behind};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind};
 use crate::containers::torch::{SavedBuilder, is_recent};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::WritePlan;
-use crate::text::counted;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -45,7 +44,6 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         first.entry(entry.text()).or_insert((entry, id));
         pairs.push((builder.builder_mut().text(name)?, id));
     }
-    losses.extend(views_apart(checkpoint));
     let root = builder.builder_mut().ordered_dict(&pairs)?;
     if let Some(versions @ Value::Map(_)) = checkpoint.metadata.get(VERSIONS)
         && checkpoint.format == "torch"
@@ -61,30 +59,6 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let file = builder.finish(root, "")?;
     Ok(WritePlan { format: "torch", kind: STATE_DICT, files: vec![file], losses })
-}
-
-/// Views of one storage are written apart: what changed one of them changed the others.
-fn views_apart(checkpoint: &Checkpoint) -> Option<Loss> {
-    if checkpoint.format != "torch" {
-        return None;
-    }
-    let mut by_storage: HashMap<&str, Vec<&TensorEntry>> = HashMap::new();
-    for entry in &checkpoint.tensors {
-        if let Some(storage) = entry.text_attribute(STORAGE) {
-            by_storage.entry(storage).or_default().push(entry);
-        }
-    }
-    // Where the others were left out, there is nothing to be apart from.
-    let mut views: Vec<String> =
-        by_storage.into_values().filter(|views| views.len() > 1).flatten().map(TensorEntry::name).collect();
-    views.sort();
-    let (first, more) = (views.first()?, views.len() - 1);
-    let detail = "views of one storage in the source: here each has bytes of its own";
-    Some(Loss::new(
-        "tie-not-held",
-        format!("{first} and {}", counted(more, "other tensor", "other tensors")),
-        detail,
-    ))
 }
 
 /// True where both are the same range of bytes, read alike.

@@ -3,8 +3,8 @@
 use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, SameRead, Selection, TensorEntry, TensorPath, Value,
-    escape_text,
+    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, STORAGE, SameRead, Selection, TensorEntry, TensorPath,
+    Value, escape_text,
 };
 use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
@@ -345,8 +345,10 @@ fn untie(checkpoint: &mut Checkpoint, pattern: &Selection) -> bool {
     // Of each tensor that is taken from others, the first of these: the rest is tied to it from then on.
     let mut heirs: HashMap<String, String> = HashMap::new();
     for tensor in &mut checkpoint.tensors {
-        let Some(of) = tensor.text_attribute(ALIAS_OF).map(str::to_owned) else { continue };
         let selected = pattern.selects(tensor);
+        // A view of a storage, too, has bytes of its own from then on.
+        any |= selected && tensor.attributes.remove(STORAGE).is_some();
+        let Some(of) = tensor.text_attribute(ALIAS_OF).map(str::to_owned) else { continue };
         if !selected && !named.contains(&of) {
             continue;
         }

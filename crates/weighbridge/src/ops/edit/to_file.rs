@@ -1,16 +1,15 @@
 //! Edits into a new file.
 
-use super::apply::{Applied, apply_watched};
+use super::apply::apply_watched;
 use super::report::{EditReport, How, metadata_changes, tensor_changes};
 use super::{Rule, cast_reports};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Note, TensorEntry};
+use crate::checkpoint::{Checkpoint, Note};
 use crate::engine::{LocalSink, RunOptions};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions};
 use crate::ops::{ConvertOptions, plan_checkpoint, save};
-use crate::plan::{Content, WritePlan};
+use crate::plan::WritePlan;
 use crate::source::{PathKind, kind_of_path};
-use std::collections::HashSet;
 use std::path::Path;
 
 /// What to change, and how to write it.
@@ -108,7 +107,6 @@ pub(super) fn plan_edit(
     let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.watch)?;
     let mut plan = plan(after.clone())?;
     plan.losses.extend(applied.losses.iter().cloned());
-    plan.losses.extend(untied(&plan, &applied, &after));
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(crate::ops::convert::denied(&plan.losses));
     }
@@ -129,34 +127,6 @@ pub(super) fn plan_edit(
         bytes: plan.bytes(),
     };
     Ok(Prepared { report, plan, checkpoint: after })
-}
-
-/// Names that were tied, and whose elements the plan writes twice all the same.
-fn untied(plan: &WritePlan, applied: &Applied, after: &Checkpoint) -> Vec<Loss> {
-    if applied.ties.is_empty() {
-        return Vec::new();
-    }
-    let mut written: HashSet<String> = HashSet::new();
-    for segment in plan.files.iter().flat_map(|file| &file.segments) {
-        match &segment.content {
-            Content::Copy { tensor, .. } => written.insert(tensor.clone()),
-            Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => written.insert(entry.name()),
-            _ => continue,
-        };
-    }
-    // A later rule may have taken them apart again.
-    let tied: HashSet<String> = after
-        .tensors
-        .iter()
-        .filter(|tensor| tensor.attributes.contains_key(ALIAS_OF))
-        .map(TensorEntry::name)
-        .collect();
-    let both = applied
-        .ties
-        .iter()
-        .filter(|(name, of)| tied.contains(name) && written.contains(name) && written.contains(of));
-    let detail = "the target has no names that share their bytes: the elements are written twice";
-    both.map(|(name, of)| Loss::new("tie-not-held", format!("{name} and {of}"), detail)).collect()
 }
 
 /// How [`plan_checkpoint`] plans an edit: the rules were applied already.

@@ -1,0 +1,110 @@
+//! Tensors that share bytes in the source, and have bytes of their own in what is written.
+
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, STORAGE, TensorEntry, Value, escape_text, same_bytes};
+use crate::formats::{self, Format};
+use crate::plan::{Content, WritePlan};
+use crate::text::counted;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Which tensors of a checkpoint share bytes, taken before a format that does not know of it plans.
+pub(super) struct Ties {
+    /// By the first name: all names of the same elements.
+    names: BTreeMap<String, Vec<String>>,
+    /// By the file and the storage: its views, each of which is other elements.
+    views: BTreeMap<(String, String), Vec<String>>,
+}
+
+impl Ties {
+    /// The tensors of `checkpoint` that share bytes. Takes what says so from it where it is not true of what will be
+    /// written: that tensors are views of one storage always, that they are the same elements unless `held`.
+    pub(super) fn take(checkpoint: &mut Checkpoint, held: bool) -> Self {
+        let mut ties = Self { names: BTreeMap::new(), views: BTreeMap::new() };
+        // Elsewhere the attributes are those of a stranger, who may call them as he likes.
+        if formats::by_id(checkpoint.format).is_ok_and(Format::holds_ties) {
+            for tensor in &mut checkpoint.tensors {
+                let Some(Value::Text(storage)) = tensor.attributes.remove(STORAGE) else { continue };
+                let file = tensor.pieces.first().map_or_else(String::new, |p| p.source.label().to_owned());
+                ties.views.entry((file, storage)).or_default().push(tensor.name());
+            }
+        }
+        for (place, of) in tied(checkpoint) {
+            let tensor = &mut checkpoint.tensors[place];
+            ties.names.entry(of).or_default().push(tensor.name());
+            if !held {
+                tensor.attributes.remove(ALIAS_OF);
+            }
+        }
+        ties
+    }
+
+    /// The losses where the elements of several of them are written.
+    pub(super) fn not_held(&self, plan: &WritePlan) -> Vec<Loss> {
+        if self.names.is_empty() && self.views.is_empty() {
+            return Vec::new();
+        }
+        let written = written(plan);
+        let tied = self.names.iter().filter_map(|(first, others)| {
+            let detail = "they share their bytes in the source: here each has bytes of its own";
+            loss(&written, std::iter::once(first).chain(others), detail)
+        });
+        let views = self.views.values().filter_map(|views| {
+            let detail = "views of one storage in the source: here each has bytes of its own";
+            loss(&written, views.iter(), detail)
+        });
+        tied.chain(views).collect()
+    }
+}
+
+/// The places of the tensors that share the bytes of another one, with that one's displayed name.
+fn tied(checkpoint: &Checkpoint) -> Vec<(usize, String)> {
+    let tensors = &checkpoint.tensors;
+    let aliases: Vec<(usize, &TensorEntry, String)> = tensors
+        .iter()
+        .enumerate()
+        .filter_map(|(place, tensor)| Some((place, tensor, tensor.text_attribute(ALIAS_OF)?.to_owned())))
+        .collect();
+    let wanted: HashSet<&str> = aliases.iter().map(|(.., of)| of.as_str()).collect();
+    let named: HashMap<String, &TensorEntry> = match wanted.len() {
+        0 => HashMap::new(),
+        _ => tensors
+            .iter()
+            .map(|tensor| (tensor.text(), tensor))
+            .filter(|(name, _)| wanted.contains(&**name))
+            .collect(),
+    };
+    let shares = |tensor, of: &str| named.get(of).is_some_and(|first| same_bytes(first, tensor));
+    aliases
+        .iter()
+        .filter(|(_, tensor, of)| shares(tensor, of))
+        .map(|(place, _, of)| (*place, escape_text(of)))
+        .collect()
+}
+
+/// The displayed names of the tensors whose elements the plan writes.
+fn written(plan: &WritePlan) -> HashSet<String> {
+    let mut written = HashSet::new();
+    for segment in plan.files.iter().flat_map(|file| &file.segments) {
+        match &segment.content {
+            Content::Copy { tensor, .. } => written.insert(tensor.clone()),
+            Content::Tensor { entry, .. } | Content::Latin1 { entry, .. } => written.insert(entry.name()),
+            Content::Literal(_) | Content::Padding(_) | Content::Crc32(_) => continue,
+        };
+    }
+    written
+}
+
+fn loss<'a>(
+    written: &HashSet<String>,
+    names: impl Iterator<Item = &'a String>,
+    detail: &str,
+) -> Option<Loss> {
+    let apart: Vec<&String> = names.filter(|name| written.contains(*name)).collect();
+    let subject = match apart.as_slice() {
+        [] | [_] => return None,
+        [first, second] => format!("{first} and {second}"),
+        [first, others @ ..] => {
+            format!("{first} and {}", counted(others.len(), "other tensor", "other tensors"))
+        }
+    };
+    Some(Loss::new("tie-not-held", subject, detail))
+}

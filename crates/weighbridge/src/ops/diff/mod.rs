@@ -22,7 +22,7 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply};
-use crate::checkpoint::{Checkpoint, Lost, SALVAGED_KEY, Selection, TensorEntry};
+use crate::checkpoint::{Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OTHER_MODELS, OpenOptions, open_with};
@@ -322,18 +322,7 @@ pub fn diff_checkpoints(
         left.drop_state();
         right.drop_state();
     }
-    let renames = Changes {
-        rules: options.rules.clone(),
-        lenient_rules: options.lenient_rules,
-        rename: options.rename.clone(),
-        ..Changes::default()
-    };
-    let mut unused = Vec::new();
-    renames.apply_noting(&mut left, &mut unused)?;
-    if !options.rename_regex.is_empty() {
-        let rules = Rule::parse("rename-regex", &options.rename_regex)?;
-        unused.extend(apply(&mut left, &rules, options.lenient_rules)?.notes);
-    }
+    let unused = rename_left(&mut left, options)?;
     let selection = Selection::new(&options.select, &options.drop)?;
     selection.check_matched(&[&left, &right])?;
     let kept = |tensors: &[&TensorEntry]| {
@@ -357,13 +346,6 @@ pub fn diff_checkpoints(
     // A tensor that the other side had, and lost, is on both.
     found.extend(lost(&left, &mut pairs.left, &right));
     found.extend(lost(&right, &mut pairs.right, &left));
-    // What became no number, or infinite, has no distance and weighs more than any.
-    let weight = |pair: &Pair| {
-        pair.values.as_ref().map_or(0.0, |values| match values.nan_moved + values.infinite_apart {
-            0 => values.max_relative,
-            _ => f64::INFINITY,
-        })
-    };
     found.sort_by(|a, b| a.status.cmp(&b.status).then(weight(b).total_cmp(&weight(a))));
     let alone = |checkpoint: &Checkpoint, places: &[usize]| {
         places.iter().filter_map(|&at| checkpoint.tensors.get(at)).map(Alone::new).collect()
@@ -385,14 +367,8 @@ pub fn diff_checkpoints(
             ProgramDiff::default()
         }
     };
-    for (side, names) in ["left", "right"].into_iter().zip(&unnamed) {
-        if let Some(first) = names.first() {
-            let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-            notes.push(format!(
-                "rows have no names on the {side} side, so names were not compared: {first}{more}"
-            ));
-        }
-    }
+    notes.extend(without_names("left", &unnamed[0]));
+    notes.extend(without_names("right", &unnamed[1]));
     let renamed = !(options.rules.is_empty() && options.rename.is_empty() && options.rename_regex.is_empty());
     let structure = match options.no_metadata {
         true => containers::Compared::default(),
@@ -429,6 +405,38 @@ pub fn diff_checkpoints(
         left_out,
         values_compared: !options.names_only,
     })
+}
+
+/// Renames the tensors of the left side as the options say. Gives the notes on rules that were of no use.
+fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>> {
+    let renames = Changes {
+        rules: options.rules.clone(),
+        lenient_rules: options.lenient_rules,
+        rename: options.rename.clone(),
+        ..Changes::default()
+    };
+    let mut unused = Vec::new();
+    renames.apply_noting(left, &mut unused)?;
+    if !options.rename_regex.is_empty() {
+        let rules = Rule::parse("rename-regex", &options.rename_regex)?;
+        unused.extend(apply(left, &rules, options.lenient_rules)?.notes);
+    }
+    Ok(unused)
+}
+
+/// How much a difference weighs. What became no number, or infinite, has no distance and weighs more than any.
+fn weight(pair: &Pair) -> f64 {
+    pair.values.as_ref().map_or(0.0, |values| match values.nan_moved + values.infinite_apart {
+        0 => values.max_relative,
+        _ => f64::INFINITY,
+    })
+}
+
+/// The note on tensors whose rows have names on the other side only.
+fn without_names(side: &str, tensors: &[String]) -> Option<String> {
+    let first = tensors.first()?;
+    let more = if tensors.len() > 1 { format!(" and {} more", tensors.len() - 1) } else { String::new() };
+    Some(format!("rows have no names on the {side} side, so names were not compared: {first}{more}"))
 }
 
 /// Compares a pair; `attributes` where both have one format: others need not know them.

@@ -1,5 +1,6 @@
 //! Rules upon an index. No bytes move.
 
+use super::renaming::Renaming;
 use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
@@ -174,60 +175,9 @@ fn one(
             retain(checkpoint, applied, |tensor| !tensor.role.is_state());
             unless(checkpoint.tensors.len() < before, "no tensor is known to be optimizer state")
         }
-        Action::Rename(list) => {
-            let mut used = vec![false; list.len()];
-            let mut paths = Vec::with_capacity(checkpoint.tensors.len());
-            let mut weight = 0u64;
-            let most = Limits::default().path_parts;
-            for tensor in &checkpoint.tensors {
-                if watch.stopped() {
-                    return Err(Error::cancelled());
-                }
-                let mut new = None;
-                for ((renaming, _), used) in list.iter().zip(&mut used) {
-                    new = renaming.apply(&tensor.path)?;
-                    if let Some(new) = &new {
-                        let parts = new.parts().len() as u64;
-                        Limits::check("parts in a new name", "none: this one is fixed", parts, most)?;
-                        *used = true;
-                        break;
-                    }
-                }
-                weight = weight.saturating_add(weight_of(new.as_ref().unwrap_or(&tensor.path)));
-                if weight > room {
-                    return Err(Error::limit("names-too-long", "the new names take too much together")
-                        .expected(format_args!("at most {room} bytes, {PART} of them for each part"))
-                        .hint("rules may double names again and again; see what becomes of one of them"));
-                }
-                paths.push(new);
-            }
-            checkpoint.set_paths(paths)?;
-            let idle = list.iter().zip(used).find(|(_, used)| !used);
-            idle.map(|((_, text), _)| format!("{} fits no name", escape_text(text)))
-        }
+        Action::Rename(list) => rename_all(checkpoint, list, room, watch)?,
         Action::Transpose { pattern, axes } => {
-            let turned = transpose(checkpoint, pattern, axes.as_deref())?;
-            applied.losses.extend(turned.losses);
-            for (place, along) in turned.state {
-                if *applied.turned.entry(applied.places[place]).or_insert(along) != along {
-                    let text = "this state is transposed twice: with its parameter, and by its own name";
-                    return Err(Error::mismatch("transposed-twice", text)
-                        .on_tensor(checkpoint.tensors[place].name())
-                        .hint("name the parameter alone: its state goes along"));
-                }
-            }
-            for place in turned.reordered {
-                let times = applied.reordered.entry(applied.places[place]).or_default();
-                *times += 1;
-                if *times > MOST_REORDERED {
-                    let why = "the dimensions of a tensor are put in another order again and again";
-                    return Err(Error::limit("too-many-transposes", why)
-                        .on_tensor(checkpoint.tensors[place].name())
-                        .expected(format_args!("at most {MOST_REORDERED} times"))
-                        .hint("one rule can say what comes of all of them"));
-                }
-            }
-            unless(turned.count > 0, "no tensor would change")
+            unless(transpose_all(checkpoint, pattern, axes.as_deref(), applied)?, "no tensor would change")
         }
         Action::Cast { pattern, cast } => {
             unless(cast_some(checkpoint, pattern, *cast)?, "no tensor of floating-point numbers matches")
@@ -250,6 +200,76 @@ fn one(
             unless(checkpoint.metadata.remove(key).is_some(), "there is no such key")
         }
     })
+}
+
+/// Gives each tensor the name that the first of the renamings that fits it makes of its own. Gives the first that fits
+/// none. The new names take `room` bytes at most.
+fn rename_all(
+    checkpoint: &mut Checkpoint,
+    list: &[(Renaming, String)],
+    room: u64,
+    watch: &dyn Watch,
+) -> Result<Option<String>> {
+    let mut used = vec![false; list.len()];
+    let mut paths = Vec::with_capacity(checkpoint.tensors.len());
+    let mut weight = 0u64;
+    let most = Limits::default().path_parts;
+    for tensor in &checkpoint.tensors {
+        if watch.stopped() {
+            return Err(Error::cancelled());
+        }
+        let mut new = None;
+        for ((renaming, _), used) in list.iter().zip(&mut used) {
+            new = renaming.apply(&tensor.path)?;
+            if let Some(new) = &new {
+                let parts = new.parts().len() as u64;
+                Limits::check("parts in a new name", "none: this one is fixed", parts, most)?;
+                *used = true;
+                break;
+            }
+        }
+        weight = weight.saturating_add(weight_of(new.as_ref().unwrap_or(&tensor.path)));
+        if weight > room {
+            return Err(Error::limit("names-too-long", "the new names take too much together")
+                .expected(format_args!("at most {room} bytes, {PART} of them for each part"))
+                .hint("rules may double names again and again; see what becomes of one of them"));
+        }
+        paths.push(new);
+    }
+    checkpoint.set_paths(paths)?;
+    let idle = list.iter().zip(used).find(|(_, used)| !used);
+    Ok(idle.map(|((_, text), _)| format!("{} fits no name", escape_text(text))))
+}
+
+/// Transposes the tensors that match, and state along with its parameter. False where none would change.
+fn transpose_all(
+    checkpoint: &mut Checkpoint,
+    pattern: &Selection,
+    axes: Option<&[usize]>,
+    applied: &mut Applied,
+) -> Result<bool> {
+    let turned = transpose(checkpoint, pattern, axes)?;
+    applied.losses.extend(turned.losses);
+    for (place, along) in turned.state {
+        if *applied.turned.entry(applied.places[place]).or_insert(along) != along {
+            let text = "this state is transposed twice: with its parameter, and by its own name";
+            return Err(Error::mismatch("transposed-twice", text)
+                .on_tensor(checkpoint.tensors[place].name())
+                .hint("name the parameter alone: its state goes along"));
+        }
+    }
+    for place in turned.reordered {
+        let times = applied.reordered.entry(applied.places[place]).or_default();
+        *times += 1;
+        if *times > MOST_REORDERED {
+            let why = "the dimensions of a tensor are put in another order again and again";
+            return Err(Error::limit("too-many-transposes", why)
+                .on_tensor(checkpoint.tensors[place].name())
+                .expected(format_args!("at most {MOST_REORDERED} times"))
+                .hint("one rule can say what comes of all of them"));
+        }
+    }
+    Ok(turned.count > 0)
 }
 
 /// What of a selection matches nothing, as a sentence.

@@ -117,6 +117,11 @@ fn four_gibibytes_pass_through_the_budget() {
             let expected = [0.0, 0.0, 1.0 + i as f32, 0.0].map(f32::to_le_bytes).concat();
             assert_eq!(values, expected, "{name} {i}");
         }
+        // Another order, so that one side is put in that of the other.
+        if pattern == "*" {
+            let highest = run_and_watch(&["diff", model, target_name, "--memory", budget, "--no-metadata"]);
+            assert!(highest > 0 && highest <= BUDGET_KIB + BESIDE_KIB, "diff: {highest} KiB");
+        }
         fs::remove_file(&target).unwrap();
     }
 }

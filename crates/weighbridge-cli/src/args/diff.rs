@@ -52,6 +52,9 @@ pub(crate) struct Diff {
     /// Print GitHub's Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+    /// Memory for buffers, such as 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = super::size)]
+    pub memory: u64,
     /// Threads; 0 is one for each processor
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.no_metadata = args.no_metadata;
     options.names_only = args.names_only;
     options.threads = args.threads;
+    options.memory = Some(args.memory);
     options.tolerance = tolerance(args)?;
     let report = diff(&args.left, &args.right, &options)?;
     output.outcome = match (report.is_different(), report.is_same()) {

@@ -29,6 +29,7 @@ pub use local::{
 pub(crate) use read::{Scratch, feed, hold, read_into};
 pub use read::{read_region, read_tensor};
 pub(crate) use run::Unwatched;
+pub(crate) use run::check_memory;
 pub use run::{MIN_MEMORY, RunOptions, RunReport, Watch, run};
 pub use sink::{Sink, StagedFile};
 #[cfg(test)]

@@ -82,6 +82,16 @@ impl RunReport {
     }
 }
 
+/// That a budget of `memory` bytes is enough to work with.
+pub(crate) fn check_memory(memory: u64) -> Result<()> {
+    if memory >= MIN_MEMORY {
+        return Ok(());
+    }
+    Err(Error::usage("too-little-memory", "the memory budget is too small to work with")
+        .expected(format_args!("at least {MIN_MEMORY} bytes"))
+        .found(memory))
+}
+
 /// Carries out `plan` into `sink`: stages, fills, syncs, publishes. All or nothing.
 ///
 /// # Errors
@@ -89,11 +99,7 @@ impl RunReport {
 /// sources and sink say. The target is then as it was, unless only the final sync of the folder
 /// failed.
 pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
-    if options.memory < MIN_MEMORY {
-        return Err(Error::usage("too-little-memory", "the memory budget is too small to work with")
-            .expected(format_args!("at least {MIN_MEMORY} bytes"))
-            .found(options.memory));
-    }
+    check_memory(options.memory)?;
     let published = fill_all(plan, sink, options).and_then(|report| {
         if options.sync {
             sink.sync()?;

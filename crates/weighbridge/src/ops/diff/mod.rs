@@ -23,6 +23,7 @@ pub use values::{Tolerance, Values};
 use super::Changes;
 use super::edit::{Rule, apply};
 use crate::checkpoint::{Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry};
+use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OTHER_MODELS, OpenOptions, open_with};
@@ -64,8 +65,10 @@ pub struct DiffOptions {
     pub names_only: bool,
     /// Leave out metadata.
     pub no_metadata: bool,
-    /// Threads; 0 for one a processor.
+    /// Threads; 0 for one a processor. Fewer run where `memory` is not enough for all of them.
     pub threads: usize,
+    /// Memory for buffers, in bytes, at least [`MIN_MEMORY`](crate::engine::MIN_MEMORY); 256 MiB where `None`.
+    pub memory: Option<u64>,
 }
 
 /// Something of a tensor, or of the metadata, that is not the same.
@@ -318,6 +321,7 @@ pub fn diff_checkpoints(
     mut right: Checkpoint,
     options: &DiffOptions,
 ) -> Result<DiffReport> {
+    memory(options)?;
     if options.no_state {
         left.drop_state();
         right.drop_state();
@@ -424,6 +428,12 @@ fn rename_left(left: &mut Checkpoint, options: &DiffOptions) -> Result<Vec<Note>
     Ok(unused)
 }
 
+/// The memory that the options grant.
+fn memory(options: &DiffOptions) -> Result<u64> {
+    let memory = options.memory.unwrap_or_else(|| RunOptions::default().memory);
+    check_memory(memory).map(|()| memory)
+}
+
 /// How much a difference weighs. What became no number, or infinite, has no distance and weighs more than any.
 fn weight(pair: &Pair) -> f64 {
     pair.values.as_ref().map_or(0.0, |values| match values.nan_moved + values.infinite_apart {
@@ -465,7 +475,12 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
             Err(error) => unread = Some(Finding::from_error(&error).ok_or(error)?),
         }
         if same_shape {
-            match values::compare(sides, options.tolerance.unwrap_or_default(), options.threads) {
+            match values::compare(
+                sides,
+                options.tolerance.unwrap_or_default(),
+                options.threads,
+                memory(options)?,
+            ) {
                 Ok(compared) => {
                     // Elements that share bytes, and differ, have no measures.
                     values = Some(compared);

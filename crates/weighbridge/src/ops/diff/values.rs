@@ -10,10 +10,12 @@ use crate::tensor::{DType, Element, Order, Region, Shape, element_at};
 use crate::text::counted;
 use serde_json::{Value as Json, json};
 
-/// Bytes of a block where both files have one order.
+/// The most bytes of a block where both files have one order.
 const BLOCK: u64 = if cfg!(test) { 4 << 10 } else { 4 << 20 };
-/// Bytes of a block where they have not: long enough runs are left in the other file.
+/// The most bytes of a block where they have not: long enough runs are left in the other file.
 const REORDERED_BLOCK: u64 = if cfg!(test) { 32 << 10 } else { 32 << 20 };
+/// Blocks that a worker holds at once: one of each side, and what one of them is put in order from.
+const HELD: u64 = 3;
 /// Elements that are decoded at once, so that they stay in the first cache.
 const CHUNK: usize = 2048;
 
@@ -107,14 +109,19 @@ fn first(at: &Option<Vec<u64>>) -> String {
     at.as_ref().map_or_else(String::new, |at| format!(", first at {at:?}"))
 }
 
-/// Reads both tensors, which have one shape, and says how far they are apart. Memory is bounded whatever
-/// their size. Equal tensors are read once; of others, equal blocks are read again for the cosine.
+/// Reads both tensors, which have one shape, and says how far they are apart. Blocks take no more than `memory` bytes
+/// together, whatever the size of the tensors and the number of `threads`, and are the same ones for any number. Equal tensors are read once; of others, equal blocks are read again for the cosine.
 ///
 /// `None` where elements share bytes and differ: such values have no order that could be compared.
 ///
 /// # Errors
 /// What the sources say, and [`crate::Kind::Corrupt`] where bytes do not fit their checksum.
-pub(super) fn compare(sides: [Side<'_>; 2], tolerance: Tolerance, threads: usize) -> Result<Option<Values>> {
+pub(super) fn compare(
+    sides: [Side<'_>; 2],
+    tolerance: Tolerance,
+    threads: usize,
+    memory: u64,
+) -> Result<Option<Values>> {
     for side in sides {
         verify_tensor(side.0).map_err(blame(side))?;
     }
@@ -127,8 +134,11 @@ pub(super) fn compare(sides: [Side<'_>; 2], tolerance: Tolerance, threads: usize
     let same_type = left.dtype() == right.dtype();
     let order = left.order();
     let reordered = order != right.order() && !left.shape.is_order_free();
-    let most = if reordered { REORDERED_BLOCK } else { BLOCK } / size.max(other) as u64;
-    let work = Work { sides, order, most: most.max(1), threads, tolerance };
+    let block = if reordered { REORDERED_BLOCK } else { BLOCK }.min(memory / HELD).max(1);
+    let most = (block / size.max(other) as u64).max(1);
+    let workers =
+        workers(sides, threads, most).min(usize::try_from(memory / HELD / block).unwrap_or(usize::MAX));
+    let work = Work { sides, order, most, workers: workers.max(1), tolerance };
 
     let mut first = work.run(|_| true, same_type)?;
     let skipped = std::mem::take(&mut first.equal);
@@ -150,8 +160,17 @@ struct Work<'a> {
     order: Order,
     /// Elements of a block.
     most: u64,
-    threads: usize,
+    workers: usize,
     tolerance: Tolerance,
+}
+
+/// How many workers can go through blocks of `most` elements.
+fn workers(sides: [Side<'_>; 2], threads: usize, most: u64) -> usize {
+    let [left, right] = sides.map(|(entry, _)| entry);
+    match left.pieces.iter().chain(&right.pieces).any(|piece| piece.source.is_sequential()) {
+        true => 1,
+        false => parallel::workers(threads, left.elements().div_ceil(most)),
+    }
 }
 
 /// What a worker gathers: the parts by the number of their block, and the blocks that are equal.
@@ -168,31 +187,26 @@ impl Work<'_> {
     /// Goes through the blocks that are `wanted`. With `skip`, those that are equal to the bit are only
     /// listed.
     fn run(&self, wanted: impl Fn(usize) -> bool + Sync, skip: bool) -> Result<Gathered> {
-        let [left, right] = self.sides.map(|(entry, _)| entry);
-        let mut pieces = left.pieces.iter().chain(&right.pieces);
-        let workers = match pieces.any(|piece| piece.source.is_sequential()) {
-            true => 1,
-            false => parallel::workers(self.threads, left.elements().div_ceil(self.most)),
-        };
-        let blocks = Region::blocks(&left.shape, self.order, self.most).enumerate();
+        let blocks = Region::blocks(&self.sides[0].0.shape, self.order, self.most).enumerate();
         let blocks = blocks.filter(|(number, _)| wanted(*number)).collect::<Vec<_>>();
-        let all = parallel::each(blocks.into_iter(), workers, |own: &mut Gathered, _, (number, block)| {
-            for (side, bytes) in self.sides.into_iter().zip(&mut own.bytes) {
-                let spare = std::mem::take(bytes).into_spare();
-                let held = hold(side.0, &block, self.order, &mut own.scratch, spare);
-                *bytes = held.map_err(blame(side))?;
-            }
-            if skip && own.bytes[0].bytes() == own.bytes[1].bytes() {
-                own.equal.push(number);
-            } else {
-                let part = self.part(own, &block);
-                own.parts.push((number, part));
-            }
-            for (side, bytes) in self.sides.into_iter().zip(&own.bytes) {
-                bytes.intact().map_err(blame(side))?;
-            }
-            Ok(())
-        })?;
+        let all =
+            parallel::each(blocks.into_iter(), self.workers, |own: &mut Gathered, _, (number, block)| {
+                for (side, bytes) in self.sides.into_iter().zip(&mut own.bytes) {
+                    let spare = std::mem::take(bytes).into_spare();
+                    let held = hold(side.0, &block, self.order, &mut own.scratch, spare);
+                    *bytes = held.map_err(blame(side))?;
+                }
+                if skip && own.bytes[0].bytes() == own.bytes[1].bytes() {
+                    own.equal.push(number);
+                } else {
+                    let part = self.part(own, &block);
+                    own.parts.push((number, part));
+                }
+                for (side, bytes) in self.sides.into_iter().zip(&own.bytes) {
+                    bytes.intact().map_err(blame(side))?;
+                }
+                Ok(())
+            })?;
         let mut gathered = Gathered::default();
         for own in all {
             gathered.parts.extend(own.parts);

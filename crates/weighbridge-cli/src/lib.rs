@@ -9,6 +9,7 @@ mod progress;
 mod salvage;
 mod several;
 mod table;
+mod timeout;
 mod verbs;
 
 use args::{Args, Verb};
@@ -97,6 +98,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(args) => args,
         Err(error) => return usage(&error, &arguments),
     };
+    timeout::start(&args.common);
     let mut output = Output::new(args.common.json, args.common.color);
     let result = run(&args, &mut output).and_then(|outcome| {
         output.flush()?;
@@ -111,6 +113,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             2
         }
         Err(Failure::Error(error)) => {
+            let error = timeout::explain(error, &args.common);
             output.error(&error);
             if error.kind() == Kind::Cancelled { 130 } else { 2 }
         }
@@ -138,6 +141,10 @@ pub fn call(arguments: impl IntoIterator<Item = OsString>, watch: Arc<dyn Watch>
         Err(error) if !error.use_stderr() => return Ok(Answer { code: 0, text: error.to_string() }),
         Err(error) => return Err(bad_arguments(&error)),
     };
+    if args.common.timeout.is_some() {
+        let text = "--timeout ends a process, and this one is not the command's own";
+        return Err(Error::usage("bad-arguments", text).hint("stop the work from outside"));
+    }
     args.common.json = true;
     args.common.watch = args::Outside(Some(watch));
     let text = Shared::default();

@@ -11,6 +11,9 @@ use weighbridge::engine::Watch;
 /// When the first Ctrl-C or request to terminate came. A later one ends the process at once.
 static STOP: OnceLock<Instant> = OnceLock::new();
 
+/// True from when work is done that can be asked to stop.
+static WORKING: AtomicBool = AtomicBool::new(false);
+
 /// Requests so close to the first are the same one: some programs send it to a process and to its
 /// group.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
@@ -27,6 +30,12 @@ pub(crate) struct Progress {
     begun: Instant,
 }
 
+/// Asks the work to stop, as Ctrl-C does. False where there is none that hears it.
+pub(crate) fn ask_to_stop() -> bool {
+    STOP.get_or_init(Instant::now);
+    WORKING.load(Ordering::SeqCst)
+}
+
 impl Progress {
     /// A watcher for one piece of work. From now on, Ctrl-C asks the work to stop.
     pub(crate) fn new(common: &Common) -> Self {
@@ -36,6 +45,7 @@ impl Progress {
                 std::process::exit(130);
             }
         });
+        WORKING.store(true, Ordering::SeqCst);
         Self {
             bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
             allowed: !common.quiet && !common.json && std::io::stderr().is_terminal(),
@@ -68,6 +78,7 @@ impl Watch for Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        WORKING.store(false, Ordering::SeqCst);
         self.bar.finish_and_clear();
     }
 }

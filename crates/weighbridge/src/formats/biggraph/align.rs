@@ -73,48 +73,7 @@ pub fn align(
                 .found(crate::text::escape(&name))
                 .hint("--set type=NAME names the type of the only table"));
         };
-        let rows = known.shape.dims().first().copied().unwrap_or(0);
-        let mut aligned = match (&table.labels, &known.labels) {
-            (Some(own), Some(wanted)) if own.read()? == wanted.read()? => table.clone(),
-            (Some(_), Some(_)) if has_state(checkpoint, table) => {
-                return Err(Error::mismatch(
-                    "another-order",
-                    "the rows stand in another order than the entities, and their optimizer state with them",
-                )
-                .on_tensor(table.name())
-                .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
-            }
-            (Some(own), Some(wanted)) => {
-                let rows = table.shape.dims().first().copied().unwrap_or(0);
-                let seed = seed_of_table(seed, &name, rows);
-                ordered(table, own, wanted, seed, checkpoint, &mut losses)?
-            }
-            _ if table.shape.dims().first() == Some(&rows) => table.clone(),
-            _ => {
-                return Err(Error::mismatch(
-                    "names-unknown",
-                    "without names the rows must be as many as the entities",
-                )
-                .on_tensor(table.name())
-                .expected(format_args!("{rows} rows"))
-                .found(&table.shape));
-            }
-        };
-        aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name.as_str())]);
-        aligned.role = Role::Embedding;
-        // The partitions of the folder are said by this name.
-        aligned.attributes.remove(RENAMED_FROM);
-        match (&aligned.labels, &known.labels) {
-            // Its names may stand in any order: they stay with their rows.
-            (Some(_), None) => {
-                let detail = "the folder of entities has no names: it is not known whether the rows stand in its order";
-                losses.push(Loss::new("order-not-checked", aligned.name(), detail));
-            }
-            (_, wanted) => {
-                aligned.labels.clone_from(wanted);
-                aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
-            }
-        }
+        let aligned = in_order(checkpoint, table, known, &name, seed, &mut losses)?;
         let cut = counts(&entities, &name).cloned();
         if has_state(checkpoint, &checkpoint.tensors[place])
             && let Some(own) = counts(checkpoint, &name)
@@ -139,6 +98,61 @@ pub fn align(
         }
     }
     Ok(losses)
+}
+
+/// The table with its rows in the order of the entities that are `known` of its type, under the name of the type.
+fn in_order(
+    checkpoint: &Checkpoint,
+    table: &TensorEntry,
+    known: &TensorEntry,
+    name: &str,
+    seed: u64,
+    losses: &mut Vec<Loss>,
+) -> Result<TensorEntry> {
+    let rows = known.shape.dims().first().copied().unwrap_or(0);
+    let mut aligned = match (&table.labels, &known.labels) {
+        (Some(own), Some(wanted)) if own.read()? == wanted.read()? => table.clone(),
+        (Some(_), Some(_)) if has_state(checkpoint, table) => {
+            return Err(Error::mismatch(
+                "another-order",
+                "the rows stand in another order than the entities, and their optimizer state with them",
+            )
+            .on_tensor(table.name())
+            .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
+        }
+        (Some(own), Some(wanted)) => {
+            let rows = table.shape.dims().first().copied().unwrap_or(0);
+            let seed = seed_of_table(seed, name, rows);
+            ordered(table, own, wanted, seed, checkpoint, losses)?
+        }
+        _ if table.shape.dims().first() == Some(&rows) => table.clone(),
+        _ => {
+            return Err(Error::mismatch(
+                "names-unknown",
+                "without names the rows must be as many as the entities",
+            )
+            .on_tensor(table.name())
+            .expected(format_args!("{rows} rows"))
+            .found(&table.shape));
+        }
+    };
+    aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name)]);
+    aligned.role = Role::Embedding;
+    // The partitions of the folder are said by this name.
+    aligned.attributes.remove(RENAMED_FROM);
+    match (&aligned.labels, &known.labels) {
+        // Its names may stand in any order: they stay with their rows.
+        (Some(_), None) => {
+            let detail =
+                "the folder of entities has no names: it is not known whether the rows stand in its order";
+            losses.push(Loss::new("order-not-checked", aligned.name(), detail));
+        }
+        (_, wanted) => {
+            aligned.labels.clone_from(wanted);
+            aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
+        }
+    }
+    Ok(aligned)
 }
 
 /// The counts of rows of each partition of a type, as the metadata have them.

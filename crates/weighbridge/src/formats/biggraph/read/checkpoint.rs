@@ -66,8 +66,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         version::choose(folder, listing, fallback.map(|known| &known.config), options)?;
     let empty = VersionFiles::default();
     let files = listing.versions.get(&number).unwrap_or(&empty);
-    let (model, mut parts, broken) =
-        open_files(folder, files, number, given.as_ref(), beside.as_ref(), options)?;
+    let (model, parts, broken) = open_files(folder, files, number, given.as_ref(), beside.as_ref(), options)?;
     let broken_files = !broken.is_empty();
     all_notes.extend(broken);
 
@@ -88,79 +87,11 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     }
     checkpoint.metadata.set("attributes", Value::Map(attributes.common));
 
-    // Of a type that no relation uses there are no files.
-    let stored_types: HashMap<&str, u64> = config
-        .into_iter()
-        .flat_map(Config::stored_types)
-        .map(|(name, entity)| (name, entity.num_partitions))
-        .collect();
-    let order = order_of_types(
-        config,
-        |name| stored_types.contains_key(name) || files.embeddings.contains_key(name),
-        files,
-    );
-    let types = config.map(Config::by_name);
-    let (mut partitions, mut optimizers) = (Vec::new(), Vec::new());
-    let mut all_parts = 0u64;
-    let mut missing = Missing::default();
-    for entity in order {
-        let found = parts.remove(&entity).unwrap_or_default();
-        let wanted = stored_types.get(entity.as_str()).filter(|_| !init).copied();
-        let last =
-            files.embeddings.get(&entity).and_then(|all| all.last()).map_or(0, |l| l.saturating_add(1));
-        if types.as_ref().is_some_and(|types| !types.contains_key(entity.as_str())) && !init {
-            let text = format!("the configuration knows no type {entity}, but there are embeddings of it");
-            all_notes.push(Note::new("unknown-type", text));
-        }
-        let count = wanted.unwrap_or(0).max(last);
-        all_parts = all_parts.saturating_add(count);
-        Limits::check("partitions", "tensors", all_parts, super::MOST_PARTS)?;
-        let absent = (0..count).filter(|part| !found.contains_key(part));
-        let absent = Missing::of(absent.map(|part| FileName::Embeddings {
-            entity: entity.clone(),
-            part,
-            version: number,
-        }));
-        let lost = if options.salvage && !init { absent.clone() } else { Missing::default() };
-        missing.extend(absent);
-        let table = super::table_path(Some(&entity));
-        let error = Error::corrupt("partition-missing", "the partition is not there or not readable");
-        for name in &lost.first {
-            checkpoint.lose(format_args!("{table} (rows of {name})"), &error);
-        }
-        if lost.count > lost.first.len() {
-            let more = lost.count - lost.first.len();
-            checkpoint.lose(format_args!("{table} (rows of {more} more partitions)"), &error);
-        }
-        let joined = match table::join(&entity, count, found) {
-            Ok(mut joined) => {
-                if lost.count > 0 {
-                    let names = notes::some(lost.first.iter().map(FileName::to_string));
-                    let which = Value::Text(format!("without {} partitions: {names}", lost.count));
-                    for table in joined.rows.iter_mut().chain(&mut joined.sum) {
-                        table.attributes.insert(SALVAGED_ROWS.to_owned(), which.clone());
-                    }
-                }
-                joined
-            }
-            Err(error) if options.lenient => {
-                if options.salvage {
-                    checkpoint.lose(super::table_path(Some(&entity)), &error);
-                }
-                let text = format!("the table of {entity} was left out: {}", error.message());
-                all_notes.push(Note::omission(error.code(), text));
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        all_notes.extend(joined.notes);
-        checkpoint.tensors.extend(joined.rows);
-        checkpoint.tensors.extend(joined.sum);
-        partitions.push((Name::from(entity.as_str()), Value::List(joined.counts)));
-        optimizers.push((Name::from(entity.as_str()), Value::List(joined.optimizers)));
-    }
+    let mut joining =
+        Joining { checkpoint, notes: all_notes, missing: Missing::default(), number, init, options };
+    let of_embeddings = joining.tables(config, files, parts)?;
+    let Joining { mut checkpoint, notes: mut all_notes, missing, .. } = joining;
     all_notes.extend(notes::missing(&missing, init, folder, options)?);
-    checkpoint.metadata.set("partitions", Value::Map(partitions));
     let of_model = match model {
         Some(model) => {
             checkpoint.tensors.extend(model.tensors);
@@ -180,7 +111,7 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             Value::Null
         }
     };
-    let optimizer = vec![(Name::from("model"), of_model), (Name::from("embeddings"), Value::Map(optimizers))];
+    let optimizer = vec![(Name::from("model"), of_model), (Name::from("embeddings"), of_embeddings)];
     checkpoint.metadata.set("optimizer", Value::Map(optimizer));
     Limits::check("tensors", "tensors", checkpoint.tensors.len() as u64, options.limits.tensors)?;
     for name in [FileName::Config, FileName::Stats] {
@@ -194,6 +125,104 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     checkpoint.notes.extend(notes::of_folder(folder, listing, number, init)?);
     names::attach(&mut checkpoint, folder, listing, config, options)?;
     Ok(checkpoint)
+}
+
+/// A version whose tables are joined.
+struct Joining<'a> {
+    checkpoint: Checkpoint,
+    notes: Vec<Note>,
+    missing: Missing,
+    number: u64,
+    /// True for initial values, which need not be whole.
+    init: bool,
+    options: &'a OpenOptions,
+}
+
+impl Joining<'_> {
+    /// Joins the partitions of each type. Gives the state of the optimizers that is kept as values, by type.
+    fn tables(&mut self, config: Option<&Config>, files: &VersionFiles, mut parts: Parts) -> Result<Value> {
+        // Of a type that no relation uses there are no files.
+        let stored: HashMap<&str, u64> = config
+            .into_iter()
+            .flat_map(Config::stored_types)
+            .map(|(name, entity)| (name, entity.num_partitions))
+            .collect();
+        let meant = |name: &str| stored.contains_key(name) || files.embeddings.contains_key(name);
+        let types = config.map(Config::by_name);
+        let (mut partitions, mut optimizers) = (Vec::new(), Vec::new());
+        let mut all_parts = 0u64;
+        for entity in order_of_types(config, meant, files) {
+            if types.as_ref().is_some_and(|types| !types.contains_key(entity.as_str())) && !self.init {
+                let text =
+                    format!("the configuration knows no type {entity}, but there are embeddings of it");
+                self.notes.push(Note::new("unknown-type", text));
+            }
+            let wanted = stored.get(entity.as_str()).filter(|_| !self.init).copied();
+            let last = files.embeddings.get(&entity).and_then(|all| all.last());
+            let count = wanted.unwrap_or(0).max(last.map_or(0, |last| last.saturating_add(1)));
+            all_parts = all_parts.saturating_add(count);
+            Limits::check("partitions", "tensors", all_parts, super::MOST_PARTS)?;
+            let found = parts.remove(&entity).unwrap_or_default();
+            if let Some(joined) = self.table(&entity, count, found)? {
+                self.notes.extend(joined.notes);
+                self.checkpoint.tensors.extend(joined.rows);
+                self.checkpoint.tensors.extend(joined.sum);
+                partitions.push((Name::from(entity.as_str()), Value::List(joined.counts)));
+                optimizers.push((Name::from(entity.as_str()), Value::List(joined.optimizers)));
+            }
+        }
+        self.checkpoint.metadata.set("partitions", Value::Map(partitions));
+        Ok(Value::Map(optimizers))
+    }
+
+    /// Joins the `count` partitions of a type, as far as they were `found`; `None` where it was left out.
+    fn table(
+        &mut self,
+        entity: &str,
+        count: u64,
+        found: BTreeMap<u64, (SourceRef, Part)>,
+    ) -> Result<Option<table::Table>> {
+        let absent = (0..count).filter(|part| !found.contains_key(part));
+        let absent = Missing::of(absent.map(|part| FileName::Embeddings {
+            entity: entity.to_owned(),
+            part,
+            version: self.number,
+        }));
+        let lost = match self.options.salvage && !self.init {
+            true => absent.clone(),
+            false => Missing::default(),
+        };
+        self.missing.extend(absent);
+        let path = super::table_path(Some(entity));
+        let error = Error::corrupt("partition-missing", "the partition is not there or not readable");
+        for name in &lost.first {
+            self.checkpoint.lose(format_args!("{path} (rows of {name})"), &error);
+        }
+        if lost.count > lost.first.len() {
+            let more = lost.count - lost.first.len();
+            self.checkpoint.lose(format_args!("{path} (rows of {more} more partitions)"), &error);
+        }
+        let mut joined = match table::join(entity, count, found) {
+            Ok(joined) => joined,
+            Err(error) if self.options.lenient => {
+                if self.options.salvage {
+                    self.checkpoint.lose(path, &error);
+                }
+                let text = format!("the table of {entity} was left out: {}", error.message());
+                self.notes.push(Note::omission(error.code(), text));
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        if lost.count > 0 {
+            let names = notes::some(lost.first.iter().map(FileName::to_string));
+            let which = Value::Text(format!("without {} partitions: {names}", lost.count));
+            for table in joined.rows.iter_mut().chain(&mut joined.sum) {
+                table.attributes.insert(SALVAGED_ROWS.to_owned(), which.clone());
+            }
+        }
+        Ok(Some(joined))
+    }
 }
 
 /// Types in the order of the configuration, as far as they are `meant`, then those it does not know.

@@ -102,6 +102,74 @@ def judge(what, path, whole, folder, ends, flips=()):
     check(f"{what}: something of changed files comes back", some > 0 or not flips)
 
 
+def reached(path, size):
+    """The datasets of an HDF5 file whose names, entries and elements all stand in its first `size` bytes, as far as h5py
+    itself can tell: it reads them from a copy in which every other byte is zero."""
+    import h5py
+
+    bytes_ = path.read_bytes()
+    copy = path.with_name("zeros.h5")
+    copy.write_bytes(bytes_[:size] + bytes(len(bytes_) - size))
+    found = {}
+    try:
+        file = h5py.File(path, "r")
+        zeros = h5py.File(copy, "r")
+    except OSError:
+        return found
+    names = []
+    file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    for name in names:
+        end = file[name].id.get_offset() + file[name].id.get_storage_size()
+        if end > size:
+            continue
+        try:
+            found[name.replace("/", ".")] = zeros[name][()]
+        except (KeyError, OSError, RuntimeError, ValueError):
+            pass
+    file.close()
+    zeros.close()
+    return found
+
+
+def groups(folder, libver, count, nested):
+    """Groups of which a part is in the file: all that h5py reaches there comes back, and as it was."""
+    import h5py
+
+    what = f"hdf5, {libver}, {count} datasets, nested: {nested}"
+    path = folder / "groups.h5"
+    whole = {}
+    with h5py.File(path, "w", libver=libver) as file:
+        for k in range(count):
+            name = (f"block{k % 3}/" if nested else "") + f"w{k}"
+            whole[name.replace("/", ".")] = RANDOM.standard_normal((24, 24)).astype("f4")
+            file[name] = whole[name.replace("/", ".")]
+    bytes_ = path.read_bytes()
+    damaged = folder / "damaged.h5"
+    least = 0
+    for share in range(4, 100, 8):
+        size = len(bytes_) * share // 100
+        damaged.write_bytes(bytes_[:size])
+        code, report, found = saved(damaged, folder)
+        right = all(name in whole and same(whole[name], found[name]) for name in found)
+        check(f"{what}, cut at {share} %: all that is given is right", right)
+        missing = set(reached(path, size)) - set(found)
+        check(f"{what}, cut at {share} %: what h5py reaches comes back, not {missing}", not missing)
+        check(f"{what}, cut at {share} %: no less than of a shorter one", len(found) >= least)
+        least = len(found)
+    marks = [mark for mark in (b"SNOD", b"BTLF", b"FHDB", b"OCHK") if mark in bytes_]
+    for mark in marks:
+        lost, at, places = 0, bytes_.find(mark), 0
+        while at >= 0:
+            damaged.write_bytes(bytes_[:at] + b"????" + bytes_[at + 4 :])
+            code, report, found = saved(damaged, folder)
+            right = all(name in whole and same(whole[name], found[name]) for name in found)
+            check(f"{what}, {mark} lost at {at}: all that is given is right", right)
+            lost, places = lost + len(whole) - len(found), places + 1
+            at = bytes_.find(mark, at + 1)
+        if mark == b"SNOD" and not nested:
+            check(f"{what}: each node costs its own members", lost == len(whole))
+
+
 ENDS = [0.2, 0.4, 0.6, 0.75, 0.9, 0.97, 0.999]
 
 
@@ -150,6 +218,10 @@ def main():
                 for n, a in whole.items():
                     file.create_dataset(n, data=a, fletcher32=True, chunks=a.shape)
             judge("hdf5", path, whole, folder, ENDS[4:])
+            for libver in ["earliest", "latest"]:
+                for count in [5, 8, 10, 17, 40]:
+                    for nested in [False, True]:
+                        groups(folder, libver, count, nested)
         if has("pyarrow"):
             import pyarrow as pa
 

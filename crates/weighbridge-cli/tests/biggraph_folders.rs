@@ -64,6 +64,20 @@ fn rows_are_shown_by_name_and_pieces_are_listed() {
     assert_eq!(starts, [Some(0), Some(15), Some(30), Some(45)]);
 }
 
+/// A file of the model that is damaged is one of the model, and not one that stands beside it.
+#[test]
+fn a_damaged_model_file_is_part_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    copy(&golden("ckpt_std_zip"), &dir.path().join("bg"));
+    let model = dir.path().join("bg/model.v6.h5");
+    fs::File::options().write(true).open(model).unwrap().set_len(500).unwrap();
+    fs::write(dir.path().join("bg/stranger"), "words").unwrap();
+    let report = json(dir.path(), "verify %bg --json");
+    assert_eq!(report["verdict"], "unsound");
+    let others = report["other_files"].to_string();
+    assert!(others.contains("stranger") && !others.contains("model.v6"), "{others}");
+}
+
 #[test]
 fn a_checkpoint_its_entities_and_its_edges_are_repartitioned() {
     let dir = tempfile::tempdir().unwrap();

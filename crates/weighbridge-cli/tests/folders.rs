@@ -60,6 +60,45 @@ fn every_verb_takes_the_one_model_of_a_folder() {
     assert!(error["hint"].as_str().unwrap().ends_with("hf/model.safetensors"), "{error}");
 }
 
+/// A folder of arrays is one model, whatever else was put into it: a description, what a system leaves behind, a seal.
+#[test]
+fn a_folder_of_arrays_may_hold_other_files() {
+    let folder = Folder::new();
+    // With an index, as roles of tensors need one; and without, as plain arrays need none.
+    let (rich, plain) = (folder.path("rich"), folder.path("plain"));
+    ok(&["convert", &folder.model("source.safetensors"), &rich, "--to", "npy"]);
+    fs::create_dir(&plain).unwrap();
+    for name in ["w1.npy", "w2.npy"] {
+        fs::copy(golden("npy/good/float64.npy"), format!("{plain}/{name}")).unwrap();
+    }
+    let index = |model: &str| Path::new(model).join("weighbridge.index.json").exists();
+    assert!(index(&rich) && !index(&plain));
+    for model in [&rich, &plain] {
+        let before = names(model);
+        for stranger in ["README.md", ".DS_Store", "LICENSE"] {
+            fs::write(format!("{model}/{stranger}"), "words").unwrap();
+        }
+        assert_eq!(names(model), before);
+        let seal = format!("{model}/seal.json");
+        ok(&["seal", model, "-o", &seal]);
+        ok(&["seal", model, "-o", &seal, "--update"]);
+        assert_eq!(names(model), before);
+        let report = json(&["verify", model, "--manifest", &seal]);
+        assert_eq!((&report["verdict"], &report["format"]), (&"sound".into(), &"npy".into()), "{report}");
+        let others: Vec<&str> =
+            report["other_files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
+        let own = |name: &&str| {
+            ["README.md", ".DS_Store", "LICENSE", "seal.json"].iter().any(|n| name.ends_with(n))
+        };
+        assert!(others.len() == 4 && others.iter().all(own), "{others:?}");
+        // They are not lost where the model is written to its own place.
+        assert_eq!(refused(&["convert", model, model, "--to", "npy", "--force"]), "folder-has-other-files");
+    }
+    // A model of another format beside plain arrays leaves open which one is meant.
+    folder.model("plain/x.safetensors");
+    assert_eq!(refused(&["ls", &plain]), "several-models");
+}
+
 #[test]
 fn of_several_models_none_is_guessed() {
     let folder = Folder::new();
@@ -188,9 +227,7 @@ fn no_file_beside_the_model_is_lost_where_a_folder_is_written_to_its_own_place()
             assert!(files(Path::new(model)) == before, "{words:?}");
             let whole = [&many, &tables, &edges].contains(&model);
             if verb == "shard" || verb == "edit" && whole {
-                // Arrays beside other files are several models.
-                let why = if *model == arrays { "several-models" } else { "folder-has-other-files" };
-                assert_eq!(report["error"]["code"], why, "{words:?}: {report}");
+                assert_eq!(report["error"]["code"], "folder-has-other-files", "{words:?}: {report}");
             }
         }
         beside.iter().for_each(|(word, _)| fs::remove_file(name(word)).unwrap());

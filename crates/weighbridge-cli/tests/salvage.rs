@@ -191,6 +191,36 @@ fn shards_that_are_missing_or_damaged_do_not_hide_the_others() {
     assert!(why.contains("shard-missing") && why.contains("truncated"), "{why}");
 }
 
+/// Every verb that salvages says what that would give; a change in place says which one writes it elsewhere.
+#[test]
+fn every_verb_that_salvages_offers_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, damaged) = cut(dir.path(), "net.safetensors", 5);
+    let (whole, damaged) = (shown(&whole), shown(&damaged));
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (new, shards, manifest) = (at("new.npz"), at("shards"), at("m.json"));
+    let offer = "--salvage would list 3 tensors";
+    for (words, hint) in [
+        (&["ls", damaged][..], offer),
+        (&["info", damaged], offer),
+        (&["show", damaged, "w"], offer),
+        (&["stats", damaged], offer),
+        (&["diff", damaged, whole], offer),
+        (&["diff", whole, damaged], offer),
+        (&["convert", damaged, &new], offer),
+        (&["edit", damaged, &new, "--cast", "bf16"], offer),
+        (&["shard", damaged, &shards], offer),
+        (&["merge", whole, damaged, "-o", &new], offer),
+        (&["seal", damaged, "-o", &manifest], offer),
+        (&["edit", damaged, "--in-place", "--rename", "a=b"], "convert --salvage"),
+        (&["edit", damaged, "--in-place=rewrite", "--rename", "a=b"], "convert --salvage"),
+    ] {
+        let (code, said) = text(words);
+        assert_eq!(code, 2, "{words:?}: {said}");
+        assert_eq!(said.matches(hint).count(), 1, "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn a_partition_that_is_missing_is_said_aloud() {
     let dir = tempfile::tempdir().unwrap();

@@ -104,6 +104,19 @@ fn an_update_says_what_it_took_over() {
     let manifest = format!("{model}.manifest.json");
     let report = json(&["seal", &model, "--update", "--json"]);
     assert_eq!(report["taken_over"], serde_json::json!({"files": 0, "tensors": 0}));
+    // At once the file may have been written after it was hashed; and then it is another one.
+    for (extra, why) in [(&b""[..], "more than two seconds"), (b"longer", "as long as it was")] {
+        let path = Path::new(&model);
+        let bytes = fs::read(path).unwrap();
+        fs::write(path, [&bytes, extra].concat()).unwrap();
+        let words = ["seal", &model, "--update", "--lenient", "--files-only", "-o", "-"];
+        let output = weighbridge(&["seal", &model, "--update", "--files-only"]);
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(text.contains("nothing-taken-over") && text.contains(why), "{words:?}: {text}");
+        fs::write(path, bytes).unwrap();
+    }
+    let report = json(&["seal", &model, "--force", "--json"]);
+    assert_eq!(report["tensors"], 4);
     let before = fs::read(&manifest).unwrap();
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
     fs::File::options().write(true).open(&manifest).unwrap().set_modified(later).unwrap();
@@ -127,6 +140,34 @@ fn an_update_says_what_it_took_over() {
     let words = ["seal", &model, "-o", moved.to_str().unwrap(), "--update"];
     let text = String::from_utf8(weighbridge(&words).stdout).unwrap();
     assert!(text.contains("nothing-taken-over") && text.contains("not hashed again: 0 files"), "{text}");
+}
+
+/// A model that was sealed is opened to be held against its seal: where that cannot be done, it is not sound.
+#[test]
+fn what_cannot_be_opened_is_not_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("m");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(testdata("npy/good/float64.npy"), folder.join("a.npy")).unwrap();
+    fs::copy(testdata("npz/good/stored.npz"), folder.join("b.npz")).unwrap();
+    let (path, manifest) = (folder.to_str().unwrap(), dir.path().join("m.json"));
+    let manifest = manifest.to_str().unwrap();
+    let severity = |report: &Json| {
+        let all = report["findings"].as_array().unwrap();
+        let told: Vec<_> = all.iter().filter(|f| f["code"] == "not-opened").collect();
+        assert_eq!(told.len(), 1, "{report}");
+        told[0]["severity"].as_str().unwrap().to_owned()
+    };
+    // Of several models one was meant, and nobody says which.
+    assert_eq!(code(&["seal", path, "-o", manifest, "--from", "npy"]), 0);
+    assert_eq!(code(&["verify", path, "--manifest", manifest, "--from", "npy"]), 0);
+    assert_eq!(code(&["verify", path, "--manifest", manifest]), 3);
+    let report = json(&["verify", path, "--manifest", manifest, "--json"]);
+    assert_eq!((severity(&report), &report["manifest"]["files"]["equal"]), ("unchecked".into(), &2.into()));
+    // Files that were sealed without a look into them are what they were; that they are a model nobody says.
+    assert_eq!(code(&["seal", path, "-o", manifest, "--files-only", "--force"]), 0);
+    let report = json(&["verify", path, "--manifest", manifest, "--json"]);
+    assert_eq!((severity(&report), &report["verdict"]), ("note".into(), &"sound".into()));
 }
 
 #[test]

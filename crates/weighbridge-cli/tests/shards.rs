@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, hashes, json, names, ok, refused, testdata};
+use common::{Folder, error, hashes, json, names, ok, refused, testdata};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::Path;
@@ -70,6 +70,30 @@ fn shards_and_back() {
     }
     assert_eq!(json(&["verify", &shards])["verdict"], "sound");
     assert_eq!(refused(&["edit", &shards, "--in-place", "--rename", "x1=w1"]), "not-a-file");
+}
+
+/// Shards that stand in the folder are not replaced by those of another file: they are named in order, and what they are
+/// is said.
+#[test]
+fn shards_of_another_model_are_not_replaced() {
+    let folder = Folder::new();
+    let source = folder.model("a.safetensors");
+    let shards = folder.path("shards");
+    ok(&["shard", &source, &shards, "--max-shard-size", "8B"]);
+    let error = error(&["shard", &source, &shards, "--max-shard-size", "1GB", "--force"]);
+    assert_eq!(error["code"], "folder-has-other-files");
+    let mut old: Vec<String> = fs::read_dir(&shards)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("-of-"))
+        .collect();
+    old.sort();
+    let more = if old.len() > 5 { ", and more" } else { "" };
+    assert_eq!(error["found"], format!("{}{more}", old[..old.len().min(5)].join(", ")));
+    assert!(error["hint"].as_str().unwrap().contains("shards of the model that is in the folder"), "{error}");
+    fs::write(format!("{shards}/LICENSE"), "words").unwrap();
+    let words = ["shard", &source, &shards, "--max-shard-size", "1GB", "--force"];
+    assert!(common::error(&words)["found"].as_str().unwrap().starts_with("LICENSE, model-00001-of-"));
 }
 
 #[test]

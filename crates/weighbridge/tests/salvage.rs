@@ -248,6 +248,69 @@ fn broken_json_of_any_letters_hides_no_later_entry() {
     }
 }
 
+/// Of a large group each node of its tree and each block of its heap is damaged once, and the file is cut at many places:
+/// what the others hold comes back.
+#[test]
+fn a_damaged_part_of_a_group_costs_its_own_members() {
+    let files: [(&str, &[&[u8; 4]]); 2] =
+        [("many_default.h5", &[b"SNOD", b"TREE"]), ("many_latest.h5", &[b"BTLF", b"FHDB", b"BTIN"])];
+    for (name, marks) in files {
+        let bytes = std::fs::read(testdata().join("hdf5/good").join(name)).unwrap();
+        let (_, all) = whole(&bytes).unwrap();
+        for mark in marks {
+            let places: Vec<usize> =
+                (0..bytes.len() - 4).filter(|&at| bytes[at..].starts_with(&mark[..])).collect();
+            // A tree has one root; the group above has a node and a tree, too.
+            let shared = usize::from(*mark == b"SNOD");
+            let (mut lost, mut nothing) = (0, 0);
+            for &at in &places {
+                let mut damaged = bytes.clone();
+                damaged[at..at + 4].fill(b'?');
+                let what = format!("{name} without the mark at {at}");
+                assert!(open_source(memory(&damaged), &options("hdf5", false)).is_err(), "{what}");
+                let Ok(given) = open_source(memory(&damaged), &options("hdf5", true)) else {
+                    nothing += 1;
+                    continue;
+                };
+                marked(&given, &what);
+                hold(&given, &all, &what);
+                let told = given.damage.as_ref().unwrap();
+                assert!(
+                    told.lost.first().is_some_and(|lost| lost.offset.is_some()),
+                    "{what}: {:?}",
+                    told.lost
+                );
+                nothing += usize::from(given.tensors.is_empty());
+                lost += if given.tensors.is_empty() { 0 } else { all.len() - given.tensors.len() };
+            }
+            println!("{name} {mark:?}: {} places, {nothing} cost all, {lost} members", places.len());
+            match *mark {
+                // Without the root of the tree nothing says which objects of the heap are links.
+                b"BTIN" => assert_eq!((places.len(), nothing), (1, 1)),
+                b"BTLF" => assert!(nothing == 0 && lost < all.len() && lost > all.len() - places.len()),
+                b"FHDB" => assert_eq!((nothing, lost), (0, all.len())),
+                b"SNOD" => assert_eq!((nothing, lost), (shared, all.len())),
+                _ => assert!(nothing < places.len(), "{nothing} of {}", places.len()),
+            }
+        }
+        let (mut before, mut saved) = (0, 0);
+        for end in (0..bytes.len()).step_by(bytes.len() / 60) {
+            let what = format!("{name} cut at {end}");
+            let given = open_source(memory(&bytes[..end]), &options("hdf5", true));
+            let count = given.map_or(0, |given| {
+                hold(&given, &all, &what);
+                given.tensors.len()
+            });
+            assert!(count >= before, "{what}: {count} tensors, and a shorter beginning gave {before}");
+            before = count;
+            saved += usize::from(count > 0);
+        }
+        println!("{name}: {saved} beginnings with tensors");
+        // The newer form has the head of the tree near the end of this file.
+        assert!(saved > 0 || name == "many_latest.h5", "{name}");
+    }
+}
+
 macro_rules! families {
     ($($name:ident: $family:literal, $flips:literal);* $(;)?) => {
         mod beginnings { $(

@@ -37,6 +37,7 @@ pub use loss::Loss;
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub(crate) use name::{hex, unhex};
+pub(crate) use naming::Distinct;
 pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED_NAME, VARIABLE_NAME};
 pub(crate) use owners::attach_state_among;
 pub(crate) use pattern::{Budget as PatternBudget, Pattern};

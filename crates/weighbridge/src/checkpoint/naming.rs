@@ -1,8 +1,8 @@
 //! Tensors that go by several names: which one is their path.
 
-use super::{Checkpoint, Note, TensorEntry, TensorPath, Value};
+use super::{Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The attribute that holds the name of a tensor in the structure of the source code, such as
 /// `conv1.weight`, where its path is another.
@@ -23,6 +23,46 @@ pub const STORAGE: &str = "storage";
 /// The attribute of a tensor that has its bytes in common with another one: that one's name, as
 /// [`TensorEntry::text`] gives it.
 pub const ALIAS_OF: &str = "alias_of";
+
+/// The names that tensors have so far, where each is to have its own.
+#[derive(Debug, Default)]
+pub(crate) struct Distinct {
+    texts: HashSet<String>,
+    /// Of each name that was met twice, the number from which on a free one is sought.
+    free: HashMap<String, usize>,
+}
+
+impl Distinct {
+    /// True where a tensor has that name.
+    pub(crate) fn is_taken(&self, name: &str) -> bool {
+        self.texts.contains(name)
+    }
+
+    /// Makes the name of a tensor the only one of its kind, as keys with dots can look like keys within keys. The note
+    /// says which name it has, where it is another one.
+    pub(crate) fn add(&mut self, entry: &mut TensorEntry) -> Option<Note> {
+        if self.texts.insert(entry.text()) {
+            return None;
+        }
+        let mut parts = entry.path.parts().to_vec();
+        let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
+        // From where the last of this name was found: what was taken then is taken still.
+        let taken = self.texts.len();
+        let count = self.free.entry(entry.text()).or_default();
+        *count = taken.max(*count);
+        loop {
+            let mut parts = parts.clone();
+            parts.push(Name::from(format!("{last}~{count}").as_str()));
+            *count += 1;
+            entry.path = TensorPath::new(parts);
+            if self.texts.insert(entry.text()) {
+                break;
+            }
+        }
+        let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
+        Some(Note::new("name-collision", text))
+    }
+}
 
 impl TensorEntry {
     /// True where `name` is another name that the tensor has.

@@ -115,7 +115,13 @@ impl FolderModel {
         }
         match own(folder) {
             Some(format) => Ok(Self::Whole(format)),
-            None => lone(folder)?.map(Self::File).ok_or_else(|| no_model(folder)),
+            None => match find(folder)? {
+                Models::None => Err(no_model(folder)),
+                Models::One(file) => Ok(Self::File(file)),
+                Models::Several(names) => {
+                    gathering(&names).map(Self::Whole).ok_or_else(|| several(folder, &names))
+                }
+            },
         }
     }
 
@@ -151,17 +157,61 @@ pub(super) fn own(folder: &FolderRef) -> Option<&'static dyn Format> {
     ALL.iter().copied().find(|format| format.recognises_folder(folder))
 }
 
-/// The file that is the model of a folder that no format calls its own: the one that the loaders of such folders take,
-/// or else the only model file in it. `None` where there is none.
+/// The format to which all model files of a folder that no format calls its own belong together.
+pub(super) fn gathered(folder: &FolderRef) -> Option<&'static dyn Format> {
+    match find(folder) {
+        Ok(Models::Several(names)) => gathering(&names),
+        _ => None,
+    }
+}
+
+fn gathering(names: &[PathBuf]) -> Option<&'static dyn Format> {
+    ALL.iter().copied().find(|format| format.gathers(names))
+}
+
+fn several(folder: &FolderRef, names: &[PathBuf]) -> Error {
+    let error = Error::usage("several-models", "several model files stand in this folder")
+        .in_file(folder.label())
+        .found(some(names.iter().map(|name| name.display().to_string())));
+    match names.first() {
+        Some(first) => {
+            error.hint(format_args!("give the path of one of them: {}", path_of(folder, first).display()))
+        }
+        None => error,
+    }
+}
+
+/// The model files of a folder that no format calls its own.
+enum Models {
+    None,
+    /// The one that the loaders of such folders take, or else the only one.
+    One(ModelFile),
+    /// Their names.
+    Several(Vec<PathBuf>),
+}
+
+/// As [`find`], for those who want one file.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`]: `several-models`, where it is not clear which one is meant; `part-of-model`, where it is a part
-/// alone; what listing says.
+/// As [`find`]; [`crate::Kind::Usage`]: `several-models`, where it is not clear which one is meant.
 fn lone(folder: &FolderRef) -> Result<Option<ModelFile>> {
+    match find(folder)? {
+        Models::None => Ok(None),
+        Models::One(file) => Ok(Some(file)),
+        Models::Several(names) => Err(several(folder, &names)),
+    }
+}
+
+/// The model files of a folder that no format calls its own.
+///
+/// # Errors
+/// [`crate::Kind::Usage`]: `part-of-model`, where the only one is a part alone; what listing says.
+fn find(folder: &FolderRef) -> Result<Models> {
     let items = folder.list(1)?;
     let opened = |name: &Path, is_sole: bool| {
         let source = folder.open(name)?;
-        Ok(source.map(|source| ModelFile { name: name.to_owned(), source, is_sole }))
+        let file = source.map(|source| ModelFile { name: name.to_owned(), source, is_sole });
+        Ok(file.map_or(Models::None, Models::One))
     };
     for name in LOADED.map(Path::new) {
         if items.iter().any(|item| item.name == name) {
@@ -172,7 +222,7 @@ fn lone(folder: &FolderRef) -> Result<Option<ModelFile>> {
     let models: Vec<&Path> =
         items.iter().map(|item| item.name.as_path()).filter(|name| looks.is_model(name)).collect();
     match models.as_slice() {
-        [] => Ok(None),
+        [] => Ok(Models::None),
         [name] if is_part(name) => Err(Error::usage(
             "part-of-model",
             "the only model file in this folder is one part of a model of several",
@@ -181,10 +231,7 @@ fn lone(folder: &FolderRef) -> Result<Option<ModelFile>> {
         .found(escape(&name.display().to_string()))
         .hint("the other parts are missing; give its own path to look at it alone")),
         [name] => opened(name, true),
-        [first, ..] => Err(Error::usage("several-models", "several model files stand in this folder")
-            .in_file(folder.label())
-            .found(some(models.iter().map(|name| name.display().to_string())))
-            .hint(format_args!("give the path of one of them: {}", path_of(folder, first).display()))),
+        several => Ok(Models::Several(several.iter().map(|name| (*name).to_owned()).collect())),
     }
 }
 

@@ -42,7 +42,7 @@ use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
 use salvage::or_salvage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use told::format_of;
 
@@ -100,6 +100,13 @@ pub trait Format: Sync {
     /// True where the folder is a checkpoint of this format, by what stands in it.
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         let _ = folder;
+        false
+    }
+
+    /// True where several files, which are all the model files of a folder that no format calls its own, are one
+    /// checkpoint of this format: what else stands there does not keep them from being that.
+    fn gathers(&self, files: &[PathBuf]) -> bool {
+        let _ = files;
         false
     }
 
@@ -504,7 +511,8 @@ fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
 /// # Errors
 /// [`crate::Kind::Usage`] where it is none that is known here.
 pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
-    folders::own(folder).ok_or_else(|| folders::no_model(folder))
+    let gathered = || folders::gathered(folder);
+    folders::own(folder).or_else(gathered).ok_or_else(|| folders::no_model(folder))
 }
 
 /// The format of a source, by its content.

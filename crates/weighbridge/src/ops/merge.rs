@@ -66,9 +66,12 @@ pub fn merge(
         if options.run.watch.stopped() {
             return Err(Error::cancelled());
         }
-        formats::open_with(path, &options.open).map_err(|error| match named.contains(path) {
-            true => error,
-            false => error.hint("this list stands beside the files that were named, and is read in their place: move it away to merge them alone"),
+        formats::open_with(path, &options.open).map_err(|error| {
+            let error = match named.contains(path) {
+                true => error,
+                false => error.hint("this list stands beside the files that were named, and is read in their place: move it away to merge them alone"),
+            };
+            formats::offer_salvage(error, path, &options.open)
         })
     };
     let opened = sources.iter().map(open).collect::<Result<Vec<_>>>()?;

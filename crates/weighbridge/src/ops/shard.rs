@@ -4,6 +4,7 @@ use super::ConvertOptions;
 use super::convert::{check_nothing_lost, prepare_replacing};
 use crate::checkpoint::Note;
 use crate::error::Result;
+use crate::formats::offer_salvage;
 use crate::formats::safetensors::parse_size;
 use crate::plan::{Content, PlannedFile, WritePlan};
 use serde_json::Value as Json;
@@ -51,7 +52,8 @@ pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions)
     options.to = Some("safetensors".to_owned());
     options.kind = Some("sharded".to_owned());
     options.settings.push(("shard".to_owned(), size.to_owned()));
-    let (plan, notes, replaced) = prepare_replacing(source, target, true, &options)?;
+    let (plan, notes, replaced) = prepare_replacing(source, target, true, &options)
+        .map_err(|error| offer_salvage(error, source, &options.open))?;
     if !replaced.is_empty() {
         check_nothing_lost(&plan.losses).map_err(|error| {
             let hint = "write to another folder instead, and see what it says of these";

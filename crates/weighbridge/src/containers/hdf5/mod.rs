@@ -67,6 +67,8 @@ pub struct Problem {
     pub path: Vec<String>,
     /// Why it could not be read.
     pub error: Error,
+    /// True where it is a part of the group at `path`: members of the group are lost, and nothing says which.
+    pub members: bool,
 }
 
 /// A dataset, or a group that has attributes, has no members, or stands in the root.

@@ -198,7 +198,9 @@ pub(super) fn check_files(spot: &Spot, files: &[PlannedFile], replaced: &[PathBu
 /// files here. Folders in which there is no file do not count.
 fn refuse_strangers(spot: &Spot, old: &Path, names: &[PathBuf]) -> Result<()> {
     let fail = |e| spot.io("cannot list the folder that is to be replaced", e);
-    let mut others = Vec::new();
+    // The first by name: a disk has them in any order.
+    let (mut others, mut more) = (BTreeSet::new(), false);
+    let mut shards = true;
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(old.join(&folder)).map_err(fail)? {
@@ -207,23 +209,45 @@ fn refuse_strangers(spot: &Spot, old: &Path, names: &[PathBuf]) -> Result<()> {
             if entry.file_type().map_err(fail)?.is_dir() {
                 folders.push(name);
             } else if names.binary_search(&name).is_err() {
-                others.push(name.display().to_string());
-            }
-            if others.len() > NAMED {
-                others.truncate(NAMED);
-                others.push("and more".to_owned());
-                return Err(strangers(spot, &others));
+                shards &= is_shard(&name);
+                others.insert(name);
+                if others.len() > NAMED {
+                    others.pop_last();
+                    more = true;
+                }
             }
         }
     }
-    if others.is_empty() { Ok(()) } else { Err(strangers(spot, &others)) }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let shown = others.iter().map(|name| name.display().to_string());
+    let shown: Vec<String> = shown.chain(more.then(|| "and more".to_owned())).collect();
+    let hint = match shards {
+        true => {
+            "they look like shards of the model that is in the folder now: write to another folder, and take the old one away when it is not needed any more"
+        }
+        false => {
+            "write to another folder: what is done with these files must be decided by somebody who knows them"
+        }
+    };
+    Err(Error::usage(
+        "folder-has-other-files",
+        "the folder holds files that are not replaced, and would be lost",
+    )
+    .in_file(spot.target.display())
+    .found(shown.join(", "))
+    .hint(hint))
 }
 
-fn strangers(spot: &Spot, others: &[String]) -> Error {
-    Error::usage("folder-has-other-files", "the folder holds files that are not replaced, and would be lost")
-        .in_file(spot.target.display())
-        .found(others.join(", "))
-        .hint("write to another folder: what is done with these files must be decided by somebody who knows them")
+/// True for the name of one of several files of a model: `NAME-00001-of-00003.safetensors`.
+fn is_shard(name: &Path) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let stem = name.file_stem().and_then(|stem| stem.to_str());
+    let parts = stem.and_then(|stem| stem.rsplit_once("-of-"));
+    parts.is_some_and(|(before, of)| {
+        is_number(of) && before.rsplit_once('-').is_some_and(|(_, number)| is_number(number))
+    })
 }
 
 /// True where the error says that something stands at the target.

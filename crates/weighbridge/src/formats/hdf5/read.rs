@@ -3,7 +3,7 @@
 use super::names::index_name;
 use super::{KIND, NULL, types};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Metadata, Name, Note, TensorEntry, TensorPath, Value, restore_bridge_index,
+    Checkpoint, INDEX_KEY, Lost, Metadata, Name, Note, TensorEntry, TensorPath, Value, restore_bridge_index,
 };
 use crate::containers::hdf5::{self, Attributes, Item, Kind, Types};
 use crate::error::{Error, Result};
@@ -33,7 +33,10 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         salvage: options.salvage,
     };
     for problem in contents.problems {
-        reader.unread(&problem.path, problem.error)?;
+        match problem.members {
+            true => reader.lost_members(&problem.path, problem.error)?,
+            false => reader.unread(&problem.path, problem.error)?,
+        }
     }
     for link in contents.links {
         reader.note(|| format!("{}: a link to {}", cut(&shown(&link.path)), escape(&cut(&link.target))));
@@ -94,6 +97,21 @@ impl Reader {
             }
             Err(error) => self.unread(&item.path, error),
         }
+    }
+
+    /// Notes that members of a group are lost. Of the root they are told only where one asks for what is left: a file
+    /// read leniently is the model.
+    fn lost_members(&mut self, path: &[String], error: Error) -> Result<()> {
+        if !self.salvage {
+            return match path.is_empty() {
+                true => Err(error.on_tensor(shown(path))),
+                false => self.unread(path, error),
+            };
+        }
+        let place = error.offset().map(|offset| format!(" listed at offset {offset}")).unwrap_or_default();
+        let lost = Lost::new(format_args!("members of {}{place}", shown(path)), &error);
+        self.checkpoint.damage_mut(&error).lost.push(lost);
+        Ok(())
     }
 
     /// Notes what was not read, where that may be.

@@ -44,6 +44,7 @@ use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::DType;
+use std::path::PathBuf;
 
 /// The format.
 #[derive(Debug)]
@@ -106,6 +107,9 @@ impl Format for Npy {
     }
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
         folder::recognises(folder)
+    }
+    fn gathers(&self, files: &[PathBuf]) -> bool {
+        files.iter().all(|name| folder::is_array(name))
     }
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         folder::open(folder, options)

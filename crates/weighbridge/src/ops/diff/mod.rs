@@ -26,7 +26,7 @@ use crate::checkpoint::{Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorE
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::formats::{OTHER_MODELS, OpenOptions, open_with};
+use crate::formats::{OTHER_MODELS, OpenOptions, offer_salvage, open_with};
 use crate::json::{Rows, rows, tree};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -299,7 +299,10 @@ impl DiffReport {
 /// [`Status::Unread`]. [`crate::Kind::Mismatch`] for patterns and rules that fit nothing.
 pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptions) -> Result<DiffReport> {
     let (left, right) = (left.as_ref(), right.as_ref());
-    let sides = [open_with(left, &options.left)?, open_with(right, &options.right)?];
+    let open = |path: &Path, options: &OpenOptions| {
+        open_with(path, options).map_err(|error| offer_salvage(error, path, options))
+    };
+    let sides = [open(left, &options.left)?, open(right, &options.right)?];
     let lone = sides.iter().all(left_out::stands_alone);
     let [one, other] = sides;
     let mut report = diff_checkpoints(one, other, options)?;

@@ -51,10 +51,15 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
         InPlace::Rewrite => None,
     };
     check_alone(path, options)?;
+    // In place nothing may be lost, so what is left of a damaged file can only go elsewhere.
+    let elsewhere = |error: Error| match error.kind() {
+        crate::Kind::Corrupt => error.hint_too("convert --salvage writes what is intact to a new file"),
+        _ => error,
+    };
     let checkpoint = match &folder {
-        None => formats::open_with(path, &options.open)?,
+        None => formats::open_with(path, &options.open).map_err(elsewhere)?,
         Some((folder, model)) => {
-            let (checkpoint, opened) = model.open(folder, &options.open)?;
+            let (checkpoint, opened) = model.open(folder, &options.open).map_err(elsewhere)?;
             check_whole(folder, &opened)?;
             checkpoint
         }

@@ -53,7 +53,8 @@ pub struct Prepared {
 /// name nor the options say which form it shall have; for the target as [`LocalSink::check_plan`].
 pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
     LocalSink::check(target, options.force)?;
-    let checkpoint = formats::open_with(source, &options.open)?;
+    let checkpoint = formats::open_with(source, &options.open)
+        .map_err(|error| formats::offer_salvage(error, source, &options.open))?;
     let (format, kind) = target_form(source, target, &checkpoint, options)?;
     let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
         let options = convert_options(options, options.settings.clone());

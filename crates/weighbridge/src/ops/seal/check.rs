@@ -21,6 +21,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The code of what is said where what was sealed is not opened.
+const NOT_OPENED: &str = "not-opened";
+
 /// What [`check`] shall do.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
@@ -125,6 +128,8 @@ pub fn verify_sealed(
     let any_files = understood
         .as_ref()
         .is_ok_and(|read| read.manifest.own.as_ref().is_none_or(|own| own.format.is_none()));
+    // Why it was not opened, where the rest is looked at all the same.
+    let mut unopened = None;
     let bare = || VerifyReport {
         label: path.display().to_string(),
         format: None,
@@ -137,12 +142,16 @@ pub fn verify_sealed(
         other_files: Vec::new(),
     };
     let mut report = match verify(path, options) {
-        Ok(report) if any_files && report.kind.is_none() => bare(),
+        Ok(report) if any_files && report.kind.is_none() => {
+            unopened = report.findings.first().map(|finding| finding.text.clone());
+            bare()
+        }
         Ok(report) => report,
         Err(error)
             if ["not-a-file", "several-models", "part-of-model"].contains(&error.code())
                 && kind_of_path(path)? == PathKind::Folder =>
         {
+            unopened = Some(error.message().to_owned());
             bare()
         }
         Err(error) => return Err(error),
@@ -153,6 +162,21 @@ pub fn verify_sealed(
     };
     report.checked.push("manifest");
     report.findings.extend(checked.findings.iter().cloned());
+    let told = report.findings.iter().any(|finding| finding.code == NOT_OPENED);
+    if let Some(why) = unopened.filter(|_| !told) {
+        // A manifest that says nothing of tensors makes no model of files.
+        report.findings.push(match any_files {
+            true => {
+                let text =
+                    format!("only the bytes of files were checked, as this could not be opened: {why}");
+                Finding::note(NOT_OPENED, text)
+            }
+            false => {
+                let text = format!("this could not be opened as the model that it should be: {why}");
+                Finding::unchecked(NOT_OPENED, text)
+            }
+        });
+    }
     Ok((settled(report), checked))
 }
 
@@ -393,7 +417,7 @@ fn tensors(
     let Some(checkpoint) = &subject.checkpoint else {
         let why = subject.unopened.as_ref().map(Error::message).unwrap_or_default();
         let text = format!("tensors could not be compared, as this could not be opened: {why}");
-        checked.findings.push(Finding::unchecked("not-opened", text));
+        checked.findings.push(Finding::unchecked(NOT_OPENED, text));
         return Ok(());
     };
     if own.options != subject.options {

@@ -96,6 +96,31 @@ impl Earlier {
         stamp_of_itself(path).is_ok_and(|stamp| stamp.is_some_and(|stamp| self.is_older(&stamp)))
     }
 
+    /// Why no file and no tensor could be taken over, though the manifest lies where it should.
+    fn why_nothing(
+        &self,
+        subject: &Subject,
+        records: &HashMap<&str, &FileRecord>,
+        unchanged: &[bool],
+    ) -> &'static str {
+        if unchanged.contains(&true) {
+            return "the manifest has not the hashes that are asked for";
+        }
+        let alike = |file: &&SealedFile| {
+            records.get(file.name.as_str()).is_some_and(|record| record.bytes == file.stamp.len)
+        };
+        let alike: Vec<&SealedFile> = subject.files.iter().filter(alike).collect();
+        if alike.is_empty() {
+            return "no file is as long as it was";
+        }
+        match alike.iter().any(|file| self.is_older(&file.stamp)) {
+            true => "links or folders on the way to the files are younger than the manifest",
+            false => {
+                "no file is older than the manifest by more than two seconds, so each may have changed since"
+            }
+        }
+    }
+
     fn is_unchanged(&self, file: &SealedFile, record: &FileRecord, place: &mut Place) -> bool {
         if file.stamp.len != record.bytes || !self.is_older(&file.stamp) {
             return false;
@@ -181,6 +206,12 @@ pub(super) fn take_over(path: &Path, subject: &Subject, options: &SealOptions) -
         }
     }
     tensors(subject, own, &unchanged, options, &mut taken);
+    let nothing =
+        taken.files.iter().all(Option::is_none) && taken.tensors.is_empty() && taken.names.is_empty();
+    if nothing {
+        let text = format!("all is hashed anew: {}", earlier.why_nothing(subject, &records, &unchanged));
+        taken.note = Some(Note::new("nothing-taken-over", text));
+    }
     Ok(taken)
 }
 

@@ -224,7 +224,7 @@ fn file(
     }
     let source = witnesses.watch(path.to_owned(), Arc::new(FileSource::open(path)?));
     let around: FolderRef = Arc::new(around);
-    let (checkpoint, unopened) = opened(search, || {
+    let (checkpoint, unopened) = opened(search, path, || {
         formats::open_in_folder(source.clone(), &witnesses.watch_folder(around), &own, open)
     })?;
     let mut used: Vec<(PathBuf, SourceRef)> = vec![(path.to_owned(), source)];
@@ -286,7 +286,7 @@ fn folder(
         return Err(unsealable(&item, path, search.symlinks));
     }
     let (checkpoint, unopened) =
-        opened(search, || formats::open_folder(&witnesses.watch_folder(local.clone()), open))?;
+        opened(search, path, || formats::open_folder(&witnesses.watch_folder(local.clone()), open))?;
     let mut notes = Vec::new();
     let mut read: HashMap<PathBuf, Vec<SourceRef>> = HashMap::new();
     for (used, source) in used_files(witnesses, checkpoint.as_ref()) {
@@ -360,6 +360,7 @@ fn empty(
 /// What `open` opens, unless nobody wants to look; and why that is not possible, where this is no error.
 fn opened(
     search: &Search,
+    path: &Path,
     open: impl FnOnce() -> Result<Checkpoint>,
 ) -> Result<(Option<Checkpoint>, Option<Error>)> {
     if search.files_only {
@@ -375,7 +376,7 @@ fn opened(
                 let file = error.file().unwrap_or_default();
                 return Err(Error::usage("not-a-file", error.message()).in_file(file).hint(HINT));
             }
-            Err(error.hint_too(HINT))
+            Err(formats::offer_salvage(error, path, search.open).hint_too(HINT))
         }
     }
 }

@@ -168,7 +168,15 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
         !first.is_some_and(|first| IGNORED_NAMES.iter().any(|ignored| first == *ignored))
     };
     let items: Vec<_> = all.items.into_iter().filter(|item| is_asked(&item.name)).collect();
-    let used = report.files.iter().map(|file| file.file.clone()).collect();
+    let mut used: HashSet<String> = report.files.iter().map(|file| file.file.clone()).collect();
+    // A file of the model that could not be read is not in the account.
+    let wrong = report.findings.iter().filter(|finding| finding.severity >= Severity::Unchecked);
+    used.extend(wrong.filter_map(|finding| finding.file.clone()));
+    if let Some((damage, _)) = &report.damage {
+        used.extend(
+            damage.file.iter().chain(damage.lost.iter().filter_map(|lost| lost.file.as_ref())).cloned(),
+        );
+    }
     report.other_files = formats::others(&(folder.clone() as FolderRef), &items, &used, format);
     let skipped = all.skipped.iter().map(|item| (&item.name, item.reason.as_str()));
     let unlisted = all.unreadable.iter().map(|(name, _)| (name, "a folder that cannot be listed"));

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use hdf5_reader::StorageBuffer;
 use hdf5_reader::checksum::jenkins_lookup3;
 use hdf5_reader::fractal_heap::FractalHeap;
+use std::ops::Range;
 
 /// A heap, and where in it an object was read last.
 pub(super) struct Fractal<'a> {
@@ -20,6 +21,8 @@ pub(super) struct Fractal<'a> {
     /// The tables that lead to the block, from the root on.
     path: Vec<Table>,
     block: Option<Block>,
+    /// Where in the space the last block or table stands that could not be read.
+    broken: Range<u64>,
 }
 
 /// A block of objects: its place in the space of the heap, its bytes.
@@ -124,7 +127,7 @@ impl<'a> Fractal<'a> {
                 .hint("write the file again without filters for groups"));
         }
         super::free::claim(file, header.free_space_managed_address)?;
-        Ok(Self { file, address, header, path: Vec::new(), block: None })
+        Ok(Self { file, address, header, path: Vec::new(), block: None, broken: 0..0 })
     }
 
     /// Offset and length of the object `id` in the space of the heap; `None` for an object that is not there.
@@ -142,6 +145,11 @@ impl<'a> Fractal<'a> {
         let width = |n: u64| n.checked_ilog2().map_or(1, |bits| bits / 8 + 1);
         let width = width(offsets).min(width(longest));
         Ok(Some((offset, reader.number(crate::source::to_usize(width.into())?)?)))
+    }
+
+    /// True where the object `id` is in the block that could not be read just now: it need not be tried again.
+    pub(super) fn is_in_broken(&self, id: &[u8]) -> bool {
+        self.place(id).ok().flatten().is_some_and(|(at, _)| self.broken.contains(&at))
     }
 
     /// Bytes of an offset in the space.
@@ -183,14 +191,19 @@ impl<'a> Fractal<'a> {
         let root = self.header.root_block_address;
         let rows = u32::from(self.header.current_rows_in_root_indirect);
         if rows == 0 {
-            return self.objects(root, 0, self.header.starting_block_size);
+            let len = self.header.starting_block_size;
+            let block = self.objects(root, 0, len);
+            return self.or_broken(block, 0, len);
         }
         let form = Form::new(&self.header)?;
         let mut table = loop {
             match self.path.pop() {
                 Some(table) if table.holds(at) => break table,
                 Some(_) => {}
-                None => break self.table(root, 0, form, rows)?,
+                None => {
+                    let table = self.table(root, 0, form, rows);
+                    break self.or_broken(table, 0, u64::MAX)?;
+                }
             }
         };
         while table.holds(at) {
@@ -201,17 +214,33 @@ impl<'a> Fractal<'a> {
             let address = entries.offset()?;
             if cell.bits <= form.largest {
                 self.path.push(table);
-                return self.objects(address, start, 1 << cell.bits);
+                let block = self.objects(address, start, 1 << cell.bits);
+                return self.or_broken(block, start, 1 << cell.bits);
             }
             // It has fewer rows than the table above, so this comes to an end.
             let Some(rows) = form.rows(cell.bits) else { break };
-            let inner = self.table(address, start, form, rows)?;
+            let inner = self.table(address, start, form, rows);
+            let inner = match inner {
+                Ok(inner) => inner,
+                Err(error) => {
+                    self.path.push(table);
+                    return self.or_broken(Err(error), start, 1 << cell.bits);
+                }
+            };
             self.path.push(std::mem::replace(&mut table, inner));
         }
         Err(Error::corrupt("hdf5-corrupt", "HDF5: an offset is not in the space of its heap")
             .at(self.address)
             .expected(format_args!("less than {} in the block at {}", table.space, table.start))
             .found(at))
+    }
+
+    /// `part`; where it cannot be read, that `len` bytes from `start` on in the space are in it.
+    fn or_broken<T>(&mut self, part: Result<T>, start: u64, len: u64) -> Result<T> {
+        if part.is_err() {
+            self.broken = start..start.saturating_add(len);
+        }
+        part
     }
 
     /// The block of objects at `address`, whose place in the space is `start`.

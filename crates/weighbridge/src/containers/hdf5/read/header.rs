@@ -1,6 +1,7 @@
 //! Object headers: the messages that a group, a dataset or a named type is made of.
 
 use super::file::{File, fault};
+use super::links::Broken;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use hdf5_reader::StorageBuffer;
@@ -77,6 +78,14 @@ impl Header {
         Ok(header)
     }
 
+    /// As [`read`](Self::read); a continuation that is damaged goes to `broken`, and the others are read. What says how
+    /// elements stand may be in the one that is lost: this is for groups.
+    pub(super) fn read_parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
+        let header = Self::parts(file, address, broken)?;
+        header.hide_unread(file);
+        Ok(header)
+    }
+
     /// Where bytes are accounted for: messages that are of no kind that such an object has, or that repeat what is there
     /// once, are read by nobody.
     fn hide_unread(&self, file: &File) {
@@ -100,6 +109,12 @@ impl Header {
 
     /// As [`read`](Self::read), also for what is no object: the extension of the superblock.
     pub(super) fn of_anything(file: &File, address: u64) -> Result<Self> {
+        let mut broken = Broken::default();
+        let header = Self::parts(file, address, &mut broken)?;
+        broken.first().map_or(Ok(header), Err)
+    }
+
+    fn parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
         let mut header = Self { chunks: Vec::new(), messages: Vec::new() };
         let start = file.peek(address, 16)?;
         let (mut total, mut seen) = (0u64, HashSet::from([address]));
@@ -109,21 +124,42 @@ impl Header {
         };
         // Last found, first followed; each place once.
         while let Some((at, len, style)) = next.pop() {
-            if !seen.insert(at) {
-                return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header runs in a circle").at(at));
-            }
-            grow(file, &mut total, len)?;
-            let bytes = file.bytes_as(WHAT, at, len)?;
-            let range = match style {
-                Style::One => 0..bytes.len(),
-                Style::Two { .. } => {
-                    let end = checked_end(&bytes, b"OCHK", at)?;
-                    4..end
+            let more = match seen.insert(at) {
+                true => header.continued(file, at, len, style, &mut total),
+                false => {
+                    let text = "HDF5: an object header runs in a circle";
+                    Err(Error::corrupt("hdf5-corrupt", text).at(at))
                 }
             };
-            next.extend(header.messages_of(file, at, bytes, range, style)?);
+            next.extend(broken.part(more)?.unwrap_or_default());
         }
         Ok(header)
+    }
+
+    /// Takes in the messages of a continuation, or nothing of it.
+    fn continued(
+        &mut self,
+        file: &File,
+        at: u64,
+        len: u64,
+        style: Style,
+        total: &mut u64,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        grow(file, total, len)?;
+        let bytes = file.bytes_as(WHAT, at, len)?;
+        let range = match style {
+            Style::One => 0..bytes.len(),
+            Style::Two { .. } => {
+                let end = checked_end(&bytes, b"OCHK", at)?;
+                4..end
+            }
+        };
+        let before = self.messages.len();
+        let more = self.messages_of(file, at, bytes, range, style);
+        if more.is_err() {
+            self.messages.truncate(before);
+        }
+        more
     }
 
     fn first_of_version_1(

@@ -54,7 +54,7 @@ use file::{File, Place};
 use hdf5_reader::messages;
 use header::Header;
 use heap::Heaps;
-use links::Target;
+use links::{Broken, Target};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -74,8 +74,8 @@ const PROBLEM: u64 = 512;
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `hdf5-magic`, where it is no HDF5 file; other codes where the
-/// superblock or the root group cannot be read; [`crate::Kind::Limit`] for more datasets than
-/// `limits.tensors`; [`crate::Kind::Io`]. What is bad further down is a [`Problem`].
+/// superblock or the header of the root group cannot be read; [`crate::Kind::Limit`] for more datasets than
+/// `limits.tensors`; [`crate::Kind::Io`]. What is bad further down is a [`Problem`], as is each part of a group.
 pub fn read(source: &SourceRef, limits: &Limits) -> Result<Contents> {
     let place = Place::find(source, limits)?;
     read_from(&place).map_err(|error| error.in_file(source.label()))
@@ -115,11 +115,12 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             .hint("the file may be cut short, or was not closed by its writer");
         walk.problem(&[], error)?;
     }
-    let header = Header::read(&walk.file, root)?;
+    let mut broken = Broken::default();
+    let header = Header::read_parts(&walk.file, root, &mut broken)?;
     let mut problems = Vec::new();
     (walk.contents.attributes, walk.contents.types) = walk.attributes(&header, &mut problems);
     problems.into_iter().try_for_each(|error| walk.problem(&[], error))?;
-    let mut open = vec![walk.members(&header)?];
+    let mut open = vec![walk.members(&header, broken)?];
     // The group that was entered last is walked first: so items come group by group.
     while let Some(links) = open.last_mut() {
         let Some(link) = links.next() else {
@@ -187,7 +188,7 @@ impl Walk {
         let error = error.in_file(self.file.place.source.label());
         let bytes: usize = path.iter().map(|part| part.len() + size_of::<String>()).sum();
         spend(&mut self.room, PROBLEM + bytes as u64)?;
-        self.contents.problems.push(Problem { path: path.to_vec(), error });
+        self.contents.problems.push(Problem { path: path.to_vec(), error, members: false });
         Ok(())
     }
 
@@ -246,10 +247,14 @@ impl Walk {
                 .hint("open that file itself"));
             }
         };
-        let header = Header::read(&self.file, address)?;
+        let mut broken = Broken::default();
+        let header = Header::read_parts(&self.file, address, &mut broken)?;
         let is_group = [messages::MSG_SYMBOL_TABLE, messages::MSG_LINK_INFO, messages::MSG_LINK]
             .into_iter()
             .any(|kind| header.has(kind));
+        if !is_group && let Some(error) = std::mem::take(&mut broken).first() {
+            return Err(error);
+        }
         if is_group && !self.groups.insert(address) {
             self.link(format!("the group at address {address}, listed before"))?;
             return Ok(None);
@@ -273,8 +278,11 @@ impl Walk {
         };
         // A dataset may have many names, and is kept for each.
         spend(&mut self.room, dataset.as_ref().map_or(0, Dataset::held))?;
-        let members = if is_group { Some(self.members(&header)?) } else { None };
-        let is_empty = members.as_ref().is_some_and(|members| members.len() == 0);
+        let before = self.contents.problems.len();
+        let members = if is_group { Some(self.members(&header, broken)?) } else { None };
+        // One whose members are lost is not empty.
+        let is_empty = members.as_ref().is_some_and(|members| members.len() == 0)
+            && self.contents.problems.len() == before;
         // Further down a group without attributes that leads on says nothing by itself, and its path may be long.
         if dataset.is_some() || !attributes.is_empty() || is_empty || self.path.parts.len() == 1 {
             let path = self.listed_path()?;
@@ -283,8 +291,17 @@ impl Walk {
         Ok(members)
     }
 
-    /// The members of a group, to be walked through.
-    fn members(&mut self, header: &Header) -> Result<Members> {
-        Ok(links::links(&self.file, header, &mut self.room)?.into_iter())
+    /// The members of a group, to be walked through. What `broken` has of its header, and what cannot be read of its
+    /// links, are problems of it.
+    fn members(&mut self, header: &Header, mut broken: Broken) -> Result<Members> {
+        let links = links::links(&self.file, header, &mut broken, &mut self.room)?;
+        for error in broken.into_errors() {
+            let path = self.listed_path()?;
+            self.problem(&path, error)?;
+            if let Some(problem) = self.contents.problems.last_mut() {
+                problem.members = true;
+            }
+        }
+        Ok(links.into_iter())
     }
 }

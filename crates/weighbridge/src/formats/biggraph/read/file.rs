@@ -34,7 +34,9 @@ impl File {
         for problem in std::mem::take(&mut contents.problems) {
             let path = problem.path.join("/");
             let damaged = !matches!(problem.error.kind(), Kind::Unsupported | Kind::Limit);
-            if damaged && !options.lenient {
+            // Without a part of the root nothing says which datasets there were: no lenient reading knows the model.
+            let unknown = problem.members && path.is_empty() && !options.salvage;
+            if damaged && (unknown || !options.lenient) {
                 // A fault of the whole file is in no part of it.
                 let in_part = |error: Error| error.within(format_args!("in {path}"));
                 return Err(fail(if path.is_empty() { problem.error } else { in_part(problem.error) }));

@@ -5,7 +5,7 @@ mod read;
 mod tests;
 mod write;
 
-pub(super) use read::{open, recognises};
+pub(super) use read::{is_array, open, recognises};
 pub(super) use write::plan;
 
 /// What follows the name of an array.

@@ -16,18 +16,25 @@ use std::path::Path;
 /// Files that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 5;
 
-/// True where a folder holds arrays and what belongs to them, and nothing else.
+/// True where a folder holds arrays and the index that says what they are, whatever else stands there; or arrays and what
+/// belongs to them, and nothing else.
 pub(in super::super) fn recognises(folder: &FolderRef) -> bool {
     let ours = |name: Option<&str>| {
         name.is_some_and(|n| n.ends_with(SUFFIX) || n.ends_with(NAMES_SUFFIX) || n == INDEX)
     };
-    let only_ours = || -> Result<bool> {
+    let is_ours = || -> Result<bool> {
         let items = folder.list(1)?;
-        let arrays = items.iter().any(|item| item.name.to_str().is_some_and(|name| name.ends_with(SUFFIX)));
+        let arrays = items.iter().any(|item| is_array(&item.name));
+        let index = items.iter().any(|item| item.name == Path::new(INDEX));
         let all = items.iter().all(|item| ours(item.name.to_str()));
-        Ok(arrays && all && folder.skipped(1)?.is_empty())
+        Ok(arrays && (index || (all && folder.skipped(1)?.is_empty())))
     };
-    only_ours().unwrap_or(false)
+    is_ours().unwrap_or(false)
+}
+
+/// True for the name of an array.
+pub(in super::super) fn is_array(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| name.ends_with(SUFFIX))
 }
 
 /// Reads the index of a folder: the header of every array.
@@ -57,7 +64,8 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
                 checkpoint.tensors.push(entry);
                 names.push(stem.to_owned());
             }
-            _ => others.push(item.name.display().to_string()),
+            // Others are told by whoever lists what stands beside a model.
+            _ => {}
         }
     }
     if names.is_empty() {
@@ -84,7 +92,7 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
         let shown: Vec<String> = others.iter().take(NAMED).map(|name| escape_text(name)).collect();
         let more = others.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let text = format!("no array, and no names of the rows of one: {}{more}", shown.join(", "));
+        let text = format!("the names of the rows of no array: {}{more}", shown.join(", "));
         checkpoint.notes.push(Note::omission("other-files", text));
     }
     if let Some(source) = folder.open(Path::new(INDEX))? {

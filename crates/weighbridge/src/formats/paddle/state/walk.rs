@@ -6,7 +6,7 @@ use super::room::Room;
 use super::structure::{self, Form, marked};
 use super::{KIND, state_key};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Damage, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath,
+    ALIAS_OF, Checkpoint, Damage, Distinct, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath,
     VARIABLE_NAME, Value,
 };
 use crate::error::{Error, Result};
@@ -51,9 +51,7 @@ pub(super) struct Walk<'a> {
     met: HashSet<ObjectId>,
     /// The displayed text of the tensor that an object was met as first.
     first: HashMap<ObjectId, String>,
-    texts: HashSet<String>,
-    /// Of each name that was met twice, the number from which on a free one is sought.
-    free: HashMap<String, usize>,
+    names: Distinct,
     /// What arrays read that are no other one by another name.
     spans: Spans,
     left_out: LeftOut,
@@ -144,8 +142,7 @@ impl<'a> Walk<'a> {
             room: Room::beside(pickle, source, bounds),
             met: HashSet::new(),
             first: HashMap::new(),
-            texts: HashSet::new(),
-            free: HashMap::new(),
+            names: Distinct::default(),
             spans: Spans::default(),
             left_out: LeftOut::default(),
             size,
@@ -537,29 +534,11 @@ impl<'a> Walk<'a> {
     fn distinguish(&mut self, entry: &mut TensorEntry) -> Result<()> {
         let name = entry.text();
         self.room.name(entry.path.parts().len(), &name)?;
-        if !self.texts.contains(&name) {
-            self.texts.insert(name);
-            return Ok(());
+        if self.names.is_taken(&name) {
+            // The note, and the name as one that was met twice.
+            self.room.name(entry.path.parts().len(), &name)?;
         }
-        // The note, and the name as one that was met twice.
-        self.room.name(entry.path.parts().len(), &name)?;
-        let mut parts = entry.path.parts().to_vec();
-        let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
-        // From where the last of this name was found: what was taken then is taken still.
-        let taken = self.texts.len();
-        let count = self.free.entry(entry.text()).or_default();
-        *count = taken.max(*count);
-        loop {
-            let mut parts = parts.clone();
-            parts.push(Name::from(format!("{last}~{count}").as_str()));
-            *count += 1;
-            entry.path = TensorPath::new(parts);
-            if self.texts.insert(entry.text()) {
-                break;
-            }
-        }
-        let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
-        self.checkpoint.notes.push(Note::new("name-collision", text));
+        self.checkpoint.notes.extend(self.names.add(entry));
         Ok(())
     }
 }

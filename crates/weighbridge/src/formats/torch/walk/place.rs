@@ -1,16 +1,14 @@
 //! Tensors that were met: their names, and what they share.
 
-use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Metadata, Name, Note, Piece, STORAGE, TensorEntry, TensorPath, Value,
-};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Distinct, Metadata, Note, Piece, STORAGE, TensorEntry, Value};
 use crate::error::Result;
 use crate::formats::again::Spans;
 use crate::limits::Limits;
 use crate::pickle::ObjectId;
 use crate::tensor::Order;
 use crate::text::counted;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -21,9 +19,7 @@ type Range = (usize, u64, u64, usize);
 /// storages and of tensors are not copied, but told by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    texts: HashSet<String>,
-    /// Of each name that was met twice, the number from which on a free one is sought.
-    free: HashMap<String, usize>,
+    names: Distinct,
     /// The place of the tensor that an object was met as first.
     objects: HashMap<ObjectId, usize>,
     storages: Storages,
@@ -100,7 +96,7 @@ impl Places {
         id: ObjectId,
         storage: &str,
     ) {
-        self.distinguish(checkpoint, &mut entry);
+        checkpoint.notes.extend(self.names.add(&mut entry));
         let (storage, is_new) = self.storages.number(storage);
         let mut first = self.objects.get(&id).copied();
         let place = checkpoint.tensors.len();
@@ -162,30 +158,6 @@ impl Places {
         }
         checkpoint.metadata = metadata;
         Ok(Overlaps { ranges: self.ranges, keys: self.storages.keys })
-    }
-
-    /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
-    fn distinguish(&mut self, checkpoint: &mut Checkpoint, entry: &mut TensorEntry) {
-        if self.texts.insert(entry.text()) {
-            return;
-        }
-        let mut parts = entry.path.parts().to_vec();
-        let last = parts.pop().map(|last| last.to_text()).unwrap_or_default();
-        // From where the last of this name was found: what was taken then is taken still.
-        let taken = self.texts.len();
-        let count = self.free.entry(entry.text()).or_default();
-        *count = taken.max(*count);
-        loop {
-            let mut parts = parts.clone();
-            parts.push(Name::from(format!("{last}~{count}").as_str()));
-            *count += 1;
-            entry.path = TensorPath::new(parts);
-            if self.texts.insert(entry.text()) {
-                break;
-            }
-        }
-        let text = format!("two tensors would be called alike; one is called {} instead", entry.name());
-        checkpoint.notes.push(Note::new("name-collision", text));
     }
 }
 

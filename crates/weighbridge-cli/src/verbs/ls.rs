@@ -2,7 +2,7 @@
 
 use crate::args::{Common, Ls};
 use crate::output::{DIM, Output, human_bytes, human_count};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
@@ -85,12 +85,15 @@ fn pieces(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     ];
     let mut table = Table::new(&columns);
     for tensor in &checkpoint.tensors {
+        // Of thousands of pieces, the first has the whole of a long name.
+        let mut name: Cell = tensor.name().into();
         for piece in &tensor.pieces {
+            let again = short(&name);
             let ranges = piece.region.start.iter().zip(&piece.region.extent);
             let ranges: Vec<_> =
                 ranges.map(|(start, extent)| format!("{start}:{}", start + extent)).collect();
             let cells: [Cell; 5] = [
-                tensor.name().into(),
+                std::mem::replace(&mut name, again),
                 format!("[{}]", ranges.join(", ")).into(),
                 human_count(piece.offset).into(),
                 human_count(piece.len).into(),

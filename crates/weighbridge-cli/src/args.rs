@@ -216,6 +216,10 @@ pub(crate) enum Verb {
     )]
     Run(Box<Run>),
     /// Do the main job on a small model that primitiv trained
+    #[command(
+        after_help = "Examples:\n  weighbridge demo                  into the folder weighbridge-demo\n  \
+                            weighbridge demo /tmp/try         into another one"
+    )]
     Demo(Demo),
     /// Print shell completions
     #[command(after_help = "Example:\n  weighbridge completions bash > /etc/bash_completion.d/weighbridge")]

@@ -9,12 +9,15 @@ use std::io::{self, BufWriter, Write};
 use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::finding::{Finding, Severity, Verdict};
-use weighbridge::text::escape;
+use weighbridge::text::{escape, first_and_more};
 
 /// Headings of tables and sections.
 pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);
 /// What is less important.
 pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
+/// Rows of one kind that text has, where nobody asked for all of them: a file may have millions of what is to be told.
+/// `ls`, `stats`, `diff --all` and `verify --account` were asked for all.
+pub(crate) const MOST_ROWS: usize = 1000;
 /// Kinds of losses that are told apart in text.
 const MOST_GROUPS: usize = 20;
 /// Subjects of one kind of loss that are named in text.
@@ -68,21 +71,40 @@ impl Output {
         writeln!(self.out)
     }
 
+    /// Prints the first [`MOST_ROWS`] of `rows` by `each`, and how many more there are.
+    pub(crate) fn first_rows<T>(
+        &mut self,
+        rows: impl IntoIterator<Item = T>,
+        mut each: impl FnMut(&mut Self, T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut rows = rows.into_iter();
+        for row in rows.by_ref().take(MOST_ROWS) {
+            each(self, row)?;
+        }
+        self.more_rows(rows.count(), "")
+    }
+
+    /// Says that `count` more rows are there, if so; `what` they are, where that is not seen.
+    pub(crate) fn more_rows(&mut self, count: usize, what: &str) -> io::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let (count, gap) = (human_count(count as u64), if what.is_empty() { "" } else { " " });
+        writeln!(self.out, "{DIM}... and {count} more{gap}{what}: see --json{DIM:#}")
+    }
+
     /// Prints what is odd about a file.
     pub(crate) fn notes(&mut self, notes: &[Note]) -> io::Result<()> {
-        for note in notes {
-            writeln!(self.out, "{ODD}note{ODD:#} {}: {}", note.code, escape(&note.text))?;
-        }
-        Ok(())
+        self.first_rows(notes, |output, note| {
+            writeln!(output, "{ODD}note{ODD:#} {}: {}", note.code, escape(&note.text))
+        })
     }
 
     /// Prints what a reader should know before the result is used. What goes without saying, or is
     /// told as a loss, is left out.
     pub(crate) fn warn_of(&mut self, notes: &[Note]) -> io::Result<()> {
-        for note in notes.iter().filter(|note| !note.omission && note.code != "names-joined") {
-            self.warning("note", &format!("{}: {}", note.code, note.text))?;
-        }
-        Ok(())
+        let told = notes.iter().filter(|note| !note.omission && note.code != "names-joined");
+        self.first_rows(told, |output, note| output.warning("note", &format!("{}: {}", note.code, note.text)))
     }
 
     /// Prints losses, those of one kind together. JSON lists each.
@@ -99,11 +121,7 @@ impl Output {
         }
         let shown: usize = groups.iter().map(|(_, subjects)| subjects.len()).sum();
         for (loss, subjects) in groups {
-            let mut names = subjects.iter().take(SHOWN_SUBJECTS).copied().collect::<Vec<_>>().join(", ");
-            if subjects.len() > SHOWN_SUBJECTS {
-                let more = human_count((subjects.len() - SHOWN_SUBJECTS) as u64);
-                names.push_str(&format!(" and {more} more"));
-            }
+            let names = first_and_more(subjects, SHOWN_SUBJECTS);
             self.warning("loss", &format!("{}: {names}: {}", loss.code, loss.detail))?;
         }
         if shown < losses.len() {
@@ -229,8 +247,9 @@ pub(crate) fn human_count(n: u64) -> String {
 }
 
 /// A number and what it counts: `1 tensor`, `1,234 tensors`.
-pub(crate) fn human_counted(n: usize, one: &str) -> String {
-    format!("{} {one}{}", human_count(n as u64), if n == 1 { "" } else { "s" })
+pub(crate) fn human_counted(n: impl TryInto<u64>, one: &str) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    format!("{} {one}{}", human_count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -245,7 +264,7 @@ mod tests {
         assert_eq!(human_count(1_234_567), "1,234,567");
         assert_eq!(human_count(12), "12");
         assert_eq!(
-            [0, 1, 1000].map(|n| human_counted(n, "tensor")),
+            [0u64, 1, 1000].map(|n| human_counted(n, "tensor")),
             ["0 tensors", "1 tensor", "1,000 tensors"]
         );
     }

@@ -1,10 +1,16 @@
 //! Aligned columns. Own, because a listing may have 100,000 rows and must stay quick, and because
-//! names never wrap: they are there to be copied.
+//! names never wrap: they are there to be copied. What is printed grows with what there is to say, whatever names a file
+//! has: one long name makes no wide column, and is written in full once.
 
 use crate::output::HEADING;
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
+
+/// The widest column. A cell that is wider does not count: it runs over, and moves the rest of its row.
+const WIDEST: usize = 100;
 
 /// How a column is aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +24,9 @@ pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     /// Row after row.
     cells: Vec<Cell>,
+    /// Marks of the long cells that are there.
+    told: HashSet<u64>,
+    marks: RandomState,
 }
 
 /// The text of a cell, escaped where it comes from a file.
@@ -25,19 +34,25 @@ pub(crate) type Cell = Cow<'static, str>;
 
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), cells: Vec::new() }
+        let (told, marks) = (HashSet::new(), RandomState::new());
+        Self { columns: columns.to_vec(), cells: Vec::new(), told, marks }
     }
 
-    /// Adds cells; a row is as many as there are columns.
+    /// Adds cells; a row is as many as there are columns. Of a long one that is there already, its beginning.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) {
-        self.cells.extend(cells.into_iter().map(Into::into));
+        for cell in cells {
+            let cell = cell.into();
+            let again = width(&cell) > WIDEST && !self.told.insert(self.marks.hash_one(&cell));
+            self.cells.push(if again { short(&cell) } else { cell });
+        }
     }
 
     pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| title.len()).collect();
         for row in self.cells.chunks(self.columns.len()) {
             for (widest, cell) in widths.iter_mut().zip(row) {
-                *widest = (*widest).max(width(cell));
+                *widest =
+                    Some(width(cell)).filter(|&width| width <= WIDEST).map_or(*widest, |w| w.max(*widest));
             }
         }
         let titles: Vec<Cell> = self.columns.iter().map(|(title, _)| Cell::from(*title)).collect();
@@ -55,24 +70,35 @@ impl Table {
     /// Puts the aligned cells into `line`.
     fn line(&self, cells: &[Cell], widths: &[usize], line: &mut String) {
         line.clear();
+        // Blanks are written when something follows them, so that none stand at the end.
+        let mut blanks = 0;
         for (place, (cell, (_, align))) in cells.iter().zip(&self.columns).enumerate() {
-            if place > 0 {
-                line.push_str("  ");
+            let gap = widths.get(place).copied().unwrap_or_default().saturating_sub(width(cell));
+            let (before, behind) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
+            blanks += before;
+            if !cell.is_empty() {
+                line.extend(std::iter::repeat_n(' ', blanks));
+                line.push_str(cell);
+                blanks = 0;
             }
-            let gap = std::iter::repeat_n(' ', widths[place] - width(cell));
-            match align {
-                Align::Left => {
-                    line.push_str(cell);
-                    line.extend(gap);
-                }
-                Align::Right => {
-                    line.extend(gap);
-                    line.push_str(cell);
-                }
-            }
+            blanks += behind + 2;
         }
         line.truncate(line.trim_end().len());
     }
+}
+
+/// A cell; of a long one as much as a column takes, and a mark that it goes on.
+pub(crate) fn short(cell: &str) -> Cell {
+    const MARK: &str = "...";
+    if width(cell) <= WIDEST {
+        return cell.to_owned().into();
+    }
+    let mut columns = MARK.len();
+    let fits = |c: &char| {
+        columns += width(c.encode_utf8(&mut [0; 4]));
+        columns <= WIDEST
+    };
+    cell.chars().take_while(fits).chain(MARK.chars()).collect::<String>().into()
 }
 
 /// Columns that `text` takes on a terminal.
@@ -93,5 +119,35 @@ mod tests {
         table.print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap().replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
         assert_eq!(text, "name    n\n重み    1\na     100\n");
+    }
+
+    /// A table of names and numbers as it is printed, without styles.
+    fn printed(rows: &[[&str; 3]]) -> String {
+        let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right), ("", Align::Left)]);
+        for row in rows {
+            table.row(row.map(str::to_owned));
+        }
+        let mut out = Vec::new();
+        table.print(&mut out).unwrap();
+        String::from_utf8(out).unwrap().replace("\u{1b}[1m", "").replace("\u{1b}[0m", "")
+    }
+
+    #[test]
+    fn a_long_cell_widens_no_column_and_is_written_once() {
+        let long = "x".repeat(5000);
+        let text = printed(&[["a", "1", ""], [&long, "2", ""]]);
+        assert!(text.contains("\na     1\n"), "{text}");
+        let text = printed(&[["a", "1", ""], [&long, "2", "odd"], ["b", "3", ""], [&long, "4", ""]]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], format!("{long}  2  odd"));
+        assert_eq!(lines[4], format!("{}...  4", "x".repeat(WIDEST - 3)));
+        assert!(text.len() < 6000, "{}", text.len());
+    }
+
+    #[test]
+    fn nothing_is_filled_up_behind_the_last_cell() {
+        let long = "x".repeat(5000);
+        let text = printed(&[["a", "1", &long], ["b", "", ""]]);
+        assert!(text.ends_with("x\nb\n"), "{text}");
     }
 }

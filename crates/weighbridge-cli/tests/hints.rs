@@ -174,7 +174,7 @@ fn words_for_one_thing_are_taken_everywhere() {
             &["convert", &model, &target][..],
             &["edit", &model, &target, "--rename", "w1=x"],
             &["merge", &model, "-o", &target],
-            &["shard", &model, &target],
+            &["shard", &model, &folder.path("shards")],
         ] {
             ok(&[words, &[word]].concat());
             assert!(!Path::new(&target).exists(), "{words:?} {word}");
@@ -209,4 +209,94 @@ fn ls_selects_and_stats_takes_patterns() {
     assert!(shown.starts_with("name ") && shown.lines().count() == 3, "{shown}");
     assert!(text(&weighbridge(&["stats", &model, "w?1*"])).is_empty());
     assert_eq!(refused(&["stats", &model, "x*"]), "no-match");
+}
+
+#[test]
+fn a_transpose_that_fits_nothing_speaks_of_axes() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    for (rule, why) in [
+        ("w1=x", "w1=x matches no tensor"),
+        ("w1=0,1", "the axes 0,1 are the order in which the dimensions are"),
+        ("b1", "what matches has fewer than two dimensions"),
+    ] {
+        let error = error(&["edit", &model, &target, "--transpose", rule]);
+        assert_eq!(error["code"], "no-match");
+        assert!(error["message"].as_str().unwrap().ends_with(why), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("PATTERN=1,0,2"), "{error}");
+    }
+}
+
+#[test]
+fn shards_are_not_put_into_a_folder_that_is_called_like_a_file() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    let error = error(&["shard", &model, &target]);
+    assert_eq!((&error["code"], &error["file"]), (&"shards-in-a-folder".into(), &target.clone().into()));
+    assert_eq!(folder.count(), 1);
+    // Whoever has such a folder means it.
+    fs::create_dir(&target).unwrap();
+    ok(&["shard", &model, &target]);
+}
+
+#[test]
+fn errors_name_the_file() {
+    let folder = Folder::new();
+    let (a, b) = (folder.model("a.safetensors"), folder.model("b.safetensors"));
+    for json in [&[][..], &["--json"]] {
+        let output = weighbridge(&[&["show", &a, "w1[99]"], json].concat());
+        assert!(format!("{}{}", text(&output), complaint(&output)).contains(&a), "{output:?}");
+    }
+    let error = error(&["diff", &a, &b, "--select", "nothere*"]);
+    assert_eq!(error["code"], "no-match");
+    assert_eq!(error["expected"], format!("a tensor of {a} or of {b}"));
+    let again = folder.path("a.npz");
+    ok(&["convert", &a, &again]);
+    assert!(hint(&["merge", &a, &again, "--prefix-each", "-o", &folder.path("c.npz")]).contains("--prefer"));
+}
+
+#[test]
+fn a_comparison_says_which_file_of_a_folder_it_is_about() {
+    let folder = Folder::new();
+    let (a, inner) = (folder.model("a.safetensors"), folder.path("in"));
+    fs::create_dir(&inner).unwrap();
+    let b = folder.model("in/b.safetensors");
+    assert!(ok(&["diff", &a, &inner]).starts_with(&format!("right {b}\n")));
+    assert!(!ok(&["diff", &a, &b]).contains(&b));
+}
+
+/// An extent of 2 is two too many of one.
+#[test]
+fn the_limit_of_dimensions_holds_below_its_usual_use() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    for path in [model, golden("npy/good/float64.npy")] {
+        let error = error(&["ls", &path, "--limit", "dimensions=1"]);
+        assert_eq!((&error["code"], &error["expected"]), (&"limit".into(), &"at most 1".into()), "{error}");
+        ok(&["ls", &path, "--limit", "dimensions=2"]);
+    }
+}
+
+#[test]
+fn an_empty_key_of_metadata_is_shown() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    let target = folder.path("b.safetensors");
+    let mut bytes = fs::read(model).unwrap();
+    let header = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    let text = String::from_utf8(bytes[8..8 + header].to_vec()).unwrap();
+    let text =
+        format!("{{\"__metadata__\":{{\"\":\"kept\"}},{}", text[text.find("\"b1\"").unwrap()..].trim_end());
+    bytes.splice(..8 + header, [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat());
+    fs::write(&target, bytes).unwrap();
+    assert!(ok(&["info", &target]).contains("\n\"\"           kept\n"), "{}", ok(&["info", &target]));
+}
+
+#[test]
+fn every_verb_has_examples() {
+    let verbs = hint(&["man", "nothing"]);
+    let verbs = verbs.strip_prefix("the verbs are ").unwrap().split(", ");
+    for verb in verbs.filter(|verb| *verb != "help") {
+        assert!(ok(&[verb, "--help"]).contains("\nExample"), "{verb}");
+    }
 }

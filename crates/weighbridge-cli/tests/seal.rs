@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{MODEL, code, command, json, testdata, weighbridge};
+use common::{Folder, MODEL, code, command, json, ok, testdata, weighbridge};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::Path;
@@ -201,4 +201,19 @@ fn a_list_of_shards_takes_its_shards_along() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&shard, bytes).unwrap();
     assert_eq!(code(&["verify", list, "--manifest", manifest]), 1);
+}
+
+#[test]
+fn what_is_said_to_be_left_out_was_there() {
+    let folder = Folder::new();
+    let model = folder.path("net");
+    std::fs::create_dir(&model).unwrap();
+    folder.model("net/a.safetensors");
+    assert!(!ok(&["seal", &model]).contains("left out"));
+    std::fs::create_dir(folder.path("net/.git")).unwrap();
+    folder.file("net/.git/config", "x");
+    assert!(ok(&["seal", &model, "--force"]).contains("left out: .git\n"));
+    let report = json(&["seal", &model, "--force"]);
+    assert_eq!(report["left_out"], serde_json::json!([".git"]));
+    assert_eq!(report["ignored"].as_array().unwrap().len(), 4);
 }

@@ -35,6 +35,22 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str, many: &st
     format!("{count} {noun}")
 }
 
+/// The first `shown` of `names`, and how many more there are: `a, b and 3 more`. Who calls escapes names from files.
+pub fn first_and_more<T: AsRef<str>>(names: impl IntoIterator<Item = T>, shown: usize) -> String {
+    let mut names = names.into_iter();
+    let mut text = String::new();
+    for (place, name) in names.by_ref().take(shown).enumerate() {
+        text.push_str(if place > 0 { ", " } else { "" });
+        text.push_str(name.as_ref());
+    }
+    and_more(text, names.count() as u64)
+}
+
+/// The names in `text`, and how many `more` there are: of what is counted and not listed.
+pub(crate) fn and_more(text: String, more: u64) -> String {
+    if more > 0 { format!("{text} and {more} more") } else { text }
+}
+
 /// The longest text, in bytes, that an error or a finding quotes from a file.
 const QUOTED: usize = 1000;
 
@@ -80,6 +96,15 @@ pub fn json_number(x: f64) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_are_named_and_the_others_counted() {
+        let told = |names: &[&str]| first_and_more(names, 2);
+        assert_eq!(
+            [told(&[]), told(&["a"]), told(&["a", "b"]), told(&["a", "b", "c", "d"])],
+            ["", "a", "a, b", "a, b and 2 more"]
+        );
+    }
 
     #[test]
     fn long_texts_are_quoted_in_part() {

@@ -2,7 +2,7 @@
 //! and keeping it in order.
 
 use crate::args::{Common, Store};
-use crate::output::{DIM, Output, human_bytes};
+use crate::output::{DIM, MOST_ROWS, Output, human_bytes};
 use crate::table::{Align, Cell, Table};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
@@ -12,7 +12,7 @@ use weighbridge::store::{
     CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
     StoredFile, SweepOptions, VersionState,
 };
-use weighbridge::text::escape;
+use weighbridge::text::{counted, escape, first_and_more};
 use weighbridge::{Error, OpenOptions};
 
 /// Files that a report names.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
             temporary: all || has("temporary"),
         };
         let report = store.sweep(options)?;
-        let text = format!("swept; {} orphans are left", report.left.len());
+        let text = format!("swept; {} left", counted(report.left.len(), "orphan is", "orphans are"));
         done.push(Done::new("sweep", report.to_json(), text).and_files("removed", &report.removed));
     }
     let state = store.state()?;
@@ -141,10 +141,8 @@ impl Done {
     fn and_files(mut self, verb: &str, files: &[StoredFile]) -> Self {
         if !files.is_empty() {
             let bytes = files.iter().map(|file| file.len).sum();
-            let names: Vec<_> = files.iter().take(NAMED).map(|file| escape(&file.name)).collect();
-            let more = files.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            self.text.push_str(&format!("; {verb} {} ({}{more})", human_bytes(bytes), names.join(", ")));
+            let names = first_and_more(files.iter().map(|file| escape(&file.name)), NAMED);
+            self.text.push_str(&format!("; {verb} {} ({names})", human_bytes(bytes)));
         }
         self
     }
@@ -159,7 +157,8 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, String>, output: &mut Output
         ("state", Align::Left),
         ("snapshots", Align::Left),
     ]);
-    for version in state.versions.values() {
+    let earlier = state.versions.len().saturating_sub(MOST_ROWS);
+    for version in state.versions.values().skip(earlier) {
         let cells: [Cell; 5] = [
             version.version.to_string().into(),
             version.files.len().to_string().into(),
@@ -170,6 +169,7 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, String>, output: &mut Output
         table.row(cells);
     }
     table.print(output)?;
+    output.more_rows(earlier, "versions before these")?;
     if current == Some(0) && state.highest_complete().is_some_and(|highest| highest > 0) {
         let text = "the version file says 0, and there are complete versions: BigGraph would start over; \
                     --rollback N lets one count";
@@ -179,17 +179,15 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, String>, output: &mut Output
         let mut parts: Vec<_> = snapshot.broken.iter().chain(&snapshot.missing).collect();
         parts.sort_unstable();
         parts.dedup();
-        let parts: Vec<_> = parts.into_iter().take(NAMED).map(|name| escape(name)).collect();
-        let text = format!("epoch_{} is not whole: {}", snapshot.epoch, parts.join(", "));
+        let parts = first_and_more(parts.into_iter().map(|name| escape(name)), NAMED);
+        let text = format!("epoch_{} is not whole: {parts}", snapshot.epoch);
         output.warning("snapshot", &text)?;
     }
     for orphan in state.orphans.iter().take(NAMED) {
         let (name, size) = (escape(&orphan.name), human_bytes(orphan.len));
         writeln!(output, "{DIM}orphan: {name} ({size}): {}{DIM:#}", orphan.kind.as_str())?;
     }
-    if state.orphans.len() > NAMED {
-        writeln!(output, "{DIM}and {} more orphans; --json lists them{DIM:#}", state.orphans.len() - NAMED)?;
-    }
+    output.more_rows(state.orphans.len().saturating_sub(NAMED), "orphans")?;
     if let Some(trouble) = &state.config_trouble {
         output.warning("config.json", trouble)?;
     }
@@ -205,8 +203,6 @@ fn condition(version: &VersionState, current: Option<u64>, damaged: &BTreeMap<u6
     if version.is_complete() {
         return format!("{counts}complete");
     }
-    let missing: Vec<_> = version.missing.iter().take(3).map(|name| escape(name)).collect();
-    let more = version.missing.len().saturating_sub(3);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{counts}incomplete: no {}{more}", missing.join(", "))
+    let missing = first_and_more(version.missing.iter().map(|name| escape(name)), 3);
+    format!("{counts}incomplete: no {missing}")
 }

@@ -1,11 +1,12 @@
 //! `diff`: what is different, and by how much?
 
 use crate::args::{Common, Diff};
-use crate::output::{HEADING, Output, human_count};
+use crate::output::{HEADING, MOST_ROWS, Output, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::path::Path;
 use weighbridge::Error;
 use weighbridge::ops::diff::{Alone, Change, DiffOptions, DiffReport, Pair, Status, Tolerance, diff};
 use weighbridge::ops::edit::read_rules;
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     } else if args.markdown {
         output.write_all(report.to_markdown().as_bytes())?;
     } else {
-        text(&report, args.all, output)?;
+        text(&report, args, output)?;
     }
     Ok(output.outcome)
 }
@@ -68,8 +69,16 @@ fn tolerance(args: &Diff) -> Result<Option<Tolerance>, Error> {
     Ok(asked.then(|| Tolerance { absolute: one(args.atol), relative: one(args.rtol) }))
 }
 
-fn text(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> {
-    pairs(report, all, output)?;
+fn text(report: &DiffReport, args: &Diff, output: &mut Output) -> io::Result<()> {
+    // Of a folder, the model in it.
+    for (side, given, [opened, ..]) in
+        [("left", &args.left, &report.left), ("right", &args.right, &report.right)]
+    {
+        if given != Path::new(opened) {
+            writeln!(output, "{HEADING}{side}{HEADING:#} {}", escape(opened))?;
+        }
+    }
+    pairs(report, args.all, output)?;
     for (title, list) in
         [("only on the left", &report.left_alone), ("only on the right", &report.right_alone)]
     {
@@ -77,25 +86,21 @@ fn text(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> {
     }
     if !report.metadata.is_empty() {
         heading("metadata", output)?;
-        for change in &report.metadata {
-            writeln!(output, "  {}", change_text(change))?;
-        }
+        output
+            .first_rows(&report.metadata, |output, change| writeln!(output, "  {}", change_text(change)))?;
     }
     if report.program.count() > 0 {
         heading("program", output)?;
-        for change in &report.program.changes {
+        let changes = &report.program.changes;
+        for change in changes.iter().take(MOST_ROWS) {
             let block = if change.block == 0 { String::new() } else { format!("block {}: ", change.block) };
             let part = change.part.as_ref().map_or_else(String::new, |part| format!(", {}", escape(part)));
             let sides = sides(change.left.as_deref(), change.right.as_deref());
             writeln!(output, "  {block}{}{part}: {sides}", escape(&change.subject))?;
         }
-        if report.program.more > 0 {
-            writeln!(output, "  and {} more", human_count(report.program.more as u64))?;
-        }
+        output.more_rows(report.program.count().saturating_sub(MOST_ROWS), "")?;
     }
-    for note in &report.notes {
-        output.warning("note", note)?;
-    }
+    output.first_rows(&report.notes, |output, note| output.warning("note", note))?;
     summary(report, output)
 }
 
@@ -115,7 +120,8 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
         ("ULP", Align::Right),
         ("", Align::Left),
     ]);
-    for pair in shown {
+    let most = if all { shown.len() } else { MOST_ROWS };
+    for pair in shown.iter().take(most) {
         let name = match pair.left == pair.right {
             true => escape(&pair.left),
             false => format!("{} -> {}", escape(&pair.left), escape(&pair.right)),
@@ -139,7 +145,8 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
         row.push(rest.join("; "));
         table.row(row);
     }
-    table.print(output)
+    table.print(output)?;
+    output.more_rows(shown.len().saturating_sub(most), "")
 }
 
 fn alone(title: &str, list: &[Alone], output: &mut Output) -> io::Result<()> {
@@ -147,10 +154,9 @@ fn alone(title: &str, list: &[Alone], output: &mut Output) -> io::Result<()> {
         return Ok(());
     }
     heading(title, output)?;
-    for tensor in list {
-        writeln!(output, "  {}  {} {:?}", escape(&tensor.name), tensor.dtype, tensor.shape)?;
-    }
-    Ok(())
+    output.first_rows(list, |output, tensor| {
+        writeln!(output, "  {}  {} {:?}", escape(&tensor.name), tensor.dtype, tensor.shape)
+    })
 }
 
 fn heading(text: &str, output: &mut Output) -> io::Result<()> {
@@ -194,8 +200,7 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
     let mut line = format!("tensors: {}", parts.join(", "));
     for (what, count) in [("metadata", report.metadata.len()), ("program", report.program.count())] {
         if count > 0 {
-            let noun = if count == 1 { "difference" } else { "differences" };
-            line.push_str(&format!("; {what}: {} {noun}", human_count(count as u64)));
+            line.push_str(&format!("; {what}: {}", human_counted(count, "difference")));
         }
     }
     writeln!(output, "{HEADING}{}{HEADING:#}  {line}", report.verdict())

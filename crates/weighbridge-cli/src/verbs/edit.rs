@@ -1,7 +1,7 @@
 //! `edit`: names, types, shapes and metadata by rules, into a new file or in place.
 
 use crate::args::{Common, Edit, Place};
-use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
+use crate::output::{HEADING, MOST_ROWS, Output, human_bytes, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -16,9 +16,6 @@ use weighbridge::ops::edit::{
     prepare_in_place, read_rules, write, write_in_place,
 };
 use weighbridge::text::escape;
-
-/// Changes that are listed in text.
-const SHOWN: usize = 1000;
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.undo || args.forget_undo {
@@ -172,25 +169,18 @@ fn changes(report: &EditReport, output: &mut Output) -> io::Result<()> {
         let count = human_count(report.changes.len() as u64);
         writeln!(output, "{HEADING}tensors{HEADING:#}  {count} change; there are {all} then")?;
     }
-    for change in report.changes.iter().take(SHOWN) {
-        writeln!(output, "  {}", change_text(change))?;
-    }
-    if report.changes.len() > SHOWN {
-        let more = human_count((report.changes.len() - SHOWN) as u64);
-        writeln!(output, "  {DIM}and {more} more; --json lists them all{DIM:#}")?;
-    }
+    output.first_rows(&report.changes, |output, change| writeln!(output, "  {}", change_text(change)))?;
     if !report.metadata.is_empty() {
         writeln!(output, "{HEADING}metadata{HEADING:#}")?;
     }
-    for MetadataChange { key, before, after } in &report.metadata {
+    output.first_rows(&report.metadata, |output, MetadataChange { key, before, after }| {
         let side = |value: &Option<serde_json::Value>| match value {
             Some(serde_json::Value::String(text)) => escape(text),
             Some(value) => escape(&value.to_string()),
             None => "nothing".to_owned(),
         };
-        writeln!(output, "  {}: {} -> {}", escape(key), side(before), side(after))?;
-    }
-    Ok(())
+        writeln!(output, "  {}: {} -> {}", escape(key), side(before), side(after))
+    })
 }
 
 /// What casts would do to each tensor.
@@ -201,12 +191,13 @@ fn casts(report: &EditReport, output: &mut Output) -> io::Result<()> {
     let titles = ["values", "changed", "to infinity", "to zero", "worst", "as a share"];
     let columns = std::iter::once(("cast", Align::Left)).chain(titles.map(|title| (title, Align::Right)));
     let mut table = Table::new(&columns.collect::<Vec<_>>());
-    for (name, cast) in report.casts.iter().take(SHOWN) {
+    for (name, cast) in report.casts.iter().take(MOST_ROWS) {
         let counts = [cast.elements, cast.changed, cast.overflowed, cast.underflowed].map(human_count);
         let worst = [cast.worst_error, cast.worst_relative].map(|x| format!("{x:.3e}"));
         table.row(std::iter::once(name.clone()).chain(counts).chain(worst).collect::<Vec<_>>());
     }
-    table.print(output)
+    table.print(output)?;
+    output.more_rows(report.casts.len().saturating_sub(MOST_ROWS), "")
 }
 
 fn change_text(change: &TensorChange) -> String {

@@ -1,7 +1,7 @@
 //! `info`: what a file is, in a few lines.
 
 use crate::args::{Common, Info};
-use crate::output::{DIM, HEADING, Output, human_bytes, human_count};
+use crate::output::{DIM, HEADING, Output, human_bytes, human_count, human_counted};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
 use weighbridge::checkpoint::{Checkpoint, Value};
@@ -13,6 +13,9 @@ const SHOWN_TEXT: usize = 200;
 
 /// Pairs of a map that are shown; JSON has them all.
 const SHOWN_PAIRS: usize = 20;
+
+/// Levels of maps that are shown a line a pair; deeper ones are cut as any value is.
+const SHOWN_LEVELS: usize = 8;
 
 pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let checkpoint = crate::salvage::open(&args.path, &args.input)?;
@@ -57,13 +60,16 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
 }
 
 fn count(tally: &Tally) -> String {
-    let noun = if tally.tensors == 1 { "tensor" } else { "tensors" };
-    format!("{} {noun}, {}", human_count(tally.tensors), human_bytes(tally.bytes))
+    format!("{}, {}", human_counted(tally.tensors, "tensor"), human_bytes(tally.bytes))
 }
 
 fn metadata(key: &str, value: &Value, depth: usize, output: &mut Output) -> io::Result<()> {
-    let label = format!("{}{}", "  ".repeat(depth), escape(key));
-    if let Value::Map(pairs) = value {
+    // Without the quotes nothing would stand there.
+    let shown = if key.trim().is_empty() { format!("\"{}\"", escape(key)) } else { escape(key) };
+    let label = format!("{}{shown}", "  ".repeat(depth));
+    if let Value::Map(pairs) = value
+        && depth < SHOWN_LEVELS
+    {
         writeln!(output, "{HEADING}{label}{HEADING:#}")?;
         for (key, value) in pairs.iter().take(SHOWN_PAIRS) {
             metadata(&key.to_text(), value, depth + 1, output)?;

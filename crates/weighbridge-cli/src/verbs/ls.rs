@@ -2,13 +2,13 @@
 
 use crate::args::{Common, Ls};
 use crate::output::{DIM, Output, human_bytes, human_count};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::{self, Write};
 use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, Selection, TensorEntry, VARIABLE_NAME};
 use weighbridge::ops::hash::sha256_all;
-use weighbridge::text::escape;
+use weighbridge::text::{counted, escape};
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let mut checkpoint = crate::salvage::open(&args.path, &args.input)?;
@@ -85,12 +85,15 @@ fn pieces(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     ];
     let mut table = Table::new(&columns);
     for tensor in &checkpoint.tensors {
+        // Of thousands of pieces, the first has the whole of a long name.
+        let mut name: Cell = tensor.name().into();
         for piece in &tensor.pieces {
+            let again = short(&name);
             let ranges = piece.region.start.iter().zip(&piece.region.extent);
             let ranges: Vec<_> =
                 ranges.map(|(start, extent)| format!("{start}:{}", start + extent)).collect();
             let cells: [Cell; 5] = [
-                tensor.name().into(),
+                std::mem::replace(&mut name, again),
                 format!("[{}]", ranges.join(", ")).into(),
                 human_count(piece.offset).into(),
                 human_count(piece.len).into(),
@@ -134,12 +137,20 @@ fn role(tensor: &TensorEntry) -> Cell {
     if tensor.guessed { format!("{role} (guessed)").into() } else { role.into() }
 }
 
+/// The deepest branch that is drawn: what is deeper stands in one line, with dots. Else names of thousands of parts
+/// would be drawn as millions of blanks.
+const DEEPEST: usize = 20;
+
 /// Draws paths as a tree. State hangs below its parameter. Tensors stay in the order of the file;
 /// a branch is drawn anew where the order leaves it and comes back.
 fn tree(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
     let mut open: Vec<String> = Vec::new();
     for (i, tensor) in checkpoint.tensors.iter().enumerate() {
         let mut parts: Vec<String> = tensor.path.parts().iter().map(|p| p.to_string()).collect();
+        if parts.len() > DEEPEST {
+            let rest = parts.split_off(DEEPEST).join(".");
+            parts.push(rest);
+        }
         if let Some(slot) = tensor.role.slot() {
             parts.push(format!("/{slot}"));
         }
@@ -163,7 +174,7 @@ fn tree(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::
 
 fn summary(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     let count = checkpoint.tensors.len();
-    let noun = if count == 1 { "tensor" } else { "tensors" };
+    let tensors = counted(count, "tensor", "tensors");
     let bytes = human_bytes(checkpoint.tensor_bytes());
-    writeln!(output, "{DIM}{count} {noun}, {bytes}, {} {}{DIM:#}", checkpoint.format, checkpoint.kind)
+    writeln!(output, "{DIM}{tensors}, {bytes}, {} {}{DIM:#}", checkpoint.format, checkpoint.kind)
 }

@@ -1,7 +1,7 @@
 //! `program`: the program that a model brings along: shown, stripped, renamed.
 
 use crate::args::{Common, Program, StripPart};
-use crate::output::{Output, human_bytes, human_count};
+use crate::output::{Output, human_bytes, human_counted};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -129,12 +129,12 @@ fn rewrite(
     if !what.is_nothing() {
         writeln!(
             output,
-            "took out {} attributes ({}), {} operators, {} variables, {} tensors",
-            human_count(report.attributes),
+            "took out {} ({}), {}, {}, {}",
+            human_counted(report.attributes, "attribute"),
             human_bytes(report.attribute_bytes),
-            human_count(report.operators),
-            human_count(report.variables.len() as u64),
-            human_count(removed as u64)
+            human_counted(report.operators, "operator"),
+            human_counted(report.variables.len(), "variable"),
+            human_counted(removed, "tensor")
         )?;
     }
     let shown = escape(&target.display().to_string());

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
     executor.rounding = args.rounding;
     executor.memory = args.memory;
     if args.plan {
-        return planned(&executor, &topology, output);
+        return planned(args, &executor, &topology, output);
     }
     if let Some(target) = &args.fetch {
         // Known before anything runs.
@@ -86,10 +86,16 @@ fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
     Ok((topology, folder.unwrap_or(Path::new(".")).to_owned()))
 }
 
-fn planned(executor: &Executor, topology: &Topology, output: &mut Output) -> Result<Outcome, Failure> {
+fn planned(
+    args: &Run,
+    executor: &Executor,
+    topology: &Topology,
+    output: &mut Output,
+) -> Result<Outcome, Failure> {
     let steps = executor.plan(topology)?;
     if output.json {
         output.document(&json!({
+            "path": args.path.display().to_string(),
             "folder": executor.folder.display().to_string(),
             "steps": steps.iter().map(Step::to_json).collect::<Json>(),
         }))?;

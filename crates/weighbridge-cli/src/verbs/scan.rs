@@ -1,7 +1,7 @@
 //! `scan`: could opening this elsewhere run code or give away source code?
 
 use crate::args::{Common, Scan};
-use crate::output::{DIM, HEADING, Output, human_counted, scan_verdict};
+use crate::output::{DIM, HEADING, MOST_ROWS, Output, human_counted, scan_verdict};
 use crate::several::{self, Counts, Report};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -111,25 +111,38 @@ fn rules(output: &mut Output) -> io::Result<()> {
 
 fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
     let many = report.files.len() > 1;
+    // Of each verdict the first ones, so that what was found is not hidden behind what is clean.
+    let mut shown: Vec<(Verdict, usize)> = Vec::new();
     for file in &report.files {
+        let verdict = file.verdict();
+        let place = shown.iter().position(|(of, _)| *of == verdict).unwrap_or_else(|| {
+            shown.push((verdict, 0));
+            shown.len() - 1
+        });
+        if let Some((_, count)) = shown.get_mut(place) {
+            *count += 1;
+            if *count > MOST_ROWS {
+                continue;
+            }
+        }
         let format = file.format.unwrap_or("not known");
-        writeln!(
-            output,
-            "{HEADING}{}{HEADING:#}  {format}  {}",
-            escape(&file.label),
-            scan_verdict(file.verdict())
-        )?;
+        writeln!(output, "{HEADING}{}{HEADING:#}  {format}  {}", escape(&file.label), scan_verdict(verdict))?;
         // Of many files, those that are clean take a line each.
-        if many && file.verdict() == Verdict::Sound {
+        if many && verdict == Verdict::Sound {
             continue;
         }
         imports(file, output)?;
-        for call in &file.scan.calls {
-            let what = call.callable.as_deref().unwrap_or("something computed");
+        output.first_rows(&file.scan.calls, |output, call| {
+            // The module and the name, as imports are told.
+            let what = call.callable.as_deref().unwrap_or("something computed").replacen(' ', ".", 1);
             let times = if call.count > 1 { format!(" ({} times)", call.count) } else { String::new() };
-            writeln!(output, "  calls {} {}{times}", call.how, escape(what))?;
-        }
+            writeln!(output, "  calls {} {}{times}", call.how, escape(&what))
+        })?;
         findings(file, output)?;
+    }
+    for (verdict, count) in shown {
+        let what = format!("files: {}", scan_verdict(verdict));
+        output.more_rows(count.saturating_sub(MOST_ROWS), &what)?;
     }
     if many {
         let count = |verdict| report.files.iter().filter(|file| file.verdict() == verdict).count();
@@ -146,9 +159,10 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
             "{HEADING}verdict  {HEADING:#} {}  {files}: {counts}",
             scan_verdict(report.verdict)
         )?;
-        for file in report.files.iter().filter(|file| file.verdict() == Verdict::Unsound) {
-            writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))?;
-        }
+        let found = report.files.iter().filter(|file| file.verdict() == Verdict::Unsound);
+        output.first_rows(found, |output, file| {
+            writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))
+        })?;
     }
     Ok(())
 }
@@ -165,12 +179,10 @@ fn findings(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
             None => groups.push(vec![found]),
         }
     }
-    for group in groups {
-        if let [first, others @ ..] = group.as_slice() {
-            output.finding_again(first, others)?;
-        }
-    }
-    Ok(())
+    output.first_rows(groups, |output, group| match group.as_slice() {
+        [first, others @ ..] => output.finding_again(first, others),
+        [] => Ok(()),
+    })
 }
 
 /// Each import once, with how often it stands in the file.
@@ -185,11 +197,12 @@ fn imports(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
             None => seen.push((found, 1)),
         }
     }
-    for (GlobalFinding { module, name, judgement, .. }, count) in seen {
-        let text = judgement.text();
+    output.first_rows(seen, |output, (GlobalFinding { module, name, judgement, .. }, count)| {
         let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
         let line = format!("{} {}.{}{times}", judgement.as_str(), escape(module), escape(name));
-        writeln!(output, "  import {line}{DIM}  {}{DIM:#}", escape(text))?;
-    }
-    Ok(())
+        match judgement.text() {
+            "" => writeln!(output, "  import {line}"),
+            text => writeln!(output, "  import {line}{DIM}  {}{DIM:#}", escape(text)),
+        }
+    })
 }

@@ -75,9 +75,9 @@ fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {
 fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std::io::Result<()> {
     let report = &sealed.report;
     output.warn_of(&report.notes)?;
-    for note in report.notes.iter().filter(|note| note.omission) {
-        output.warning("note", &format!("{}: {}", note.code, note.text))?;
-    }
+    output.first_rows(report.notes.iter().filter(|note| note.omission), |output, note| {
+        output.warning("note", &format!("{}: {}", note.code, note.text))
+    })?;
     let SealReport { files, tensors, bytes, .. } = report;
     let files_text = human_counted(*files, "file");
     let path = escape(&args.path.display().to_string());
@@ -95,8 +95,8 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
             human_counted(tensors, "tensor")
         )?;
     }
-    if !report.ignored.is_empty() {
-        let names: Vec<String> = report.ignored.iter().map(|name| escape(name)).collect();
+    if !report.left_out.is_empty() {
+        let names: Vec<String> = report.left_out.iter().map(|name| escape(name)).collect();
         writeln!(output, "left out: {}", names.join(", "))?;
     }
     writeln!(output, "wrote {} (not signed)", escape(&target.display().to_string()))

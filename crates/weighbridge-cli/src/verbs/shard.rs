@@ -1,7 +1,7 @@
 //! `shard`: one model over many files of safetensors.
 
 use crate::args::{Common, Shard};
-use crate::output::{Output, human_bytes, human_count};
+use crate::output::{MOST_ROWS, Output, human_bytes, human_count, human_counted};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde_json::{Value as Json, json};
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         ("bytes", Align::Right),
         ("", Align::Left),
     ]);
-    for shard in &prepared.shards {
+    for shard in prepared.shards.iter().take(MOST_ROWS) {
         let odd = if shard.oversized { "larger than a shard: on its own" } else { "" };
         table.row([
             escape(&shard.name),
@@ -75,13 +75,9 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         ]);
     }
     table.print(output)?;
+    output.more_rows(prepared.shards.len().saturating_sub(MOST_ROWS), "")?;
     let word = if writing.plan { "would write" } else { "wrote" };
-    let files = human_count(prepared.plan.files.len() as u64);
-    writeln!(
-        output,
-        "{word} {}/ ({files} files, {})",
-        escape(target.trim_end_matches('/')),
-        human_bytes(bytes)
-    )?;
+    let files = human_counted(prepared.plan.files.len(), "file");
+    writeln!(output, "{word} {}/ ({files}, {})", escape(target.trim_end_matches('/')), human_bytes(bytes))?;
     Ok(outcome)
 }

@@ -14,7 +14,7 @@ use weighbridge::finding::Verdict;
 use weighbridge::formats::OtherFile;
 use weighbridge::ops::seal::{Checked, verify_sealed};
 use weighbridge::ops::verify::{VerifyOptions, VerifyReport, verify};
-use weighbridge::text::escape;
+use weighbridge::text::{counted, escape, first_and_more};
 
 pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = VerifyOptions {
@@ -89,9 +89,7 @@ fn text(
     account: bool,
     output: &mut Output,
 ) -> io::Result<()> {
-    for finding in &report.findings {
-        output.finding(finding)?;
-    }
+    output.first_rows(&report.findings, |output, finding| output.finding(finding))?;
     if account {
         ranges(&report.files, output)?;
     }
@@ -130,14 +128,10 @@ fn text(
 fn others(files: &[OtherFile]) -> String {
     const MOST: usize = 8;
     let one = |file: &OtherFile| format!("{} {}", escape(&file.path), human_bytes(file.bytes));
-    let shown: Vec<String> = files.iter().take(MOST).map(one).collect();
-    let more = match files.len().saturating_sub(MOST) {
-        0 => String::new(),
-        more => format!(" and {} more; --json lists them all", human_count(more as u64)),
-    };
-    let what = if files.len() == 1 { "file of the folder is" } else { "files of the folder are" };
-    let count = human_count(files.len() as u64);
-    format!("{count} {what} not part of the model: {}{more}", shown.join(", "))
+    let shown = first_and_more(files.iter().map(one), MOST);
+    let all = if files.len() > MOST { "; --json lists them all" } else { "" };
+    let what = counted(files.len(), "file of the folder is", "files of the folder are");
+    format!("{what} not part of the model: {shown}{all}")
 }
 
 /// `files: 3 as sealed, 1 changed; tensors: 12 as sealed`.

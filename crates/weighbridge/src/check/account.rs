@@ -8,10 +8,13 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::json::{rows, tree};
 use crate::source::SourceRef;
-use crate::text::counted;
+use crate::text::{counted, quoted};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::Arc;
 
 /// What the names of rows are called that are kept as tensors.
 const NAMES: &str = "names of rows";
@@ -55,8 +58,9 @@ pub struct Span {
     pub used: Use,
     /// What they are, in a few words: `elements`, `npy header`, `zeros`.
     pub what: Cow<'static, str>,
-    /// The first tensor whose bytes they are, as displayed.
-    pub tensor: Option<String>,
+    /// The first tensor whose bytes they are, as displayed; of a long name its beginning. A tensor may be in any number of
+    /// ranges, which share it.
+    pub tensor: Option<Arc<str>>,
 }
 
 /// What every byte of a file is for. The spans are in order, do not overlap, and fill the file.
@@ -91,7 +95,7 @@ impl Account {
 
     /// As [`Account::to_json`], made as it is written.
     pub fn as_json(&self, spans: bool) -> impl Serialize + '_ {
-        let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor });
+        let one = |s: &Span| json!({ "offset": s.offset, "bytes": s.len, "use": s.used.as_str(), "what": s.what, "tensor": s.tensor.as_deref() });
         Document {
             path: &self.file,
             bytes: self.bytes,
@@ -125,9 +129,9 @@ struct Document<'a, Ranges: Serialize> {
 pub fn account(held: &Held<'_>, outline: &Outline) -> Result<(Account, Vec<Finding>)> {
     let (source, len) = (&held.source, held.source.len());
     let parts = outline.disjoint(len);
-    let name = held.places.iter().find(|p| p.encoded && !p.names).map(|p| p.entry.name());
-    let mut sums =
-        Sums { source, outline, parts, next: 0, encoded: name, spans: Vec::new(), findings: Vec::new() };
+    let encoded = held.places.iter().find(|p| p.encoded && !p.names).map(|p| p.entry);
+    let (names, spans, findings) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut sums = Sums { source, outline, parts, next: 0, encoded, names, spans, findings };
     let mut at = 0;
     for place in held.places.iter().filter(|p| !(outline.elements && p.encoded)) {
         if place.start > at {
@@ -162,29 +166,34 @@ struct Sums<'a> {
     parts: Vec<Part>,
     /// The first part that is not behind us.
     next: usize,
-    /// The name of the tensor whose elements are encoded.
-    encoded: Option<String>,
+    /// The tensor whose elements are encoded.
+    encoded: Option<&'a TensorEntry>,
+    /// What each tensor is called.
+    names: HashMap<*const TensorEntry, Arc<str>>,
     spans: Vec<Span>,
     findings: Vec<Finding>,
 }
 
-impl Sums<'_> {
+impl<'a> Sums<'a> {
     fn push(
         &mut self,
         offset: u64,
         len: u64,
         used: Use,
         what: Cow<'static, str>,
-        entry: Option<&TensorEntry>,
+        entry: Option<&'a TensorEntry>,
     ) {
-        let tensor = match (entry, used) {
-            (Some(entry), _) => Some(entry.name()),
-            (None, Use::Tensor) => self.encoded.clone(),
-            _ => None,
-        };
+        let entry = entry.or(self.encoded.filter(|_| used == Use::Tensor));
+        let name = |entry: &TensorEntry| Arc::from(quoted(&entry.text()));
+        let tensor =
+            entry.map(|entry| self.names.entry(ptr::from_ref(entry)).or_insert_with(|| name(entry)).clone());
+        // Names that were cut may be those of two tensors.
+        let is_same = |a: &Arc<str>, b: &Arc<str>| Arc::ptr_eq(a, b);
         if let Some(last) = self.spans.last_mut()
             && used != Use::Unknown
-            && (last.used, &last.what, &last.tensor) == (used, &what, &tensor)
+            && (last.used, &last.what) == (used, &what)
+            && (last.tensor.is_none() && tensor.is_none()
+                || last.tensor.as_ref().zip(tensor.as_ref()).is_some_and(|(a, b)| is_same(a, b)))
         {
             last.len += len;
             return;
@@ -255,7 +264,6 @@ mod tests {
     use super::*;
     use crate::source::{MemorySource, RangeSource};
     use crate::tensor::DType;
-    use std::sync::Arc;
 
     fn spans(account: &Account) -> Vec<(u64, u64, &'static str, &str, Option<&str>)> {
         let one = |s: &'_ Span| (s.offset, s.len, s.used.as_str());
@@ -297,6 +305,22 @@ mod tests {
         assert_eq!((&json["tensor_bytes"], &json["header_bytes"]), (&json!(32), &json!(16)));
         let range = json!({"offset": 0, "bytes": 4, "use": "header", "what": "mark", "tensor": null});
         assert_eq!(json["ranges"][0], range);
+    }
+
+    /// Bytes between parts of a tensor make a range of each part: they have no name of their own, and no more of a long one
+    /// than is told of it.
+    #[test]
+    fn a_long_name_is_there_once_and_in_part() {
+        let memory: SourceRef = Arc::new(MemorySource::new("m", vec![1; 64]));
+        let parts: Vec<_> = (0..16).map(|at| (memory.clone(), at * 4, 2)).collect();
+        let joined: SourceRef = Arc::new(crate::source::ConcatSource::new("joined", parts).unwrap());
+        let long = "a".repeat(5000);
+        let tensors = [tensor(&long, DType::U8, &[32], &joined, 0)];
+        let (account, _) = account(&held(&tensors, &[])[0], &Outline::new(Gaps::Forbidden)).unwrap();
+        let named: Vec<&Arc<str>> = account.spans.iter().filter_map(|span| span.tensor.as_ref()).collect();
+        assert_eq!(named.len(), 16);
+        assert!(named.iter().all(|name| Arc::ptr_eq(name, named[0])));
+        assert!(named[0].len() < 1100 && named[0].ends_with("... (4000 bytes more)"), "{}", named[0]);
     }
 
     #[test]

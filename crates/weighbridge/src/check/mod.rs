@@ -28,7 +28,7 @@ pub use shared::shared_bytes;
 pub use structure::structure;
 
 use crate::finding::{Finding, Severity};
-use crate::text::quoted;
+use crate::text::{first_and_more, quoted};
 use std::collections::{BTreeMap, HashMap};
 
 /// Findings of one code and weight that are kept one by one.
@@ -98,18 +98,7 @@ impl Findings {
 /// Some of `names`, escaped, and how many more there are.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
-    let (mut text, mut count) = (String::new(), 0usize);
-    for name in names {
-        count += 1;
-        if count <= SHOWN {
-            text.push_str(if count > 1 { ", " } else { "" });
-            text.push_str(&quoted(name));
-        }
-    }
-    if count > SHOWN {
-        text.push_str(&format!(" and {} more", count - SHOWN));
-    }
-    text
+    first_and_more(names.into_iter().map(quoted), SHOWN)
 }
 
 #[cfg(test)]

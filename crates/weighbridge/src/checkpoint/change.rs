@@ -52,6 +52,7 @@ impl Selection {
                     .hint("patterns cover the whole name: write *w for names that end in w");
                 return Err(match checkpoints {
                     [one] => error.in_file(&one.label),
+                    [a, b] => error.expected(format_args!("a tensor of {} or of {}", a.label, b.label)),
                     _ => error,
                 });
             }

@@ -5,7 +5,7 @@ use super::{ALL, Format, OpenOptions, as_folder, by_extension, by_id, detect, op
 use crate::checkpoint::{Checkpoint, Note};
 use crate::error::{Error, Result};
 use crate::source::{FOLDER_DEPTH, FolderItem, FolderRef, LocalFolder, SourceRef};
-use crate::text::escape;
+use crate::text::{escape, first_and_more};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -346,10 +346,7 @@ fn labels_of(beside: Vec<SourceRef>, checkpoint: &Checkpoint) -> HashSet<String>
 
 /// Some of `names`, and how many more there are.
 fn some(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    let shown: Vec<String> = names.take(NAMED).map(|name| escape(&name)).collect();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", shown.join(", "))
+    first_and_more(names.map(|name| escape(&name)), NAMED)
 }
 
 #[cfg(test)]

@@ -191,7 +191,8 @@ fn put_below(sources: &mut [Checkpoint]) -> Result<()> {
         if let Some(other) = known.insert(name.clone(), source.label.clone()) {
             return Err(Error::usage("same-prefix", "two of the sources have the same name")
                 .in_file(&source.label)
-                .found(format_args!("{name}, as {other}")));
+                .found(format_args!("{name}, as {other}"))
+                .hint("rename one of the files; or merge without --prefix-each, and say with --prefer which of two tensors counts"));
         }
         let below = |tensor: &TensorEntry| {
             let parts = std::iter::once(Name::from(name.as_str())).chain(tensor.path.parts().iter().cloned());

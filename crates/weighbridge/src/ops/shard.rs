@@ -3,10 +3,11 @@
 use super::ConvertOptions;
 use super::convert::{check_nothing_lost, prepare_replacing};
 use crate::checkpoint::Note;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::formats::offer_salvage;
 use crate::formats::safetensors::parse_size;
 use crate::plan::{Content, PlannedFile, WritePlan};
+use crate::source::{PathKind, kind_of_path};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -44,10 +45,11 @@ pub struct PreparedShards {
 /// order is that of the source, and the same source gives the same bytes.
 ///
 /// # Errors
-/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`; [`crate::Kind::Mismatch`], `loss-denied`, where the
+/// As [`prepare`](super::prepare); [`crate::Kind::Usage`], `bad-size`, `shards-in-a-folder`; [`crate::Kind::Mismatch`], `loss-denied`, where the
 /// folder is cut in its own place and something in its files has no place in shards.
 pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions) -> Result<PreparedShards> {
     let most = parse_size(size)?;
+    check_target(target)?;
     let mut options = options.clone();
     options.to = Some("safetensors".to_owned());
     options.kind = Some("sharded".to_owned());
@@ -63,6 +65,18 @@ pub fn shard(source: &Path, target: &Path, size: &str, options: &ConvertOptions)
     let listed = listed(&plan);
     let shards = plan.files.iter().filter_map(|file| told(file, &listed, most)).collect();
     Ok(PreparedShards { plan, notes, shards, replaced })
+}
+
+/// Fails where the name is that of a file, as of the one that `merge` writes, unless a folder has it already.
+fn check_target(target: &Path) -> Result<()> {
+    let is_file_name = target.extension().is_some_and(|end| end.eq_ignore_ascii_case("safetensors"));
+    if !is_file_name || kind_of_path(target).is_ok_and(|kind| kind == PathKind::Folder) {
+        return Ok(());
+    }
+    Err(Error::usage("shards-in-a-folder", "shards are several files, and this is the name of one")
+        .in_file(target.display())
+        .expected("the name of a folder, without .safetensors")
+        .hint("the folder is made; for one file, convert"))
 }
 
 /// How many tensors the planned list names for each file: some have no bytes, and nothing else of the plan knows them.

@@ -237,7 +237,7 @@ struct Globals {
 impl Globals {
     fn push(&mut self, notes: &mut Notes, module: &str, name: &str, offset: u64, opcode: &'static str) {
         let judgement = allowed(module, name);
-        let shown = || escape(&format!("{module} {name}"));
+        let shown = || escape(&format!("{module}.{name}"));
         match judgement {
             Judgement::Dangerous(how) => {
                 let text = || format!("imports {}: {how}", shown());

@@ -169,7 +169,7 @@ pub fn pickle_too(source: &SourceRef, limits: &Limits, scan: &mut Scan) -> Resul
             if known(reached.offset) {
                 return Ok(false);
             }
-            let name = escape(&format!("{} {}", reached.module, reached.name));
+            let name = escape(&format!("{}.{}", reached.module, reached.name));
             let text = format!("the file is a pickle as well: unpickled, it imports {name}");
             scan.push_at("two-formats", at, text);
             judge(source, report, DEPTH, &options, scan);

@@ -6,6 +6,7 @@ use super::snapshot;
 use crate::engine::{Disk, DiskItem, ItemKind, staged_for};
 use crate::error::{Error, Result};
 use crate::formats::biggraph::layout::FileName;
+use crate::text::first_and_more;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -402,9 +403,5 @@ impl StoreState {
 
 /// The first few of `names`, for people.
 pub(super) fn few(names: &[String]) -> String {
-    let shown = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().checked_sub(5) {
-        Some(more) if more > 0 => format!("{shown} and {more} more"),
-        _ => shown,
-    }
+    first_and_more(names, 5)
 }

@@ -129,6 +129,7 @@ impl Header {
         let Literal::Tuple(items) = shape else {
             return Err(bad_shape("the shape is not a tuple"));
         };
+        Limits::check("dimensions", "dimensions", items.len() as u64, limits.dimensions)?;
         let mut dims = Vec::with_capacity(items.len());
         for item in items {
             dims.push(match item {

@@ -258,12 +258,15 @@ impl<'de> Visitor<'de> for Info<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
         let Self(state, name) = self;
+        let dimensions = state.limits.dimensions;
         let (mut dtype, mut shape, mut offsets) = (None, None, None);
         while let Some(field) = map.next_key_seed(FieldName)? {
             let again = match &field {
                 Field::Dtype => dtype.replace(map.next_value_seed(Type(state))?).is_some(),
-                Field::Shape => shape.replace(map.next_value_seed(Sizes(state))?).is_some(),
-                Field::Offsets => offsets.replace(map.next_value_seed(Sizes(state))?).is_some(),
+                Field::Shape => shape.replace(map.next_value_seed(Sizes(state, dimensions))?).is_some(),
+                Field::Offsets => {
+                    offsets.replace(map.next_value_seed(Sizes(state, dimensions.max(2)))?).is_some()
+                }
                 Field::Other(key) => {
                     map.next_value::<IgnoredAny>()?;
                     let first = || (0, format!("{} of {}", escape_text(key), escape_text(name)));
@@ -371,8 +374,8 @@ impl Visitor<'_> for Type<'_, '_> {
     }
 }
 
-/// A list of lengths or offsets.
-struct Sizes<'s, 'l>(&'s mut State<'l>);
+/// A list of lengths or offsets, of so many at most.
+struct Sizes<'s, 'l>(&'s mut State<'l>, u64);
 
 impl<'de> DeserializeSeed<'de> for Sizes<'_, '_> {
     type Value = Vec<u64>;
@@ -389,11 +392,10 @@ impl<'de> Visitor<'de> for Sizes<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u64>, A::Error> {
-        let Self(state) = self;
-        let most = state.limits.dimensions;
+        let Self(state, most) = self;
         let mut sizes = Vec::new();
         while let Some(size) = list.next_element::<u64>()? {
-            state.check("dimensions of a tensor", "dimensions", sizes.len() as u64 + 1, most.max(2))?;
+            state.check("dimensions of a tensor", "dimensions", sizes.len() as u64 + 1, most)?;
             sizes.push(size);
         }
         Ok(sizes)

@@ -15,6 +15,7 @@ use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use crate::tensor::Encoding;
+use crate::text::counted;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
@@ -121,7 +122,8 @@ fn sorted(header: Broken, source: &SourceRef, data: Option<u64>) -> Saved {
         }
     }
     if breaks > 0 {
-        let text = format!("the JSON of the header is broken at {breaks} places; entries may be missing");
+        let places = counted(breaks, "place", "places");
+        let text = format!("the JSON of the header is broken at {places}; entries may be missing");
         notes.push(Note::omission("header-broken", text));
     }
     contents.notes = notes;

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::formats::{OTHER_MODELS, OpenOptions, offer_salvage, open_with};
 use crate::json::{Rows, rows, tree};
+use crate::text::first_and_more;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -447,9 +448,9 @@ fn weight(pair: &Pair) -> f64 {
 
 /// The note on tensors whose rows have names on the other side only.
 fn without_names(side: &str, tensors: &[String]) -> Option<String> {
-    let first = tensors.first()?;
-    let more = if tensors.len() > 1 { format!(" and {} more", tensors.len() - 1) } else { String::new() };
-    Some(format!("rows have no names on the {side} side, so names were not compared: {first}{more}"))
+    tensors.first()?;
+    let named = first_and_more(tensors, 1);
+    Some(format!("rows have no names on the {side} side, so names were not compared: {named}"))
 }
 
 /// Compares a pair; `attributes` where both have one format: others need not know them.

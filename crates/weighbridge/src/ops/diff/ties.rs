@@ -2,6 +2,7 @@
 //! that can it tells that a model was tied or untied, which trains differently from then on.
 
 use crate::checkpoint::{ALIAS_OF, Checkpoint, TensorEntry};
+use crate::text::first_and_more;
 use std::collections::HashMap;
 
 /// A note for each side that has ties which the other one lacks. `pairs` are the places of tensors that belong together.
@@ -17,13 +18,11 @@ pub(super) fn notes(left: &Checkpoint, right: &Checkpoint, pairs: &[(usize, usiz
     for (side, names, own, other) in [("left", left, &lefts, &rights), ("right", right, &rights, &lefts)] {
         // Of those that share bytes here, the ones that do not share them with the same one there.
         let apart = (0..own.len()).filter(|&at| other[at] != other[own[at]]);
-        let mut told = apart.map(|at| format!("{} with {}", names[at].name(), names[own[at]].name()));
-        let Some(first) = told.next() else { continue };
-        let more = match told.count() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        notes.push(format!("bytes are shared on the {side} side only: {first}{more}"));
+        let told = apart.map(|at| format!("{} with {}", names[at].name(), names[own[at]].name()));
+        let told = first_and_more(told, 1);
+        if !told.is_empty() {
+            notes.push(format!("bytes are shared on the {side} side only: {told}"));
+        }
     }
     notes
 }

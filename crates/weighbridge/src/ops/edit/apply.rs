@@ -83,9 +83,7 @@ pub(crate) fn apply_watched(
             let renamed = paths_before.as_ref().and_then(|(paths, places)| {
                 renamed_before(checkpoint, &rule.action, &applied, paths, places)
             });
-            let why = renamed.unwrap_or_else(|| {
-                "patterns cover the whole name, a rename the whole name or whole leading parts".to_owned()
-            });
+            let why = renamed.unwrap_or_else(|| what_fits(&rule.action).to_owned());
             let error = Error::mismatch("no-match", format!("this rule fits nothing: {unused}"))
                 .found(escape_text(rule.text()))
                 .hint(format_args!("{why}; --lenient-rules goes on"));
@@ -101,6 +99,16 @@ pub(crate) fn apply_watched(
         }
     }
     Ok(applied)
+}
+
+/// What an action fits, for a hint.
+fn what_fits(action: &Action) -> &'static str {
+    match action {
+        Action::Transpose { .. } => {
+            "patterns cover the whole name; PATTERN=1,0,2 gives the new order of dimensions, counted from 0"
+        }
+        _ => "patterns cover the whole name, a rename the whole name or whole leading parts",
+    }
 }
 
 /// A tensor that the action would have fitted under the name it had before the rules, as a hint. `paths` are those of
@@ -177,7 +185,8 @@ fn one(
         }
         Action::Rename(list) => rename_all(checkpoint, list, room, watch)?,
         Action::Transpose { pattern, axes } => {
-            unless(transpose_all(checkpoint, pattern, axes.as_deref(), applied)?, "no tensor would change")
+            let changes = transpose_all(checkpoint, pattern, axes.as_deref(), applied)?;
+            (!changes).then(|| unturned(checkpoint, pattern, axes.as_deref()))
         }
         Action::Cast { pattern, cast } => {
             unless(cast_some(checkpoint, pattern, *cast)?, "no tensor of floating-point numbers matches")
@@ -270,6 +279,19 @@ fn transpose_all(
         }
     }
     Ok(turned.count > 0)
+}
+
+/// Why a transpose changes nothing, as a sentence.
+fn unturned(checkpoint: &Checkpoint, pattern: &Selection, axes: Option<&[usize]>) -> String {
+    let nothing = || match axes {
+        Some(axes) if axes.iter().copied().eq(0..axes.len()) => {
+            let axes = axes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            format!("the axes {axes} are the order in which the dimensions are")
+        }
+        Some(_) => "no tensor would change".to_owned(),
+        None => "what matches has fewer than two dimensions".to_owned(),
+    };
+    unmatched(checkpoint, pattern).unwrap_or_else(nothing)
 }
 
 /// What of a selection matches nothing, as a sentence.

@@ -107,14 +107,16 @@ pub struct SealReport {
     pub tensors_taken_over: usize,
     /// Tensors that were read once more, as they do not stand in a file as they are hashed.
     pub read_again: usize,
-    /// Names that were left out of a folder.
+    /// Names that are left out of a folder, be they there or not.
     pub ignored: Vec<String>,
+    /// Those of them that are there.
+    pub left_out: Vec<String>,
     /// What one should know.
     pub notes: Vec<Note>,
 }
 
 impl SealReport {
-    /// `files`, `bytes`, `tensors`, `taken_over` (`files`, `tensors`), `read_again`, `ignored`, `notes`.
+    /// `files`, `bytes`, `tensors`, `taken_over` (`files`, `tensors`), `read_again`, `ignored`, `left_out`, `notes`.
     pub fn to_json(&self) -> Json {
         json!({
             "files": self.files,
@@ -123,6 +125,7 @@ impl SealReport {
             "taken_over": { "files": self.files_taken_over, "tensors": self.tensors_taken_over },
             "read_again": self.read_again,
             "ignored": self.ignored,
+            "left_out": self.left_out,
             "notes": self.notes.iter().map(Note::to_json).collect::<Json>(),
         })
     }
@@ -220,6 +223,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         tensors_taken_over: taken.tensors.len(),
         read_again: hashed.read_again,
         ignored: subject.ignored.clone(),
+        left_out: subject.left_out.clone(),
         notes: subject.notes.clone(),
     };
     report.notes.extend(taken.note.clone());

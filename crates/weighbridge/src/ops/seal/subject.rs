@@ -8,7 +8,7 @@ use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SkipReason,
     SkippedItem, SourceRef, Stamp, Witnesses, kind_of_path, name_below, own_name, stamp_of_path,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,8 +68,10 @@ pub(super) struct Subject {
     pub(super) name: String,
     /// The files, in the order of a manifest.
     pub(super) files: Vec<SealedFile>,
-    /// Names that were left out, relative to the root.
+    /// Names that are left out, relative to the root, be they there or not.
     pub(super) ignored: Vec<String>,
+    /// Those of them that are there.
+    pub(super) left_out: Vec<String>,
     /// What is in the files, unless nobody asked.
     pub(super) checkpoint: Option<Checkpoint>,
     /// The files of which something was read when it was opened.
@@ -275,9 +277,16 @@ fn folder(
     ignored.dedup();
     // A manifest may name as many paths as the folder has files.
     let known: HashSet<&Path> = ignored.iter().map(PathBuf::as_path).collect();
-    let left_out = |name: &Path| name.ancestors().any(|above| known.contains(above));
+    let mut found: BTreeSet<&Path> = BTreeSet::new();
+    let mut left_out = |name: &Path| {
+        let above = name.ancestors().find_map(|above| known.get(above).copied());
+        found.extend(above);
+        above.is_some()
+    };
     let mut odd = Vec::new();
-    for item in local.skipped(FOLDER_DEPTH)?.into_iter().filter(|item| !left_out(&item.name)) {
+    let mut skipped = local.skipped(FOLDER_DEPTH)?;
+    skipped.retain(|item| !left_out(&item.name));
+    for item in skipped {
         if search.lenient {
             let (name, what) = (item.name.display().to_string(), item.reason.as_str());
             odd.push(Odd { name, what, hides_files: item.reason == SkipReason::TooDeep });
@@ -299,6 +308,7 @@ fn folder(
     subject.odd = odd;
     let mut items = local.list(FOLDER_DEPTH)?;
     items.retain(|item| !left_out(&item.name));
+    subject.left_out = found.into_iter().map(text_name).collect::<Result<Vec<_>>>()?;
     // In the order of the parts of the names: so signers of models sort them.
     items.sort_by(|a, b| a.name.cmp(&b.name));
     for item in items {
@@ -347,6 +357,7 @@ fn empty(
         name,
         files: Vec::new(),
         ignored: Vec::new(),
+        left_out: Vec::new(),
         options: if checkpoint.is_some() { words(search.open) } else { Vec::new() },
         checkpoint,
         opened: Vec::new(),

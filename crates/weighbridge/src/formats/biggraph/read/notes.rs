@@ -6,7 +6,7 @@ use crate::checkpoint::Note;
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::{FolderRef, SkipReason};
-use crate::text::escape;
+use crate::text::{escape, first_and_more};
 use std::path::Path;
 
 /// Names that are listed for people, at most.
@@ -14,18 +14,7 @@ const SHOWN: usize = 5;
 
 /// Some of `names`, escaped, and how many more there are.
 pub(super) fn some(names: impl IntoIterator<Item = String>) -> String {
-    let (mut text, mut count) = (String::new(), 0usize);
-    for name in names {
-        count += 1;
-        if count <= SHOWN {
-            text.push_str(if count > 1 { ", " } else { "" });
-            text.push_str(&escape(&name));
-        }
-    }
-    if count > SHOWN {
-        text.push_str(&format!(" and {} more", count - SHOWN));
-    }
-    text
+    first_and_more(names.into_iter().map(|name| escape(&name)), SHOWN)
 }
 
 /// Partitions of the version that are not there.

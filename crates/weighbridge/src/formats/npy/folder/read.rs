@@ -10,6 +10,7 @@ use crate::formats::OpenOptions;
 use crate::formats::biggraph::text::NameFiles;
 use crate::limits::Limits;
 use crate::source::{Cursor, FolderRef, SourceRef, read_vec};
+use crate::text::first_and_more;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -89,10 +90,8 @@ pub(in super::super) fn open(folder: &FolderRef, options: &OpenOptions) -> Resul
         }
     }
     if !others.is_empty() {
-        let shown: Vec<String> = others.iter().take(NAMED).map(|name| escape_text(name)).collect();
-        let more = others.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let text = format!("the names of the rows of no array: {}{more}", shown.join(", "));
+        let shown = first_and_more(others.iter().map(|name| escape_text(name)), NAMED);
+        let text = format!("the names of the rows of no array: {shown}");
         checkpoint.notes.push(Note::omission("other-files", text));
     }
     if let Some(source) = folder.open(Path::new(INDEX))? {

@@ -10,6 +10,7 @@ use super::step::Step;
 use crate::error::{Error, Result};
 use crate::formats::paddle::dtype;
 use crate::tensor::{DType, Shape};
+use crate::text::first_and_more;
 use crate::topology::{Operator, Topology};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -131,17 +132,13 @@ fn refuse_unknown(operators: &[Operator]) -> Result<()> {
     if unknown.is_empty() {
         return Ok(());
     }
-    let mut names: Vec<_> = unknown
-        .iter()
-        .take(NAMED)
-        .map(|(kind, &count)| if count == 1 { (*kind).to_owned() } else { format!("{kind} ({count} times)") })
-        .collect();
-    if unknown.len() > NAMED {
-        names.push(format!("and {} more", unknown.len() - NAMED));
-    }
+    let one = |(kind, count): (&&str, &usize)| match count {
+        1 => (*kind).to_owned(),
+        _ => format!("{kind} ({count} times)"),
+    };
     Err(Error::unsupported("unknown-operators", "the program has operators that cannot be run here")
         .expected(KNOWN.join(", "))
-        .found(names.join(", "))
+        .found(first_and_more(unknown.iter().map(one), NAMED))
         .hint("nothing was run: only programs that save, load and convert can be"))
 }
 

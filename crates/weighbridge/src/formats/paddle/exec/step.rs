@@ -1,6 +1,6 @@
 //! A step of a program, as it is told to people before and after it is run.
 
-use crate::text::escape;
+use crate::text::{escape, first_and_more};
 use serde_json::{Value as Json, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -70,9 +70,5 @@ impl fmt::Display for Step {
 }
 
 fn list(names: &[String]) -> String {
-    let mut shown: Vec<_> = names.iter().take(SHOWN).map(|name| escape(name)).collect();
-    if names.len() > SHOWN {
-        shown.push(format!("and {} more", names.len() - SHOWN));
-    }
-    shown.join(", ")
+    first_and_more(names.iter().map(|name| escape(name)), SHOWN)
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef, check_plain};
+use crate::text::{and_more, first_and_more};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -159,10 +160,11 @@ fn family(folder: &FolderRef, names: &[String], options: &OpenOptions) -> Result
     let count = first.of.saturating_sub(there.len() as u64);
     let shown: Vec<String> = lost.take(NAMED).map(|number| Shard { number, ..first }.name()).collect();
     let more = count.saturating_sub(shown.len() as u64);
-    joint.miss((count > 0).then(|| with_more(&shown, more)), options)?;
+    let named = and_more(shown.join(", "), more);
+    joint.miss((count > 0).then(|| named.clone()), options)?;
     if options.salvage && count > 0 {
         let error = Error::corrupt("shard-missing", "the shard that held them is not there");
-        joint.lost.push((format!("(tensors of {})", with_more(&shown, more)), error));
+        joint.lost.push((format!("(tensors of {})", named), error));
     }
     let text = "the list of the shards is missing; their names tell which belong together";
     joint.notes.push(Note::new("list-missing", text));
@@ -438,20 +440,9 @@ fn several<'a>(folder: &FolderRef, what: &str, names: impl Iterator<Item = &'a S
 
 /// Some of the names, and how many more there are; `None` where there is none.
 fn enumerated<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
-    let (mut shown, mut more) = (Vec::new(), 0u64);
-    for name in names {
-        if shown.len() < NAMED {
-            shown.push(short(name));
-        } else {
-            more += 1;
-        }
-    }
-    (!shown.is_empty()).then(|| with_more(&shown, more))
-}
-
-fn with_more(shown: &[String], more: u64) -> String {
-    let text = shown.join(", ");
-    if more > 0 { format!("{text} and {more} more") } else { text }
+    let mut names = names.peekable();
+    names.peek()?;
+    Some(first_and_more(names.map(|name| short(name)), NAMED))
 }
 
 /// The beginning of a text from a file, safe to show.

@@ -7,7 +7,7 @@ use crate::ops::parallel::row_major;
 use crate::ops::stats::Stats;
 use crate::source::to_usize;
 use crate::tensor::{DType, Element, element_at};
-use crate::text::escape;
+use crate::text::{and_more, escape};
 
 /// Bytes that are read at once.
 const BLOCK: u64 = 4 << 20;
@@ -105,10 +105,6 @@ fn named(tensor: &TensorEntry, rows: &Rows) -> String {
         let name = usize::try_from(row).ok().and_then(|row| names.as_ref()?.get(row).map(escape));
         name.map_or_else(|| row.to_string(), |name| format!("{row} ({name})"))
     };
-    let mut text = rows.first.iter().map(one).collect::<Vec<_>>().join(", ");
-    let more = rows.count - rows.first.len() as u64;
-    if more > 0 {
-        text.push_str(&format!(" and {more} more"));
-    }
-    text
+    let text = rows.first.iter().map(one).collect::<Vec<_>>().join(", ");
+    and_more(text, rows.count.saturating_sub(rows.first.len() as u64))
 }

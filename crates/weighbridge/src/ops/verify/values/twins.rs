@@ -8,7 +8,7 @@ use crate::finding::Finding;
 use crate::ops::hash::{feed, sha256_each};
 use crate::ops::stats::{Number, Stats};
 use crate::tensor::DType;
-use crate::text::counted;
+use crate::text::{counted, first_and_more};
 use std::collections::{HashMap, HashSet};
 
 /// Shorter tensors are equal by chance, or because they begin so.
@@ -74,13 +74,10 @@ pub(super) fn twins(tensors: &[(&TensorEntry, Option<Stats>)], threads: usize) -
     if pairs.is_empty() {
         return Ok(None);
     }
-    let shown: Vec<String> = pairs.iter().take(TOLD).map(|(a, b)| format!("{b} is {a}")).collect();
-    let more = pairs.len() - shown.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let text = format!(
-        "{} the elements of another one: {}{more}",
+        "{} the elements of another one: {}",
         counted(pairs.len(), "tensor has", "tensors have"),
-        shown.join(", ")
+        first_and_more(pairs.iter().map(|(a, b)| format!("{b} is {a}")), TOLD)
     );
     Ok(Some(Finding::note("equal-tensors", text)))
 }

@@ -138,13 +138,12 @@ fn readable(file: &File, tree: &BTreeV2Header, broken: &mut Broken) -> Result<Ve
     Ok(found)
 }
 
+/// Addresses of nodes, and how many records each has.
+type Children = Vec<(u64, u16)>;
+
 /// The records of links that the root of a tree holds itself, and the addresses of its children with how many records
 /// each has.
-fn inner(
-    file: &File,
-    once: &Once<'_>,
-    tree: &BTreeV2Header,
-) -> Result<(Vec<BTreeV2Record>, Vec<(u64, u16)>)> {
+fn inner(file: &File, once: &Once<'_>, tree: &BTreeV2Header) -> Result<(Vec<BTreeV2Record>, Children)> {
     let bad =
         |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a node of the tree of a group {text}"));
     let len = crate::source::to_usize(tree.node_size.into())?;

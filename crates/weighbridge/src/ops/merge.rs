@@ -1,6 +1,6 @@
 //! Several checkpoints as one: the shards of one model, or models that have nothing in common, or something.
 
-use super::{ConvertOptions, plan_checkpoint};
+use super::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::checkpoint::{
     Checkpoint, Loss, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
 };
@@ -48,7 +48,7 @@ pub struct PreparedMerge {
 /// the target's extension, unless the options say it.
 ///
 /// # Errors
-/// What opening and planning say; as [`join`].
+/// What opening and planning say; as [`join`]; `output-is-input` where the target is one of several files of a source.
 pub fn merge(
     sources: &[PathBuf],
     target: &Path,
@@ -72,6 +72,7 @@ pub fn merge(
         })
     };
     let opened = sources.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<Inputs> = opened.iter().map(|one| Inputs::of(one, target)).collect();
     let (format, kind) = super::convert::target_form(target, options)?;
     let (checkpoint, losses) = join(opened, same)?;
     notes.extend(checkpoint.notes.iter().cloned());
@@ -80,6 +81,9 @@ pub fn merge(
     plan.losses.extend(losses);
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(super::convert::denied(&plan.losses));
+    }
+    for (source, inputs) in sources.iter().zip(&inputs) {
+        inputs.check(source, target, &plan)?;
     }
     LocalSink::check_plan(&plan, target, options.force)?;
     Ok(PreparedMerge { plan, checkpoint, notes })

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
-const HARMLESS: [&str; 2] = ["rounding", "recent-dtype"];
+const HARMLESS: [&str; 3] = ["rounding", "recent-dtype", "renamed"];
 /// Bytes of a list of names that tell which form it has.
 const HEAD: u64 = 64;
 

@@ -90,6 +90,7 @@ fn refused(file: &str) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
     use crate::ops::{ConvertOptions, convert};
@@ -125,7 +126,13 @@ mod tests {
         let kept = fs::read(&shard).unwrap();
         for source in [&folder, &list] {
             for target in [&shard, &list] {
-                assert_eq!(code(source, target), "output-is-input", "{} {}", source.display(), target.display());
+                assert_eq!(
+                    code(source, target),
+                    "output-is-input",
+                    "{} {}",
+                    source.display(),
+                    target.display()
+                );
             }
         }
         #[cfg(unix)]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files with h5py, and what h5py reads from them: testdata/hdf5/good; and
 smaller ones beside it, testdata/hdf5/small; a large one, testdata/hdf5/heaps; and one with attributes of all
-types, testdata/hdf5/forms.
+types and one with named types, testdata/hdf5/forms.
 
     python judges/make_hdf5.py testdata/hdf5/good
 
@@ -206,6 +206,14 @@ def make_forms(forms):
         f.attrs["version"], f["a_group"].attrs["names"] = np.int32(2), np.array([b"x", b"yz"])
 
 
+def make_named_types(forms):
+    """Types under names of their own: one that a dataset uses, one with an attribute that is kept in a heap."""
+    with h5py.File(os.path.join(forms, "named_types.h5"), "w") as f:
+        f["kind"], f["below/noted"] = np.dtype("<f4"), np.dtype("<i2")
+        f["below/noted"].attrs["why"] = "kept"
+        f.create_dataset("w", data=values("<f4", 3), dtype=f["kind"])
+
+
 def make_heaps(heaps):
     """More links of a group and attributes of a dataset than the first rows of the tables of a heap hold, 512 KiB:
     further down there are tables within tables. The names say what is expected."""
@@ -345,6 +353,7 @@ def main():
     forms = os.path.join(target, "..", "forms")
     os.makedirs(forms, exist_ok=True)
     make_forms(forms)
+    make_named_types(forms)
     with open(os.path.join(target, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0, ensure_ascii=False)
         out.write("\n")

@@ -153,6 +153,26 @@ def opens_what_torch_writes(folder):
                 check(f"{what} {key} again", loaded[key].dtype == tensor.dtype and raw(loaded[key]) == raw(tensor))
 
 
+def keeps_parameters(folder):
+    """Parameters of every type that takes gradients, tied ones too, are loaded again and require gradients as they did."""
+    types = [t for t in NAMES if t.is_floating_point or t.is_complex]
+    numbers = torch.tensor([[0.0, 1.0], [1.0, -2.0]])
+    state = {f"{NAMES[t]}.{grad}": torch.nn.Parameter(numbers.to(t), requires_grad=grad) for t in types for grad in (True, False)}
+    state.update({f"{name} tied": tensor for name, tensor in list(state.items())})
+    state.update({NAMES[t]: torch.nn.Parameter(torch.tensor([0, 1]).to(t), requires_grad=False) for t in NAMES if t not in types})
+    source, again = folder / "p.pt", folder / "q.pt"
+    for legacy in (False, True):
+        torch.save(state, source, _use_new_zipfile_serialization=not legacy)
+        done = [run("convert", source, again, "--force"), run("edit", source, "--in-place=rewrite", "--rename", "f32.True=one")]
+        check("parameters are written", all(d.returncode == 0 for d in done), [d.stderr for d in done])
+        for path in (again, source):
+            loaded = torch.load(path, weights_only=True)
+            check("parameters", len(loaded) == len(state), list(loaded))
+            for (name, tensor), (key, own) in zip(loaded.items(), state.items()):
+                same = (tensor.dtype, tensor.requires_grad) == (own.dtype, own.requires_grad) and raw(tensor) == raw(own)
+                check(f"parameter {key}", same, (name, tensor))
+
+
 class Net(torch.nn.Module):
     """Layers with buffers, weights that are tied, and as many matrices of one shape as mix-ups need."""
 
@@ -352,6 +372,7 @@ def opens_many_small_views(folder):
 with tempfile.TemporaryDirectory() as name:
     loads_what_was_written(Path(name))
     opens_what_torch_writes(Path(name))
+    keeps_parameters(Path(name))
     keeps_state_in_step(Path(name))
     bytes_behind(Path(name))
     tells_what_tensors_stand_in(Path(name))

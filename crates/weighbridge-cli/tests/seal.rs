@@ -217,3 +217,37 @@ fn what_is_said_to_be_left_out_was_there() {
     assert_eq!(report["left_out"], serde_json::json!([".git"]));
     assert_eq!(report["ignored"].as_array().unwrap().len(), 4);
 }
+
+/// A manifest is not put in the place of what it is about, whatever may be replaced; an earlier one is.
+#[test]
+fn no_file_of_a_sealed_folder_becomes_its_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = model(dir.path());
+    let folder = dir.path().join("m");
+    fs::create_dir(&folder).unwrap();
+    let names = ["model.safetensors", "config.json"].map(|name| folder.join(name));
+    assert_eq!(code(&["convert", &source, names[0].to_str().unwrap(), "-q"]), 0);
+    fs::write(&names[1], "{}").unwrap();
+    let shown = folder.to_str().unwrap();
+    for path in &names {
+        let before = fs::read(path).unwrap();
+        for more in [&["--force"][..], &["--force", "--files-only"], &["--update"]] {
+            let words = [&["seal", shown, "-o", path.to_str().unwrap(), "--json"], more].concat();
+            let found = json(&words)["error"]["code"].as_str().unwrap_or_default().to_owned();
+            let expected = if more == ["--update"] { "not-a-manifest" } else { "output-is-input" };
+            assert_eq!(found, expected, "{words:?}");
+        }
+        assert_eq!(fs::read(path).unwrap(), before);
+    }
+    let own = folder.join("seal.json");
+    for _ in 0..2 {
+        assert_eq!(code(&["seal", shown, "-o", own.to_str().unwrap(), "--force"]), 0);
+    }
+    #[cfg(unix)]
+    {
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&names[0], &link).unwrap();
+        let report = json(&["seal", shown, "-o", link.to_str().unwrap(), "--force", "--json"]);
+        assert_eq!(report["error"]["code"], "output-is-input");
+    }
+}

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use weighbridge::checkpoint::{Checkpoint, LabelList, Loss, MemoryLabels, Metadata, Note, Role};
 use weighbridge::engine::{LocalSink, RunOptions, RunReport};
-use weighbridge::ops::{self, Changes, ConvertOptions, plan_checkpoint, target_form};
+use weighbridge::ops::{self, Changes, ConvertOptions, Inputs, plan_checkpoint, target_form};
 use weighbridge::plan::WritePlan;
 use weighbridge::tensor::Rounding;
 use weighbridge::{Error, Result, TensorEntry};
@@ -86,11 +86,15 @@ pub(crate) fn save_tensors<'py>(
         options.run.watch = watch.clone();
         let notes = checkpoint.notes.clone();
         LocalSink::check(&target, options.force)?;
+        // Tensors that were put together by hand are what their caller wants to keep.
+        let inputs = if is_made { Inputs::default() } else { Inputs::of(&checkpoint, &target) };
+        let source = PathBuf::from(&checkpoint.label);
         let (format, kind) = target_form(&target, &options)?;
         if is_made && format.facts().id == "biggraph" {
             no_row_twice(&checkpoint)?;
         }
         let plan = plan_checkpoint(checkpoint, format, kind, &options)?;
+        inputs.check(&source, &target, &plan)?;
         LocalSink::check_plan(&plan, &target, options.force)?;
         let report = ops::save(&plan, &target, options.force, &options.run)?;
         Ok(document(&target.display().to_string(), &plan, &notes, &report))

@@ -12,8 +12,9 @@ use weighbridge::engine::{LocalSink, RunOptions};
 use weighbridge::formats::paddle::{self, Strip, StripReport};
 use weighbridge::formats::{by_extension, by_id};
 use weighbridge::ops::program::{self, listing, summary, to_dot};
-use weighbridge::ops::{ConvertOptions, plan_checkpoint, save};
+use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
 use weighbridge::plan::{FileBuilder, WritePlan};
+use weighbridge::source::real_path;
 use weighbridge::text::escape;
 use weighbridge::topology::Topology;
 
@@ -69,6 +70,7 @@ fn rewrite(
 ) -> Result<Outcome, Failure> {
     LocalSink::check(target, args.force)?;
     program::of(checkpoint)?;
+    let inputs = Inputs::of(checkpoint, target);
     let tensors = checkpoint.tensors.len();
     let names: BTreeMap<String, String> = args.rename.iter().cloned().collect();
     if !names.is_empty() {
@@ -83,6 +85,7 @@ fn rewrite(
         file.literal(form(program::of(checkpoint)?)?);
         let plan =
             WritePlan { format: "text", kind: "program", files: vec![file.finish()], losses: Vec::new() };
+        inputs.check_apart(target)?;
         let written = save(&plan, target, args.force, &RunOptions::default())?;
         let shown = escape(&target.display().to_string());
         if output.json {
@@ -104,6 +107,11 @@ fn rewrite(
         ..ConvertOptions::default()
     };
     let plan = plan_checkpoint(checkpoint.clone(), by_id("paddle")?, kind, &options)?;
+    // A program in its own place, where what stands beside it fits it as before.
+    let fits = names.is_empty() && removed == 0 && report.variables.is_empty();
+    if !fits || real_path(&args.path) != real_path(target) {
+        inputs.check(&args.path, target, &plan)?;
+    }
     let written = save(&plan, target, args.force, &options.run)?;
     drop(options);
     if output.json {

@@ -12,7 +12,7 @@ use weighbridge::engine::{LocalSink, RunOptions};
 use weighbridge::formats::by_extension;
 use weighbridge::formats::paddle::Program;
 use weighbridge::formats::paddle::exec::{Done, Executor, Scope, Step};
-use weighbridge::ops::{ConvertOptions, plan_checkpoint, save};
+use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
 use weighbridge::source::{FileSource, PathKind, SourceRef, kind_of_path};
 use weighbridge::text::escape;
 use weighbridge::topology::Topology;
@@ -33,6 +33,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
         // Known before anything runs.
         LocalSink::check(target, executor.replace)?;
         by_extension(target)?;
+        inputs(args, &open, &executor, &topology)?.check_apart(target)?;
     }
     let feeds = args.feed.iter().map(|(name, from)| Ok((name.clone(), given(from, &open)?)));
     let feeds = feeds.collect::<Result<Vec<_>>>()?;
@@ -84,6 +85,23 @@ fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
     let topology = Program::read(&source, &open.limits)?.topology();
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((topology, folder.unwrap_or(Path::new(".")).to_owned()))
+}
+
+/// The files that are read: the program, what it loads, and what is fed.
+fn inputs(args: &Run, open: &OpenOptions, executor: &Executor, topology: &Topology) -> Result<Inputs> {
+    let mut inputs = match (&args.fetch, kind_of_path(&args.path)?) {
+        (Some(target), PathKind::Folder) => Inputs::of(&weighbridge::open_with(&args.path, open)?, target),
+        _ => Inputs::default(),
+    };
+    inputs.add(args.path.clone());
+    for read in executor.plan(topology)?.into_iter().filter_map(|step| step.reads) {
+        inputs.add(executor.folder.join(read));
+    }
+    for (_, from) in &args.feed {
+        inputs.add(PathBuf::from(from));
+        inputs.add(PathBuf::from(from.rsplit_once(':').map_or(from.as_str(), |(file, _)| file)));
+    }
+    Ok(inputs)
 }
 
 fn planned(

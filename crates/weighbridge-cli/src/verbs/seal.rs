@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     if !printed {
         // Known before anything is read.
         LocalSink::check(&target, args.force || args.update)?;
-        options.without.push(target.clone());
+        options.target = Some(target.clone());
         if args.update && real_path(&target).is_some() {
             options.earlier = Some(Earlier::read(&target, &options.open.limits)?);
         }

@@ -11,7 +11,7 @@
 use super::tagged::{Tagged, TaggedAttributes};
 use super::{
     ALIAS_OF, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, STORAGE, StateOf, TensorEntry,
-    TensorPath, Value,
+    TensorPath, Value, escape_text,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 
-/// Metadata keys and member names that begin so belong to Weighbridge.
+/// Metadata keys that begin so belong to Weighbridge.
 pub const RESERVED_PREFIX: &str = "weighbridge.";
 /// The key that holds the carried index.
 pub const INDEX_KEY: &str = "weighbridge.index";
@@ -33,10 +33,15 @@ const BYTES: [&str; 2] = [ALIAS_OF, STORAGE];
 const VERSION: u64 = 1;
 
 /// A unique name for every tensor of `checkpoint`, in order: its displayed text, passed through
-/// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`.
-pub fn bridge_names(checkpoint: &Checkpoint, tidy: impl Fn(String) -> String) -> Vec<String> {
+/// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`, and so does one of a
+/// name that the format has `reserved` for something else. See [`renamed`] for what others lose by it.
+pub fn bridge_names(
+    checkpoint: &Checkpoint,
+    tidy: impl Fn(String) -> String,
+    reserved: &[&str],
+) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::with_capacity(checkpoint.tensors.len());
-    let is_free = |name: &str| name != "__metadata__" && !name.starts_with(RESERVED_PREFIX);
+    let is_free = |name: &str| !reserved.contains(&name);
     // Where each base stands: many paths may be displayed alike, and none shall begin at 2 again.
     let mut counts: HashMap<String, u64> = HashMap::with_capacity(checkpoint.tensors.len());
     let unique = |entry: &TensorEntry| {
@@ -50,6 +55,17 @@ pub fn bridge_names(checkpoint: &Checkpoint, tidy: impl Fn(String) -> String) ->
         name
     };
     checkpoint.tensors.iter().map(unique).collect()
+}
+
+/// The tensors that are written under other names than their own: the carried index gives these back, and nobody else
+/// knows them.
+pub fn renamed<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> impl Iterator<Item = Loss> + 'a {
+    let pairs = checkpoint.tensors.iter().zip(names);
+    pairs.filter(|(tensor, name)| tensor.text() != **name).map(|(tensor, name)| {
+        let detail =
+            format!("it is written as {}; this library knows it again, others do not", escape_text(name));
+        Loss::new("renamed", tensor.name(), detail)
+    })
 }
 
 /// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
@@ -412,9 +428,11 @@ mod tests {
         checkpoint.tensors[6].role = Role::OptimizerPart { of: Some(Box::new(of)) };
         checkpoint.tensors[7].role = Role::OptimizerPart { of: None };
         checkpoint.tensors[3].attributes.insert("batch".into(), Value::U64(2));
-        let names = bridge_names(&checkpoint, |n| n);
+        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 8);
-        assert_eq!(names[3], "a.b~2");
+        assert_eq!(names[3..6], ["a.b~2", "___metadata__~2", "weighbridge.index"]);
+        let losses: Vec<_> = renamed(&checkpoint, &names).map(|loss| (loss.code, loss.subject)).collect();
+        assert_eq!(losses, ["a.b", "__metadata__"].map(|name| ("renamed", name.to_owned())));
         let index = bridge_index(&checkpoint, &names).unwrap();
 
         let mut back = flattened(&checkpoint, &names);
@@ -444,7 +462,7 @@ mod tests {
             let path = TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
             checkpoint.tensors.push(TensorEntry { path, ..one.clone() });
         }
-        let names = bridge_names(&checkpoint, |n| n);
+        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 1 << 16);
         assert!(names[65535].ends_with(".a~65536"), "{}", names[65535]);
     }
@@ -453,7 +471,7 @@ mod tests {
     fn plain_files_carry_nothing() {
         let mut checkpoint = Checkpoint::new("npz", "archive", "");
         checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
-        let names = bridge_names(&checkpoint, |n| n);
+        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
         assert_eq!(bridge_index(&checkpoint, &names), None);
     }
 

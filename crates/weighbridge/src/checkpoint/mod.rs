@@ -23,7 +23,7 @@ mod tagged;
 pub use crate::text::escape as escape_text;
 pub(crate) use aliases::{SameRead, same_bytes};
 pub use carry::{
-    INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind,
+    INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,
 };
 pub(crate) use carry::{Part, Parts};
@@ -109,6 +109,8 @@ pub struct Note {
 
 /// The code for metadata of which files of one checkpoint say different things: those of the first are taken.
 pub(crate) const METADATA_DIFFERS: &str = "metadata-differs";
+/// The code for a type that a file has under a name: it was read, and no tensor is lost with it.
+pub(crate) const NAMED_TYPE: &str = "named-type";
 
 impl Note {
     /// A remark.
@@ -121,7 +123,7 @@ impl Note {
     }
     /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
     pub(crate) fn is_unread(&self) -> bool {
-        self.omission && self.code != METADATA_DIFFERS
+        self.omission && ![METADATA_DIFFERS, NAMED_TYPE].contains(&self.code)
     }
 }
 

@@ -323,25 +323,44 @@ fn labels(checkpoint: &Checkpoint) -> HashSet<String> {
 /// The labels of the files that `beside` and the tensors of a checkpoint are made of.
 fn labels_of(beside: Vec<SourceRef>, checkpoint: &Checkpoint) -> HashSet<String> {
     let (mut seen, mut labels) = (HashSet::new(), HashSet::new());
-    let mut follow = |mut open: Vec<SourceRef>| {
-        while let Some(source) = open.pop() {
-            if !seen.insert(Arc::as_ptr(&source).cast::<()>().addr()) {
-                continue;
-            }
-            match source.made_of() {
-                Some(parts) => open.extend(parts.iter().map(|part| part.source.clone())),
-                None => _ = labels.insert(source.label().to_owned()),
-            }
-        }
-    };
-    follow(beside);
+    let mut found = |source: &SourceRef| _ = labels.insert(source.label().to_owned());
+    follow(beside, &mut seen, &mut found);
+    tensor_files(checkpoint, &mut seen, &mut found);
+    labels
+}
+
+/// Tells `found` each file that a checkpoint was opened from, once by each source that it is: those of its tensors and of
+/// the names of their rows, with true, and then those beside them, with false.
+pub(crate) fn files_of(checkpoint: &Checkpoint, found: &mut dyn FnMut(&SourceRef, bool)) {
+    let mut seen = HashSet::new();
+    tensor_files(checkpoint, &mut seen, &mut |source| found(source, true));
+    let mut beside: Vec<SourceRef> = checkpoint.files.clone();
+    beside.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
+    follow(beside, &mut seen, &mut |source| found(source, false));
+}
+
+/// Tells `found` each file that the tensors, and the names of their rows, are made of.
+fn tensor_files(checkpoint: &Checkpoint, seen: &mut HashSet<usize>, found: &mut dyn FnMut(&SourceRef)) {
     for tensor in &checkpoint.tensors {
         for piece in &tensor.pieces {
-            follow(vec![piece.source.clone()]);
+            follow(vec![piece.source.clone()], seen, found);
         }
-        follow(tensor.labels.iter().flat_map(|labels| labels.sources()).collect());
+        follow(tensor.labels.iter().flat_map(|labels| labels.sources()).collect(), seen, found);
     }
-    labels
+}
+
+/// Tells `found` each source that stands by itself among those that the `open` ones are made of. What was `seen` is not
+/// followed again.
+fn follow(mut open: Vec<SourceRef>, seen: &mut HashSet<usize>, found: &mut dyn FnMut(&SourceRef)) {
+    while let Some(source) = open.pop() {
+        if !seen.insert(Arc::as_ptr(&source).cast::<()>().addr()) {
+            continue;
+        }
+        match source.made_of() {
+            Some(parts) => open.extend(parts.iter().map(|part| part.source.clone())),
+            None => found(&source),
+        }
+    }
 }
 
 /// Some of `names`, and how many more there are.

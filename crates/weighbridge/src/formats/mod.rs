@@ -27,7 +27,7 @@ pub mod word2vec;
 
 pub use crate::scan::Scan;
 pub use folders::OtherFile;
-pub(crate) use folders::{FolderModel, OTHER_MODELS, others, own_files, told as told_others};
+pub(crate) use folders::{FolderModel, OTHER_MODELS, files_of, others, own_files, told as told_others};
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};

@@ -5,6 +5,7 @@ use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
 use crate::limits::Limits;
+use crate::ops::inputs::Inputs;
 use crate::ops::ties::Ties;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
-const HARMLESS: [&str; 2] = ["rounding", "recent-dtype"];
+const HARMLESS: [&str; 3] = ["rounding", "recent-dtype", "renamed"];
 /// Bytes of a list of names that tell which form it has.
 const HEAD: u64 = 64;
 
@@ -180,7 +181,7 @@ impl Changes {
 ///
 /// # Errors
 /// What opening, changing and planning say; `loss-denied` where something would be lost and that
-/// is denied; for the target, as [`LocalSink::check_plan`].
+/// is denied; for the target, as [`LocalSink::check_plan`]; `output-is-input` where it is one of several files that are read.
 pub fn plan(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
@@ -215,12 +216,14 @@ pub(super) fn prepare_replacing(
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
     let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
+    let inputs = Inputs::of(&checkpoint, target);
     let mut notes = checkpoint.notes.clone();
     if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
     let plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
+    inputs.check(source, target, &plan)?;
     LocalSink::check_plan_replacing(&plan, target, options.force, &replaced)?;
     Ok((plan, notes, replaced))
 }

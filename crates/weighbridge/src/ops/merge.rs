@@ -1,12 +1,12 @@
 //! Several checkpoints as one: the shards of one model, or models that have nothing in common, or something.
 
-use super::{ConvertOptions, plan_checkpoint};
+use super::{ConvertOptions, Inputs, plan_checkpoint};
 use crate::checkpoint::{
     Checkpoint, Loss, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
 };
 use crate::engine::LocalSink;
 use crate::error::{Error, Result};
-use crate::formats;
+use crate::formats::{self, torch};
 use crate::plan::WritePlan;
 use crate::text::counted;
 use std::collections::{HashMap, HashSet};
@@ -48,7 +48,7 @@ pub struct PreparedMerge {
 /// the target's extension, unless the options say it.
 ///
 /// # Errors
-/// What opening and planning say; as [`join`].
+/// What opening and planning say; as [`join`]; `output-is-input` where the target is one of several files of a source.
 pub fn merge(
     sources: &[PathBuf],
     target: &Path,
@@ -75,17 +75,34 @@ pub fn merge(
         })
     };
     let opened = sources.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<Inputs> = opened.iter().map(|one| Inputs::of(one, target)).collect();
     let (format, kind) = super::convert::target_form(target, options)?;
+    let objects: Vec<String> =
+        opened.iter().filter(|one| torch::was_object(one)).map(|one| one.label.clone()).collect();
     let (checkpoint, losses) = join(opened, same)?;
     notes.extend(checkpoint.notes.iter().cloned());
     let undenied = ConvertOptions { deny_loss: false, ..options.clone() };
     let mut plan = plan_checkpoint(checkpoint.clone(), format, kind, &undenied)?;
     plan.losses.extend(losses);
+    of_each(&mut plan, &objects);
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(super::convert::denied(&plan.losses));
     }
+    for (source, inputs) in sources.iter().zip(&inputs) {
+        inputs.check(source, target, &plan)?;
+    }
     LocalSink::check_plan(&plan, target, options.force)?;
     Ok(PreparedMerge { plan, checkpoint, notes })
+}
+
+/// Tells the loss of a structure of torch for each source that had one: the plan knows only what was made of all.
+fn of_each(plan: &mut WritePlan, objects: &[String]) {
+    let is_told = |loss: &Loss| loss.code == "structure-dropped" && plan.format == "torch";
+    let Some(place) = plan.losses.iter().position(is_told).filter(|_| !objects.is_empty()) else { return };
+    let told = plan.losses.remove(place);
+    let each: Vec<Loss> =
+        objects.iter().map(|label| Loss { subject: label.clone(), ..told.clone() }).collect();
+    plan.losses.splice(place..place, each);
 }
 
 /// Joins checkpoints: their tensors one after the other, the metadata of all. State stays with the parameter
@@ -119,6 +136,10 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     }
     if sources.iter().all(|source| source.origin == first.origin) {
         joined.origin.clone_from(&first.origin);
+    }
+    // Whichever of them had a structure: it is lost for all that is written.
+    if sources.iter().any(torch::was_object) {
+        torch::mark_object(&mut joined);
     }
     // What is missing of a damaged source is missing in what is made of it.
     let mut losses: Vec<Loss> = sources
@@ -495,5 +516,35 @@ mod tests {
             assert!(losses[0].detail.contains("a and b"), "{}", losses[0].detail);
             assert_eq!(joined.metadata.get("step"), Some(&Value::Text(kept.into())));
         }
+    }
+
+    /// What torch would have around its tensors is lost whichever source had it, and where formats differ.
+    #[test]
+    fn a_structure_is_lost_whichever_source_had_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+        let object = folder.join("torch/good/nested.pt");
+        let dir = tempfile::tempdir().unwrap();
+        let options = |to: &str| ConvertOptions { to: Some(to.into()), ..ConvertOptions::default() };
+        let told = |sources: &[PathBuf]| -> Vec<String> {
+            let merged = merge(sources, &dir.path().join("c.pt"), Same::Prefix, &options("torch")).unwrap();
+            let dropped = merged.plan.losses.into_iter().filter(|loss| loss.code == "structure-dropped");
+            dropped.map(|loss| loss.subject).collect()
+        };
+        let label = object.display().to_string();
+        for other in
+            ["torch/good/plain.pt", "safetensors/good/bits.safetensors"].map(|name| folder.join(name))
+        {
+            assert_eq!(told(&[other.clone(), object.clone()]), [label.as_str()]);
+            assert_eq!(told(&[object.clone(), other]), [label.as_str()]);
+        }
+        let legacy = folder.join("torch/good/nested_legacy.pt");
+        assert_eq!(told(&[object.clone(), legacy.clone()]), [label, legacy.display().to_string()]);
+        assert_eq!(told(&[folder.join("torch/good/plain.pt"), folder.join("torch/good/types.pt")]), [""; 0]);
+        // Also by way of another form.
+        let bridge = dir.path().join("b.safetensors");
+        let sources = [folder.join("torch/good/plain.pt"), object];
+        let merged = merge(&sources, &bridge, Same::Prefix, &options("safetensors")).unwrap();
+        super::super::save(&merged.plan, &bridge, false, &Default::default()).unwrap();
+        assert_eq!(told(std::slice::from_ref(&bridge)), [bridge.display().to_string()]);
     }
 }

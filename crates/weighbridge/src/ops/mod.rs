@@ -24,6 +24,7 @@ pub mod diff;
 pub mod edit;
 pub mod hash;
 pub mod info;
+mod inputs;
 pub mod merge;
 mod numpy;
 mod parallel;
@@ -41,5 +42,6 @@ mod wide;
 pub use convert::{
     Changes, ConvertOptions, Grow, convert, plan, plan_checkpoint, prepare, save, save_replacing, target_form,
 };
+pub use inputs::Inputs;
 
 use crate::text::json_number as number_json;

@@ -9,6 +9,7 @@ mod cursor;
 mod file;
 mod folder;
 mod held;
+mod identity;
 mod kept;
 mod map;
 mod memory;
@@ -27,6 +28,7 @@ pub use folder::{
     Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, Survey, check_relative,
 };
 pub(crate) use held::{Held, Windows};
+pub(crate) use identity::FileIdentity;
 pub(crate) use kept::KeptBlocks;
 #[cfg(test)]
 pub(crate) use map::TABLE;

@@ -41,6 +41,8 @@ pub struct Contents {
     pub items: Vec<Item>,
     /// Names that lead to something that stands elsewhere in the list.
     pub links: Vec<Link>,
+    /// Types that have names of their own. Datasets and attributes that use one are listed as if it were theirs.
+    pub named_types: Vec<NamedType>,
     /// What could not be read, with the path it stands at; the rest is whole.
     pub problems: Vec<Problem>,
     /// The version of the superblock: 0 as most writers make it, up to 3.
@@ -58,6 +60,15 @@ pub struct Link {
     pub path: Vec<String>,
     /// Where it leads, in words: mostly a path, from the root where it begins with `/`.
     pub target: String,
+}
+
+/// A datatype that stands in a group, as datasets do: a committed one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedType {
+    /// Where it stands, from the root.
+    pub path: Vec<String>,
+    /// How many attributes it has.
+    pub attributes: usize,
 }
 
 /// A part of a file that could not be read.

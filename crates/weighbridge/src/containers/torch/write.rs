@@ -141,14 +141,23 @@ impl SavedBuilder {
         let offset = b.int(0)?;
         let size = ints(b, entry.shape.dims())?;
         let stride = ints(b, &strides(&entry.shape))?;
-        let grad = matches!(entry.attributes.get(REQUIRES_GRAD), Some(Value::Bool(true)));
-        let (grad, hooks) = (b.bool(grad), b.ordered_dict(&[])?);
+        let wants_grad =
+            matches!(entry.attributes.get(REQUIRES_GRAD), Some(Value::Bool(true))) && takes_gradient(dtype);
+        let (grad, hooks) = (b.bool(wants_grad && typed.is_some()), b.ordered_dict(&[])?);
         let mut args = vec![storage, offset, size, stride, grad, hooks];
         if typed.is_none() {
             args.push(b.global("torch", torch_name(dtype).unwrap_or_default())?);
         }
         let args = b.tuple(&args)?;
-        let id = b.reduce(function, args)?;
+        let mut id = b.reduce(function, args)?;
+        if wants_grad && typed.is_none() {
+            // `_rebuild_tensor_v3` fills a tensor that requires a gradient already, which torch refuses: it writes, and
+            // loads, a parameter around one that does not.
+            let parameter = b.global("torch._utils", "_rebuild_parameter")?;
+            let (grad, hooks) = (b.bool(true), b.ordered_dict(&[])?);
+            let args = b.tuple(&[id, grad, hooks])?;
+            id = b.reduce(parameter, args)?;
+        }
         self.tensors.insert(id, key);
         Ok(id)
     }
@@ -221,6 +230,11 @@ fn check(entry: &TensorEntry) -> Result<()> {
     Err(Error::mismatch("shape-overflow", "torch cannot hold extents with this product")
         .on_tensor(entry.name())
         .found(format_args!("{dtype} {}", entry.shape)))
+}
+
+/// True for what torch gives gradients: loading any other tensor that requires one fails.
+fn takes_gradient(dtype: DType) -> bool {
+    dtype.is_float() || matches!(dtype, DType::C64 | DType::C128)
 }
 
 /// True where torch has the type only since version 2.3: those before cannot load it.

@@ -16,7 +16,7 @@
 //! | the name of another tensor | `~2`, `~3` … behind it |
 //!
 //! What differs from the path of the tensor then is carried (see [`crate::checkpoint::INDEX_KEY`]), so
-//! that everything comes back. Attributes of groups are metadata under the path of the group:
+//! that everything comes back, and is a loss for others, `renamed`. Attributes of groups are metadata under the path of the group:
 //! `/model_weights`.
 //!
 //! Attributes keep their types: what the value does not tell - numbers of less than 64 bits, text of fixed length,

@@ -1,6 +1,6 @@
 //! Where tensors stand in a file: every one at a path of its own, and none at that of a group.
 
-use crate::checkpoint::{Name, TensorEntry, TensorPath};
+use crate::checkpoint::{Name, TensorEntry};
 use std::collections::{HashMap, HashSet};
 
 /// The name in the carried index of the dataset at a path: dotted like the path of a tensor where
@@ -91,20 +91,26 @@ pub(super) fn dataset_paths(tensors: &[TensorEntry]) -> Vec<Vec<String>> {
     paths
 }
 
+/// True where a tensor does not stand under its own name, as HDF5 cannot have it or another one has it.
+pub(super) fn is_renamed(tensor: &TensorEntry, path: &[String]) -> bool {
+    place(tensor, Name::to_text) != path
+}
+
 /// Where a tensor would stand if it were alone.
 fn wanted(tensor: &TensorEntry) -> Vec<String> {
-    let mut path = parts(&tensor.path);
+    place(tensor, tidy)
+}
+
+/// The names of a tensor as `spelled`: state stands beside its parameter.
+fn place(tensor: &TensorEntry, spelled: impl Fn(&Name) -> String) -> Vec<String> {
+    let mut path: Vec<String> = tensor.path.parts().iter().map(&spelled).collect();
     if let Some(slot) = tensor.role.slot() {
         if let Some(last) = path.last_mut() {
             last.push('~');
         }
-        path.push(tidy(slot));
+        path.push(spelled(slot));
     }
     path
-}
-
-fn parts(path: &TensorPath) -> Vec<String> {
-    path.parts().iter().map(tidy).collect()
 }
 
 /// A name that HDF5 can have.

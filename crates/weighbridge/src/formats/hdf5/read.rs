@@ -3,13 +3,14 @@
 use super::names::index_name;
 use super::{KIND, NULL, types};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Lost, Metadata, Name, Note, TensorEntry, TensorPath, Value, restore_bridge_index,
+    Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, TensorEntry, TensorPath, Value,
+    restore_bridge_index,
 };
-use crate::containers::hdf5::{self, Attributes, Item, Kind, Types};
+use crate::containers::hdf5::{self, Attributes, Item, Kind, NamedType, Types};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
-use crate::text::escape;
+use crate::text::{counted, escape};
 
 /// What is not read is named one by one up to this number, then counted.
 const NAMED: usize = 100;
@@ -46,11 +47,30 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         opaque += u64::from(matches!(item.dataset.as_ref().map(|d| &d.kind), Some(Kind::Opaque { .. })));
         reader.item(item)?;
     }
+    note_named_types(&contents.named_types, &mut reader.checkpoint);
     if opaque > 0 {
         let text = format!("{opaque} datasets of opaque bytes are listed as u8");
         reader.checkpoint.notes.push(Note::new("opaque", text));
     }
     Ok(reader.finish(contents.attributes, contents.types))
+}
+
+/// Names the types that are left out, or counts them.
+pub(super) fn note_named_types(all: &[NamedType], checkpoint: &mut Checkpoint) {
+    for named in all.iter().take(NAMED) {
+        let with = match named.attributes {
+            0 => String::new(),
+            count => format!(", with {}", counted(count, "attribute", "attributes")),
+        };
+        let text =
+            format!("{}: a named datatype{with}; what is of this type is read", cut(&shown(&named.path)));
+        checkpoint.notes.push(Note::omission(NAMED_TYPE, text));
+    }
+    let more = all.len().saturating_sub(NAMED);
+    if more > 0 {
+        let text = format!("and {}", counted(more, "more named datatype", "more named datatypes"));
+        checkpoint.notes.push(Note::omission(NAMED_TYPE, text));
+    }
 }
 
 struct Reader {

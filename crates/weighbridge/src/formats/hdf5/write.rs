@@ -1,6 +1,6 @@
 //! From the index to a plan.
 
-use super::names::{dataset_paths, index_name};
+use super::names::{dataset_paths, index_name, is_renamed};
 use super::types::{self, Known};
 use super::{KIND, NULL, comes_back};
 use crate::checkpoint::{Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, escape_text, left_behind};
@@ -28,6 +28,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let mut file = Hdf5Builder::new("");
     let mut losses = Vec::new();
     for (tensor, path) in checkpoint.tensors.iter().zip(&paths) {
+        if is_renamed(tensor, path) {
+            let path = escape_text(&path.join("/"));
+            let detail = format!("it is written as /{path}; this library knows it again, others do not");
+            losses.push(Loss::new("renamed", tensor.name(), detail));
+        }
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let is_null = tensor.shape.dims() == [0] && tensor.attributes.contains_key(NULL);
         let data = if is_null { Data::Null(tensor.clone()) } else { Data::Tensor(tensor.clone()) };

@@ -2,7 +2,8 @@
 
 use super::{METADATA, SUFFIX};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, RESERVED_PREFIX, Value, bridge_index, bridge_names, escape_text, left_behind,
+    Checkpoint, INDEX_KEY, Loss, RESERVED_PREFIX, Value, bridge_index, bridge_names, escape_text,
+    left_behind, renamed,
 };
 use crate::containers::zip::ZipBuilder;
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "archive") {
         return Err(Error::usage("unknown-kind", "npz has no such kind").expected("archive").found(kind));
     }
-    let names = bridge_names(checkpoint, tidy);
+    let names = bridge_names(checkpoint, tidy, &[METADATA]);
     let mut members: Vec<_> = names.iter().zip(&checkpoint.tensors).collect();
     members.sort_by_key(|&(name, _)| name.as_bytes());
 
@@ -43,6 +44,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             Ok(())
         })?;
     }
+    losses.extend(renamed(checkpoint, &names));
     losses.extend(left_behind(checkpoint));
     Ok(WritePlan { format: "npz", kind: "archive", files: vec![zip.finish()], losses })
 }

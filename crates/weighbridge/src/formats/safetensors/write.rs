@@ -4,6 +4,7 @@ use super::room::Room;
 use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, shards};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
+    renamed,
 };
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -42,8 +43,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         }
     }
     checkpoint.check_unique()?;
-    let names = bridge_names(checkpoint, |name| name);
+    let names = bridge_names(checkpoint, |name| name, &[METADATA]);
     let mut losses = left_behind(checkpoint);
+    losses.extend(renamed(checkpoint, &names));
     let rows = rows(checkpoint, &names)?;
     let index = bridge_index(checkpoint, &names);
     let file = file("", rows, &metadata(checkpoint, index, &mut losses), room)?;

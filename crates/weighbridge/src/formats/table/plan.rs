@@ -42,7 +42,7 @@ pub(in crate::formats) struct Form<'a> {
 pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan> {
     let mut losses = Vec::new();
     let mut tables = Vec::new();
-    let names = bridge_names(checkpoint, tidy);
+    let names = bridge_names(checkpoint, tidy, &[]);
     for (tensor, name) in checkpoint.tensors.iter().zip(names) {
         if tensor.role.is_state() {
             let detail = "a table holds no optimizer state: it is left out";

@@ -31,7 +31,7 @@ pub(crate) use outline::BEYOND;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Origin};
 use crate::containers::torch::is_legacy;
 use crate::containers::zip;
 use crate::error::{Error, Result};
@@ -84,6 +84,20 @@ const DTYPES: [DType; 20] = [
     DType::F8E4M3Fnuz,
     DType::F8E5M2Fnuz,
 ];
+
+/// True where there was a structure around the tensors that a state dict has not, also when it was another form in between.
+pub(crate) fn was_object(checkpoint: &Checkpoint) -> bool {
+    let carried = checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()));
+    (checkpoint.format, checkpoint.kind) == (FACTS.id, OBJECT) || carried == Some((FACTS.id, OBJECT))
+}
+
+/// Marks what is made of several checkpoints, of which one was such an object.
+pub(crate) fn mark_object(checkpoint: &mut Checkpoint) {
+    checkpoint.origin = Some(Origin { format: FACTS.id.to_owned(), kind: OBJECT.to_owned() });
+    if checkpoint.format == FACTS.id {
+        checkpoint.kind = OBJECT;
+    }
+}
 
 /// True for an archive without a directory that begins as torch's do: the reader says that it ends early.
 fn is_cut(source: &SourceRef, of_torch: impl Fn(&str) -> bool) -> bool {

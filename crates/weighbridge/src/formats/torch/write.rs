@@ -1,7 +1,7 @@
 //! From the index to a plan.
 
-use super::{METADATA, OBJECT, STATE_DICT, VERSIONS, metadata};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind};
+use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
+use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind, renamed};
 use crate::containers::torch::{SavedBuilder, is_recent};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -20,11 +20,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             .expected(STATE_DICT)
             .found(kind));
     }
-    let names = bridge_names(checkpoint, |name| name);
+    let names = bridge_names(checkpoint, |name| name, &[]);
     let mut losses = left_behind(checkpoint);
-    // Also when it was another form in between.
-    let carried = checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()));
-    if (checkpoint.format, checkpoint.kind) == ("torch", OBJECT) || carried == Some(("torch", OBJECT)) {
+    losses.extend(renamed(checkpoint, &names));
+    if was_object(checkpoint) {
         let detail = "the structure becomes a flat state dict; this library knows it again, torch does not";
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }
@@ -46,7 +45,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let root = builder.builder_mut().ordered_dict(&pairs)?;
     if let Some(versions @ Value::Map(_)) = checkpoint.metadata.get(VERSIONS)
-        && checkpoint.format == "torch"
+        && ["torch", "merged"].contains(&checkpoint.format)
     {
         let versions = builder.value(versions)?;
         let b = builder.builder_mut();

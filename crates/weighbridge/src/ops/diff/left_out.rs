@@ -10,7 +10,7 @@ use std::path::Path;
 /// Bytes that are held against each other at once.
 const BLOCK: u64 = 1 << 20;
 /// Omissions that are of metadata alone, as attributes of objects are: no tensor is among them.
-const METADATA: [&str; 10] = [
+const METADATA: [&str; 11] = [
     "attributes-differ",
     "column-metadata",
     "metadata-damaged",
@@ -18,6 +18,7 @@ const METADATA: [&str; 10] = [
     "metadata-key-taken",
     "metadata-too-long",
     "metadata-unreadable",
+    "named-type",
     "unknown-class",
     "unknown-field",
     "value-left-out",

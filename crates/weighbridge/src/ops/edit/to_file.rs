@@ -7,7 +7,7 @@ use crate::checkpoint::{Checkpoint, Note};
 use crate::engine::{LocalSink, RunOptions};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions};
-use crate::ops::{ConvertOptions, plan_checkpoint, save};
+use crate::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
 use crate::plan::WritePlan;
 use crate::source::{PathKind, kind_of_path};
 use std::path::Path;
@@ -50,16 +50,19 @@ pub struct Prepared {
 ///
 /// # Errors
 /// What opening, [`apply`](super::apply()) and planning say; [`crate::Kind::Usage`], `unknown-extension`, where neither the target's
-/// name nor the options say which form it shall have; for the target as [`LocalSink::check_plan`].
+/// name nor the options say which form it shall have; for the target as [`LocalSink::check_plan`], and
+/// `output-is-input` where it is one of several files that are read.
 pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Prepared> {
     LocalSink::check(target, options.force)?;
     let checkpoint = formats::open_with(source, &options.open)
         .map_err(|error| formats::offer_salvage(error, source, &options.open))?;
+    let inputs = Inputs::of(&checkpoint, target);
     let (format, kind) = target_form(source, target, &checkpoint, options)?;
     let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
         let options = convert_options(options, options.settings.clone());
         plan_form(edited, format, kind, &options)
     })?;
+    inputs.check(source, target, &prepared.plan)?;
     LocalSink::check_plan(&prepared.plan, target, options.force)?;
     Ok(prepared)
 }

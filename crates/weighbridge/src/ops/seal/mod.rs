@@ -35,7 +35,7 @@ use crate::engine::{LocalSink, RunOptions, Watch, run};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::plan::{FileBuilder, WritePlan};
-use crate::source::{own_name, real_path, stamp_of_path};
+use crate::source::{FileIdentity, FileSource, name_below, own_name, real_path, stamp_of_path};
 use hashing::{Wanted, hash};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -58,6 +58,9 @@ pub struct SealOptions {
     pub earlier: Option<Earlier>,
     /// Paths that do not belong to a folder wherever they are, such as that of the manifest itself.
     pub without: Vec<PathBuf>,
+    /// Where the manifest will be written, which does not belong to a folder either. What stands there in the sealed
+    /// folder must be a manifest: everything else is part of what is sealed.
+    pub target: Option<PathBuf>,
     /// Threads; 0 for one a processor.
     pub threads: usize,
     /// Who is told of progress and may stop the work.
@@ -74,6 +77,7 @@ impl Default for SealOptions {
             allow_symlinks: false,
             earlier: None,
             without: Vec::new(),
+            target: None,
             threads: 0,
             watch: RunOptions::default().watch,
         }
@@ -154,33 +158,25 @@ pub fn default_target(path: &Path) -> Result<PathBuf> {
 /// # Errors
 /// What opening says; [`crate::Kind::Unsupported`] for what cannot be sealed, such as symbolic links;
 /// [`crate::Kind::Corrupt`] where bytes do not fit a file's own checksums: damage is not sealed;
-/// [`crate::Kind::Usage`], `other-subject`, where the earlier manifest is that of another model;
+/// [`crate::Kind::Usage`]: `other-subject`, where the earlier manifest is that of another model, `output-is-input`, where
+/// the manifest would take the place of what is sealed or read;
 /// [`crate::Kind::Io`], `changed-while-read`, where a file changed meanwhile; [`crate::Kind::Cancelled`].
 pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     let path = path.as_ref();
     if options.algorithms.is_empty() {
         return Err(Error::usage("no-algorithm", "a seal needs at least one algorithm"));
     }
+    let without: Vec<PathBuf> = options.without.iter().chain(&options.target).cloned().collect();
     let search = Search {
         open: &options.open,
         files_only: options.files_only,
         symlinks: options.allow_symlinks,
-        without: options.without.clone(),
+        without: without.clone(),
         ignored: Vec::new(),
         lenient: false,
     };
     let subject = Subject::find(path, &search)?;
-    let without: Vec<PathBuf> = options.without.iter().filter_map(|path| real_path(path)).collect();
-    let is_without =
-        |path: &Path| !without.is_empty() && real_path(path).is_some_and(|p| without.contains(&p));
-    if let Some(file) = subject.files.iter().find(|file| is_without(&file.path)) {
-        return Err(Error::usage(
-            "output-is-input",
-            "the manifest would take the place of a file that is sealed",
-        )
-        .in_file(file.path.display())
-        .hint("give the manifest another name"));
-    }
+    check_apart(path, &subject, &without, options)?;
     let taken = earlier::take_over(path, &subject, options)?;
     let count = subject.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.tensors.len());
     let wanted = Wanted {
@@ -265,6 +261,33 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         }
     }
     Ok(Sealed { manifest, bytes, report })
+}
+
+/// Fails where the manifest would take the place of a file that is sealed, or that was read to know what is in them.
+fn check_apart(path: &Path, subject: &Subject, without: &[PathBuf], options: &SealOptions) -> Result<()> {
+    let refused = |what: &str, path: &Path| {
+        Error::usage("output-is-input", what).in_file(path.display()).hint("give the manifest another name")
+    };
+    let without: Vec<FileIdentity> = without.iter().filter_map(|path| FileIdentity::of_path(path)).collect();
+    let is_without = |path: &Path| FileIdentity::of_path(path).is_some_and(|file| without.contains(&file));
+    let files = subject.files.iter().map(|file| &file.path).chain(&subject.outside);
+    if let Some(path) = files.filter(|_| !without.is_empty()).find(|path| is_without(path)) {
+        return Err(refused("the manifest would take the place of a file that is sealed or read", path));
+    }
+    // In a folder it was left out before it could be one of the files.
+    let Some(target) = options.target.as_deref().and_then(real_path) else { return Ok(()) };
+    if subject.scope != Scope::Folder || name_below(path, &target)?.is_none() {
+        return Ok(());
+    }
+    let limits = &options.open.limits;
+    match FileSource::open(&target).and_then(|file| read(&file, limits)) {
+        Err(error) if error.code() == "not-a-manifest" || error.kind() == crate::Kind::Limit => {
+            Err(refused("a file of the sealed folder is no manifest, and would be lost", &target)
+                .found(error.found_text().unwrap_or_else(|| error.message())))
+        }
+        // One that is odd, or of another version, is one too.
+        _ => Ok(()),
+    }
 }
 
 /// Writes the manifest to the file `target`: staged, synced, and put in its place as a whole.

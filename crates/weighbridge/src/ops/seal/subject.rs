@@ -76,6 +76,8 @@ pub(super) struct Subject {
     pub(super) checkpoint: Option<Checkpoint>,
     /// The files of which something was read when it was opened.
     pub(super) opened: Vec<usize>,
+    /// The files of which something was read and which are not sealed, as they lie elsewhere.
+    pub(super) outside: Vec<PathBuf>,
     /// What was asked for when it was opened, one word each.
     pub(super) options: Vec<String>,
     pub(super) notes: Vec<Note>,
@@ -231,17 +233,17 @@ fn file(
     })?;
     let mut used: Vec<(PathBuf, SourceRef)> = vec![(path.to_owned(), source)];
     used.extend(used_files(witnesses, checkpoint.as_ref()));
-    let mut notes = Vec::new();
+    let mut elsewhere = Vec::new();
     // A file that was reached on two ways has two sources.
     let mut found: BTreeMap<PathBuf, Vec<(PathBuf, SourceRef)>> = BTreeMap::new();
     for (path, source) in used {
         match name_below(&root, &path)? {
             Some(name) => found.entry(name).or_default().push((path, source)),
-            None => notes.push(outside(&path)),
+            None => elsewhere.push(path),
         }
     }
     let scope = if found.len() == 1 { Scope::File } else { Scope::Files };
-    let mut subject = empty(scope, name, (checkpoint, unopened), search, notes);
+    let mut subject = empty(scope, name, (checkpoint, unopened), search, elsewhere);
     for (name, sources) in found {
         let Some((path, source)) = sources.first() else { continue };
         let name = if scope == Scope::File { ALONE.to_owned() } else { text_name(&name)? };
@@ -296,15 +298,15 @@ fn folder(
     }
     let (checkpoint, unopened) =
         opened(search, path, || formats::open_folder(&witnesses.watch_folder(local.clone()), open))?;
-    let mut notes = Vec::new();
+    let mut elsewhere = Vec::new();
     let mut read: HashMap<PathBuf, Vec<SourceRef>> = HashMap::new();
     for (used, source) in used_files(witnesses, checkpoint.as_ref()) {
         match name_below(path, &used)? {
             Some(name) => read.entry(name).or_default().push(source),
-            None => notes.push(outside(&used)),
+            None => elsewhere.push(used),
         }
     }
-    let mut subject = empty(Scope::Folder, name, (checkpoint, unopened), search, notes);
+    let mut subject = empty(Scope::Folder, name, (checkpoint, unopened), search, elsewhere);
     subject.odd = odd;
     let mut items = local.list(FOLDER_DEPTH)?;
     items.retain(|item| !left_out(&item.name));
@@ -350,7 +352,7 @@ fn empty(
     name: String,
     (checkpoint, unopened): (Option<Checkpoint>, Option<Error>),
     search: &Search,
-    notes: Vec<Note>,
+    elsewhere: Vec<PathBuf>,
 ) -> Subject {
     Subject {
         scope,
@@ -361,7 +363,8 @@ fn empty(
         options: if checkpoint.is_some() { words(search.open) } else { Vec::new() },
         checkpoint,
         opened: Vec::new(),
-        notes,
+        notes: elsewhere.iter().map(|path| outside(path)).collect(),
+        outside: elsewhere,
         odd: Vec::new(),
         unopened,
         places: HashMap::new(),

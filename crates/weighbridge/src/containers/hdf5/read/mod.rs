@@ -11,6 +11,8 @@
 //! | hard, to a group | an item the first time; then a [`Link`](super::Link), so that there is no circle |
 //! | soft | a [`Link`](super::Link); what it leads to has its own item |
 //! | external | a [`Problem`]: other files are never opened |
+//!
+//! A hard link may lead to a named type as well, which is a [`NamedType`](super::NamedType).
 
 mod account;
 mod attributes;
@@ -44,7 +46,7 @@ pub(crate) use texts::RawText;
 pub(super) use types::{Class, Padding, Type};
 pub(super) use values::number;
 
-use super::{Attributes, Contents, Dataset, Item, Link, Problem, Types};
+use super::{Attributes, Contents, Dataset, Item, Link, NamedType, Problem, Types};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -261,7 +263,7 @@ impl Walk {
         }
         if !is_group && !header.has(messages::MSG_DATASPACE) {
             if header.has(messages::MSG_DATATYPE) {
-                // A named type; the datasets that use it have it too.
+                self.named_type(&header)?;
                 return Ok(None);
             }
             return Err(Error::corrupt("hdf5-corrupt", "HDF5: neither a group nor a dataset").at(address));
@@ -289,6 +291,15 @@ impl Walk {
             self.contents.items.push(Item { path, attributes, types, dataset, is_empty });
         }
         Ok(members)
+    }
+
+    /// Lists a named type. Its attributes are read all the same: so what they point to is known to be theirs.
+    fn named_type(&mut self, header: &Header) -> Result<()> {
+        let mut problems = Vec::new();
+        let attributes = self.attributes(header, &mut problems).0.len() + problems.len();
+        let path = self.listed_path()?;
+        self.contents.named_types.push(NamedType { path, attributes });
+        Ok(())
     }
 
     /// The members of a group, to be walked through. What `broken` has of its header, and what cannot be read of its

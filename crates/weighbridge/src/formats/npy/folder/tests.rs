@@ -69,9 +69,9 @@ fn everything_comes_back() {
         names,
         [
             "_.npy",
-            "_weighbridge.index~2.npy",
             "a.%2F..%2Fb%5C..npy",
             "weighbridge.index.json",
+            "weighbridge.index.npy",
             "z.user%2Fsum.npy",
             "z.user.names.json",
             "z.user.npy",

@@ -32,7 +32,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint) -> Result<WritePlan> {
             .hint("an npz or a safetensors file can be without"));
     }
     checkpoint.check_unique()?;
-    let names = bridge_names(checkpoint, file_stem);
+    let names = bridge_names(checkpoint, file_stem, &[]);
     let mut files = Vec::with_capacity(names.len());
     for (tensor, name) in checkpoint.tensors.iter().zip(&names) {
         let (header, order) = array_header(tensor)?;

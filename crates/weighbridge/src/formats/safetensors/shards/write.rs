@@ -1,12 +1,12 @@
 //! From an index to the plan of a folder: shards in order, then their list.
 
-use super::super::SHARDED;
 use super::super::room::Room;
 use super::super::write::{Row, Texts, file, rows};
+use super::super::{METADATA, SHARDED};
 use super::names::{list_name, shard_name};
 use super::{FORMAT, TOTAL_SIZE};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, bridge_names, escape_text, left_behind,
+    Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, bridge_names, escape_text, left_behind, renamed,
 };
 use crate::error::{Error, Result};
 use crate::formats::biggraph::text::json::write_string;
@@ -58,11 +58,11 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64, room: Room) -> 
         return Err(Error::usage("bad-setting", "several files have no one place at which the data begin"));
     }
     checkpoint.check_unique()?;
-    let names = bridge_names(checkpoint, |name| name);
+    let names = bridge_names(checkpoint, |name| name, &[METADATA]);
     let shards = split(rows(checkpoint, &names)?, most);
     let count = shards.len() as u64;
 
-    let mut losses = Vec::new();
+    let mut losses: Vec<Loss> = renamed(checkpoint, &names).collect();
     if checkpoint.metadata.get(INDEX_KEY).is_some() {
         losses.push(Loss::new("reserved-key", INDEX_KEY, "this key is reserved for the carried index"));
     }

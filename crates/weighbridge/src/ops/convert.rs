@@ -1,6 +1,6 @@
 //! Moving a checkpoint from one form to another.
 
-use crate::checkpoint::{Checkpoint, LabelList, Loss, Note, Rename, Selection};
+use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
@@ -140,16 +140,23 @@ impl Changes {
         if self.with_global {
             biggraph::rows::add_global_embeddings(checkpoint)?;
         }
+        let modules = Modules::of(checkpoint);
         checkpoint.select(&Selection::new(&self.select, &self.drop)?)?;
         if self.no_state {
             checkpoint.drop_state();
         }
+        let mut losses = match modules {
+            Some(modules) => modules.follow_left_out(checkpoint)?,
+            None => Vec::new(),
+        };
         notes.extend(checkpoint.settle_aliases());
         let applied = super::edit::apply(checkpoint, &self.rules, self.lenient_rules)?;
         notes.extend(applied.notes);
-        let mut losses = applied.losses;
+        losses.extend(applied.losses);
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
-        for unused in checkpoint.rename_found(&rules, self.lenient_rules)? {
+        let (unused, unfollowed) = checkpoint.rename_found(&rules, self.lenient_rules)?;
+        losses.extend(unfollowed);
+        for unused in unused {
             let rule = self.rename.get(unused).map(String::as_str).unwrap_or_default();
             notes.push(Note::new("rule-unused", format!("rename {rule}: it fits no tensor")));
         }

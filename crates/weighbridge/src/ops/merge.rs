@@ -2,7 +2,8 @@
 
 use super::{ConvertOptions, plan_checkpoint};
 use crate::checkpoint::{
-    Checkpoint, Loss, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
+    Checkpoint, Loss, Modules, Name, Note, TensorEntry, TensorPath, attach_state_among, escape_text,
+    join_versions,
 };
 use crate::engine::LocalSink;
 use crate::error::{Error, Result};
@@ -99,8 +100,9 @@ pub fn merge(
 /// [`crate::Kind::Mismatch`]: `name-collision`, with both files; `state-of-which` where state could belong to
 /// parameters of several files, or to some that are taken as well as to some that are not.
 pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec<Loss>)> {
+    let mut unfollowed = Vec::new();
     if same == Same::Prefix {
-        put_below(&mut sources)?;
+        put_below(&mut sources, &mut unfollowed)?;
     }
     let Some(first) = sources.first() else {
         return Err(Error::usage("nothing-to-merge", "no file is named that could be merged"));
@@ -122,6 +124,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         .iter()
         .filter_map(|source| source.damage.as_ref())
         .flat_map(|damage| damage.losses())
+        .chain(unfollowed)
         .collect();
     let only_one = sources.len() == 1;
     // It has the name of its parameter, whichever file that one stands in.
@@ -130,6 +133,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     for (source, kept) in sources.iter_mut().zip(&taken) {
         let (mut left_out, mut first_out) = (0u64, None);
         let mut kept = kept.iter();
+        let modules = Modules::of(source);
         source.tensors.retain(|tensor| {
             let keep = kept.next().copied().unwrap_or(true);
             if !keep {
@@ -138,6 +142,9 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
             }
             keep
         });
+        if let Some(modules) = modules {
+            losses.extend(modules.follow_left_out(source)?);
+        }
         // As long as it is alone: another file may have a tensor of that name.
         let settled = source.settle_aliases();
         source.notes.extend(settled);
@@ -174,7 +181,7 @@ fn collision(tensor: &TensorEntry, one: &Checkpoint, other: &Checkpoint) -> Erro
 }
 
 /// Puts every source below the name of its file, without what follows the first dot.
-fn put_below(sources: &mut [Checkpoint]) -> Result<()> {
+fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
     let programs = sources.iter().filter(|source| source.topology.is_some()).count();
     let mut known: HashMap<String, String> = HashMap::new();
     for source in sources {
@@ -195,7 +202,11 @@ fn put_below(sources: &mut [Checkpoint]) -> Result<()> {
             Some(TensorPath::new(parts.collect::<Vec<_>>()))
         };
         let paths = source.tensors.iter().map(below).collect();
+        let modules = Modules::of(source);
         source.set_paths(paths)?;
+        if let Some(modules) = modules {
+            losses.extend(modules.follow_renamed(source)?);
+        }
         // The only program of all stays, and knows its variables by the names that they have.
         if programs != 1 || source.topology.is_none() {
             variables::put_below(source, &name);
@@ -226,6 +237,15 @@ fn join_metadata(sources: &[Checkpoint], same: Same, joined: &mut Checkpoint, lo
                 "{other} and {} say different things; that of {kept} is kept, not that of {lost}",
                 source.label
             );
+            let pair = if same == Same::Last { (value, known) } else { (known, value) };
+            if let Some((versions, differ)) = join_versions(key, pair.0, pair.1) {
+                let loss = |module: &String| {
+                    Loss::new("metadata-conflict", format!("{}: {module}", escape_text(key)), detail.as_str())
+                };
+                losses.extend(differ.iter().map(loss));
+                joined.metadata.set(key, versions);
+                continue;
+            }
             losses.push(Loss::new("metadata-conflict", escape_text(key), detail));
             if same == Same::Last {
                 joined.metadata.set(key, value.clone());
@@ -491,5 +511,40 @@ mod tests {
             assert!(losses[0].detail.contains("a and b"), "{}", losses[0].detail);
             assert_eq!(joined.metadata.get("step"), Some(&Value::Text(kept.into())));
         }
+    }
+
+    #[test]
+    fn versions_of_modules_are_joined_module_by_module() {
+        let versions = |pairs: &[(&str, i64)]| {
+            let version = |n: i64| Value::Map(vec![("version".into(), Value::I64(n))]);
+            Value::Map(pairs.iter().map(|(name, n)| (Name::from(*name), version(*n))).collect())
+        };
+        let two = || {
+            let mut two = vec![checkpoint("a", &[("x.w", None)]), checkpoint("b", &[("y.w", None)])];
+            two[0].metadata.set("_metadata", versions(&[("", 1), ("x", 2)]));
+            two[1].metadata.set("_metadata", versions(&[("", 3), ("y", 4)]));
+            two
+        };
+        for (same, wanted) in [
+            (Same::Refuse, versions(&[("", 1), ("x", 2), ("y", 4)])),
+            (Same::Last, versions(&[("", 3), ("y", 4), ("x", 2)])),
+        ] {
+            let (joined, losses) = join(two(), same).unwrap();
+            assert_eq!(joined.metadata.get("_metadata"), Some(&wanted));
+            let told: Vec<_> = losses.iter().map(|loss| (loss.code, loss.subject.as_str())).collect();
+            assert_eq!(told, [("metadata-conflict", "_metadata: the module at the root")]);
+        }
+        let (joined, losses) = join(two(), Same::Prefix).unwrap();
+        let wanted = versions(&[("a", 1), ("a.x", 2), ("b", 3), ("b.y", 4)]);
+        assert_eq!((joined.metadata.get("_metadata"), losses.len()), (Some(&wanted), 0));
+        // Those of a module whose tensors give way go with them.
+        let mut twice = two();
+        twice[1].tensors[0].path = TensorPath::from_dotted("x.w");
+        twice[1].metadata.set("_metadata", versions(&[("", 1), ("x", 5)]));
+        let (joined, losses) = join(twice, Same::Last).unwrap();
+        assert_eq!(
+            (joined.metadata.get("_metadata"), losses.len()),
+            (Some(&versions(&[("", 1), ("x", 5)])), 0)
+        );
     }
 }

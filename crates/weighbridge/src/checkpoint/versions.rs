@@ -11,8 +11,6 @@ use std::collections::HashMap;
 /// dict within another object stand under the name that leads to it, and this: `model._metadata`.
 pub const MODULE_VERSIONS: &str = "_metadata";
 
-/// The code of losses.
-const CODE: &str = "module-versions";
 /// Modules that are named one by one; of more, the losses are counted.
 const TOLD: usize = 100;
 
@@ -84,7 +82,7 @@ impl Modules {
                         }
                         None => "its tensors have no name in common from which to tell its new one",
                     };
-                    losses.push(Loss::new(CODE, module(&name), detail));
+                    losses.push(unfollowed(module(&name), detail));
                 }
                 if let Some(now) = &fate.now {
                     moved.add(home, now, value, (&name, fate.sure), &mut losses);
@@ -95,11 +93,7 @@ impl Modules {
         if losses.len() > TOLD {
             let more = losses.len() - TOLD;
             losses.truncate(TOLD);
-            losses.push(Loss::new(
-                CODE,
-                format!("{more} more modules"),
-                "their versions do not follow either",
-            ));
+            losses.push(unfollowed(format!("{more} more modules"), "their versions do not follow either"));
         }
         Ok(losses)
     }
@@ -166,6 +160,11 @@ fn is_usual(value: &Value) -> bool {
     }
 }
 
+/// The loss of a version that has no place.
+fn unfollowed(subject: String, detail: &str) -> Loss {
+    Loss::new("module-versions", subject, detail)
+}
+
 /// A module, for people.
 fn module(name: &str) -> String {
     if name.is_empty() { "the module at the root".to_owned() } else { escape_text(name) }
@@ -184,14 +183,13 @@ pub(crate) fn joined_versions(metadata: &Metadata, losses: &mut Vec<Loss>) -> Op
             room.take(above.len()).is_err()
         });
         if long {
-            losses.push(Loss::new(CODE, escape_text(key), "the names of the modules would take too much"));
+            losses.push(unfollowed(escape_text(key), "the names of the modules would take too much"));
             continue;
         }
         for (name, value) in pairs {
             let name = below(above, name.as_str().unwrap_or_default());
             if joined.get(&name).is_some_and(|(known, _)| known != value) {
-                losses.push(Loss::new(
-                    CODE,
+                losses.push(unfollowed(
                     module(&name),
                     "two versions are said of this module; the first is kept",
                 ));
@@ -313,7 +311,7 @@ impl Moved {
         let lost = if replaces { known } else { value };
         if sure == known_sure || !is_usual(lost) {
             let detail = format!("what was {} gets this name too, with another version", module(before));
-            losses.push(Loss::new(CODE, module(now), detail));
+            losses.push(unfollowed(module(now), &detail));
         }
         if replaces {
             map.set(name.to_owned(), value.clone(), sure);

@@ -1,17 +1,19 @@
 //! Moving a checkpoint from one form to another.
 
+mod ties;
+
 use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
 use crate::limits::Limits;
-use crate::ops::ties::Ties;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
 use crate::tensor::{Cast, DType, Order, Rounding};
 use crate::text::counted;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use ties::Ties;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.

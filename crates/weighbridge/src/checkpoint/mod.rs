@@ -43,7 +43,7 @@ pub(crate) use owners::attach_state_among;
 pub(crate) use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
 pub use versions::MODULE_VERSIONS;
-pub(crate) use versions::{Modules, join_versions, joined_versions, set_versions, versions_of};
+pub(crate) use versions::{Modules, join_versions, joined_versions, set_versions, take_versions};
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;

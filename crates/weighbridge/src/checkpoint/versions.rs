@@ -5,7 +5,7 @@
 use super::{Checkpoint, Loss, Metadata, Name, Value, escape_text};
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The key of the metadata that hold them: a map by the names of modules, that of the root being empty. Those of a state
 /// dict within another object stand under the name that leads to it, and this: `model._metadata`.
@@ -201,25 +201,35 @@ pub(crate) fn joined_versions(metadata: &Metadata, losses: &mut Vec<Loss>) -> Op
     Some(joined.into_value())
 }
 
-/// Sets the versions of modules to what torch reads, where that is not what `metadata` say already: `own` are metadata of
-/// which only these count.
-pub(crate) fn set_versions(metadata: &mut Metadata, own: &Metadata) {
-    let mut unheard = Vec::new();
-    if joined_versions(metadata, &mut unheard) == joined_versions(own, &mut unheard) {
-        return;
-    }
-    let keys: Vec<String> = maps(metadata).map(|(key, ..)| key.to_owned()).collect();
-    keys.iter().for_each(|key| _ = metadata.remove(key));
-    for (key, ..) in maps(own) {
-        if let Some(value) = own.get(key) {
-            metadata.set(key, value.clone());
-        }
-    }
+/// Takes the versions of modules out of the metadata.
+pub(crate) fn take_versions(metadata: &mut Metadata) -> Metadata {
+    metadata.take(|key, value| location(key).is_some() && versions(value).is_some())
 }
 
-/// The metadata that say the versions of modules, and those alone.
-pub(crate) fn versions_of(metadata: &Metadata) -> Metadata {
-    maps(metadata).filter_map(|(key, ..)| Some((key.to_owned(), metadata.get(key)?.clone()))).collect()
+/// Puts those that were taken in the place of any others, unless these say the same: then they stay, and say besides of which
+/// state dicts they were.
+pub(crate) fn set_versions(metadata: &mut Metadata, own: Metadata) {
+    let root = own.get(MODULE_VERSIONS).and_then(versions).filter(|_| own.iter().nth(1).is_none());
+    if root.is_some_and(|root| is_joined(metadata, root)) {
+        return;
+    }
+    take_versions(metadata);
+    own.into_pairs().for_each(|(key, value)| metadata.set(&*key, value));
+}
+
+/// True where the versions in the metadata, joined, are these. No map is made for it: they come from a file.
+fn is_joined(metadata: &Metadata, root: &[(Name, Value)]) -> bool {
+    let mut left = root.iter();
+    for (_, above, pairs) in maps(metadata) {
+        for (name, value) in pairs {
+            let Some((own, known)) = left.next() else { return false };
+            let rest = own.as_str().and_then(|own| rest_below(above, own));
+            if rest != name.as_str() || known != value {
+                return false;
+            }
+        }
+    }
+    left.next().is_none()
 }
 
 /// Joins the versions under one key of two checkpoints: `kept` goes first. Gives the modules of which they say different
@@ -324,12 +334,16 @@ impl Moved {
             maps(metadata).map(|(key, _, pairs)| (key.to_owned(), pairs.is_empty())).collect();
         let mut now: HashMap<String, Value> =
             self.maps.into_iter().map(|(above, map)| (key_of(&above), map.into_value())).collect();
+        let mut gone = HashSet::new();
         for (key, was_empty) in before {
             match now.remove(&key) {
                 Some(value) => metadata.set(key, value),
                 None if was_empty && key == MODULE_VERSIONS => {}
-                None => _ = metadata.remove(&key),
+                None => _ = gone.insert(key),
             }
+        }
+        if !gone.is_empty() {
+            metadata.take(|key, _| gone.contains(key));
         }
         let mut rest: Vec<_> = now.into_iter().collect();
         rest.sort_unstable_by(|a, b| a.0.cmp(&b.0));

@@ -144,16 +144,16 @@ fn what_torch_reads_counts() {
             .collect();
     let own = |pairs| [(MODULE_VERSIONS.to_owned(), map(pairs))].into_iter().collect::<Metadata>();
     let mut same = carried.clone();
-    set_versions(&mut same, &own(&[("model.0", 2)]));
+    set_versions(&mut same, own(&[("model.0", 2)]));
     assert_eq!(same, carried);
     let mut other = carried.clone();
-    set_versions(&mut other, &own(&[("model.0", 3)]));
+    set_versions(&mut other, own(&[("model.0", 3)]));
     assert_eq!(
         (other.get("model._metadata"), other.get(MODULE_VERSIONS)),
         (None, Some(&map(&[("model.0", 3)])))
     );
     let mut none = carried;
-    set_versions(&mut none, &Metadata::default());
+    set_versions(&mut none, Metadata::default());
     assert_eq!(none.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["x"]);
 }
 

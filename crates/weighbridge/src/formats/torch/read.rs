@@ -3,7 +3,7 @@
 use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
 use crate::checkpoint::{
-    Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index, set_versions, versions_of,
+    Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index, set_versions, take_versions,
 };
 use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
@@ -185,8 +185,7 @@ fn carried(
     }
     // Of the versions of modules torch reads those beside the tensors alone, and no others count; the carried ones only say
     // of which state dicts they were.
-    let own = versions_of(&checkpoint.metadata);
-    own.iter().for_each(|(key, _)| _ = checkpoint.metadata.remove(key));
+    let own = take_versions(&mut checkpoint.metadata);
     for (key, value) in pairs.iter() {
         checkpoint.metadata.set(key, value.clone());
     }
@@ -196,6 +195,6 @@ fn carried(
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
         restore_bridge_index(checkpoint, &names, &index);
     }
-    set_versions(&mut checkpoint.metadata, &own);
+    set_versions(&mut checkpoint.metadata, own);
     Ok(())
 }

@@ -316,6 +316,97 @@ def tells_what_tensors_stand_in(folder):
         check(f"{name} there and back", run("diff", one, other).returncode == (1 if name == "root" else 0))
 
 
+class Parts(torch.nn.Module):
+    """What has an observer, which reads its tensors by its version, and a norm, in places that are told."""
+
+    def __init__(self, parts):
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+
+def keeps_versions(folder):
+    """The versions of modules go along where tensors get other names and other forms, so that torch loads the same values."""
+    from torch.ao.quantization import MinMaxObserver
+
+    one, other = folder / "one.pt", folder / "other.pt"
+    eps = lambda value=1e-7: MinMaxObserver(eps=value)
+
+    def loaded(net, path=other):
+        state = torch.load(path)
+        net.load_state_dict(state, strict=True)
+        return getattr(state, "_metadata", None)
+
+    torch.save(eps(0.5).state_dict(), one)
+    run("edit", one, other, "--prefix", "net", "--force", "--deny-loss")
+    net = Parts({"net": eps()})
+    versions = loaded(net)
+    check("prefix", net.net.eps == 0.5 and list(versions) == ["net"], versions)
+    run("edit", other, "--in-place=rewrite", "--strip-prefix", "net")
+    net = eps()
+    check("the prefix taken away", loaded(net) == {"": {"version": 3}} and net.eps == 0.5)
+    # By way of other forms.
+    for form in ("safetensors", "npz", "h5"):
+        check(f"to {form}", run("convert", one, folder / f"b.{form}", "--force", "--deny-loss").returncode == 0)
+        run("convert", folder / f"b.{form}", other, "--force", "--deny-loss")
+        net = eps()
+        check(f"by way of {form}", loaded(net) == {"": {"version": 3}} and net.eps == 0.5)
+        check(f"the same by way of {form}", run("diff", one, other).returncode == 0)
+    torch.save(dict(torch.load(one)), other)
+    check("versions that are gone are a difference", run("diff", one, other).returncode == 1)
+    # A norm and an observer change places, and what has no tensors stays.
+    norm = torch.nn.BatchNorm1d(2)
+    norm.num_batches_tracked += 7
+    net = torch.nn.Sequential(norm, eps(0.5), torch.nn.ReLU())
+    torch.save(net.state_dict(), one)
+    done = run("edit", one, other, "--rename", "0=1", "--rename", "1=0", "--force", "--deny-loss")
+    net = torch.nn.Sequential(eps(), torch.nn.BatchNorm1d(2), torch.nn.ReLU())
+    check("swapped", done.returncode == 0 and sorted(loaded(net)) == ["", "0", "1", "2"], done.stderr)
+    check("swapped values", net[0].eps == 0.5 and net[1].num_batches_tracked == 7)
+    done = run("edit", one, other, "--rename", "1=x.eps", "--rename", "0=y.bn", "--force", "--deny-loss")
+    net = Parts({"x": Parts({"eps": eps()}), "y": Parts({"bn": torch.nn.BatchNorm1d(2)})})
+    check("deeper", loaded(net)["x.eps"]["version"] == 3 and net.x.eps.eps == 0.5, done.stderr)
+    # Apart: torch reads what has no version as an old one.
+    done = run("edit", one, other, "--rename", "1.eps=2.eps", "--force", "--deny-loss")
+    check("an observer in two parts", done.returncode == 2 and "module-versions" in done.stderr, done.stderr)
+    # A state dict within a checkpoint, alone.
+    torch.save({"model": net.state_dict(), "epoch": 3}, one)
+    done = run("edit", one, other, "--strip-prefix", "model", "--force")
+    net = Parts({"x": Parts({"eps": eps()}), "y": Parts({"bn": torch.nn.BatchNorm1d(2)})})
+    check("out of a checkpoint", loaded(net)[""] == {"version": 1} and net.x.eps.eps == 0.5, done.stderr)
+    run("convert", one, other, "--force")
+    net = Parts({"model": Parts({"x": Parts({"eps": eps()}), "y": Parts({"bn": torch.nn.BatchNorm1d(2)})})})
+    check("a checkpoint as a flat dict", "model.x.eps" in loaded(net) and net.model.x.eps.eps == 0.5)
+    # Joined, below the names of the files.
+    torch.save(eps(0.5).state_dict(), folder / "a.pt")
+    torch.save(norm.state_dict(), folder / "b.pt")
+    done = run("merge", folder / "a.pt", folder / "b.pt", "-o", other, "--prefix-each", "--force", "--deny-loss")
+    net = Parts({"a": eps(), "b": torch.nn.BatchNorm1d(2)})
+    check("merged", loaded(net) == {"a": {"version": 3}, "b": {"version": 2}} and net.a.eps == 0.5, done.stderr)
+    done = run("merge", folder / "a.pt", folder / "b.pt", "-o", other, "--force")
+    check("two at the root", "metadata-conflict" in done.stderr + done.stdout, done.stderr)
+
+
+def tells_what_is_no_text(folder):
+    """What is told as a text, and is none, is another thing than the text; a tensor alone is no dict. Both forms are alike."""
+    one, other = folder / "one.pt", folder / "other.pt"
+    w = torch.ones(2)
+    texts = {torch.float32: "torch.float32", torch.device("cpu"): "cpu"}
+    pairs = [(w, {"value": w}), (w, [w])] + [({"w": w, "s": [a]}, {"w": w, "s": [b]}) for a, b in texts.items()]
+    layers = [torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))]
+    for legacy in (False, True):
+        for left, right in pairs:
+            torch.save(left, one, _use_new_zipfile_serialization=not legacy)
+            torch.save(right, other)
+            check(f"{left} and {right}", run("diff", one, other).returncode == 1)
+        for root in [left for left, _ in pairs] + layers:
+            torch.save(root, one, _use_new_zipfile_serialization=not legacy)
+            torch.save(root, other)
+            # Of a module all but the tensors is left out, so that it cannot be told whether it is the same.
+            wanted = 3 if isinstance(root, torch.nn.Module) else 0
+            check(f"{root} in both forms", run("diff", one, other).returncode == wanted)
+
+
 def keeps_what_stands_beside(folder):
     """Numbers of numpy and objects of plain values are metadata, to the bit; a checkpoint with them is sound."""
     path, again = folder / "c.pt", folder / "c.safetensors"
@@ -376,6 +467,8 @@ with tempfile.TemporaryDirectory() as name:
     keeps_state_in_step(Path(name))
     bytes_behind(Path(name))
     tells_what_tensors_stand_in(Path(name))
+    keeps_versions(Path(name))
+    tells_what_is_no_text(Path(name))
     keeps_what_stands_beside(Path(name))
     opens_many_small_views(Path(name))
 print(f"torch {torch.__version__}: {passed} passed, {failed} failed")

@@ -26,6 +26,19 @@ pub enum Container {
     Mixed,
     /// An object of that class.
     Class(Box<str>),
+    /// None: the tensor is all that the file holds.
+    Bare,
+    /// None: what is no text, but is told as one. A name that would be imported, such as `torch.float32`.
+    Import,
+    /// None, and told as a text: a device of torch.
+    Device,
+}
+
+impl Container {
+    /// What stands in the place of it where a side tells no container.
+    pub(crate) fn usual(&self) -> &'static str {
+        if matches!(self, Self::Import | Self::Device) { "text" } else { "dict" }
+    }
 }
 
 impl fmt::Display for Container {
@@ -37,6 +50,9 @@ impl fmt::Display for Container {
             Self::Numbers => "dict with numbers as keys",
             Self::Mixed => "dict with numbers and texts as keys",
             Self::Class(name) => name,
+            Self::Bare => "nothing around it",
+            Self::Import => "an imported name",
+            Self::Device => "torch.device",
         })
     }
 }

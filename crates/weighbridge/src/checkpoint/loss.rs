@@ -18,13 +18,14 @@ impl Loss {
     /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
     /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
     /// without its role.
-    pub const LEFT_OUT: [&str; 20] = [
+    pub const LEFT_OUT: [&str; 21] = [
         "attribute-dropped",
         "companion",
         "lod",
         "metadata-conflict",
         "metadata-dropped",
         "missing-damaged",
+        "module-versions",
         "names",
         "names-left-out",
         "no-place",

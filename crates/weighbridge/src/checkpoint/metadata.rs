@@ -144,9 +144,24 @@ impl Metadata {
         self.places.values_mut().filter(|place| **place > removed).for_each(|place| *place -= 1);
         Some(self.pairs.remove(removed).1)
     }
+    /// Takes out all pairs of which `wanted` is true; both parts keep their order.
+    pub(super) fn take(&mut self, wanted: impl Fn(&str, &Value) -> bool) -> Self {
+        let all = std::mem::take(self).pairs.into_iter();
+        let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|(key, value)| wanted(key, value));
+        let whole = |pairs: Vec<(Arc<str>, Value)>| {
+            let places = pairs.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
+            Self { pairs, places }
+        };
+        *self = whole(kept);
+        whole(taken)
+    }
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.places.get(key).and_then(|&place| self.pairs.get(place)).map(|(_, value)| value)
+    }
+    /// As [`iter`](Self::iter), of what is needed no longer.
+    pub(super) fn into_pairs(self) -> impl Iterator<Item = (Arc<str>, Value)> {
+        self.pairs.into_iter()
     }
     /// All pairs, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
@@ -204,6 +219,11 @@ mod tests {
         }
         assert_eq!(metadata.remove("a"), Some(Value::U64(2)));
         assert_eq!((metadata.remove("a"), metadata.get("a")), (None, None));
+        let mut rest = metadata.clone();
+        let taken = rest.take(|key, _| key != "c");
+        let keys = |metadata: &Metadata| metadata.iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
+        assert_eq!((keys(&taken), keys(&rest)), (vec!["b".to_owned(), "d".to_owned()], vec!["c".to_owned()]));
+        assert_eq!((taken.get("d"), rest.get("c")), (Some(&Value::U64(5)), Some(&Value::U64(3))));
         metadata.set("d", Value::U64(6));
         metadata.set("a", Value::U64(7));
         let wanted = [("b", 4), ("c", 3), ("d", 6), ("a", 7)];

@@ -19,6 +19,7 @@ mod owners;
 mod pattern;
 mod rename;
 mod tagged;
+mod versions;
 
 pub use crate::text::escape as escape_text;
 pub(crate) use aliases::{SameRead, same_bytes};
@@ -42,6 +43,8 @@ pub use naming::{ALIAS_OF, PARAMETER_VARIABLE, RENAMED_FROM, STORAGE, STRUCTURED
 pub(crate) use owners::attach_state_among;
 pub(crate) use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
+pub use versions::MODULE_VERSIONS;
+pub(crate) use versions::{Modules, join_versions, joined_versions, set_versions, take_versions};
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;

@@ -1,6 +1,9 @@
 //! Other names for tensors. Optimizer state, and what another tensor says of a name, go along.
 
-use super::{ALIAS_OF, Checkpoint, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME, Value};
+use super::{
+    ALIAS_OF, Checkpoint, Loss, Modules, Note, RENAMED_FROM, Role, TensorEntry, TensorPath, VARIABLE_NAME,
+    Value,
+};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
@@ -50,20 +53,30 @@ impl Rename {
 }
 
 impl Checkpoint {
-    /// Applies to every path the first rule that fits it.
+    /// Applies to every path the first rule that fits it. What cannot follow is noted as left out.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`]: `no-match` when a rule fits no path, `name-collision` when two
     /// tensors would have the same path, `empty-path` when one would have none.
     pub fn rename(&mut self, rules: &[Rename]) -> Result<()> {
-        self.rename_found(rules, false).map(|_| ())
+        let (_, losses) = self.rename_found(rules, false)?;
+        let notes = losses
+            .into_iter()
+            .map(|loss| Note::omission(loss.code, format!("{}: {}", loss.subject, loss.detail)));
+        self.notes.extend(notes);
+        Ok(())
     }
 
     /// As [`rename`](Self::rename). Where that is `lenient`, a rule that fits no path is no error: the places of such rules.
+    /// What cannot follow is a loss.
     ///
     /// # Errors
     /// As [`rename`](Self::rename).
-    pub(crate) fn rename_found(&mut self, rules: &[Rename], lenient: bool) -> Result<Vec<usize>> {
+    pub(crate) fn rename_found(
+        &mut self,
+        rules: &[Rename],
+        lenient: bool,
+    ) -> Result<(Vec<usize>, Vec<Loss>)> {
         let mut used = vec![false; rules.len()];
         let hits = self.tensors.iter().map(|tensor| {
             let (place, path) =
@@ -80,8 +93,10 @@ impl Checkpoint {
                 .found(format_args!("{}={}", rules[unused].from, rules[unused].to))
                 .hint("a rename takes a whole path or its leading parts, not a piece of a part"));
         }
+        let modules = Modules::of(self);
         self.set_paths(paths)?;
-        Ok(unused)
+        let losses = modules.map_or_else(|| Ok(Vec::new()), |modules| modules.follow_renamed(self))?;
+        Ok((unused, losses))
     }
 
     /// Gives every tensor the path that stands in its place in `paths`; `None` leaves it the one that it

@@ -1,18 +1,20 @@
 //! Moving a checkpoint from one form to another.
 
-use crate::checkpoint::{Checkpoint, LabelList, Loss, Note, Rename, Selection};
+mod ties;
+
+use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
 use crate::limits::Limits;
 use crate::ops::inputs::Inputs;
-use crate::ops::ties::Ties;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
 use crate::tensor::{Cast, DType, Order, Rounding};
 use crate::text::counted;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use ties::Ties;
 
 /// Losses that do not take anything away that the source has: what was asked for, and what holds of the
 /// source too.
@@ -141,16 +143,23 @@ impl Changes {
         if self.with_global {
             biggraph::rows::add_global_embeddings(checkpoint)?;
         }
+        let modules = Modules::of(checkpoint);
         checkpoint.select(&Selection::new(&self.select, &self.drop)?)?;
         if self.no_state {
             checkpoint.drop_state();
         }
+        let mut losses = match modules {
+            Some(modules) => modules.follow_left_out(checkpoint)?,
+            None => Vec::new(),
+        };
         notes.extend(checkpoint.settle_aliases());
         let applied = super::edit::apply(checkpoint, &self.rules, self.lenient_rules)?;
         notes.extend(applied.notes);
-        let mut losses = applied.losses;
+        losses.extend(applied.losses);
         let rules = self.rename.iter().map(|r| Rename::parse(r)).collect::<Result<Vec<_>>>()?;
-        for unused in checkpoint.rename_found(&rules, self.lenient_rules)? {
+        let (unused, unfollowed) = checkpoint.rename_found(&rules, self.lenient_rules)?;
+        losses.extend(unfollowed);
+        for unused in unused {
             let rule = self.rename.get(unused).map(String::as_str).unwrap_or_default();
             notes.push(Note::new("rule-unused", format!("rename {rule}: it fits no tensor")));
         }

@@ -1,4 +1,4 @@
-//! What can be done with checkpoints: one file each, checkpoints in and reports out.
+//! What can be done with checkpoints: a room each, a file or a folder, checkpoints in and reports out.
 //!
 //! - [`account`]: what every byte of its files is for;
 //! - [`convert`] and [`plan`]: to another form;
@@ -15,7 +15,8 @@
 //! - [`mod@seal`]: the hashes of files and tensors as a list that can be signed, and held against a model;
 //! - [`program`]: the program beside the parameters, as text, JSON or a graph.
 //!
-//! Each reads through the engine, in bounded memory whatever the size of the tensor.
+//! Each reads through the engine, in bounded memory whatever the size of the tensor. They share `decode` (elements as numbers to
+//! compute with), `parallel` (blocks and tensors by several threads), `wide` (loops for wide registers) and `numpy` (arrays as text).
 
 pub mod account;
 mod convert;
@@ -35,7 +36,6 @@ pub mod shard;
 pub mod show;
 pub mod slice;
 pub mod stats;
-mod ties;
 pub mod verify;
 mod wide;
 

@@ -19,6 +19,17 @@
 //! | [`to_json`] | a look at the values, bounded in depth and size |
 //! | [`Builder`], [`write()`] | the bytes that CPython's pickler would write, as a plan |
 //!
+//! And behind these, for the library alone:
+//!
+//! | where | what |
+//! | --- | --- |
+//! | `machine`, `objects` | the stack machine, and its objects by number |
+//! | `decode`, `opcode`, `lines` | the instructions, their names, and the arguments that are lines of text |
+//! | `opened`, `remaining` | a pickle that was read with its bounds, and what may still be made of it |
+//! | `usual` | calls of allowed things as honest writers make them, and no others |
+//! | `nested` | strings within a pickle that may be pickles themselves |
+//! | `reach` | from which objects tensors can be reached |
+//!
 //! Bytes and long text are never read while the graph is: a file of a gigabyte is hopped through.
 //! Nothing is recursive that a file can make deep, and memory grows at most with what was read.
 

@@ -244,32 +244,11 @@ fn describe(graph: &Graph, id: ObjectId) -> Result<Described> {
         }
         _ => return Err(bad()),
     }
-    described.dtype = plain(code);
+    described.dtype = DType::from_numpy_code(code);
     if described.dtype.is_some_and(|dtype| dtype.swap_unit() == 1) {
         described.endian = Endian::Little;
     }
     Ok(described)
-}
-
-/// The type of a code such as `f4`.
-fn plain(code: &str) -> Option<DType> {
-    Some(match code {
-        "b1" | "?" => DType::Bool,
-        "u1" => DType::U8,
-        "i1" => DType::I8,
-        "u2" => DType::U16,
-        "i2" => DType::I16,
-        "u4" => DType::U32,
-        "i4" => DType::I32,
-        "u8" => DType::U64,
-        "i8" => DType::I64,
-        "f2" => DType::F16,
-        "f4" => DType::F32,
-        "f8" => DType::F64,
-        "c8" => DType::C64,
-        "c16" => DType::C128,
-        _ => return None,
-    })
 }
 
 /// The type that package `ml_dtypes` adds under this name.

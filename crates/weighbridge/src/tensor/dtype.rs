@@ -141,6 +141,28 @@ impl DType {
         })
     }
 
+    /// The type of a code of numpy without its byte order, such as `f4` for four bytes; `None` for types that numpy
+    /// itself does not have, and for what are no numbers.
+    pub(crate) fn from_numpy_code(code: &str) -> Option<Self> {
+        Some(match code {
+            "b1" | "?" => Bool,
+            "u1" => U8,
+            "i1" => I8,
+            "u2" => U16,
+            "i2" => I16,
+            "u4" => U32,
+            "i4" => I32,
+            "u8" => U64,
+            "i8" => I64,
+            "f2" => F16,
+            "f4" => F32,
+            "f8" => F64,
+            "c8" => C64,
+            "c16" => C128,
+            _ => return None,
+        })
+    }
+
     /// Bits of one element.
     pub fn bits(self) -> u32 {
         match self {

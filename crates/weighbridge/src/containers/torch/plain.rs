@@ -151,6 +151,7 @@ impl Plain<'_> {
                 // Types of elements and the like: torch.float32.
                 Some(("torch", name)) => {
                     self.take_text(name.len() as u64)?;
+                    self.stands_in(Container::Import);
                     Some(Value::Text(format!("torch.{name}")))
                 }
                 _ => None,
@@ -173,9 +174,15 @@ impl Plain<'_> {
                         None => None,
                     }
                 }
-                Some((("torch", "device"), &[kind])) => self.text(kind)?.map(Value::Text),
+                Some((("torch", "device"), &[kind])) => {
+                    self.stands_in(Container::Device);
+                    self.text(kind)?.map(Value::Text)
+                }
                 Some((("torch", "device"), &[kind, index])) => match (self.text(kind)?, graph.int(index)) {
-                    (Some(kind), Some(index)) => Some(Value::Text(format!("{kind}:{index}"))),
+                    (Some(kind), Some(index)) => {
+                        self.stands_in(Container::Device);
+                        Some(Value::Text(format!("{kind}:{index}")))
+                    }
                     _ => None,
                 },
                 // Bytes, as protocol 2 spells them.
@@ -195,7 +202,7 @@ impl Plain<'_> {
     /// An object of a class, as what it is made of. Nothing is called.
     fn object(&mut self, made: &Made, depth: usize) -> Result<Option<Value>> {
         let graph = self.saved.graph();
-        let Some(class) = graph.global(made.callable).filter(|&class| object::is_plain(made.how, class))
+        let Some(class) = self.saved.class(made.callable).filter(|&class| object::is_plain(made.how, class))
         else {
             return Ok(None);
         };

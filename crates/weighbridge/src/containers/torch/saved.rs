@@ -9,7 +9,7 @@ use crate::checkpoint::{TensorEntry, TensorPath};
 use crate::containers::zip::{self, Member, Method, Recovered, Rest};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::pickle::{self, Graph, ObjectId, Options, Pickle, Remaining};
+use crate::pickle::{self, Graph, Object, ObjectId, Options, Pickle, Remaining};
 use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::tensor::Endian;
 use crate::text::escape;
@@ -314,6 +314,18 @@ impl Saved {
     /// have any other.
     pub fn states(&self, id: ObjectId) -> Vec<ObjectId> {
         super::rebuild::states(self.graph(), id)
+    }
+
+    /// Module and name of a class, also where the legacy form keeps it, with its source text, as one of a module.
+    pub(crate) fn class(&self, id: ObjectId) -> Option<(&str, &str)> {
+        let graph = self.graph();
+        match graph.object(id) {
+            Object::PersistentId(reference) => match graph.tuple(*reference)? {
+                [word, class, ..] if graph.text(*word) == Some("module") => graph.global(*class),
+                _ => None,
+            },
+            _ => graph.global(id),
+        }
     }
 
     /// The key of the storage of the tensor that the object is.

@@ -169,24 +169,7 @@ fn parse_descr(code: &str) -> Option<(DType, Option<Endian>)> {
         ("=" | "|", kind) => (None, kind),
         _ => (None, code),
     };
-    let dtype = match kind {
-        "b1" | "?" => DType::Bool,
-        "u1" => DType::U8,
-        "i1" => DType::I8,
-        "u2" => DType::U16,
-        "i2" => DType::I16,
-        "u4" => DType::U32,
-        "i4" => DType::I32,
-        "u8" => DType::U64,
-        "i8" => DType::I64,
-        "f2" => DType::F16,
-        "f4" => DType::F32,
-        "f8" => DType::F64,
-        "c8" => DType::C64,
-        "c16" => DType::C128,
-        _ => return None,
-    };
-    Some((dtype, endian))
+    Some((DType::from_numpy_code(kind)?, endian))
 }
 
 /// The `descr` that numpy writes for a type, or `None` where it has no such type.

@@ -13,7 +13,8 @@
 //! that is not known. What tensors and values stand in is [`Checkpoint::containers`].
 //!
 //! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
-//! with `weights_only=True`. Metadata, and what flat names cannot say (see
+//! with `weights_only=True`, with the versions of modules ([`MODULE_VERSIONS`](crate::checkpoint::MODULE_VERSIONS)) as its attribute, whatever
+//! form they came from; those of state dicts within an object below its name. Of these what the pickle has counts. Metadata, and what flat names cannot say (see
 //! [`crate::checkpoint::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
 //! does not look at.
 
@@ -31,7 +32,7 @@ pub(crate) use outline::BEYOND;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Origin};
+use crate::checkpoint::{Checkpoint, MODULE_VERSIONS as VERSIONS, Origin};
 use crate::containers::torch::is_legacy;
 use crate::containers::zip;
 use crate::error::{Error, Result};
@@ -50,8 +51,6 @@ const STATE_DICT: &str = "state_dict";
 const OBJECT: &str = "object";
 /// The member of the archive that holds what torch has no place for.
 const METADATA: &str = ".data/weighbridge.metadata";
-/// The attribute of a state dict that holds the versions of its modules.
-const VERSIONS: &str = "_metadata";
 
 static FACTS: Facts = Facts {
     id: "torch",

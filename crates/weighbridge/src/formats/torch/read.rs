@@ -2,7 +2,9 @@
 
 use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index};
+use crate::checkpoint::{
+    Checkpoint, Note, TensorEntry, escape_text, restore_bridge_index, set_versions, take_versions,
+};
 use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
 use crate::error::{Error, Kind, Result};
@@ -181,6 +183,9 @@ fn carried(
     if let Some(containers) = &mut checkpoint.containers {
         containers.set_elsewhere();
     }
+    // Of the versions of modules torch reads those beside the tensors alone, and no others count; the carried ones only say
+    // of which state dicts they were.
+    let own = take_versions(&mut checkpoint.metadata);
     for (key, value) in pairs.iter() {
         checkpoint.metadata.set(key, value.clone());
     }
@@ -190,5 +195,6 @@ fn carried(
         let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
         restore_bridge_index(checkpoint, &names, &index);
     }
+    set_versions(&mut checkpoint.metadata, own);
     Ok(())
 }

@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
             ("torch-tensor-kind", self.refused, "not read"),
         ];
         for (code, kinds, what) in notes {
-            kinds.tell(self.saved.graph(), code, what, &mut self.checkpoint);
+            kinds.tell(self.saved, code, what, &mut self.checkpoint);
         }
         Ok((self.checkpoint, overlaps))
     }
@@ -218,6 +218,10 @@ impl<'a> Walk<'a> {
                 self.items(items, depth)
             }
             Object::Made(made) => self.made(id, made, depth),
+            Object::Global { .. } | Object::PersistentId(_) if self.saved.class(id).is_some() => {
+                self.unknown.count_class(id, true);
+                Ok(())
+            }
             Object::PersistentId(_) => {
                 self.inert("a storage without a tensor", id);
                 Ok(())
@@ -241,7 +245,11 @@ impl<'a> Walk<'a> {
         let again = self.places.has(id);
         self.budget.room.take_entry(self.path.len(), again)?;
         let path = match self.path.is_empty() {
-            true => TensorPath::value(),
+            true => {
+                // Not the one of this name in a dict.
+                self.stands_in(Container::Bare);
+                TensorPath::value()
+            }
             false => TensorPath::new(self.path.clone()),
         };
         let bytes = path.byte_len() as u64;
@@ -438,7 +446,7 @@ impl<'a> Walk<'a> {
     fn made(&mut self, id: ObjectId, made: &Made, depth: usize) -> Result<()> {
         let graph = self.saved.graph();
         self.unknown.count_class(made.callable, false);
-        if let Some((module, name)) = graph.global(made.callable) {
+        if let Some((module, name)) = self.saved.class(made.callable) {
             self.stands_in(Container::Class(format!("{module}.{name}").into()));
         }
         if !self.reach.holds_tensor(id) {

@@ -1,7 +1,9 @@
 //! From the index to a plan.
 
 use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
-use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, left_behind, renamed};
+use crate::checkpoint::{
+    ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, joined_versions, left_behind, renamed,
+};
 use crate::containers::torch::{SavedBuilder, is_recent};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
@@ -44,10 +46,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         pairs.push((builder.builder_mut().text(name)?, id));
     }
     let root = builder.builder_mut().ordered_dict(&pairs)?;
-    if let Some(versions @ Value::Map(_)) = checkpoint.metadata.get(VERSIONS)
-        && ["torch", "merged"].contains(&checkpoint.format)
-    {
-        let versions = builder.value(versions)?;
+    let own = checkpoint.metadata.get(VERSIONS).filter(|own| matches!(own, Value::Map(_)));
+    // A map of another kind is what torch itself kept there, and was for something else where another format had it.
+    let other = own.filter(|_| ["torch", "merged"].contains(&checkpoint.format)).cloned();
+    // Also when it was another form in between: torch takes a module without a version for an old one.
+    if let Some(versions) = joined_versions(&checkpoint.metadata, &mut losses).or(other) {
+        let versions = builder.value(&versions)?;
         let b = builder.builder_mut();
         let key = b.interned(VERSIONS)?;
         let state = b.dict(vec![(key, versions)])?;

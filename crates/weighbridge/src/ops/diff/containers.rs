@@ -6,9 +6,6 @@ use super::told::change;
 use crate::checkpoint::{Checkpoint, Container, Containers};
 use std::collections::HashMap;
 
-/// What is not told: the usual container.
-const USUAL: &str = "dict";
-
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
@@ -67,12 +64,12 @@ impl<K: std::hash::Hash + Eq> Kinds<K> {
     }
 }
 
-/// The kinds on both sides, where they differ: `unknown` says of a side that tells none whether it is the usual one.
-fn differ(known: [Option<&String>; 2], unknown: [bool; 2]) -> Option<[String; 2]> {
+/// The kinds on both sides, where they differ: `unknown` says of a side that tells none whether it is the `usual` one.
+fn differ(known: [Option<&String>; 2], unknown: [bool; 2], usual: &str) -> Option<[String; 2]> {
     if known[0] == known[1] || (0..2).any(|side| known[side].is_none() && unknown[side]) {
         return None;
     }
-    Some(known.map(|kind| kind.cloned().unwrap_or_else(|| USUAL.to_owned())))
+    Some(known.map(|kind| kind.cloned().unwrap_or_else(|| usual.to_owned())))
 }
 
 /// Those that lead to tensors which belong together, by one name.
@@ -87,7 +84,7 @@ fn of_tensors(
     let mut names: Option<Vec<String>> = None;
     let both = containers[0].of_tensors().chain(containers[1].of_tensors());
     let mut seen = std::collections::HashSet::new();
-    for (name, _) in both {
+    for (name, kind) in both {
         if !seen.insert(name) {
             continue;
         }
@@ -101,7 +98,8 @@ fn of_tensors(
                             .is_some_and(|rest| above.is_empty() || rest.starts_with('.'))
                 })
         });
-        let Some([a, b]) = differ([0, 1].map(|side| kinds[side].0.get(name)), unknown) else { continue };
+        let known = [0, 1].map(|side| kinds[side].0.get(name));
+        let Some([a, b]) = differ(known, unknown, kind.usual()) else { continue };
         let names = names.get_or_insert_with(|| {
             let pairs = pairs.iter().filter_map(|&(l, r)| {
                 let (l, r) = (sides[0].tensors.get(l)?.text(), sides[1].tensors.get(r)?.text());
@@ -126,9 +124,11 @@ fn of_values(sides: [&Checkpoint; 2], containers: [&Containers; 2], changes: &mu
     let unknown = containers.map(Containers::has_more);
     let mut same: HashMap<&str, bool> = HashMap::new();
     let mut seen = std::collections::HashSet::new();
-    for (key, way, _) in containers[0].of_values().chain(containers[1].of_values()) {
+    for (key, way, kind) in containers[0].of_values().chain(containers[1].of_values()) {
         let known = [0, 1].map(|side| kinds[side].0.get(&(key, way)));
-        let Some([a, b]) = differ(known, unknown).filter(|_| seen.insert((key, way))) else { continue };
+        let Some([a, b]) = differ(known, unknown, kind.usual()).filter(|_| seen.insert((key, way))) else {
+            continue;
+        };
         // Where the values differ, that is told by itself.
         let same = same.entry(key).or_insert_with(|| {
             let [a, b] = sides.map(|side| side.metadata.get(key));

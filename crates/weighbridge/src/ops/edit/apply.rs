@@ -4,8 +4,8 @@ use super::renaming::Renaming;
 use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, Note, RESERVED_PREFIX, STORAGE, SameRead, Selection, TensorEntry, TensorPath,
-    Value, escape_text,
+    ALIAS_OF, Checkpoint, Loss, Modules, Note, RESERVED_PREFIX, STORAGE, SameRead, Selection, TensorEntry,
+    TensorPath, Value, escape_text,
 };
 use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
@@ -59,6 +59,8 @@ pub(crate) fn apply_watched(
 ) -> Result<Applied> {
     let mut applied = Applied { places: (0..checkpoint.tensors.len()).collect(), ..Applied::default() };
     let room = room(checkpoint);
+    // They follow at the end: of one module that is renamed tensor by tensor, a rule alone knows but a part.
+    let modules = Modules::of(checkpoint);
     let mut paths_before = None;
     for rule in rules {
         if watch.stopped() {
@@ -90,6 +92,9 @@ pub(crate) fn apply_watched(
             return Err(rule.blame(error).in_file(&checkpoint.label));
         }
         applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));
+    }
+    if let Some(modules) = modules {
+        applied.losses.extend(modules.follow(checkpoint, &applied.places)?);
     }
     // Without a rule nothing is cast here.
     for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {

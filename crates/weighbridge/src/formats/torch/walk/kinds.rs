@@ -1,7 +1,8 @@
 //! What is not kept, by kind.
 
 use crate::checkpoint::{Checkpoint, Note};
-use crate::pickle::{Graph, ObjectId};
+use crate::containers::torch::Saved;
+use crate::pickle::ObjectId;
 use crate::text::counted;
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,12 +44,12 @@ impl Kinds {
     }
 
     /// Notes all of them.
-    pub(super) fn tell(mut self, graph: &Graph, code: &'static str, what: &str, checkpoint: &mut Checkpoint) {
+    pub(super) fn tell(mut self, saved: &Saved, code: &'static str, what: &str, checkpoint: &mut Checkpoint) {
         let mut classes: Vec<_> = std::mem::take(&mut self.classes).into_iter().collect();
         // In the order of the pickle.
         classes.sort_unstable_by_key(|&((class, itself), _)| (class.index(), itself));
         for ((class, itself), count) in classes {
-            match (graph.global(class), itself) {
+            match (saved.class(class), itself) {
                 (Some((module, name)), true) => self.add(&format!("the class {module}.{name}"), count),
                 (Some((module, name)), false) => self.add(&format!("{module}.{name}"), count),
                 (None, _) => self.add("a class without a name", count),

@@ -1,0 +1,181 @@
+use super::*;
+use crate::checkpoint::{Rename, TensorEntry, TensorPath};
+use crate::source::{MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Shape};
+use std::sync::Arc;
+
+fn version(version: i64) -> Value {
+    Value::Map(vec![(Name::from("version"), Value::I64(version))])
+}
+
+fn map(pairs: &[(&str, i64)]) -> Value {
+    Value::Map(pairs.iter().map(|(name, n)| (Name::from(*name), version(*n))).collect())
+}
+
+fn checkpoint(names: &[&str], versions: &[(&str, i64)]) -> Checkpoint {
+    let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 4]));
+    let entry = |name: &&str| {
+        let path = TensorPath::from_dotted(name);
+        TensorEntry::dense(path, DType::F32, Shape::from([1]), &source, 0, Encoding::ROW).unwrap()
+    };
+    let mut checkpoint = Checkpoint::new("torch", "state_dict", "m");
+    checkpoint.tensors = names.iter().map(entry).collect();
+    checkpoint.metadata.set(MODULE_VERSIONS, map(versions));
+    checkpoint
+}
+
+/// The modules that are left with their versions, and those with a loss.
+fn renamed(mut checkpoint: Checkpoint, rules: &[&str]) -> (Vec<(String, i64)>, Vec<String>) {
+    let rules: Vec<Rename> = rules.iter().map(|rule| Rename::parse(rule).unwrap()).collect();
+    let (_, losses) = checkpoint.rename_found(&rules, false).unwrap();
+    (told(&checkpoint, MODULE_VERSIONS), losses.into_iter().map(|loss| loss.subject).collect())
+}
+
+fn told(checkpoint: &Checkpoint, key: &str) -> Vec<(String, i64)> {
+    let Some(Value::Map(pairs)) = checkpoint.metadata.get(key) else { return Vec::new() };
+    let one = |(name, value): &(Name, Value)| match value {
+        Value::Map(pairs) => match pairs.as_slice() {
+            [(_, Value::I64(n))] => (name.to_text(), *n),
+            _ => (name.to_text(), 0),
+        },
+        _ => unreachable!(),
+    };
+    pairs.iter().map(one).collect()
+}
+
+fn pairs(pairs: &[(&str, i64)]) -> Vec<(String, i64)> {
+    pairs.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+}
+
+/// A stack of a linear layer, one without tensors, a norm, and a block of two.
+fn stack() -> Checkpoint {
+    checkpoint(
+        &["0.weight", "0.bias", "2.weight", "2.count", "3.a.w", "3.b.w"],
+        &[("", 1), ("0", 1), ("1", 7), ("2", 2), ("3", 1), ("3.a", 3), ("3.b", 4), ("3.c", 5)],
+    )
+}
+
+#[test]
+fn modules_go_with_their_tensors() {
+    let all = [
+        ("net", 1),
+        ("net.0", 1),
+        ("net.1", 7),
+        ("net.2", 2),
+        ("net.3", 1),
+        ("net.3.a", 3),
+        ("net.3.b", 4),
+        ("net.3.c", 5),
+    ];
+    assert_eq!(renamed(stack(), &["=net"]), (pairs(&all), Vec::new()));
+    // What has no tensors goes with what it is in.
+    let one = [("", 1), ("0", 1), ("1", 7), ("2", 2), ("x.y", 1), ("x.y.a", 3), ("x.y.b", 4), ("x.y.c", 5)];
+    assert_eq!(renamed(stack(), &["3=x.y"]), (pairs(&one), Vec::new()));
+    let swapped = [("", 1), ("2", 1), ("1", 7), ("0", 2), ("3", 1), ("3.b", 3), ("3.a", 4), ("3.c", 5)];
+    assert_eq!(renamed(stack(), &["0=2", "2=0", "3.a=3.b", "3.b=3.a"]), (pairs(&swapped), Vec::new()));
+    let deeper = [("", 1), ("0", 1), ("1", 7), ("n.bn", 2), ("3", 1), ("3.a", 3), ("3.b", 4), ("3.c", 5)];
+    assert_eq!(renamed(stack(), &["2=n.bn"]), (pairs(&deeper), Vec::new()));
+    // Another name within a module is not another name of the module.
+    let (same, losses) = renamed(stack(), &["2.count=2.seen"]);
+    assert_eq!((same, losses), (told(&stack(), MODULE_VERSIONS), Vec::new()));
+}
+
+#[test]
+fn a_level_that_is_taken_away_leaves_nothing_behind() {
+    let wrapped = || checkpoint(&["m.a.w", "m.b"], &[("", 1), ("m", 2), ("m.a", 3), ("m.drop", 1)]);
+    assert_eq!(renamed(wrapped(), &["m="]), (pairs(&[("", 2), ("a", 3), ("drop", 1)]), Vec::new()));
+    // Unless a version of its own is lost.
+    let mut own = wrapped();
+    own.metadata.set(MODULE_VERSIONS, map(&[("", 5), ("m", 2)]));
+    let (left, losses) = renamed(own, &["m="]);
+    assert_eq!((left, losses), (pairs(&[("", 2)]), vec!["the module at the root".to_owned()]));
+}
+
+#[test]
+fn what_is_taken_apart_is_told() {
+    let one = || checkpoint(&["a.w", "a.b", "b.w"], &[("", 1), ("a", 2), ("b", 3)]);
+    let (left, losses) = renamed(one(), &["a.w=c.w"]);
+    assert_eq!((left, losses), (pairs(&[("", 1), ("a", 2), ("b", 3)]), vec!["a".to_owned()]));
+    let (left, losses) = renamed(one(), &["a.w=c.w", "a.b=d.b"]);
+    assert_eq!((left, losses), (pairs(&[("", 1), ("b", 3)]), vec!["a".to_owned()]));
+    // Two that become one.
+    let (left, losses) = renamed(one(), &["a.w=c.x", "a.b=c.y", "b.w=c.z"]);
+    assert_eq!((left, losses), (pairs(&[("", 1), ("c", 2)]), vec!["c".to_owned()]));
+    // Versions that every module has are no loss.
+    let mut usual = one();
+    usual.metadata.set(MODULE_VERSIONS, map(&[("", 1), ("a", 1), ("b", 1)]));
+    assert_eq!(renamed(usual, &["a.w=c.w"]).1, Vec::<String>::new());
+}
+
+#[test]
+fn modules_are_left_out_with_all_of_their_tensors() {
+    let mut left = stack();
+    let modules = Modules::of(&left).unwrap();
+    left.tensors.retain(|tensor| tensor.text() == "2.count" || tensor.text() == "3.a.w");
+    assert_eq!(modules.follow_left_out(&mut left).unwrap(), []);
+    let kept = [("", 1), ("1", 7), ("2", 2), ("3", 1), ("3.a", 3), ("3.c", 5)];
+    assert_eq!(told(&left, MODULE_VERSIONS), pairs(&kept));
+}
+
+#[test]
+fn those_of_state_dicts_within_go_along_and_are_joined() {
+    let mut ck = checkpoint(&["model.0.w", "ema.0.w"], &[]);
+    ck.metadata.remove(MODULE_VERSIONS);
+    ck.metadata.set("model._metadata", map(&[("", 1), ("0", 2)]));
+    ck.metadata.set("ema._metadata", map(&[("", 1), ("0", 3)]));
+    ck.metadata.set("other._metadata", Value::Text("x".into()));
+    let mut losses = Vec::new();
+    let all = map(&[("model", 1), ("model.0", 2), ("ema", 1), ("ema.0", 3)]);
+    assert_eq!(joined_versions(&ck.metadata, &mut losses), Some(all));
+    ck.rename(&[Rename::parse("model=net.model").unwrap()]).unwrap();
+    assert_eq!(told(&ck, "net.model._metadata"), pairs(&[("", 1), ("0", 2)]));
+    ck.rename(&[Rename::parse("net.model=").unwrap()]).unwrap();
+    assert_eq!(told(&ck, MODULE_VERSIONS), pairs(&[("", 1), ("0", 2)]));
+    assert_eq!(told(&ck, "ema._metadata"), pairs(&[("", 1), ("0", 3)]));
+    assert_eq!((losses, ck.notes.len()), (Vec::new(), 0));
+    assert_eq!(ck.metadata.get("other._metadata"), Some(&Value::Text("x".into())));
+}
+
+#[test]
+fn what_torch_reads_counts() {
+    let carried: Metadata =
+        [("model._metadata".to_owned(), map(&[("0", 2)])), ("x".to_owned(), Value::Bool(true))]
+            .into_iter()
+            .collect();
+    let own = |pairs| [(MODULE_VERSIONS.to_owned(), map(pairs))].into_iter().collect::<Metadata>();
+    let mut same = carried.clone();
+    set_versions(&mut same, own(&[("model.0", 2)]));
+    assert_eq!(same, carried);
+    let mut other = carried.clone();
+    set_versions(&mut other, own(&[("model.0", 3)]));
+    assert_eq!(
+        (other.get("model._metadata"), other.get(MODULE_VERSIONS)),
+        (None, Some(&map(&[("model.0", 3)])))
+    );
+    let mut none = carried;
+    set_versions(&mut none, Metadata::default());
+    assert_eq!(none.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["x"]);
+}
+
+/// A long name for many modules is refused before it is made.
+#[test]
+fn names_are_measured() {
+    let many: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
+    let versions: Vec<(&str, i64)> = many.iter().map(|name| (name.as_str(), 1)).chain([("", 1)]).collect();
+    let mut one = checkpoint(&["w"], &versions);
+    let long = "a".repeat(60_000);
+    let error = one.rename_found(&[Rename::new("", &long)], false).unwrap_err();
+    assert_eq!(error.code(), "names-too-long");
+    let mut nested = checkpoint(&[], &[]);
+    nested.metadata.set(format!("{long}._metadata"), map(&versions));
+    let mut losses = Vec::new();
+    joined_versions(&nested.metadata, &mut losses);
+    assert_eq!(losses.len(), 1);
+    // Names of very many parts are no square of time.
+    let deep = "a.".repeat(30_000);
+    let deep: Vec<String> = (1..=30_000).step_by(100).map(|n| deep[..2 * n - 1].to_owned()).collect();
+    let versions: Vec<(&str, i64)> = deep.iter().map(|name| (name.as_str(), 1)).collect();
+    let mut deep = checkpoint(&[deep.last().unwrap()], &versions);
+    assert_eq!(deep.rename_found(&[Rename::parse("a=b").unwrap()], false).unwrap().1, []);
+    assert!(told(&deep, MODULE_VERSIONS)[0].0.starts_with('b'));
+}

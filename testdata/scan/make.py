@@ -109,6 +109,20 @@ def pickles():
     put("odd.pkl", b"\x80\x02NN0.", "clean", "odd-pickle")
     put("many.pkl", b"\x80\x02" + b"N0" * 2000 + b"N.", "clean", "more-findings", "odd-pickle")
     put("many_then_os.pkl", b"\x80\x02" + b"N0" * 12000 + GETCWD + b".", "found", "more-findings", "dangerous-import")
+    # Python's memo is an array as long as the furthest place.
+    put("memo_far.pkl", b"\x80\x02]r\0\0\0\x04.", "found", "memo-far")
+    put("memo_far_line.pkl", b"]p67108864\n.", "found", "memo-far", "odd-pickle")
+    # A tuple that holds the one before twice, eighteen times over, as a key.
+    put("large_keys.pkl", b"\x80\x02}K\x01\x85" + b"2\x86" * 18 + b"K\x01s.", "found", "large-keys")
+    put("large_keys_of_set.pkl", b"\x80\x02cbuiltins\nset\n]K\x01\x85" + b"2\x86" * 18 + b"a\x85R.", "found", "large-keys")
+    part = np.zeros(4, np.float32)
+    for name, parts, slices in [
+        ("parts_multiply", {"w@@.0": part}, ["w@@.0"] * 2),
+        ("parts_of_same_array", {"w@@.0": part, "w@@.1": part}, ["w@@.0", "w@@.1"]),
+        ("parts_of_text", {"w": part}, "ww"),
+    ]:
+        split = {"UnpackBigParamInfor@@": {"w": {"OriginShape": (8,), "slices": slices}}}
+        put(f"{name}.pdparams", pickle.dumps(parts | split, 2), "found", "parts-multiply")
     put("inst.pkl", b"(ios\ngetcwd\n.", "found", "dangerous-import")
     put("obj.pkl", b"(cos\ngetcwd\no.", "found", "dangerous-import")
     memo = b"\x80\x04" + text("os") + b"\x94" + text("getcwd") + b"\x9400h\x00h\x01\x93)R."
@@ -162,6 +176,44 @@ def sums():
     put_sum("type_field_outside", array(kind("V8", 16, 8, field), tup(num(1)), b"C\x08" + b"A" * 8))
     put_sum("too_few_objects", array(kind("O8", 63), tup(num(1000)), b"]"))
     put_sum("elements_of_no_bytes", array(kind("V0", 0, 0), tup(num(2**31 - 1)), b"C\0"))
+    # A record that is nearly all padding, made of one object; an object among bytes; names of other fields; an object with fields.
+    one = tup(num(1))
+    wide = b"(" + text("o") + b"t}" + text("o") + tup(kind("O8", 63), num(0)) + b"s"
+    put_sum("type_of_a_gigabyte", array(kind("V1000000000", 27, 10**9, wide), one, b"](Nta"))
+    number = text("n") + tup(kind("i8", 0), num(0))
+    both = b"(" + text("o") + text("n") + b"t}(" + text("o") + tup(kind("O8", 63), num(0)) + number + b"u"
+    put_sum("type_fields_overlap", array(kind("V8", 27, 8, both), one, b"](NK\1ta"))
+    put_sum("type_names_no_fields", array(kind("V8", 0, 8, b"(" + text("z") + b"t}(" + number + b"u"), one, b"C\x08" + b"A" * 8))
+    put_sum("type_object_with_fields", array(kind("O8", 63, 8, b"(" + text("n") + b"t}(" + number + b"u"), one, b"]Na"))
+    # Python uses what it is given as it is at the call, not as it is at the end.
+    put_sum("late_objects", tup(b"]q\0", array(kind("O8", 63), tup(num(20000)), b"h\0") + b"q\1", b"h\0(" + b"N" * 20000 + b"e"))
+    shape = b"](\x8a\5" + struct.pack("<q", 10**10)[:5] + b"eq\0"
+    empty = lambda shape: call("numpy.core.multiarray", "_reconstruct", b"cnumpy\nndarray\n", shape, b"C\x01b")
+    put_sum("late_shape", tup(shape, empty(b"h\0"), b"h\0K\0a"))
+    raw = call("numpy", "dtype", text("V8"), b"\x89", b"\x88") + b"q\0"
+    grows = tup(num(3), text("|"), b"N", wide, num(8), num(1), num(27)) + b"b"
+    outer = kind("V8", 27, 8, b"(" + text("p") + b"t}" + text("p") + tup(b"h\0", num(0)) + b"s")
+    put_sum("late_type", tup(raw, array(outer, one, b"](C\x08" + b"A" * 8 + b"ta"), b"h\0" + grows))
+    record = call("numpy", "dtype", b"cnumpy\nrecord\n", b"\x89", b"\x88") + b"q\0"
+    far = b"(" + text("n") + b"t}" + text("n") + tup(kind("i8", 0), num(99992)) + b"s"
+    grows = tup(num(3), text("|"), b"N", far, num(100000), num(1), num(0)) + b"b"
+    put_sum("late_size", tup(record, array(b"h\0", one, b"C\0"), b"h\0" + grows))
+    put_sum("late_size_of_scalar", tup(record, call("numpy.core.multiarray", "scalar", b"h\0", b"C\x01A"), b"h\0" + grows))
+    # It is given bytes of its own later, and the tensor keeps the place of those that it had.
+    put_sum("late_array", tup(
+        empty(tup(num(1))) + b"q\0",
+        call("torch._utils", "_rebuild_device_tensor_from_numpy", b"h\0", b"ctorch\nfloat32\n", text("cpu"), b"\x89"),
+        b"h\0" + tup(num(1), one, kind("f4", 0), b"\x89", b"C\4" + bytes(4)) + b"b"))
+    # numpy 1 writes flags as a signed byte, and for an array of objects within a record those of the objects.
+    flat = b"(" + text("a") + text("b") + b"t}(" + text("a") + tup(kind("i1", 0), num(0)) + text("b") + tup(kind("f8", 0), num(8)) + b"u"
+    put("type_aligned.pkl", b"\x80\x04" + kind("V16", -112, 16, flat) + b".", "clean")
+    inner = call("numpy", "dtype", text("V16"), b"\x89", b"\x88")
+    inner += tup(num(3), text("|"), tup(kind("O8", 63), tup(num(2))), b"NN", num(16), num(8), num(63)) + b"b"
+    rows = kind("V16", 27, 16, b"(" + text("o") + b"t}" + text("o") + tup(inner, num(0)) + b"s")
+    put("type_array_of_objects.pkl", b"\x80\x04" + array(rows, one, b"](](NNeta") + b".", "clean")
+    put_sum("type_array_as_element", array(inner, tup(num(1)), b"]Na"))
+    items = b"](" + b"".join(num(n) for n in range(300, 3300)) + b"eq\0"
+    put_sum("same_items", tup(items, b"cbuiltins\nset\nq\1h\0\x85q\2R" + b"h\1h\2R" * 200))
     # Each list twice in the next: a text of any length; the same bytes, copied by each call.
     doubled = text("A" * 64) + b"q\0" + b"".join(b"0h%c" % (k - 1) + b"h%c" % (k - 1) + b"\x86q%c" % k for k in range(1, 31))
     put_sum("text_of_lists", doubled + b"0cbuiltins\nstr\nh\x1e\x85R")

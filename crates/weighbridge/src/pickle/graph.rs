@@ -2,7 +2,7 @@
 
 use super::objects::Objects;
 use super::write::ModuleNames;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// One object of a [`Graph`]. Objects keep their identity: what a pickle fetches from its memo is
 /// the same object, so a graph is never larger than its pickle.
@@ -181,11 +181,23 @@ pub struct Made {
     pub states: Vec<ObjectId>,
     /// Offset of the instruction in the source.
     pub offset: u64,
+    /// Offset of the instruction that gives the last state; 0 where there is none.
+    pub built: u64,
 }
 
 impl Made {
     pub(super) fn new(how: How, callable: ObjectId, args: ObjectId, offset: u64) -> Self {
-        Self { how, callable, args, kwargs: None, items: vec![], pairs: vec![], states: vec![], offset }
+        Self {
+            how,
+            callable,
+            args,
+            kwargs: None,
+            items: vec![],
+            pairs: vec![],
+            states: vec![],
+            offset,
+            built: 0,
+        }
     }
 
     /// The state, where exactly one was given.
@@ -204,6 +216,8 @@ pub struct Graph {
     pub(super) names: ModuleNames,
     /// The texts of one Latin-1 character of which Python has only one each.
     pub(super) chars: BTreeMap<u8, ObjectId>,
+    /// Of objects that changed when something else may have had them: the offset of the last change.
+    pub(super) changes: HashMap<ObjectId, u64>,
 }
 
 impl Default for Graph {
@@ -216,7 +230,12 @@ impl Graph {
     /// A graph with the constants only.
     pub(super) fn new(names: ModuleNames) -> Self {
         let objects = [Object::None, Object::Bool(true), Object::Bool(false), Object::Tuple(Box::default())];
-        Self { objects: objects.into_iter().collect(), names, chars: BTreeMap::new() }
+        Self {
+            objects: objects.into_iter().collect(),
+            names,
+            chars: BTreeMap::new(),
+            changes: HashMap::new(),
+        }
     }
 
     /// The number of objects.
@@ -238,6 +257,11 @@ impl Graph {
     /// points at any more.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
         (0u32..).map(ObjectId).zip(self.objects.iter())
+    }
+
+    /// Offset of the last instruction that changed the object when something else may have had it.
+    pub(super) fn changed(&self, id: ObjectId) -> Option<u64> {
+        if self.changes.is_empty() { None } else { self.changes.get(&id).copied() }
     }
 
     /// The text of a `str` of either Python, where it is short.

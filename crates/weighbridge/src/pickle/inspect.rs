@@ -3,11 +3,13 @@
 use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
 use super::graph::{Graph, How, Made, Object, ObjectId, Span};
+use super::keys;
 use super::machine::Machine;
 use super::numpy::{is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
-use super::usual::{Evaluated, copied, usual};
+use super::parts;
+use super::usual::{Copied, Evaluated, usual};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
@@ -22,9 +24,6 @@ const MOST_TEXT: usize = 2 << 20;
 const MOST_NOTES: usize = 1_000;
 /// Different calls that are counted one by one.
 const MOST_CALLS: usize = 1_000;
-/// What calls copy may be so many times what the pickle has, and so much more.
-const COPIED_TIMES: u64 = 8;
-const COPIED: u64 = 16 << 20;
 /// Stands for a name that is too long to be read.
 const NOT_KNOWN: &str = "(not known)";
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
@@ -186,6 +185,16 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
     }
     let calls = judge_calls(&machine, source.len(), &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
+    if keys::are_too_large(&machine.graph, source.len()) {
+        let text =
+            || "keys are tuples that hold each other many times over: hashing them takes any time".to_owned();
+        notes.add(Severity::Error, "large-keys", offset, text);
+    }
+    if parts::multiply(&machine.graph, source.len(), options) {
+        let text =
+            || "parts that Paddle puts together multiply: loading takes any amount of memory".to_owned();
+        notes.add(Severity::Error, "parts-multiply", offset, text);
+    }
     let protocol = machine.declared();
     if protocol.is_none() {
         let text = || "no protocol is declared: it is of protocol 0 or 1".to_owned();
@@ -266,20 +275,19 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> 
     let evaluated = Evaluated::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
-    let mut left = Some(len.saturating_mul(COPIED_TIMES).saturating_add(COPIED));
+    let mut copied = Some(Copied::new(len));
     for (id, object) in graph.iter() {
         match object {
             Object::Made(made) => {
                 calls.add(graph, made);
-                let rest = left.and_then(|left| left.checked_sub(copied(graph, made)));
-                if left.is_some() && rest.is_none() {
+                if copied.as_mut().is_some_and(|copied| !copied.take(graph, made)) {
+                    copied = None;
                     let text = || {
-                        "calls copy the same bytes again and again: loading takes any amount of memory"
+                        "calls copy the same bytes again and again, or make far more of them: loading takes any amount of memory"
                             .to_owned()
                     };
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
-                left = rest;
                 let harmless = match graph.global(made.callable) {
                     None => {
                         let text = || "calls something that was computed, not imported".to_owned();
@@ -293,7 +301,7 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> 
                             known
                         }
                         // What is too much to look at was found already.
-                        Judgement::Allowed(_) => left.is_none() || usual(graph, made, module, name),
+                        Judgement::Allowed(_) => copied.is_none() || usual(graph, made, module, name),
                         // Its import was found already.
                         Judgement::Dangerous(_) | Judgement::Defined(_) | Judgement::Unknown => continue,
                     },

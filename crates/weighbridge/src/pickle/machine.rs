@@ -48,6 +48,12 @@ pub(super) struct Machine<'a> {
     /// Places of the memo, as far as they are used one after the other; others are in `far`.
     memo: Vec<ObjectId>,
     far: HashMap<u64, ObjectId>,
+    /// A bit for each object that was fetched from the memo or copied on the stack: none else is used before it changes.
+    fetched: Vec<u64>,
+    /// Offset of the instruction that is followed.
+    at: u64,
+    /// True where a place of the memo was found to be too far.
+    too_far: bool,
     small_ints: [Option<ObjectId>; SMALL_INTS],
     names: HashMap<Box<str>, ObjectId>,
     text_bytes: u64,
@@ -73,6 +79,9 @@ impl<'a> Machine<'a> {
             marks: Vec::new(),
             memo: Vec::new(),
             far: HashMap::new(),
+            fetched: Vec::new(),
+            at: start,
+            too_far: false,
             small_ints: [None; SMALL_INTS],
             names: HashMap::new(),
             text_bytes: 0,
@@ -104,6 +113,7 @@ impl<'a> Machine<'a> {
             }
             followed += 1;
             let (code, offset) = (op.code, op.offset);
+            self.at = offset;
             self.frame(&op, opcodes)?;
             if let Some(count) = self.counts.get_mut(usize::from(code)) {
                 *count += 1;
@@ -221,6 +231,7 @@ impl<'a> Machine<'a> {
                 let id = self.recall(place).ok_or_else(|| {
                     Error::corrupt("pickle-memo", "nothing was put into this place of the memo").found(place)
                 })?;
+                self.fetched(id)?;
                 self.stack.push(id);
             }
             (op::BINPUT | op::LONG_BINPUT | op::PUT, Arg::Number(place)) => self.memorise(place, offset)?,
@@ -264,6 +275,7 @@ impl<'a> Machine<'a> {
             op::DUP => {
                 self.note(Severity::Note, "dup", offset, "the stack is copied, as no pickler does");
                 let top = self.top()?;
+                self.fetched(top)?;
                 self.stack.push(top);
             }
             op::MEMOIZE => {
@@ -319,7 +331,10 @@ impl<'a> Machine<'a> {
                 let state = self.pop()?;
                 self.grow(|target| {
                     match target {
-                        Object::Made(made) => made.states.push(state),
+                        Object::Made(made) => {
+                            made.states.push(state);
+                            made.built = offset;
+                        }
                         _ => return Err(wrong_target("an object that was made by a call")),
                     }
                     Ok(())

@@ -104,6 +104,16 @@ impl Machine<'_> {
         self.room.take(if follows { ID } else { 6 * ID })
     }
 
+    /// Counts when an object changed.
+    pub(super) fn take_change(&mut self) -> Result<()> {
+        self.room.take(6 * ID)
+    }
+
+    /// Counts bits.
+    pub(super) fn take_bits(&mut self, bytes: usize) -> Result<()> {
+        self.room.take(bytes as u64)
+    }
+
     /// Counts an import.
     pub(super) fn take_global(&mut self) -> Result<()> {
         self.room.take(2 * size_of::<GlobalUse>() as u64)

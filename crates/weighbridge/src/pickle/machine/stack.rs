@@ -8,6 +8,17 @@ use crate::limits::Limits;
 use crate::pickle::graph::{Blob, How, Made, Object, ObjectId, Place, Text};
 use crate::pickle::opened::GlobalUse;
 
+/// So much further than the bytes before it a place of the memo may be. Picklers count the objects that they put there, each of
+/// which takes a byte at least; that those which nobody fetches are left out later (`pickletools.optimize` of older Pythons),
+/// and that one pickler writes several pickles behind each other, changes nothing of that. Python's own unpickler has an array up
+/// to twice the furthest place.
+const FAR: u64 = 1 << 14;
+
+/// The word and the bit in it that stand for the object.
+fn bit_of(id: ObjectId) -> (usize, u64) {
+    (id.index() / 64, 1 << (id.index() % 64))
+}
+
 impl Machine<'_> {
     pub(super) fn make(&mut self, object: Object) -> Result<ObjectId> {
         let count = self.graph.objects.len();
@@ -157,7 +168,40 @@ impl Machine<'_> {
         let before = room_of(top);
         change(top)?;
         let grown = room_of(top).saturating_sub(before);
-        self.take_growth(grown)
+        self.take_growth(grown)?;
+        self.changed()
+    }
+
+    /// Takes down that the object on top changes, where something else may have it.
+    fn changed(&mut self) -> Result<()> {
+        let top = self.top()?;
+        let (word, bit) = bit_of(top);
+        if self.fetched.get(word).is_some_and(|bits| bits & bit != 0)
+            && self.graph.changes.insert(top, self.at).is_none()
+        {
+            self.take_change()?;
+        }
+        Ok(())
+    }
+
+    /// Takes down that the object may be in two places from here on. Those that cannot change need it not.
+    pub(super) fn fetched(&mut self, id: ObjectId) -> Result<()> {
+        if !matches!(
+            self.graph.object(id),
+            Object::List(_) | Object::Dict(_) | Object::Set(_) | Object::Made(_)
+        ) {
+            return Ok(());
+        }
+        let (word, bit) = bit_of(id);
+        if word >= self.fetched.len() {
+            let before = self.fetched.len();
+            self.fetched.resize(word + 1, 0);
+            self.take_bits((self.fetched.len() - before) * size_of::<u64>())?;
+        }
+        if let Some(bits) = self.fetched.get_mut(word) {
+            *bits |= bit;
+        }
+        Ok(())
     }
 
     pub(super) fn append(&mut self, items: &[ObjectId]) -> Result<()> {
@@ -190,6 +234,15 @@ impl Machine<'_> {
     /// Puts the top of the stack into the memo. No memory is taken for places that are left out.
     pub(super) fn memorise(&mut self, place: u64, offset: u64) -> Result<()> {
         let top = self.top()?;
+        if place > offset.saturating_add(FAR) && !self.too_far {
+            self.too_far = true;
+            self.note(
+                Severity::Error,
+                "memo-far",
+                offset,
+                "the memo is used at a place beyond all that it could hold: Python makes it as long as that",
+            );
+        }
         if self.recall(place).is_some_and(|before| before != top) {
             self.note(Severity::Note, "memo-again", offset, "a place of the memo is used for two objects");
         }

@@ -6,6 +6,7 @@ mod hostile;
 mod instructions;
 mod judged;
 mod payloads;
+mod weighed;
 mod written;
 
 use super::*;

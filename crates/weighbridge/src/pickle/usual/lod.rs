@@ -1,6 +1,7 @@
 //! `eval`, as Paddle writes a tensor with LoD: `eval("data", {"data": array})`.
 
 use super::called;
+use super::seen::Seen;
 use crate::pickle::graph::{Graph, Made, Object, ObjectId};
 use crate::pickle::numpy::lod_tensor;
 use std::collections::HashMap;
@@ -39,7 +40,7 @@ impl Evaluated {
     pub(crate) fn is_alone(&self, graph: &Graph, made: &Made) -> bool {
         let Some(&[_, names]) = graph.tuple(made.args) else { return false };
         let Some(&[(_, array)]) = graph.pairs(names) else { return false };
-        let rebuilt = called(graph, array).is_some_and(|(module, name)| {
+        let rebuilt = called(Seen::at(graph, made.offset), array).is_some_and(|(module, name)| {
             module.starts_with("numpy") && matches!(name, "_reconstruct" | "_frombuffer")
         });
         rebuilt && self.0.get(&names) == Some(&1) && self.0.get(&made.args) == Some(&1)

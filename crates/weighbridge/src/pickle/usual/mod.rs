@@ -5,14 +5,18 @@
 //! of its own, a type whose flags say that numbers are objects, a size instead of bytes. Whatever is passed on is written out in
 //! the pickle, or made by a call that has a form itself.
 
+mod copied;
 mod lod;
 mod numpy;
+mod seen;
 mod torch;
 
+pub(super) use copied::Copied;
 pub(super) use lod::Evaluated;
 
-use super::graph::{Graph, How, Made, Object, ObjectId, Place, Text};
+use super::graph::{Graph, How, Made, Object, ObjectId};
 use super::numpy::bytes_of;
+use seen::Seen;
 
 /// Items of a container within another that a form looks at.
 const FEW: usize = 16;
@@ -33,16 +37,19 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
     !named
         && (grows || made.items.is_empty())
         && (maps || made.pairs.is_empty())
-        && given(graph, made.how, module, name, args)
+        && given(Seen::at(graph, made.offset), made.how, module, name, args)
         && match (module, name) {
             // Of a type, arguments and state say one thing together.
-            ("numpy", "dtype") => numpy::is_type(graph, made),
-            _ => made.states.iter().all(|&state| stated(graph, module, name, state)),
+            ("numpy", "dtype") => numpy::is_type(Seen::at(graph, made.offset.max(made.built)), made),
+            _ => {
+                let seen = Seen::at(graph, made.built);
+                made.states.iter().all(|&state| stated(seen, module, name, state))
+            }
         }
 }
 
 /// True where the thing of that name is given such arguments.
-fn given(graph: &Graph, how: How, module: &str, name: &str, args: &[ObjectId]) -> bool {
+fn given(graph: Seen<'_>, how: How, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match module {
         "numpy.core.multiarray"
         | "numpy._core.multiarray"
@@ -74,7 +81,7 @@ fn given(graph: &Graph, how: How, module: &str, name: &str, args: &[ObjectId]) -
 }
 
 /// True where what the thing of that name made is given such a state.
-fn stated(graph: &Graph, module: &str, name: &str, state: ObjectId) -> bool {
+fn stated(graph: Seen<'_>, module: &str, name: &str, state: ObjectId) -> bool {
     match (module, name) {
         (module, "_reconstruct") if module.starts_with("numpy") => numpy::array_state(graph, state),
         ("collections", "OrderedDict") | ("argparse" | "uuid" | "copyreg" | "copy_reg", _) => {
@@ -86,7 +93,7 @@ fn stated(graph: &Graph, module: &str, name: &str, state: ObjectId) -> bool {
     }
 }
 
-fn collected(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
+fn collected(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     let filled = |id: ObjectId| is_container(graph, id);
     match (name, args) {
         (_, []) => true,
@@ -125,8 +132,8 @@ fn collected(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
 }
 
 /// The plain types of Python.
-fn plain(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
-    let all = |most: usize, fits: fn(&Graph, ObjectId) -> bool| {
+fn plain(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
+    let all = |most: usize, fits: fn(Seen<'_>, ObjectId) -> bool| {
         args.len() <= most && args.iter().all(|&id| fits(graph, id))
     };
     match name {
@@ -150,7 +157,7 @@ fn plain(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
 }
 
 /// An object of a class, as protocols 0 and 1 make one: class, base, and what the base is given.
-fn reconstructed(graph: &Graph, args: &[ObjectId]) -> bool {
+fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
     let &[class, base, state] = args else { return false };
     let Some((module, name)) = graph.global(class) else { return false };
     let known = match module {
@@ -169,8 +176,10 @@ fn reconstructed(graph: &Graph, args: &[ObjectId]) -> bool {
     fits && (known || !matches!(super::allowed(module, name), super::Judgement::Allowed(_)))
 }
 
-/// True for a state that sets attributes, none of them of Python's own machinery.
-fn attributes(graph: &Graph, state: ObjectId) -> bool {
+/// True for a state that sets attributes, none of them of Python's own machinery. Those that come later count too: the dict of
+/// an object that is in it is changed behind the call, and has no fewer by that.
+fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
+    let graph = graph.graph;
     let set = |state: ObjectId| match graph.object(state) {
         Object::Dict(pairs) => {
             pairs.iter().all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__")))
@@ -185,90 +194,46 @@ fn attributes(graph: &Graph, state: ObjectId) -> bool {
     }
 }
 
-/// What a call copies, and what there is to look at: bytes, and places of containers. The same ones may be given to very many
-/// calls.
-pub(super) fn copied(graph: &Graph, made: &Made) -> u64 {
-    let args = graph.tuple(made.args).unwrap_or_default();
-    let states = made.states.iter().flat_map(|&state| graph.tuple(state).unwrap_or_default());
-    let inner = args.iter().chain(states).map(|&id| copied_of(graph, id));
-    let own =
-        made.states.iter().map(|&state| copied_of(graph, state)).fold(args.len() as u64, u64::saturating_add);
-    inner.fold(own, u64::saturating_add)
-}
-
-fn copied_of(graph: &Graph, id: ObjectId) -> u64 {
-    match graph.object(id) {
-        // Bytes that are spelled as text, the fields of a type.
-        Object::Made(made) => {
-            let args = graph.tuple(made.args).unwrap_or_default().iter().take(FEW);
-            let states = made.states.iter().take(1).flat_map(|&state| graph.tuple(state).unwrap_or_default());
-            args.chain(states.take(FEW)).map(|&id| written(graph, id)).fold(0, u64::saturating_add)
-        }
-        Object::Tuple(items) => {
-            let inner = items.iter().take(FEW).map(|&id| written(graph, id));
-            inner.fold(items.len() as u64, u64::saturating_add)
-        }
-        _ => written(graph, id),
-    }
-}
-
-/// Bytes, or places of a container.
-fn written(graph: &Graph, id: ObjectId) -> u64 {
-    let text = |text: &Text| match text.place {
-        Place::Source(span) => span.len,
-        _ => text.short.as_ref().map_or(0, |short| short.len() as u64),
-    };
-    match graph.object(id) {
-        Object::Bytes(blob) | Object::ByteArray(blob) => blob.len().unwrap_or(0),
-        Object::Text(t) => text(t),
-        Object::ByteString(t) => text(t),
-        Object::List(items) | Object::Set(items) => items.len() as u64,
-        Object::Tuple(items) | Object::FrozenSet(items) => items.len() as u64,
-        Object::Dict(pairs) => pairs.len() as u64 * 2,
-        _ => 0,
-    }
-}
-
 /// What the object would be made by, where that is imported.
-fn called(graph: &Graph, id: ObjectId) -> Option<(&str, &str)> {
+fn called<'a>(graph: Seen<'a>, id: ObjectId) -> Option<(&'a str, &'a str)> {
     graph.made(id).and_then(|made| graph.global(made.callable))
 }
 
-fn is_text(graph: &Graph, id: ObjectId) -> bool {
+fn is_text(graph: Seen<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::Text(_) | Object::ByteString(_))
 }
 
 /// True for bytes, as they are or as protocol 2 spells them.
-fn is_bytes(graph: &Graph, id: ObjectId) -> bool {
+fn is_bytes(graph: Seen<'_>, id: ObjectId) -> bool {
     match graph.object(id) {
         Object::Bytes(_) | Object::ByteArray(_) => true,
         Object::Made(_) => {
             called(graph, id) == Some(("_codecs", "encode"))
-                || matches!(bytes_of(graph, id, None), Ok(Some(_)))
+                || matches!(bytes_of(graph.graph, id, None), Ok(Some(_)))
         }
         _ => is_text(graph, id),
     }
 }
 
-fn is_latin1(graph: &Graph, codec: ObjectId) -> bool {
+fn is_latin1(graph: Seen<'_>, codec: ObjectId) -> bool {
     matches!(graph.text(codec), Some("latin1" | "latin-1" | "iso-8859-1"))
 }
 
-fn is_int(graph: &Graph, id: ObjectId) -> bool {
+fn is_int(graph: Seen<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::Int(_) | Object::Bool(_))
 }
 
-fn is_number(graph: &Graph, id: ObjectId) -> bool {
+fn is_number(graph: Seen<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::Int(_) | Object::Bool(_) | Object::BigInt(_) | Object::Float(_))
 }
 
 /// True for a value that holds no other.
-fn is_atom(graph: &Graph, id: ObjectId) -> bool {
+fn is_atom(graph: Seen<'_>, id: ObjectId) -> bool {
     id == ObjectId::NONE || is_number(graph, id) || is_text(graph, id)
 }
 
 /// True for items that are written out.
-fn is_container(graph: &Graph, id: ObjectId) -> bool {
+fn is_container(graph: Seen<'_>, id: ObjectId) -> bool {
     matches!(
         graph.object(id),
         Object::List(_) | Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Dict(_)
@@ -276,7 +241,7 @@ fn is_container(graph: &Graph, id: ObjectId) -> bool {
 }
 
 /// The numbers of a shape that is written out.
-fn ints(graph: &Graph, shape: ObjectId) -> Option<Vec<i64>> {
+fn ints(graph: Seen<'_>, shape: ObjectId) -> Option<Vec<i64>> {
     graph.sequence(shape)?.iter().map(|&id| graph.int(id)).collect()
 }
 

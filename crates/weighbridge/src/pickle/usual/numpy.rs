@@ -1,9 +1,11 @@
 //! The forms of numpy's calls.
 
+use super::seen::Seen;
 use super::{called, count, ints, is_bytes, is_int, is_number};
 use crate::pickle::allowed::is_mapped_array;
-use crate::pickle::graph::{Graph, Made, Object, ObjectId};
+use crate::pickle::graph::{Made, Object, ObjectId};
 use crate::pickle::numpy::bytes_of;
+use std::collections::{HashMap, HashSet};
 
 /// Elements of an array that numpy makes before it is given its state, and of one whose elements have no bytes; honest pickles
 /// ask for none.
@@ -13,8 +15,10 @@ const OBJECT: i64 = 63;
 const OBJECT_FIELDS: i64 = 27;
 /// Those of a type that begins as zeros, of one whose items are taken apart by Python, and of aligned records.
 const HARMLESS: i64 = 8 | 16 | 128;
+/// numpy writes them as a byte, of numpy 1 with a sign.
+const FLAGS: std::ops::RangeInclusive<i64> = -0x80..=0xff;
 
-pub(super) fn given(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
+pub(super) fn given(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     match (name, args) {
         // The array gets its extents from its state.
         ("_reconstruct", &[class, shape, code]) => {
@@ -23,11 +27,11 @@ pub(super) fn given(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
             is_array_class(graph, class) && small && is_letter(graph, code)
         }
         ("scalar", &[kind, bytes]) => {
-            Type::of(graph, kind).is_some_and(|kind| !kind.objects) && is_bytes(graph, bytes)
+            Type::of_elements(graph, kind).is_some_and(|kind| !kind.objects) && is_bytes(graph, bytes)
         }
         ("_frombuffer", &[buffer, kind, shape, _]) => {
             (is_bytes(graph, buffer) || matches!(graph.object(buffer), Object::Buffer))
-                && Type::of(graph, kind).is_some_and(|kind| !kind.objects)
+                && Type::of_elements(graph, kind).is_some_and(|kind| !kind.objects)
                 && ints(graph, shape).is_some()
         }
         ("dtype", &[_, ref rest @ ..]) => rest.len() <= 2 && rest.iter().all(|&id| is_int(graph, id)),
@@ -38,26 +42,26 @@ pub(super) fn given(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
     }
 }
 
-fn is_array_class(graph: &Graph, class: ObjectId) -> bool {
+fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
     graph.global(class).is_some_and(|(module, name)| {
         matches!(name, "ndarray" | "matrix" | "recarray") || is_mapped_array(module, name)
     })
 }
 
 /// True for the one letter that says what the elements would be: bytes, whatever the state makes of them.
-fn is_letter(graph: &Graph, code: ObjectId) -> bool {
-    let bytes = bytes_of(graph, code, None).ok().flatten().and_then(|bytes| bytes.short);
+fn is_letter(graph: Seen<'_>, code: ObjectId) -> bool {
+    let bytes = bytes_of(graph.graph, code, None).ok().flatten().and_then(|bytes| bytes.short);
     graph.text(code) == Some("b") || bytes.as_deref() == Some(b"b")
 }
 
 /// The state of an array: a version, its shape, its type, the order, and its elements.
-pub(super) fn array_state(graph: &Graph, state: ObjectId) -> bool {
+pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
     let (Some(&[_, shape, kind, order, data]) | Some(&[shape, kind, order, data])) = graph.tuple(state)
     else {
         return false;
     };
     let (Some(kind), Some(count)) =
-        (Type::of(graph, kind), ints(graph, shape).and_then(|shape| count(&shape)))
+        (Type::of_elements(graph, kind), ints(graph, shape).and_then(|shape| count(&shape)))
     else {
         return false;
     };
@@ -69,24 +73,54 @@ pub(super) fn array_state(graph: &Graph, state: ObjectId) -> bool {
     is_int(graph, order) && elements && (kind.size > 0 || count <= MOST_ELEMENTS)
 }
 
+/// Bytes of the elements of an array of objects and records that numpy fills one by one: their size is what the type says,
+/// whatever is in them.
+pub(super) fn object_bytes(graph: Seen<'_>, (module, name): (&str, &str), state: ObjectId) -> u64 {
+    let (true, "_reconstruct") = (module.starts_with("numpy"), name) else { return 0 };
+    let Some(&[.., kind, _, data]) = graph.tuple(state) else { return 0 };
+    let (Some(kind), Object::List(items)) = (Type::of(graph, kind), graph.object(data)) else { return 0 };
+    kind.size.saturating_mul(items.len() as u64)
+}
+
 /// What matters of a type of elements.
 struct Type {
     /// Bytes of an element.
     size: u64,
+    /// What numpy notes of it, but for what is harmless: 0 where it has no objects.
+    flags: i64,
     /// True where elements are objects, or have some in fields.
     objects: bool,
+    /// True where each is an array itself. Only fields are: numpy makes the elements of an array of such its own.
+    is_array: bool,
 }
 
 impl Type {
-    /// The type that the object would become, where that is written as numpy writes it.
-    fn of(graph: &Graph, id: ObjectId) -> Option<Self> {
-        graph
-            .made(id)
-            .filter(|_| called(graph, id) == Some(("numpy", "dtype")))
-            .and_then(|made| Self::of_made(graph, made))
+    /// The type of the elements of an array, or of a scalar.
+    fn of_elements(graph: Seen<'_>, id: ObjectId) -> Option<Self> {
+        Self::of(graph, id).filter(|kind| !kind.is_array)
     }
 
-    fn of_made(graph: &Graph, made: &Made) -> Option<Self> {
+    /// The type that the object would become. It is judged where it is made: here only its size and what it says of objects are
+    /// asked for, so that types within types are not gone through again and again.
+    fn of(graph: Seen<'_>, id: ObjectId) -> Option<Self> {
+        let made = graph.made(id)?;
+        if called(graph, id) != Some(("numpy", "dtype")) {
+            return None;
+        }
+        let &[code, ..] = graph.tuple(made.args)? else { return None };
+        let plain = Self::of_code(graph, code)?;
+        let Some(&[_, _, part, _, _, size, _, flags, ..]) = made.states.first().and_then(|&s| graph.tuple(s))
+        else {
+            return made.states.is_empty().then_some(plain);
+        };
+        let size = u64::try_from(graph.int(size)?).unwrap_or(plain.size);
+        let flags = graph.int(flags)? & 0xff & !HARMLESS;
+        let objects = plain.objects || flags & 1 == 1;
+        Some(Self { size, flags, objects, is_array: part != ObjectId::NONE })
+    }
+
+    /// The type that the call would give, where that is written as numpy writes it.
+    fn of_made(graph: Seen<'_>, made: &Made) -> Option<Self> {
         let &[code, ..] = graph.tuple(made.args)? else { return None };
         let plain = Self::of_code(graph, code)?;
         match made.states.as_slice() {
@@ -97,12 +131,16 @@ impl Type {
     }
 
     /// A letter and a number, or a class.
-    fn of_code(graph: &Graph, code: ObjectId) -> Option<Self> {
+    fn of_code(graph: Seen<'_>, code: ObjectId) -> Option<Self> {
+        let plain = |size, objects: bool| {
+            let flags = if objects { OBJECT & !HARMLESS } else { 0 };
+            Self { size, flags, objects, is_array: false }
+        };
         if let Some((module, name)) = graph.global(code) {
             return match (module, name) {
-                ("ml_dtypes", "bfloat16") => Some(Self { size: 2, objects: false }),
-                ("ml_dtypes", _) => Some(Self { size: 1, objects: false }),
-                (_, "record") => Some(Self { size: 0, objects: false }),
+                ("ml_dtypes", "bfloat16") => Some(plain(2, false)),
+                ("ml_dtypes", _) => Some(plain(1, false)),
+                (_, "record") => Some(plain(0, false)),
                 _ => None,
             };
         }
@@ -114,11 +152,11 @@ impl Type {
             "U" => number.checked_mul(4)?,
             _ => return None,
         };
-        Some(Self { size, objects: letter == "O" })
+        Some(plain(size, letter == "O"))
     }
 
     /// Version, byte order, what an element is an array of, names and fields, size, alignment, flags, and perhaps metadata.
-    fn with_state(self, graph: &Graph, state: &[ObjectId], is_class: bool) -> Option<Self> {
+    fn with_state(self, graph: Seen<'_>, state: &[ObjectId], is_class: bool) -> Option<Self> {
         let &[version, _, part, names, fields, size, alignment, flags, ref metadata @ ..] = state else {
             return None;
         };
@@ -131,52 +169,69 @@ impl Type {
         if !matches!(graph.int(alignment)?, -1..=64) || metadata.len() > 1 || !metadata.iter().all(literal) {
             return None;
         }
-        let within = |kind: ObjectId, offset: i64, times: u64| {
-            let kind = Self::of_part(graph, kind)?;
-            let end = kind.size.checked_mul(times)?.checked_add(u64::try_from(offset).ok()?)?;
-            (end <= known).then_some(kind.objects)
-        };
-        let mut objects = false;
-        if part != ObjectId::NONE {
-            let &[kind, shape] = graph.tuple(part)? else { return None };
-            objects |= within(kind, 0, ints(graph, shape).and_then(|shape| count(&shape))?)?;
-        }
-        if fields != ObjectId::NONE {
-            graph.tuple(names)?;
-            let Object::Dict(pairs) = graph.object(fields) else { return None };
-            for &(_, field) in pairs {
-                let (&[kind, offset] | &[kind, offset, _]) = graph.tuple(field)? else { return None };
-                objects |= within(kind, graph.int(offset)?, 1)?;
-            }
-        }
-        let expected = match (self.objects, objects) {
-            (true, _) => OBJECT,
-            (false, true) => OBJECT_FIELDS,
-            (false, false) => 0,
-        };
-        (graph.int(flags)? & !HARMLESS == expected & !HARMLESS)
-            .then_some(Self { size: known, objects: self.objects || objects })
-    }
-
-    /// The type of a field. It is judged where it is made: here only its size and what it says of objects are asked for, so
-    /// that types within types are not gone through again and again.
-    fn of_part(graph: &Graph, id: ObjectId) -> Option<Self> {
-        let made = graph.made(id)?;
-        if called(graph, id) != Some(("numpy", "dtype")) {
+        // An object has no parts, and what is an array is no record.
+        let (is_array, is_record) = (part != ObjectId::NONE, fields != ObjectId::NONE);
+        if [self.objects, is_array, is_record].into_iter().filter(|&one| one).count() > 1 {
             return None;
         }
-        let &[code, ..] = graph.tuple(made.args)? else { return None };
-        let plain = Self::of_code(graph, code)?;
-        let Some(&[_, _, _, _, _, size, _, flags, ..]) = made.states.first().and_then(|&s| graph.tuple(s))
-        else {
-            return made.states.is_empty().then_some(plain);
+        let expected = if is_array {
+            let &[kind, shape] = graph.tuple(part)? else { return None };
+            let kind = Self::of(graph, kind)?;
+            let times = ints(graph, shape).and_then(|shape| count(&shape))?;
+            if kind.size.checked_mul(times)? > known {
+                return None;
+            }
+            kind.flags
+        } else if is_record {
+            record(graph, names, fields, known)?
+        } else {
+            self.flags
         };
-        let size = u64::try_from(graph.int(size)?).unwrap_or(plain.size);
-        Some(Self { size, objects: plain.objects || graph.int(flags)? & 1 == 1 })
+        let flags = graph.int(flags).filter(|flags| FLAGS.contains(flags))? & 0xff & !HARMLESS;
+        (flags == expected).then_some(Self { size: known, flags, objects: flags & 1 == 1, is_array })
     }
 }
 
+/// The flags of a record, where its names are those of its fields, these lie within its `size`, and no object shares its place
+/// with another field: who reads that would take any number for the place of an object.
+fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Option<i64> {
+    let names = graph.tuple(names)?;
+    let Object::Dict(pairs) = graph.object(fields) else { return None };
+    // Equal texts are one name. Long ones are not in memory, and the same object in both.
+    let name = |id: ObjectId| graph.text(id).ok_or(id);
+    let mut places: HashMap<_, Option<(u64, u64)>> = names.iter().map(|&id| (name(id), None)).collect();
+    if places.len() != names.len() {
+        return None;
+    }
+    let (mut objects, mut named, mut titles) = (false, HashSet::new(), Vec::new());
+    for &(key, field) in pairs {
+        let (&[kind, offset] | &[kind, offset, _]) = graph.tuple(field)? else { return None };
+        match places.get_mut(&name(key)) {
+            Some(place @ None) => {
+                let kind = Type::of(graph, kind)?;
+                let offset = u64::try_from(graph.int(offset)?).ok()?;
+                let end = offset.checked_add(kind.size).filter(|&end| end <= size)?;
+                *place = Some((offset, end));
+                named.insert(field);
+                objects |= kind.objects;
+            }
+            Some(_) => return None,
+            None => titles.push((key, field)),
+        }
+    }
+    // A field that has a title is there under this, too.
+    let titled = |&(key, field): &(ObjectId, ObjectId)| {
+        named.contains(&field)
+            && matches!(graph.tuple(field), Some(&[_, _, title]) if name(title) == name(key))
+    };
+    let mut places: Vec<_> = places.into_values().collect::<Option<_>>()?;
+    places.sort_unstable();
+    let apart = places.is_sorted_by(|(_, end), (start, _)| end <= start);
+    let fits = titles.iter().all(titled) && (apart || !objects);
+    fits.then_some(if objects { OBJECT_FIELDS & !HARMLESS } else { 0 })
+}
+
 /// True for a type that is written as numpy writes it.
-pub(super) fn is_type(graph: &Graph, made: &Made) -> bool {
+pub(super) fn is_type(graph: Seen<'_>, made: &Made) -> bool {
     Type::of_made(graph, made).is_some()
 }

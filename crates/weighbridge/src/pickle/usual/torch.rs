@@ -1,9 +1,10 @@
 //! The forms of PyTorch's calls.
 
+use super::seen::Seen;
 use super::{FEW, attributes, called, count, ints, is_atom, is_int, is_number, is_text};
-use crate::pickle::graph::{Graph, Object, ObjectId};
+use crate::pickle::graph::{Object, ObjectId};
 
-pub(super) fn given(graph: &Graph, module: &str, name: &str, args: &[ObjectId]) -> bool {
+pub(super) fn given(graph: Seen<'_>, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match (module, name) {
         ("torch._utils", name) => rebuilt(graph, name, args),
         // They call the first argument with the third, and make another class of tensors of it.
@@ -46,7 +47,7 @@ pub(super) fn given(graph: &Graph, module: &str, name: &str, args: &[ObjectId]) 
 }
 
 /// The functions that put tensors together.
-fn rebuilt(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
+fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
     let view = |storage, offset, extents, strides| {
         is_storage(graph, storage)
             && is_int(graph, offset)
@@ -73,7 +74,7 @@ fn rebuilt(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
         ("_rebuild_qtensor", &[storage, offset, extents, strides, parameters, wanted, h]) => {
             let elements = ints(graph, extents).and_then(|extents| count(&extents));
             view(storage, offset, extents, strides)
-                && elements.is_some_and(|n| elements_of(graph, storage).is_none_or(|most| n <= most))
+                && elements.zip(elements_of(graph, storage)).is_some_and(|(n, most)| n <= most)
                 && graph.tuple(parameters).is_some_and(|all| is_parts(graph, all))
                 && is_int(graph, wanted)
                 && hooks(h)
@@ -96,60 +97,69 @@ fn rebuilt(graph: &Graph, name: &str, args: &[ObjectId]) -> bool {
             let array = called(graph, array).is_some_and(|(module, _)| module.starts_with("numpy"));
             array && kind(k) && device(d) && is_int(graph, wanted)
         }
+        // It is copied to the device, all its elements.
         ("_rebuild_device_tensor_from_cpu_tensor", &[tensor, k, d, wanted]) => {
-            is_tensor(graph, tensor) && kind(k) && device(d) && is_int(graph, wanted)
+            is_stored(graph, tensor) && kind(k) && device(d) && is_int(graph, wanted)
         }
         _ => false,
     }
 }
 
 /// True for the state of a parameter as PyTorch before 0.4 has it.
-pub(super) fn old_state(graph: &Graph, state: ObjectId) -> bool {
+pub(super) fn old_state(graph: Seen<'_>, state: ObjectId) -> bool {
     graph.tuple(state).is_some_and(|all| all.iter().all(|&id| is_atom(graph, id) || is_hooks(graph, id)))
 }
 
 /// True for a reference to a storage, or for one that is loaded from bytes, which is found where it is imported.
-fn is_storage(graph: &Graph, id: ObjectId) -> bool {
+fn is_storage(graph: Seen<'_>, id: ObjectId) -> bool {
     matches!(graph.object(id), Object::PersistentId(_))
         || called(graph, id) == Some(("torch.storage", "_load_from_bytes"))
 }
 
 /// The elements of a storage that is referred to.
-fn elements_of(graph: &Graph, id: ObjectId) -> Option<u64> {
+fn elements_of(graph: Seen<'_>, id: ObjectId) -> Option<u64> {
     let Object::PersistentId(id) = graph.object(id) else { return None };
     let &[_, _, _, _, elements, ..] = graph.tuple(*id)? else { return None };
     u64::try_from(graph.int(elements)?).ok()
 }
 
-fn is_tensor(graph: &Graph, id: ObjectId) -> bool {
+/// True for a tensor that has no more elements than its storage.
+fn is_stored(graph: Seen<'_>, id: ObjectId) -> bool {
+    let Some(made) = graph.made(id).filter(|_| is_tensor(graph, id)) else { return false };
+    let Some(&[storage, _, extents, ..]) = graph.tuple(made.args) else { return false };
+    let elements = ints(graph, extents).and_then(|extents| count(&extents));
+    elements.zip(elements_of(graph, storage)).is_some_and(|(n, most)| n <= most)
+}
+
+fn is_tensor(graph: Seen<'_>, id: ObjectId) -> bool {
     called(graph, id)
         .is_some_and(|(module, _)| matches!(module, "torch._utils" | "torch._tensor" | "torch.nn.parameter"))
 }
 
-fn is_device(graph: &Graph, id: ObjectId) -> bool {
+fn is_device(graph: Seen<'_>, id: ObjectId) -> bool {
     called(graph, id) == Some(("torch", "device"))
 }
 
-fn is_shape(graph: &Graph, id: ObjectId) -> bool {
+fn is_shape(graph: Seen<'_>, id: ObjectId) -> bool {
     ints(graph, id).is_some() || called(graph, id) == Some(("torch", "Size"))
 }
 
-fn is_hooks(graph: &Graph, id: ObjectId) -> bool {
+fn is_hooks(graph: Seen<'_>, id: ObjectId) -> bool {
     id == ObjectId::NONE
         || matches!(graph.object(id), Object::Dict(_))
         || called(graph, id) == Some(("collections", "OrderedDict"))
 }
 
-fn is_plain(graph: &Graph, id: ObjectId) -> bool {
+fn is_plain(graph: Seen<'_>, id: ObjectId) -> bool {
     id == ObjectId::NONE || matches!(graph.object(id), Object::Dict(_))
 }
 
 /// True for the parts of a sparse or quantized tensor.
-fn is_parts(graph: &Graph, parts: &[ObjectId]) -> bool {
+fn is_parts(graph: Seen<'_>, parts: &[ObjectId]) -> bool {
     parts.len() <= FEW && parts.iter().all(|&id| is_part(graph, id))
 }
 
-fn is_part(graph: &Graph, id: ObjectId) -> bool {
+fn is_part(graph: Seen<'_>, id: ObjectId) -> bool {
     is_number(graph, id)
         || is_plain(graph, id)
         || is_tensor(graph, id)

@@ -11,14 +11,12 @@ use crate::tensor::{Encoding, Shape};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+pub(super) use crate::pickle::{SLICES, SPLIT as INFO};
+
 /// What stands between the name of a parameter that was split and the number of a part.
 pub(super) const INFIX: &str = "@@.";
-/// The key of the dict that says what was split.
-pub(super) const INFO: &str = "UnpackBigParamInfor@@";
 /// The key of a shape in it.
 pub(super) const SHAPE: &str = "OriginShape";
-/// The key of the list of parts in it.
-pub(super) const SLICES: &str = "slices";
 /// The most bytes of an array that Paddle writes in one piece with protocols 2 and 3.
 pub(super) const MOST_BYTES: u64 = (1 << 30) - 1;
 

@@ -20,6 +20,7 @@
 //! nothing is run, and no path is passed over.
 
 mod calls;
+mod filters;
 mod lexer;
 mod names;
 mod reader;
@@ -30,7 +31,9 @@ mod value;
 
 use lexer::Broken;
 use names::Names;
+pub(super) use names::format_leads_on;
 use reader::Reader;
+use std::collections::HashSet;
 
 /// Bytes of the longest template that is followed: those of models have up to 30,000.
 const LONGEST: usize = 256 << 10;
@@ -47,12 +50,15 @@ pub(super) enum Judged {
     Unread(&'static str),
 }
 
-/// Judges a template.
-pub(super) fn judge(template: &str) -> Judged {
+/// Judges a template. `tokens` are names that the files of the model set, to texts of which a piece may be the name of anything.
+pub(super) fn judge(template: &str, tokens: &HashSet<String>) -> Judged {
     if template.len() > LONGEST {
         return Judged::Unread("it is longer than a template that is looked through");
     }
-    let mut names = Names::default();
+    // Jinja does so before it cuts the template: within a text a backslash takes away the whole end of a line.
+    let lines = template.contains('\r').then(|| template.replace("\r\n", "\n").replace('\r', "\n"));
+    let template = lines.as_deref().unwrap_or(template);
+    let mut names = Names::new(tokens);
     // Which names there are; no value is known yet.
     let whole = pass(template, &mut names).0.is_ok();
     names.restart();

@@ -55,6 +55,10 @@ impl<'a> Reader<'a, '_> {
                 _ => Value::ANY,
             };
         }
+        // What the names or values of a mapping were taken of.
+        if name == "mapping" && base.value.top().has(Kinds::LIST) {
+            return Value::ANY;
+        }
         let value = self.names.part(base.value, Some(name));
         let is_method = [PIECES, LISTS, NUMBERS, BUILDING, OTHERS].iter().any(|names| names.contains(&name));
         if is_method { value.or_function() } else { value }

@@ -20,7 +20,7 @@ impl<'a> Reader<'a, '_> {
             if !argument.value.is_harmless() {
                 self.reach("a filter looks up a name that is not written out");
             }
-            return self.names.any_part(base);
+            return self.names.any_part(base).or_function();
         };
         let mut all = Value::NUMBER;
         for path in text.split(',') {

@@ -166,7 +166,10 @@ impl<'a> Names<'a> {
 
     /// The macro that a name is for certain: there is no other, and it is set to nothing else.
     pub(super) fn only_macro(&self, name: &str) -> Option<&Macro<'a>> {
-        self.macros.get(name).filter(|found| !found.is_several && !self.assigned.contains(name))
+        let found = self.macros.get(name).filter(|found| !found.is_several)?;
+        // Within loops and macros some names are others.
+        let is_only = !self.assigned.contains(name) && !FUNCTIONS.contains(&name);
+        is_only.then_some(found)
     }
 
     pub(super) fn is_set(&self, name: &str) -> bool {
@@ -247,8 +250,9 @@ impl<'a> Names<'a> {
 
     /// It as text, with all that was put into it.
     pub(super) fn as_text(&self, value: Value) -> Value {
-        let holds = value.top().has(Kinds::DATA.with(Kinds::FOREIGN));
-        if holds && self.stored.is_some_and(|stored| !stored.is_harmless()) {
+        let holds = value.top().has(Kinds::DATA.with(Kinds::FOREIGN)) && self.stored.is_some();
+        let pools = [self.stored, self.stored_in_own];
+        if holds && pools.into_iter().flatten().any(|stored| !stored.is_harmless()) {
             return Value::TEXT;
         }
         value.as_text()

@@ -428,7 +428,9 @@ impl<'a, 'n> Reader<'a, 'n> {
                 "looks something up by a name that is put together, or comes from the files of the model",
             );
         }
-        Ok(Item::of(self.names.part(base.value, None)))
+        let value = self.names.part(base.value, None);
+        // It may be the name of a method.
+        Ok(Item::of(if key.value.is_number() { value } else { value.or_function() }))
     }
 
     /// A filter from its name on.

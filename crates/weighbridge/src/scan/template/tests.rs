@@ -176,6 +176,10 @@ fn names_that_come_by_other_ways() {
         "{{ ''[{'find': 'x'.join}['find'](['__cla', 'ss__'])] }}",
         "{{ ''[cycler('__class__').next()] }}{{ x }}",
         "{{ ''[(namespace(a='__class__')|attr('a'))] }}",
+        "{{ ''[{'find': ''['jo' ~ 'in']}.find(['__cla', 'ss__'])] }}",
+        "{{ ''[{'find': ''.join}.keys().mapping.find(['__cla', 'ss__'])] }}",
+        "{% macro loop(x) %}{% endmacro %}{% for k in [1] recursive %}{{ ''[k] ~ loop(['__class__']) }}{% endfor %}",
+        "{% set l = [] %}{% set _ = messages[0].update({'l': l}) %}{% set _ = l.append('__class__') %}{{ ''[(messages|string)[9:]] }}",
         // What the files of the model may set, where a piece of it is the name.
         "{{ ''[foo[1:]] }}",
         "{{ ''[foo|trim] }}",

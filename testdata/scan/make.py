@@ -446,6 +446,20 @@ def names():
     put("template_pieces.json", b'{"chat_template": "{{ (cycler|attr(\'_\'~\'_init_\'~\'_\'))[\'o\'~\'s\'] }}"}', "found", "remote-code")
     put("template_key.json", b'{"chat_template": "{{ cycler[\'_\'~\'_init_\'~\'_\'] }}"}', "found", "remote-code")
     put("template_escape.json", b'{"chat_template": "{{ \'\'[\'\\\\x5f\\\\x5fclass\\\\x5f\\\\x5f\'] }}"}', "found", "remote-code")
+    templates = {
+        "striptags": "{{ ''['&#95;&#95;class&#95;&#95;'|striptags] }}",
+        "newline": "{{ ''[\"\\\r\n__class__\"] }}",
+        "unpacked": "{{ ''[nothing|default(*['__class__'])] }}",
+        "pairs": "{% set d = {} %}{% set _ = d.update([('k', '__class__')]) %}{{ ''[d.k] }}",
+        "nested": "{% set a, (b, c) = 'x', ('y', '__class__') %}{{ ''[c] }}",
+        "steps": "{{ ''[[{'a': {'b': '__class__'}}]|map(attribute='a.b')|first] }}",
+        "macros": "{% macro a(q) %}{% endmacro %}{% macro b() %}{{ ''[kwargs.q] }}{% endmacro %}{{ b(q='__class__') }}",
+        "cycle": "{% for i in [1] %}{{ ''[{'get': loop.cycle}['get']('__class__')] }}{% endfor %}",
+    }
+    for name, text in templates.items():
+        put(f"template_{name}.json", json.dumps({"chat_template": text}).encode(), "found", "remote-code")
+    token = {"extra_special_tokens": {"foo": "x__class__"}, "chat_template": "{{ ''[foo[1:]] }}"}
+    put("template_token.json", json.dumps(token).encode(), "found", "remote-code")
     put("target_os.json", b'{"_target_": "os.getcwd"}', "found", "remote-code")
     put("target.json", b'{"model": {"_target_": "mymodule.Model"}}', "could-not-tell", "names-callable")
 

@@ -3,11 +3,12 @@
 mod keras;
 
 use super::json::{Json, Map};
-use super::template::{Judged, judge};
+use super::template::{Judged, format_leads_on, judge};
 use super::{Beginning, Scan, TakenFor, found, leads_out, may_be_pickle};
 use crate::pickle::{Judgement, allowed};
 use crate::source::{MemorySource, SourceRef, read_vec};
 use crate::text::escape;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Findings of one rule in one text; more are counted.
@@ -92,6 +93,8 @@ struct Looked {
     unread: Met,
     /// Bytes of templates that were looked through.
     templates: usize,
+    /// Names that templates know, of texts of which a piece may be the name of anything.
+    tokens: HashSet<String>,
 }
 
 impl Looked {
@@ -131,7 +134,7 @@ impl Looked {
         let judged = if self.templates > MOST_TEMPLATES {
             Judged::Unread("there are more templates than are looked through")
         } else {
-            judge(text)
+            judge(text, &self.tokens)
         };
         match judged {
             Judged::Clean => return false,
@@ -145,12 +148,23 @@ impl Looked {
 
     /// Tokens of a name of the model's own, which templates know by that name; those that end with `token` are told apart there.
     fn tokens(&mut self, map: &Map<'_>) {
-        let Some(Json::Object(tokens)) = map.get("extra_special_tokens") else { return };
-        for (name, value) in tokens.pairs() {
+        let lists = ["extra_special_tokens", "model_specific_special_tokens"].map(|key| (key, map.get(key)));
+        let named = lists.iter().filter_map(|(key, list)| match list {
+            Some(Json::Object(tokens)) => Some(tokens.pairs().map(|(name, value)| (*key, name, value))),
+            _ => None,
+        });
+        for (key, name, value) in named.flatten() {
             let text =
                 value.as_str().or_else(|| value.get("content").and_then(Json::as_str)).unwrap_or_default();
-            if text.starts_with('_') && !name.ends_with("token") && !name.ends_with("tokens") {
-                self.remote.push(|| format!("extra_special_tokens: {} is {}", short(name), short(text)));
+            if name.ends_with("token") || name.ends_with("tokens") {
+                continue;
+            }
+            if text.starts_with('_') || format_leads_on(text) {
+                self.remote.push(|| format!("{key}: {} is {}", short(name), short(text)));
+            }
+            // `&` begins an entity, of which `striptags` makes any letter.
+            if text.contains(['_', '&']) {
+                self.tokens.insert(name.to_string());
             }
         }
     }
@@ -390,6 +404,24 @@ mod tests {
             ["remote-code"]
         );
         assert_eq!(codes(r#"{"extra_special_tokens": {"image_token": "__image__"}}"#), [""; 0]);
+        let told = |token: &str, template: &str| {
+            codes(&format!(
+                r#"{{"chat_template": "{template}", "extra_special_tokens": {{"foo": "{token}"}}}}"#
+            ))
+        };
+        for (token, template) in [
+            ("x__class__", "{{ ''[foo[1:]] }}"),
+            ("<x>__class__", "{{ ''[foo|striptags] }}"),
+            (" __class__", "{{ ''[foo|trim] }}"),
+            ("&#95;&#95;class&#95;&#95;", "{{ ''[foo|striptags] }}"),
+            ("x__class__", "{% macro f() %}{% set foo = 1 %}{% endmacro %}{{ ''[foo[1:]] }}"),
+        ] {
+            assert_eq!(told(token, template), ["remote-code"], "{token} {template}");
+        }
+        assert_eq!(told("{0.__class__}", "{{ foo.format(x) }}"), ["remote-code"; 2]);
+        for token in ["<|begin_of_text|>", "<unk_1>", "[extra_id_0]", "\u{2581}", "<start_of_turn>"] {
+            assert_eq!(told(token, "{{ foo ~ messages[0].role }}{{ tools[i][foo2] }}"), [""; 0], "{token}");
+        }
     }
 
     #[test]

@@ -1,29 +1,40 @@
-//! What filters, methods and functions give.
+//! What methods and functions give. What is not known here may give anything, and what it is given may go anywhere.
 
 use super::names::{format_leads_on, leads_on, literal};
 use super::reader::{Arguments, Item, Reader};
-use super::value::{Kind, Value};
+use super::value::{Kinds, Value};
 
-/// Filters within filters within filters: `map('map', 'map', ...)`.
-const DEPTH: usize = 8;
-
-/// Methods that give a piece of a text.
+/// Methods that give a piece of a text, or all of it in other letters.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize", "casefold", "swapcase", "removeprefix", "removesuffix",
 ];
 /// Methods that give a list of pieces.
 const LISTS: &[&str] = &["split", "rsplit", "splitlines", "partition", "rpartition"];
-/// Methods that give a number or a truth.
+/// Methods that give a number, a truth or nothing.
 #[rustfmt::skip]
 const NUMBERS: &[&str] = &[
     "find", "rfind", "index", "rindex", "count", "startswith", "endswith", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit",
-    "islower", "isnumeric", "isspace", "istitle", "isupper", "sort", "reverse", "clear",
+    "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "reverse", "clear",
 ];
 /// Methods that put text together.
 #[rustfmt::skip]
 const BUILDING: &[&str] = &[
     "format", "format_map", "replace", "join", "translate", "center", "ljust", "rjust", "zfill", "expandtabs", "encode", "decode",
+];
+/// The others that a value may have.
+#[rustfmt::skip]
+const OTHERS: &[&str] = &[
+    "add", "append", "as_integer_ratio", "bit_count", "bit_length", "close", "conjugate", "copy", "difference", "difference_update",
+    "discard", "escape", "extend", "from_bytes", "fromhex", "fromkeys", "get", "hex", "indices", "insert", "intersection",
+    "intersection_update", "is_integer", "isdisjoint", "issubset", "issuperset", "items", "keys", "maketrans", "pop", "popitem",
+    "remove", "send", "setdefault", "sort", "striptags", "symmetric_difference", "symmetric_difference_update", "throw", "to_bytes",
+    "unescape", "union", "update", "values",
+];
+/// What a loop knows of itself that is a number or a truth.
+#[rustfmt::skip]
+const OF_LOOPS: &[&str] = &[
+    "index", "index0", "revindex", "revindex0", "first", "last", "length", "depth", "depth0",
 ];
 
 impl<'a> Reader<'a, '_> {
@@ -35,252 +46,158 @@ impl<'a> Reader<'a, '_> {
         if matches!(name, "format" | "format_map") {
             self.formats(base);
         }
-        if base.name == Some("loop") && !self.names.is_set("loop") && !matches!(name, "previtem" | "nextitem")
-        {
-            return Value::NUMBER;
+        if base.name == Some("loop") {
+            return match name {
+                // The name may be another thing before the loop.
+                _ if self.names.is_set("loop") => Value::ANY,
+                _ if OF_LOOPS.contains(&name) => Value::NUMBER,
+                "previtem" | "nextitem" => self.names.looped.unwrap_or(Value::NUMBER),
+                _ => Value::ANY,
+            };
+        }
+        // What the names or values of a mapping were taken of.
+        if name == "mapping" && base.value.top().has(Kinds::LIST) {
+            return Value::ANY;
         }
         let value = self.names.part(base.value, Some(name));
-        // Who keeps such a method under another name puts text together with it.
-        let data = base.value.kind() == Kind::Data && name == "format";
-        if BUILDING.contains(&name) && !data { value.or(Value::BUILT) } else { value }
+        let is_method = [PIECES, LISTS, NUMBERS, BUILDING, OTHERS].iter().any(|names| names.contains(&name));
+        if is_method { value.or_function() } else { value }
     }
 
     /// Python's way to format looks up what the text says.
-    fn formats(&mut self, base: &Item<'_>) {
+    pub(super) fn formats(&mut self, base: &Item<'_>) {
         let leads_on = match &base.literal {
             Some(text) => format_leads_on(text),
-            None => base.value.kind() == Kind::Built || base.value.items() == Kind::Built,
+            None => base.value.formats(),
         };
         if leads_on {
             self.reach("formats a text that may look up anything");
         }
     }
 
-    /// An attribute that a filter looks up, as its argument says.
-    fn attribute(&mut self, argument: Option<&Item<'_>>, base: Value) {
-        let Some(argument) = argument else { return };
-        match &argument.literal {
-            Some(text) => {
-                for name in text.split(['.', ',']).map(str::trim) {
-                    let of = Item::of(self.names.part(base, None));
-                    self.access_by_filter(&of, name);
-                }
-            }
-            None if argument.value.is_harmless() => {}
-            None => self.reach("a filter looks up a name that is not written out"),
-        }
-    }
-
-    fn access_by_filter(&mut self, of: &Item<'_>, name: &str) {
-        if leads_on(name) {
-            self.reach(format_args!("a filter looks up {name}"));
-        }
-        if matches!(name, "format" | "format_map") {
-            self.formats(of);
-        }
-    }
-
-    pub(super) fn filter(&mut self, name: &str, base: &Item<'a>, arguments: &Arguments<'a>) -> Value {
-        self.filter_at(name, base, arguments, 0, 0)
-    }
-
-    /// As [`Reader::filter`], with the positional arguments from `from` on.
-    fn filter_at(
-        &mut self,
-        name: &str,
-        base: &Item<'a>,
-        arguments: &Arguments<'a>,
-        from: usize,
-        depth: usize,
-    ) -> Value {
-        let of = base.value;
-        let positional = arguments.positional.get(from..).unwrap_or_default();
-        let keyword = |name: &str| arguments.keyword(name);
-        // Which of its arguments names an attribute.
-        let place = match name {
-            "attr" | "selectattr" | "rejectattr" | "groupby" | "sum" => Some(0),
-            "join" | "unique" | "min" | "max" => Some(1),
-            "sort" => Some(2),
-            "map" => None,
-            _ => return self.plain_filter(name, base, positional, arguments),
-        };
-        if arguments.unpacked {
-            self.reach("a filter that looks something up is given what is not written out");
-        }
-        if name == "attr" {
-            match positional.first().or(keyword("name")).and_then(|name| name.literal.as_deref()) {
-                Some(name) => return self.access(base, name),
-                None => self.reach("attr looks up a name that is not written out"),
-            }
-            return Value::BUILT;
-        }
-        if let Some(place) = place {
-            self.attribute(positional.get(place), of.part());
-        }
-        self.attribute(keyword("attribute"), of.part());
-        let given = |item: Option<&Item<'_>>| item.map_or(Value::NUMBER, |item| item.value);
-        match name {
-            "map" => {
-                let Some(filter) = positional.first() else {
-                    let items = self.names.part(of.part(), None).or(given(keyword("default")));
-                    return if of.kind() == Kind::Data { items } else { Value::list(items) };
-                };
-                let Some(filter) = filter.literal.clone().filter(|_| depth < DEPTH) else {
-                    self.reach("map applies a filter that is not written out");
-                    return Value::BUILT;
-                };
-                let item = Item::of(self.names.part(of, None));
-                let mapped = self.filter_at(&filter, &item, arguments, from + 1, depth + 1);
-                Value::list(mapped)
-            }
-            "join" => Value::TEXT,
-            "sum" => {
-                let start = given(positional.get(1).or(keyword("start")));
-                match start.kind() {
-                    Kind::Number => Value::NUMBER,
-                    _ => start.or(of.part()).or(of.part().part()),
-                }
-            }
-            "min" | "max" => self.names.part(of, None),
-            "groupby" => of.grouped().or(of.part()).or(given(positional.get(1).or(keyword("default")))),
-            // selectattr, rejectattr, unique, sort
-            _ => of.listed(),
-        }
-    }
-
-    /// A filter that looks nothing up.
-    fn plain_filter(
-        &mut self,
-        name: &str,
-        base: &Item<'a>,
-        positional: &[Item<'a>],
-        arguments: &Arguments<'a>,
-    ) -> Value {
-        let of = base.value;
-        // What it gives instead.
-        let others = || {
-            let named = arguments.named.iter().map(|(_, item)| item.value);
-            positional.iter().map(|item| item.value).chain(named).fold(Value::NUMBER, Value::or)
-        };
-        match name {
-            "trim" | "lower" | "upper" | "title" | "capitalize" | "striptags" => of.part(),
-            "safe" | "escape" | "e" | "forceescape" => of,
-            "string" => match of.kind() {
-                Kind::Number => Value::PLAIN,
-                Kind::Plain | Kind::Data if of.native => of,
-                _ => Value::TEXT,
-            },
-            // Text of it begins with a quote, a bracket, a digit or a word of JSON.
-            "tojson" => Value::text(Kind::Plain, Kind::Built),
-            "length" | "count" | "abs" | "wordcount" | "round" => Value::NUMBER,
-            "int" | "float" => others(),
-            "default" | "d" => of.or(others()),
-            "list" | "select" | "reject" => of.listed(),
-            "items" | "dictsort" => of.grouped(),
-            "batch" | "slice" => Value::list(of.listed().or(others())),
-            "reverse" => of.some(),
-            "first" | "last" | "random" => self.names.part(of, None),
-            _ => Value::TEXT,
-        }
+    /// What something gives that is not known.
+    fn unknown(&mut self, given: Value) -> Value {
+        self.names.lose(given);
+        Value::ANY
     }
 
     /// What a method gives.
     pub(super) fn method(&mut self, base: &Item<'a>, name: &str, arguments: &Arguments<'a>) -> Value {
         let of = base.value;
-        let given = arguments.all();
-        // Functions that a template has put into a mapping or a namespace are called so, too.
-        if !of.native && (of.space || self.names.part(of, Some(name)).kind() == Kind::Built) {
-            self.names.pass(given);
-            return Value::BUILT;
+        if base.name == Some("loop") {
+            let is_set = self.names.is_set("loop");
+            return match name {
+                "cycle" if !is_set => arguments.all(),
+                "changed" if !is_set => Value::NUMBER,
+                _ => self.unknown(arguments.all()),
+            };
         }
-        let value = match name {
-            _ if PIECES.contains(&name) => of.part(),
-            _ if LISTS.contains(&name) => of.listed(),
-            _ if NUMBERS.contains(&name) || name.starts_with("is") => Value::NUMBER,
+        // Functions that a template has put into a mapping or a namespace are called so, too.
+        if of.top().has(Kinds::SPACE) || self.names.part(of, Some(name)).top().has(Kinds::FUNCTION) {
+            return self.unknown(of.or(arguments.all()));
+        }
+        match name {
+            _ if PIECES.contains(&name) => of.cut(),
+            _ if LISTS.contains(&name) => Value::list(of.cut()),
+            _ if NUMBERS.contains(&name) => Value::NUMBER,
             _ if BUILDING.contains(&name) => Value::TEXT,
-            "items" => of.grouped(),
+            "items" => of.pairs(),
             "keys" | "values" => of.listed(),
             "copy" => of,
-            "get" | "pop" | "setdefault" | "popitem" => {
-                if name == "setdefault" {
-                    self.names.store(given);
-                }
-                let others = arguments.positional.iter().skip(1).map(|item| item.value);
-                return others.fold(self.names.part(of, None), Value::or).or(arguments.unpacked_items());
+            // Of a list and of a mapping the first argument says which.
+            "get" | "pop" | "popitem" => self.names.part(of, None).or(arguments.all_from(1)),
+            "setdefault" => {
+                self.names.store(of, arguments.all());
+                self.names.part(of, None).or(arguments.all_from(1))
             }
-            "append" | "extend" | "insert" | "update" | "remove" | "add" => {
-                self.names.store(given);
-                Value::NUMBER
+            "append" | "add" => self.stores(of, arguments.all()),
+            "insert" => self.stores(of, arguments.all_from(1)),
+            "extend" => {
+                let given = arguments.all();
+                let items = self.names.part(given, None);
+                self.stores(of, items)
             }
-            _ => {
-                self.names.store(given);
-                Value::BUILT
+            "update" => {
+                let items = self.of_mapping(arguments);
+                self.stores(of, items)
             }
-        };
-        // A method that the template keeps under this name may do more with what it is given.
-        if of.native || matches!(name, "append" | "extend" | "insert" | "update") {
-            value
-        } else {
-            value.or(given)
+            "remove" | "discard" => Value::NUMBER,
+            "sort" if arguments.is_empty() => Value::NUMBER,
+            _ => self.unknown(of.or(arguments.all())),
         }
+    }
+
+    fn stores(&mut self, base: Value, items: Value) -> Value {
+        self.names.store(base, items);
+        Value::NUMBER
+    }
+
+    /// Names and values of what a mapping is made of: other mappings, lists of pairs, and `name=value`.
+    fn of_mapping(&mut self, arguments: &Arguments<'a>) -> Value {
+        let mut all = arguments.named_values().or(arguments.unpacked_items());
+        let unpacked = arguments.unpacked.then(|| arguments.unpacked_items());
+        for given in arguments.positional.iter().map(|item| item.value).chain(unpacked) {
+            let items = self.names.part(given, None);
+            all = all.or(items);
+            if !given.is_mapping() {
+                all = all.or(self.names.part(items, None));
+            }
+        }
+        all
     }
 
     /// What a function gives.
     pub(super) fn function(&mut self, name: &'a str, arguments: &Arguments<'a>) -> Value {
-        if let Some(parameters) = self.names.macros.get(name) {
-            let parameters: Vec<_> = parameters.iter().copied().take(arguments.positional.len()).collect();
-            for (parameter, item) in parameters.iter().zip(&arguments.positional) {
-                self.names.set(parameter, item.value);
-            }
-            for item in arguments.positional.iter().skip(parameters.len()) {
-                self.names.pass(item.value);
-            }
-            for (key, item) in &arguments.named {
-                if self.names.given.contains(key) {
-                    self.names.set(key, item.value);
-                } else {
-                    self.names.pass(item.value.or(literal(key)));
-                }
-            }
-            if arguments.unpacked {
-                self.names.pass(arguments.unpacked_items());
-            }
-            return Value::TEXT;
-        }
         if self.names.is_set(name) {
-            self.names.pass(arguments.all());
-            return Value::BUILT;
+            return match self.names.only_macro(name).map(|found| found.parameters.clone()) {
+                Some(parameters) => self.call_macro(&parameters, arguments),
+                None => self.unknown(arguments.all()),
+            };
         }
         match name {
-            "range" => Value::list(Value::NUMBER),
-            "raise_exception" => Value::NUMBER,
+            "range" | "raise_exception" => Value::NUMBER,
+            "strftime_now" => Value::TEXT,
             "dict" => {
-                let of =
-                    arguments.positional.iter().map(|item| item.value.part().or(item.value.part().part()));
-                let named = arguments.named.iter().map(|(key, item)| item.value.or(literal(key)));
-                let unpacked = [arguments.unpacked_items()];
-                Value::list(of.chain(named).chain(unpacked).fold(Value::NUMBER, Value::or))
+                let items = self.of_mapping(arguments);
+                Value::mapping(items)
             }
             "namespace" => {
-                for item in &arguments.positional {
-                    self.names.set_attributes(item.value.part().or(item.value.part().part()));
-                }
                 for (key, item) in &arguments.named {
                     self.names.set_attribute(key, item.value);
                 }
-                if arguments.unpacked {
-                    self.names.set_attributes(arguments.unpacked_items());
+                if arguments.unpacked || !arguments.positional.is_empty() {
+                    let items = self.of_mapping(arguments);
+                    self.names.set_attributes(items);
                 }
                 Value::namespace()
             }
             "caller" => {
                 self.names.hand(arguments.all());
+                self.names.pass(arguments.all());
                 Value::TEXT
             }
-            _ => {
-                self.names.pass(arguments.all());
-                Value::BUILT
+            _ => self.unknown(arguments.all()),
+        }
+    }
+
+    /// A macro that is known; gives text.
+    fn call_macro(&mut self, parameters: &[&'a str], arguments: &Arguments<'a>) -> Value {
+        for (place, item) in arguments.positional.iter().enumerate() {
+            match parameters.get(place) {
+                Some(parameter) => self.names.set(parameter, item.value),
+                None => self.names.pass(item.value),
             }
         }
+        for (key, item) in &arguments.named {
+            if parameters.contains(key) {
+                self.names.set(key, item.value);
+            } else {
+                self.names.pass(item.value.or(literal(key)));
+            }
+        }
+        if arguments.unpacked {
+            self.names.pass(arguments.unpacked_items());
+        }
+        Value::TEXT
     }
 }

@@ -6,20 +6,25 @@
 //! only shown, compared or split may have any letters.
 //!
 //! A name that is written out is looked at as it is, without its escapes. A key that is not is found where it may be the name
-//! of such a thing, that is, where it was put together. For that each value is one of these ([`value::Kind`]):
+//! of such a thing, that is, where it was put together. For that each value is some of these ([`value::Kinds`]):
 //!
 //! | value | what has it | as a key |
 //! | --- | --- | --- |
 //! | number | numbers, truths, counts, `loop.index0`, what is reckoned with them | clean |
-//! | list | lists and mappings; their items are known apart | clean |
+//! | list, mapping | lists and mappings; their items are known apart | clean |
 //! | plain | texts of the template that begin with no underscore; such a text with anything tied behind it | clean |
-//! | data | what the template is given, unchanged or cut: `messages`, `tools`, all names that it does not set | clean |
+//! | data | what the template is given, unchanged or cut: `messages`, `tools`, what is in all that is given | clean |
+//! | foreign | other names that the template does not set: files of the model may set them to a text | clean; what is cut of it is built |
 //! | built | the rest: texts that are tied, formatted, replaced, joined, repeated from an underscore on, cut out of a text with an underscore; what a macro, a block or a function gives; names that end with `token`, which the files of the model set | found |
 //!
 //! A name that is set several times is each of its values everywhere, whatever the order; so are attributes of namespaces. So
 //! nothing is run, and no path is passed over.
+//!
+//! Only what templates of chats have is followed exactly. Any other filter, method or call gives whatever there is, which is
+//! found as a key, and what such a one is given may be met again in any list, mapping or macro ([`Names::lose`]).
 
 mod calls;
+mod filters;
 mod lexer;
 mod names;
 mod reader;
@@ -30,7 +35,9 @@ mod value;
 
 use lexer::Broken;
 use names::Names;
+pub(super) use names::format_leads_on;
 use reader::Reader;
+use std::collections::HashSet;
 
 /// Bytes of the longest template that is followed: those of models have up to 30,000.
 const LONGEST: usize = 256 << 10;
@@ -47,12 +54,15 @@ pub(super) enum Judged {
     Unread(&'static str),
 }
 
-/// Judges a template.
-pub(super) fn judge(template: &str) -> Judged {
+/// Judges a template. `tokens` are names that the files of the model set, to texts of which a piece may be the name of anything.
+pub(super) fn judge(template: &str, tokens: &HashSet<String>) -> Judged {
     if template.len() > LONGEST {
         return Judged::Unread("it is longer than a template that is looked through");
     }
-    let mut names = Names::default();
+    // Jinja does so before it cuts the template: within a text a backslash takes away the whole end of a line.
+    let lines = template.contains('\r').then(|| template.replace("\r\n", "\n").replace('\r', "\n"));
+    let template = lines.as_deref().unwrap_or(template);
+    let mut names = Names::new(tokens);
     // Which names there are; no value is known yet.
     let whole = pass(template, &mut names).0.is_ok();
     names.restart();

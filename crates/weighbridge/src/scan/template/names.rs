@@ -1,7 +1,7 @@
 //! What is known of the names of a template. Where a name is set several times, it may be each of these values everywhere:
 //! no order, no scope.
 
-use super::value::{Kind, Value};
+use super::value::{DEPTH, Kinds, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Names of Python that reach further without two underscores: frames of generators, and what hangs on them.
@@ -32,6 +32,7 @@ const FUNCTIONS: &[&str] = &[
     "dict",
     "joiner",
     "lipsum",
+    "loop",
     "namespace",
     "raise_exception",
     "range",
@@ -43,6 +44,8 @@ const FUNCTIONS: &[&str] = &[
 const OF_THE_WEB: &[&str] = &["config", "g", "get_flashed_messages", "request", "session", "url_for"];
 /// What a template is always given.
 const GIVEN: &[&str] = &["messages", "tools", "documents", "functions", "conversation"];
+/// What no file of a model may set: Transformers gives these by themselves.
+const OF_THE_CONVERSATION: &[&str] = &["messages", "tools", "documents", "add_generation_prompt"];
 
 /// True for a name that leads further than what a template is given.
 pub(super) fn leads_on(name: &str) -> bool {
@@ -55,7 +58,7 @@ pub(super) fn begins_safely(text: &str) -> bool {
 }
 
 /// True for a text that looks something up when it is formatted: `{0.__class__}`.
-pub(super) fn format_leads_on(text: &str) -> bool {
+pub(in crate::scan) fn format_leads_on(text: &str) -> bool {
     text.contains("._")
         || text.contains("[_")
         || REACHING
@@ -66,8 +69,18 @@ pub(super) fn format_leads_on(text: &str) -> bool {
 /// A text of the template.
 pub(super) fn literal(text: &str) -> Value {
     // What has no underscore has no piece that begins with one.
-    let pieces = if text.contains('_') { Kind::Built } else { Kind::Plain };
-    Value::text(if leads_on(text) { Kind::Built } else { Kind::Plain }, pieces)
+    let pieces = if text.contains('_') { Kinds::BUILT } else { Kinds::PLAIN };
+    Value::text(if leads_on(text) { Kinds::BUILT } else { Kinds::PLAIN }, pieces)
+}
+
+/// A macro.
+#[derive(Debug)]
+pub(super) struct Macro<'a> {
+    /// Where it stands in the template.
+    at: usize,
+    pub(super) parameters: Vec<&'a str>,
+    /// Another macro has the same name.
+    is_several: bool,
 }
 
 /// Names, and what they may be.
@@ -75,11 +88,15 @@ pub(super) fn literal(text: &str) -> Value {
 pub(super) struct Names<'a> {
     /// Names that the template sets.
     set: HashMap<&'a str, Value>,
-    /// Macros, and the names of what they are given.
-    pub(super) macros: HashMap<&'a str, Vec<&'a str>>,
-    pub(super) given: HashSet<&'a str>,
+    macros: HashMap<&'a str, Macro<'a>>,
+    /// Names that are set otherwise than by a macro.
+    assigned: HashSet<&'a str>,
+    /// Names of what macros are given.
+    given: HashSet<&'a str>,
     /// Names that are used before they are set.
     outside: HashSet<&'a str>,
+    /// Names that the files of the model set, to texts with an underscore in them.
+    tokens: Option<&'a HashSet<String>>,
     /// What namespaces have.
     attributes: HashMap<&'a str, Value>,
     /// All of it, and what comes from a mapping, of which the names are not known.
@@ -87,8 +104,9 @@ pub(super) struct Names<'a> {
     unnamed: Option<Value>,
     /// What functions are given that are called by another name than their own.
     pub(super) arguments: Option<Value>,
-    /// What was put into lists and mappings.
-    pub(super) stored: Option<Value>,
+    /// What was put into lists and mappings that the template made, and into any.
+    stored_in_own: Option<Value>,
+    stored: Option<Value>,
     /// What loops go through.
     pub(super) looped: Option<Value>,
     /// What the bodies of calls are given.
@@ -105,15 +123,25 @@ fn add(known: &mut Option<Value>, value: Value) -> bool {
 }
 
 impl<'a> Names<'a> {
+    pub(super) fn new(tokens: &'a HashSet<String>) -> Self {
+        Self { tokens: Some(tokens), ..Self::default() }
+    }
+
     /// Forgets all values, and keeps which names there are.
     pub(super) fn restart(&mut self) {
         self.set.values_mut().for_each(|value| *value = Value::NUMBER);
         self.attributes.clear();
         (self.any_attribute, self.unnamed) = (None, None);
-        (self.arguments, self.stored, self.looped, self.handed) = (None, None, None, None);
+        (self.stored_in_own, self.stored) = (None, None);
+        (self.arguments, self.looped, self.handed) = (None, None, None);
     }
 
     pub(super) fn set(&mut self, name: &'a str, value: Value) {
+        self.assigned.insert(name);
+        self.put(name, value);
+    }
+
+    fn put(&mut self, name: &'a str, value: Value) {
         let known = self.set.get(name).copied();
         let sum = known.map_or(value, |known| known.or(value));
         self.changed |= known != Some(sum);
@@ -126,6 +154,24 @@ impl<'a> Names<'a> {
         self.set(name, value);
     }
 
+    /// Sets a name to a macro that stands at this place.
+    pub(super) fn define(&mut self, name: &'a str, at: usize, parameters: Vec<&'a str>) {
+        self.put(name, Value::ANY);
+        for parameter in &parameters {
+            self.give(parameter, Value::NUMBER);
+        }
+        let known = self.macros.entry(name).or_insert(Macro { at, parameters, is_several: false });
+        known.is_several |= known.at != at;
+    }
+
+    /// The macro that a name is for certain: there is no other, and it is set to nothing else.
+    pub(super) fn only_macro(&self, name: &str) -> Option<&Macro<'a>> {
+        let found = self.macros.get(name).filter(|found| !found.is_several)?;
+        // Within loops and macros some names are others.
+        let is_only = !self.assigned.contains(name) && !FUNCTIONS.contains(&name);
+        is_only.then_some(found)
+    }
+
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.set.contains_key(name)
     }
@@ -136,21 +182,28 @@ impl<'a> Names<'a> {
             self.outside.insert(name);
         }
         let mut value = known.unwrap_or(Value::NUMBER);
-        // The files of a model say what its tokens are.
-        let is_token = name.ends_with("token") || name.ends_with("tokens");
         let outside = self.outside.contains(name);
-        if is_token || FUNCTIONS.contains(&name) || (outside && OF_THE_WEB.contains(&name)) {
-            value = value.or(Value::BUILT);
-        } else if outside || GIVEN.contains(&name) {
+        if FUNCTIONS.contains(&name) || (outside && OF_THE_WEB.contains(&name)) {
+            value = Value::ANY;
+        } else if name.ends_with("token") || name.ends_with("tokens") || self.is_token(name) {
+            // The files of a model say what its tokens are.
+            value = value.or(Value::TEXT);
+        } else if OF_THE_CONVERSATION.contains(&name) {
             value = value.or(Value::DATA);
+        } else if outside || GIVEN.contains(&name) {
+            value = value.or(Value::foreign());
         }
-        if name == "loop" {
-            value = value.or(self.looped.unwrap_or(Value::NUMBER));
+        if matches!(name, "varargs" | "kwargs") {
+            value = value.or(Value::list(self.arguments.unwrap_or(Value::NUMBER)));
         }
-        if matches!(name, "varargs" | "kwargs") || self.given.contains(name) {
+        if self.given.contains(name) {
             value = value.or(self.arguments.unwrap_or(Value::NUMBER));
         }
         value
+    }
+
+    fn is_token(&self, name: &str) -> bool {
+        self.tokens.is_some_and(|tokens| tokens.contains(name))
     }
 
     pub(super) fn set_attribute(&mut self, name: &'a str, value: Value) {
@@ -169,28 +222,57 @@ impl<'a> Names<'a> {
 
     /// What is behind a name of `base`, or, without a name, behind any.
     pub(super) fn part(&self, base: Value, name: Option<&str>) -> Value {
-        let mut value = self.or_stored(base.part());
-        if base.space {
-            let found = match name {
-                Some(name) => [self.attributes.get(name).copied(), self.unnamed],
-                None => [self.any_attribute, None],
-            };
-            value = found.into_iter().flatten().fold(value, Value::or);
+        let mut found = [None; 4];
+        // What was put there. A list of the template may be anywhere that one is met.
+        if base.top().has(Kinds::LIST.with(Kinds::MAPPING)) {
+            (found[0], found[1]) = (self.stored_in_own, self.stored);
+        } else if base.top().has(Kinds::DATA.with(Kinds::FOREIGN)) {
+            found[0] = self.stored;
         }
-        value
+        if base.top().has(Kinds::SPACE) {
+            (found[2], found[3]) = match name {
+                Some(name) => (self.attributes.get(name).copied(), self.unnamed),
+                None => (self.any_attribute, None),
+            };
+        }
+        found.into_iter().flatten().fold(base.part(), Value::or)
     }
 
-    /// A part, or what was put in its place.
-    pub(super) fn or_stored(&self, part: Value) -> Value {
-        self.stored.map_or(part, |stored| part.or(stored))
+    /// An item of it, or of one of these, and so on.
+    pub(super) fn any_part(&self, base: Value) -> Value {
+        let (mut value, mut all) = (base, Value::NUMBER);
+        for _ in 0..DEPTH {
+            value = self.part(value, None);
+            all = all.or(value);
+        }
+        all
     }
 
-    pub(super) fn store(&mut self, value: Value) {
-        self.changed |= add(&mut self.stored, value.or(value.part()));
+    /// It as text, with all that was put into it.
+    pub(super) fn as_text(&self, value: Value) -> Value {
+        let holds = value.top().has(Kinds::DATA.with(Kinds::FOREIGN)) && self.stored.is_some();
+        let pools = [self.stored, self.stored_in_own];
+        if holds && pools.into_iter().flatten().any(|stored| !stored.is_harmless()) {
+            return Value::TEXT;
+        }
+        value.as_text()
+    }
+
+    /// What was put into a list or mapping.
+    pub(super) fn store(&mut self, base: Value, value: Value) {
+        let place = if base.is_own() { &mut self.stored_in_own } else { &mut self.stored };
+        self.changed |= add(place, value);
     }
 
     pub(super) fn pass(&mut self, value: Value) {
         self.changed |= add(&mut self.arguments, value);
+    }
+
+    /// What is given to something that is not known: it may go anywhere.
+    pub(super) fn lose(&mut self, value: Value) {
+        let all = value.or(self.any_part(value));
+        self.pass(all);
+        self.changed |= add(&mut self.stored, all);
     }
 
     pub(super) fn go_through(&mut self, items: Value) {

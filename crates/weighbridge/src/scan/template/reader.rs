@@ -2,7 +2,7 @@
 
 use super::lexer::{Broken, Lexer, Token};
 use super::names::{Names, begins_safely, literal};
-use super::value::{Kind, Value};
+use super::value::{Kinds, Value};
 use std::borrow::Cow;
 use std::fmt::Display;
 
@@ -29,15 +29,18 @@ pub(super) struct Item<'a> {
     pub(super) name: Option<&'a str>,
     /// It begins with a text of the template that no name that leads further begins with.
     begins: bool,
+    /// It ends with a text of the template that no name of two underscores ends with.
+    ends: bool,
 }
 
 impl<'a> Item<'a> {
     pub(super) fn of(value: Value) -> Self {
-        Self { value, literal: None, name: None, begins: false }
+        Self { value, literal: None, name: None, begins: false, ends: false }
     }
 
     fn text(text: Cow<'a, str>) -> Self {
-        Self { value: literal(&text), begins: begins_safely(&text), literal: Some(text), name: None }
+        let (begins, ends) = (begins_safely(&text), !text.is_empty() && !text.ends_with('_'));
+        Self { value: literal(&text), literal: Some(text), name: None, begins, ends }
     }
 }
 
@@ -60,11 +63,26 @@ impl<'a> Arguments<'a> {
         self.unpacked_items.unwrap_or(Value::NUMBER)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.positional.is_empty() && self.named.is_empty() && !self.unpacked
+    }
+
+    /// What is given by a name, and the names.
+    pub(super) fn named_values(&self) -> Value {
+        let named = self.named.iter().map(|(key, item)| item.value.or(literal(key)));
+        named.fold(Value::NUMBER, Value::or)
+    }
+
     /// All of it, with the names.
     pub(super) fn all(&self) -> Value {
-        let positional = self.positional.iter().map(|item| item.value);
-        let named = self.named.iter().map(|(key, item)| item.value.or(literal(key)));
-        positional.chain(named).fold(self.unpacked_items(), Value::or)
+        self.all_from(0).or(self.named_values())
+    }
+
+    /// The positional ones from a place on, and all others, without their names.
+    pub(super) fn all_from(&self, place: usize) -> Value {
+        let positional = self.positional.iter().skip(place);
+        let all = positional.chain(self.named.iter().map(|(_, item)| item));
+        all.fold(self.unpacked_items(), |all, item| all.or(item.value))
     }
 }
 
@@ -94,6 +112,11 @@ impl<'a, 'n> Reader<'a, 'n> {
             let line = self.text[..self.lexer.at].matches('\n').count() + 1;
             self.found = Some(format!("line {line} of the template {what}"));
         }
+    }
+
+    /// A place of the template: each token has its own.
+    pub(super) fn lexer_at(&self) -> usize {
+        self.lexer.at
     }
 
     pub(super) fn step(&mut self) -> Result<Token<'a>, Broken> {
@@ -270,7 +293,7 @@ impl<'a, 'n> Reader<'a, 'n> {
             Token::Name(name) => {
                 // A function that is called is not a value.
                 let called = self.is_operator("(");
-                let value = if called { Value::BUILT } else { self.names.get(name) };
+                let value = if called { Value::ANY } else { self.names.get(name) };
                 Ok(Item { name: Some(name), ..Item::of(value) })
             }
             Token::Operator("(") => {
@@ -298,7 +321,7 @@ impl<'a, 'n> Reader<'a, 'n> {
                         self.expect(",")?;
                     }
                 }
-                Ok(Item::of(Value::list(items)))
+                Ok(Item::of(Value::mapping(items)))
             }
             _ => Err(Broken),
         }
@@ -335,8 +358,8 @@ impl<'a, 'n> Reader<'a, 'n> {
                     let value = match item.name {
                         Some(name) => self.function(name, &arguments),
                         None => {
-                            self.names.pass(arguments.all());
-                            Value::BUILT
+                            self.names.lose(arguments.all());
+                            Value::ANY
                         }
                     };
                     item = Item::of(value);
@@ -390,7 +413,7 @@ impl<'a, 'n> Reader<'a, 'n> {
         self.expect("]")?;
         let key = match keys.pop() {
             _ if several => return Ok(Item::of(self.names.part(base.value, None))),
-            _ if slice => return Ok(Item::of(self.names.or_stored(base.value.some()))),
+            _ if slice => return Ok(Item::of(base.value.some())),
             Some(key) => key,
             None => return Err(Broken),
         };
@@ -398,12 +421,16 @@ impl<'a, 'n> Reader<'a, 'n> {
             let name = name.clone();
             return self.member(base, &name);
         }
-        if key.value.kind() == Kind::Built {
+        // Mappings have no names of one underscore.
+        let is_none = key.ends && base.value.is_mapping();
+        if key.value.top().has(Kinds::BUILT) && !is_none {
             self.reach(
                 "looks something up by a name that is put together, or comes from the files of the model",
             );
         }
-        Ok(Item::of(self.names.part(base.value, None)))
+        let value = self.names.part(base.value, None);
+        // It may be the name of a method.
+        Ok(Item::of(if key.value.is_number() { value } else { value.or_function() }))
     }
 
     /// A filter from its name on.
@@ -450,7 +477,8 @@ impl<'a, 'n> Reader<'a, 'n> {
         while !self.skip(")")? {
             if self.is_operator("*") || self.is_operator("**") {
                 self.step()?;
-                let items = self.expression()?.value.part();
+                let given = self.expression()?.value;
+                let items = self.names.part(given, None);
                 arguments.unpacked = true;
                 arguments.unpacked_items =
                     Some(arguments.unpacked_items.map_or(items, |known| known.or(items)));
@@ -474,28 +502,33 @@ impl<'a, 'n> Reader<'a, 'n> {
 /// What an operator gives.
 fn combined<'a>(operator: &str, left: &Item<'a>, right: &Item<'a>) -> Item<'a> {
     let (a, b) = (left.value, right.value);
-    let has = |kind: Kind| a.kind() == kind || b.kind() == kind;
+    let is_number = a.is_number() || b.is_number();
     let tied = || {
         if a.is_harmless() && b.is_harmless() {
             return Value::PLAIN;
         }
-        if left.begins { Value::text(Kind::Plain, Kind::Built) } else { Value::TEXT }
+        if left.begins { Value::text(Kinds::PLAIN, Kinds::BUILT) } else { Value::TEXT }
     };
     let value = match operator {
         "or" => a.or(b),
         "in" => Value::NUMBER,
-        "~" => return Item { begins: left.begins, ..Item::of(tied()) },
+        "~" => return Item { begins: left.begins, ends: right.ends, ..Item::of(tied()) },
         // Numbers are added to numbers, lists to lists.
-        "+" if has(Kind::Number) => Value::NUMBER,
-        "+" if has(Kind::List) => a.or(b).as_list(),
-        "+" => return Item { begins: left.begins, ..Item::of(tied()) },
-        "*" if a.kind() == Kind::Number => b,
-        "*" if b.kind() == Kind::Number => a,
+        "+" if is_number => Value::NUMBER,
+        "+" if a.is_list() || b.is_list() => a.or(b).listed(),
+        "+" if left.begins || right.ends => {
+            return Item { begins: left.begins, ends: right.ends, ..Item::of(tied()) };
+        }
+        "+" if a.is_harmless() && b.is_harmless() => a.or(b),
+        // Texts, or lists.
+        "+" => a.or(b).or(Value::TEXT),
+        "*" if a.is_number() => b,
+        "*" if b.is_number() => a,
         // A text formats what follows.
-        "%" if a.kind() == Kind::Number => Value::NUMBER,
-        "%" if a.kind() == Kind::Data && b.kind() == Kind::Number => Value::NUMBER,
+        "%" if a.is_number() => Value::NUMBER,
+        "%" if a.top() == Kinds::DATA && b.is_number() => Value::NUMBER,
         "%" => Value::TEXT,
-        _ if has(Kind::Number) => Value::NUMBER,
+        _ if is_number => Value::NUMBER,
         _ => a.or(b),
     };
     Item::of(value)

@@ -2,7 +2,7 @@
 
 use super::lexer::{Broken, Token};
 use super::reader::{Item, Reader};
-use super::value::Value;
+use super::value::{DEPTH, Value};
 
 /// Tags without anything behind their name that is a value.
 #[rustfmt::skip]
@@ -11,8 +11,14 @@ const BARE: &[&str] = &[
     "continue", "generation", "endgeneration", "debug",
 ];
 
-/// A name that is set, and the attribute of it that is meant.
-type Target<'a> = (&'a str, Option<&'a str>);
+/// A name that is set.
+struct Target<'a> {
+    name: &'a str,
+    /// The attribute of it that is meant.
+    attribute: Option<&'a str>,
+    /// How many brackets it stands in.
+    depth: usize,
+}
 
 impl<'a> Reader<'a, '_> {
     /// Goes through the template to its end.
@@ -40,24 +46,10 @@ impl<'a> Reader<'a, '_> {
                 self.tuple(false)?;
             }
             "macro" => {
+                let at = self.lexer_at();
                 let name = self.expect_name()?;
-                self.names.set(name, Value::BUILT);
                 let parameters = self.signature()?;
-                self.names.macros.entry(name).or_default();
-                // Of several with one name each may be meant.
-                for (place, parameter) in parameters.iter().enumerate() {
-                    self.names.give(parameter, Value::NUMBER);
-                    let other = self.names.macros.get(name).and_then(|known| known.get(place)).copied();
-                    match other {
-                        Some(other) if other != *parameter => {
-                            let (a, b) = (self.names.get(other), self.names.get(parameter));
-                            self.names.set(other, b);
-                            self.names.set(parameter, a);
-                        }
-                        Some(_) => {}
-                        None => self.names.macros.entry(name).or_default().push(parameter),
-                    }
-                }
+                self.names.define(name, at, parameters);
             }
             "call" => {
                 if self.is_operator("(") {
@@ -97,7 +89,7 @@ impl<'a> Reader<'a, '_> {
                     return Err(Broken);
                 }
                 let name = self.expect_name()?;
-                self.names.set(name, Value::BUILT);
+                self.names.set(name, Value::ANY);
                 while !matches!(self.token, Token::Close) {
                     self.expect_name()?;
                 }
@@ -108,7 +100,7 @@ impl<'a> Reader<'a, '_> {
                     // Names, `as`, `with context`: whatever it is, it may come from there.
                     if !self.skip(",")? {
                         let name = self.expect_name()?;
-                        self.names.set(name, Value::BUILT);
+                        self.names.set(name, Value::ANY);
                     }
                 }
             }
@@ -128,54 +120,64 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
-    fn more_filters(&mut self, mut base: Item<'a>) -> Result<(), Broken> {
+    fn more_filters(&mut self, mut base: Item<'a>) -> Result<Value, Broken> {
         while self.skip("|")? {
             base = self.one_filter(base)?;
         }
-        Ok(())
+        Ok(base.value)
     }
 
-    /// `a = b`, `a, b = c`, `a.b = c`, or the text up to `endset`.
+    /// `a = b`, `a, b = c`, `a, (b, c) = d`, `a.b = c`, or the text up to `endset`.
     fn set(&mut self) -> Result<(), Broken> {
         let (targets, several) = self.targets("")?;
         let value = if self.skip("=")? {
-            let value = self.tuple(true)?.value;
-            if several { self.names.part(value, None) } else { value }
+            self.tuple(true)?.value
         } else {
-            self.more_filters(Item::of(Value::TEXT))?;
-            Value::TEXT
+            self.more_filters(Item::of(Value::TEXT))?.or(Value::TEXT)
         };
-        self.assign(&targets, value);
+        self.assign(&targets, several, value);
         Ok(())
     }
 
-    fn assign(&mut self, targets: &[Target<'a>], value: Value) {
-        for (name, attribute) in targets {
-            match attribute {
-                Some(attribute) => self.names.set_attribute(attribute, value),
-                None => self.names.set(name, value),
+    /// Sets names to a value, or `several` to its items. Brackets may hold one name, or several: they have what is in these.
+    fn assign(&mut self, targets: &[Target<'a>], several: bool, value: Value) {
+        let value = if several { self.names.part(value, None) } else { value };
+        for target in targets {
+            let (mut part, mut all) = (value, value);
+            for _ in 0..target.depth {
+                part = self.names.part(part, None);
+                all = all.or(part);
+            }
+            match target.attribute {
+                Some(attribute) => self.names.set_attribute(attribute, all),
+                None => self.names.set(target.name, all),
             }
         }
     }
 
     /// Names that are set, and whether they are items of a list. They end with `=`, the name `end`, or the tag.
     fn targets(&mut self, end: &str) -> Result<(Vec<Target<'a>>, bool), Broken> {
-        let (mut targets, mut several) = (Vec::new(), false);
+        let (mut targets, mut several, mut depth) = (Vec::new(), false, 0_usize);
         loop {
             match &self.token {
                 Token::Operator("=" | "|") | Token::Close => break,
                 Token::Name(name) if *name == end => break,
-                Token::Operator("(" | ")") => {
+                Token::Operator("(") => {
                     self.step()?;
+                    depth += 1;
+                }
+                Token::Operator(")") => {
+                    self.step()?;
+                    depth = depth.checked_sub(1).ok_or(Broken)?;
                 }
                 Token::Operator(",") => {
-                    several = true;
+                    several |= depth == 0;
                     self.step()?;
                 }
                 Token::Name(_) => {
                     let name = self.expect_name()?;
                     let attribute = if self.skip(".")? { Some(self.expect_name()?) } else { None };
-                    targets.push((name, attribute));
+                    targets.push(Target { name, attribute, depth: depth.min(DEPTH) });
                 }
                 _ => return Err(Broken),
             }
@@ -191,12 +193,14 @@ impl<'a> Reader<'a, '_> {
         }
         let through = self.tuple(false)?.value;
         let mut item = self.names.part(through, None);
-        if let (true, Some(given)) = (self.names.is_recursive, self.names.arguments) {
-            item = item.or(given.part()).or(given.part().part());
+        // A loop that calls itself goes through what it is given; which one does stands behind.
+        if let Some(given) = self.names.arguments
+            && self.names.is_recursive
+        {
+            item = item.or(self.names.part(given, None));
         }
         self.names.go_through(item);
-        let value = if several { self.names.part(item, None) } else { item };
-        self.assign(&targets, value);
+        self.assign(&targets, several, item);
         if self.skip_name("if")? {
             self.expression()?;
         }

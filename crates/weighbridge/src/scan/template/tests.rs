@@ -1,5 +1,9 @@
 use super::*;
 
+fn judge(template: &str) -> Judged {
+    super::judge(template, &HashSet::new())
+}
+
 fn reaches(template: &str) -> bool {
     matches!(judge(template), Judged::Reaches(_))
 }
@@ -121,6 +125,83 @@ fn templates_that_reach_out() {
     assert_eq!(two, Judged::Reaches("line 2 of the template looks up __class__".to_owned()));
 }
 
+/// What a filter, a method, a target or a call of another form gives.
+#[test]
+fn names_that_come_by_other_ways() {
+    for bad in [
+        // New text has letters that its input does not have.
+        "{{ ''['&#95;&#95;class&#95;&#95;'|striptags] }}",
+        "{{ ['']|map(attribute='&lowbar;_class__'|striptags)|list }}",
+        "{{ ('{0.&#95;_class__}'|striptags).format('') }}",
+        "{{ ''[('&#95;&#95;class&#95;&#95;'|safe).unescape()] }}",
+        "{{ ''[(['__class__']|e)[6:-6]] }}",
+        "{{ ''[([['__class__']]|lower)[3:-3]] }}",
+        "{{ ''[((1|trim) + '__class__')[1:]] }}",
+        "{% set _ = messages.append('__class__') %}{{ ''[(messages|string)[-11:-2]] }}",
+        // Ends of lines are one letter before texts are read.
+        "{{ ''[\"\\\r__class__\"] }}",
+        "{{ ''|attr(\"\\\r\n__class__\") }}",
+        // Arguments in lists and mappings.
+        "{{ ''['x'|int(*['__class__'])] }}",
+        "{{ ''[nothing|default(*['__class__'])] }}",
+        "{{ ''[nothing|default(**{'default_value': '__class__'})] }}",
+        "{{ ''['x'|float(**{'default': '__class__'})] }}",
+        "{{ ''[(['a']|batch(2, *['__class__'])|first)[1]] }}",
+        "{{ ''[{}.get(*['k', '__class__'])] }}",
+        // Items of items.
+        "{% set d = {} %}{% set _ = d.update([('k', '__class__')]) %}{{ ''[d.k] }}",
+        "{% set d = {} %}{% set _ = d.update(**{'k': '__class__'}) %}{{ ''[d.k] }}",
+        "{% set l = [] %}{% set f = l.append %}{% set _ = f('__class__') %}{{ ''[l[0]] }}",
+        "{% set l = [] %}{% set _ = messages[0].update({'l': l}) %}{% set _ = l.append('__class__') %}{{ ''[messages[0].l[0]] }}",
+        "{% set a, (b, c) = 'x', ('y', '__class__') %}{{ ''[c] }}",
+        "{% set (a, (b, (c, d))) = 'w', ('x', ('y', '__class__')) %}{{ ''[d] }}",
+        "{% for a, (b, c) in [('x', ('y', '__class__'))] %}{{ ''[c] }}{% endfor %}",
+        "{{ ''[[{'a': {'b': '__class__'}}]|map(attribute='a.b')|first] }}",
+        "{{ ''[[{'k': ['__class__']}]|map(attribute='k.0')|first] }}",
+        "{{ ''[[{'a': {'b': {'c': '__class__'}}}]|groupby('a.b.c')|first|first] }}",
+        "{{ ''[[{'a': {'b': ['__class__']}}]|sum('a.b', [])|first] }}",
+        // Macros.
+        "{% macro a(q) %}{% endmacro %}{% macro b() %}{{ ''[kwargs.q] }}{% endmacro %}{{ b(q='__class__') }}",
+        "{% macro b(x) %}{% endmacro %}{% macro b() %}{{ ''[varargs[0]] }}{% endmacro %}{{ b('__class__') }}",
+        "{% macro m(k) %}{{ ''[k] }}{% endmacro %}{% macro f() %}{{ caller('__class__') }}{% endmacro %}{{ f(caller=m) }}",
+        "{% macro f(caller) %}{{ caller('__class__') }}{% endmacro %}{% call(k) f() %}{{ ''[k] }}{% endcall %}",
+        "{% macro m(k) %}{{ ''[k] }}{% endmacro %}{% set _ = ['__class__', 'x'].sort(key=m) %}",
+        "{% set range = {}.get %}{{ ''[range('k', '__class__')] }}",
+        // Functions under other names.
+        "{% for i in [1] %}{{ ''[{'get': loop.cycle}['get']('__class__')] }}{% endfor %}",
+        "{% for i in [1] %}{{ ''[loop.cycle('__class__')] }}{% endfor %}",
+        "{% for i in [1, '__class__'] %}{% set l = loop %}{{ ''[l.nextitem] }}{% endfor %}",
+        "{% set loop = namespace(first='__class__') %}{{ ''[loop.first] }}",
+        "{{ ''[{'append': {}.get}['append']('k', '__class__')] }}",
+        "{{ ''[{'find': 'x'.join}['find'](['__cla', 'ss__'])] }}",
+        "{{ ''[cycler('__class__').next()] }}{{ x }}",
+        "{{ ''[(namespace(a='__class__')|attr('a'))] }}",
+        "{{ ''[{'find': ''['jo' ~ 'in']}.find(['__cla', 'ss__'])] }}",
+        "{{ ''[{'find': ''.join}.keys().mapping.find(['__cla', 'ss__'])] }}",
+        "{% macro loop(x) %}{% endmacro %}{% for k in [1] recursive %}{{ ''[k] ~ loop(['__class__']) }}{% endfor %}",
+        "{% set l = [] %}{% set _ = messages[0].update({'l': l}) %}{% set _ = l.append('__class__') %}{{ ''[(messages|string)[9:]] }}",
+        // What the files of the model may set, where a piece of it is the name.
+        "{{ ''[foo[1:]] }}",
+        "{{ ''[foo|trim] }}",
+        "{{ ''[foo.split('x')|last] }}",
+        "{{ ''[foo|striptags] }}",
+        // Behind an empty text.
+        "{{ {}[messages[0].nothing ~ '__class__'] }}",
+        "{{ x[messages[0].role ~ '_name'] }}",
+    ] {
+        assert!(reaches(bad), "{bad}: {:?}", judge(bad));
+    }
+}
+
+#[test]
+fn tokens_of_the_model() {
+    let tokens: HashSet<String> = ["foo".to_owned()].into();
+    let judge = |template| super::judge(template, &tokens);
+    assert!(matches!(judge("{{ ''[foo] }}"), Judged::Reaches(_)));
+    assert!(matches!(judge("{% if x %}{% set foo = 1 %}{% endif %}{{ ''[foo] }}"), Judged::Reaches(_)));
+    assert_eq!(judge("{{ foo ~ bar[1:] }}{{ messages[bar] }}"), Judged::Clean);
+}
+
 #[test]
 fn letters_that_look_nothing_up() {
     for good in [
@@ -142,6 +223,11 @@ fn letters_that_look_nothing_up() {
         "{{ '{0}: {1}'.format(a, b) }}{{ message.get('tool_calls', [])[0] }}",
         "{{ a if b is not none else c if d is defined else e }}{{ not a and not(b or c) }}{{ 1.5e-3 + 1_000 }}",
         "{{ x is divisibleby 3 }}{{ a not in b }}{{ -1|abs }}{{ (a, b)|length }}{{ () }}{{ x[1, 2] }}{{ x[::-1] }}",
+        "{% set names = {'user_name': 'U'} %}{{ names[m['role'] ~ '_name'] ~ names[m.role + '_name'] }}",
+        "{% set ns = namespace(calls=[], i=0) %}{% set _ = ns.calls.append({'name': a ~ b}) %}{{ messages[ns.i + 1] }}{% for k in messages[0].arguments %}{{ messages[0].arguments[k] }}{% endfor %}",
+        "{% for i in range(1, messages|length) %}{{ messages[i - 1].role ~ loop.cycle('a', 'b') }}{% endfor %}{{ x|striptags|indent(2) }}",
+        "{% for k, v in message.arguments|dictsort %}{{ spec[k] }}{% endfor %}{{ roles[message.role|lower] ~ roles[message.role.strip()] }}",
+        "{% for name, (first, more) in pairs %}{{ x[name] ~ first }}{% endfor %}\r\n{{ \"a\r\nb\" }}",
         "{%+ if a +%}{%- elif b -%}{% else %}{% endif %}{{- x -}}{{ {} }}{{ [[1, 2], {'a': 1,},] }}",
     ] {
         assert_eq!(judge(good), Judged::Clean, "{good}");

@@ -12,15 +12,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The cells of the rows of the table below a heading of `docs/reliability.md`.
+/// The cells of the rows of the tables below a heading of `docs/reliability.md`.
 fn table(heading: &str) -> Vec<Vec<String>> {
     let page = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
     let below = page.split(&format!("\n## {heading}\n")).nth(1).unwrap();
     let section = below.split("\n## ").next().unwrap();
-    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let lines: Vec<&str> = section.lines().collect();
+    let is_rule = |line: &str| line.starts_with("| ---");
+    // A head has the rule below it.
+    let is_head = |place: usize| lines.get(place + 1).is_some_and(|next| is_rule(next));
+    let rows = lines
+        .iter()
+        .enumerate()
+        .filter(|(place, line)| line.starts_with("| ") && !is_rule(line) && !is_head(*place));
     let cells = |line: &str| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();
-    // The first two are the heads and the rule below them.
-    rows.skip(2).map(cells).collect()
+    rows.map(|(_, line)| cells(line)).collect()
 }
 
 /// What stands between backticks.

@@ -59,6 +59,13 @@ fn a_program_saves_and_fetches() {
     let json: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["steps"][3]["writes"], &json["steps"][3]["bytes"]), (&"deep/w".into(), &32.into()));
     assert_eq!(json["fetched"][0]["name"], "y");
+
+    // What is fed is not written over.
+    let before = std::fs::read(&fetch).unwrap();
+    let output = run(&folder, &["--feed", &feed, "--fetch", fetch.to_str().unwrap(), "--json"]);
+    let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["error"]["code"], "output-is-input");
+    assert_eq!(std::fs::read(&fetch).unwrap(), before);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn excuses(tensor: &TensorEntry, format: &str, losses: &[Loss]) -> Result<Excuse
             "no-rows" => all.absent |= its,
             // Of keys, which `compare` asks for; of the whole; and what is there all the same, but not for everybody.
             "attribute-dropped" | "metadata-dropped" | "reserved-key" | "apart" | "config-made"
-            | "omitted" | "program" | "companion" | "recent-dtype" | "dtype-refused" => {}
+            | "omitted" | "program" | "companion" | "recent-dtype" | "dtype-refused" | "renamed" => {}
             code => return Err(format!("what does the loss {code} excuse?")),
         }
     }

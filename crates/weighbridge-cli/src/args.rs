@@ -58,7 +58,7 @@ pub(crate) struct Common {
     /// Show no progress
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// End with an error after this time; what was begun is taken back
+    /// End with an error after this time; what is being written is taken back
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: Option<u32>,
     /// Another program in this process, which sees progress and may stop the work.

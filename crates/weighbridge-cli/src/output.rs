@@ -6,6 +6,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::finding::{Finding, Severity, Verdict};
@@ -27,6 +28,14 @@ const PLACES: usize = 2;
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
 const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
+
+/// True from when a document is printed.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// True where a document was begun: nothing may follow it.
+pub(crate) fn document_has_begun() -> bool {
+    BEGUN.load(Ordering::SeqCst)
+}
 
 /// Where results go.
 pub(crate) struct Output {
@@ -67,6 +76,7 @@ impl Output {
 
     /// Prints the one JSON document.
     pub(crate) fn document(&mut self, json: &impl Serialize) -> io::Result<()> {
+        BEGUN.store(true, Ordering::SeqCst);
         serde_json::to_writer_pretty(&mut self.out, json)?;
         writeln!(self.out)
     }
@@ -184,6 +194,11 @@ impl Output {
             return;
         }
         let _ = self.flush();
+        self.tell(error);
+    }
+
+    /// Prints an error to standard error, whatever becomes of standard output.
+    pub(crate) fn tell(&self, error: &Error) {
         let mut stderr = AutoStream::new(io::stderr(), self.choice);
         let _ = writeln!(stderr, "{BAD}error[{}]{BAD:#}: {error}", error.code());
     }

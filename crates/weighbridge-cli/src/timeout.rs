@@ -3,7 +3,7 @@
 //! What can stop by itself is asked to, as by Ctrl-C, and takes back what it has written. What does not, because nothing is
 //! written yet or somebody else holds it up, ends with the process.
 
-use crate::output::Output;
+use crate::output::{Output, document_has_begun};
 use crate::{args::Common, progress};
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,12 @@ pub(crate) fn start(common: &Common) {
         }
         let (done, printed) = mpsc::channel();
         spawn(move || {
-            Output::new(json, color).error(&error(seconds));
+            let mut output = Output::new(json, color);
+            // A document that was begun stays without its end.
+            match json && !document_has_begun() {
+                true => output.error(&error(seconds)),
+                false => output.tell(&error(seconds)),
+            }
             let _ = done.send(());
         });
         let _ = printed.recv_timeout(PRINTING);

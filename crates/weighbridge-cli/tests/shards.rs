@@ -8,6 +8,35 @@ use serde_json::Value as Json;
 use std::fs;
 use std::path::Path;
 
+/// Whichever verb writes.
+#[test]
+fn a_part_of_what_is_read_is_never_written_over() {
+    let folder = Folder::new();
+    let source = folder.model("a.safetensors");
+    let (shards, program) = (folder.path("shards"), folder.path("program"));
+    ok(&["shard", &source, &shards, "--max-shard-size", "32B"]);
+    fs::create_dir(&program).unwrap();
+    for name in ["model.pdmodel", "model.pdiparams", "model.pdiparams.info"] {
+        let from = testdata(&format!("paddle/good/p262/seq_jit/{name}"));
+        fs::copy(from, format!("{program}/{name}")).unwrap();
+    }
+    let first = fs::read_dir(&shards).unwrap().map(|item| item.unwrap().path()).min().unwrap();
+    let (shard, of_program) = (first.to_str().unwrap(), format!("{program}/model.pdmodel"));
+    let kept = || [shard, &of_program].map(|path| fs::read(path).unwrap());
+    let before = kept();
+    for words in [
+        &["edit", &shards, shard, "--prefix", "x", "--force"][..],
+        &["merge", &shards, &source, "--prefer", "first", "-o", shard, "--force"],
+        &["convert", &shards, shard, "--force"],
+        &["program", &program, "--rename", "embedding_0.w_0=z", "-o", &of_program, "--force"],
+    ] {
+        assert_eq!(refused(words), "output-is-input", "{words:?}");
+    }
+    assert_eq!(kept(), before);
+    // The same program without what it was made from fits the parameters as before.
+    ok(&["program", &of_program, "--strip", "source", "-o", &of_program, "--force"]);
+}
+
 #[test]
 fn shards_and_back() {
     let folder = Folder::new();

@@ -4,7 +4,7 @@
 
 use serde_json::{Value as Json, json};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -57,7 +57,17 @@ fn what_cannot_stop_ends_all_the_same() {
     let words = ["ls", source.to_str().unwrap(), "--timeout", "1"];
     let mut child = weighbridge(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2));
+    // Nothing follows a document that was begun.
+    let (file, mut out) = (words[1], String::new());
+    let mut command = weighbridge(&["ls", file, "--json", "--timeout", "1"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert!(errors.contains("took-too-long") && !out.contains("took-too-long"), "{errors}");
     // In time it is no matter.
+    let words = ["ls", file, "--timeout", "600"];
     assert!(weighbridge(&words).stdout(Stdio::null()).status().unwrap().success());
     let refused = weighbridge(&["ls", "x", "--timeout", "0"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("bad-arguments"));

@@ -55,7 +55,9 @@ impl Inputs {
         } else {
             plan.files.iter().filter_map(|file| FileIdentity::of_path(&target.join(&file.name))).collect()
         };
-        let Some(hit) = replaced.iter().find_map(|identity| self.all.get(identity)) else { return Ok(()) };
+        let Some(hit) = replaced.iter().filter_map(|identity| self.all.get(identity)).min() else {
+            return Ok(());
+        };
         let is_folder = kind_of_path(source).is_ok_and(|kind| kind == PathKind::Folder);
         let is_whole = match own.filter(|own| !is_folder && replaced.contains(own)) {
             Some(_) => self.data.is_subset(&replaced),
@@ -75,7 +77,7 @@ impl Inputs {
         }
     }
 
-    /// Adds the file at `path`, where there is one.
+    /// Adds the file at `path`, where there is one: for [`check_apart`](Self::check_apart), as it is not told what it holds.
     pub fn add(&mut self, path: PathBuf) {
         if let Some(identity) = FileIdentity::of_path(&path) {
             self.all.insert(identity, path.display().to_string());

@@ -14,8 +14,8 @@ from weighbridge import _weighbridge
 from weighbridge.verbs import ask
 
 VERBS = "info ls show stats convert diff verify scan seal edit shard merge program checkpoint".split()
-COMMON = {"json", "color", "quiet", "help"}
-"""Flags of every verb that say how to print."""
+COMMON = {"json", "color", "quiet", "timeout", "help"}
+"""Flags of every verb that say how to print and when to end, which is for a process of its own."""
 ELSEWHERE = {
     "ls": {"tree"},  # Checkpoint.tree()
     "show": {"full"},  # a report has all values

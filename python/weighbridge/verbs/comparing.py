@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..opened import Path
-from .ask import NameStyle, Pairs, Paths, Some, ask
+from .ask import NameStyle, Pairs, Paths, Size, Some, ask
 from .report import Finding, Report, count, extents, findings, many, number, picked, table
 
 
@@ -232,6 +232,7 @@ def diff(
     names_only: bool = False,
     all: bool = False,  # noqa: A002
     markdown: bool = False,
+    memory: Size = "256MiB",
     threads: int = 0,
     from_: Optional[str] = None,
     lenient: bool = False,
@@ -260,7 +261,7 @@ def diff(
     - `names_only`: names, types and shapes, and no values;
     - `all`: list the pairs that are the same, too;
     - `markdown`: make the report as Markdown, too;
-    - `threads`: 0 is one for each processor;
+    - `memory`, `threads`: bytes for buffers; 0 threads is one for each processor;
     - `right_from`, `right_program`, ...: how to read the right side, where that differs from how the left one
       is read.
 

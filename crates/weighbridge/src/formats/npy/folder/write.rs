@@ -5,7 +5,6 @@ use super::super::write::array_header;
 use super::{INDEX, NAMES_SUFFIX, SUFFIX};
 use crate::checkpoint::{
     Checkpoint, Loss, Value, bridge_index_beside, bridge_names, check_count, escape_text, left_behind,
-    renamed,
 };
 use crate::error::{Error, Result};
 use crate::formats::biggraph::text::NamesJson;
@@ -50,7 +49,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint) -> Result<WritePlan> {
             files.push(FileBuilder::copy_of(name, &source));
         }
     }
-    let mut losses: Vec<Loss> = renamed(checkpoint, &names).collect();
+    let mut losses = Vec::new();
     let long = too_long(checkpoint);
     for &key in &long {
         let detail = "the texts of the metadata are longer than a carried index holds";

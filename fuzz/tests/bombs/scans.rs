@@ -1,7 +1,7 @@
 //! Files that a scan looks into: what is inside multiplies.
 
 use crate::harness::{Any, Range};
-use crate::pickles::{dict, tensor, torch_of};
+use crate::pickles::{dict, tensor, text, torch_of};
 use crate::zips::{Member, archive, crc32, deflate, deflated, stored};
 
 /// Pickles that each call what no other calls.
@@ -118,4 +118,19 @@ fn scans_of_packed_instructions() {
         (0..count).map(|i| Member { name: name(i), ..member.clone() }).collect::<Vec<_>>()
     };
     range.any("8 pickles of 25 MB of instructions", archive(&several(8)));
+}
+
+/// One list that calls hash, and one description of a split parameter of Paddle, each gone through for all that have it.
+#[test]
+fn scans_of_what_is_shared() {
+    let mut range = Range::new("paddle");
+    let list =
+        [b"\x80\x02(cbuiltins\nset\nq\x01](", b"N".repeat(400_000).as_slice(), b"e\x85q\x02R"].concat();
+    range.any("40,000 sets of one list", [&list[..], &b"h\x01h\x02R".repeat(40_000), b"t."].concat());
+    let key = [b"\x80\x02(", b"N".repeat(400_000).as_slice(), b"tq\x000"].concat();
+    range.any("40,000 dicts of one key", [&key[..], &b"}h\x00Ns0".repeat(40_000), b"N."].concat());
+    let fields = [&text("a"), &b"q\x01}q\x02("[..], &b"h\x01N".repeat(200_000), b"u"].concat();
+    let described = [b"}(", fields.as_slice(), &b"h\x01h\x02".repeat(20_000), b"u"].concat();
+    let state = [b"\x80\x02}(", text("UnpackBigParamInfor@@").as_slice(), &described, b"u."].concat();
+    range.any("20,000 parameters of one description", state);
 }

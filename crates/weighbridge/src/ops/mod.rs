@@ -6,6 +6,7 @@
 //! - [`show`]: values, printed as numpy prints them;
 //! - [`stats`]: range, moments, oddities and a histogram;
 //! - [`hash`]: SHA-256 of the elements, the same in every format;
+//! - [`Inputs`]: the files that are read, none of which an output may take the place of;
 //! - [`mod@diff`]: two checkpoints of any two formats, and how far their values are apart;
 //! - [`mod@edit`]: names, types, shapes and metadata by rules, into a new file or in place;
 //! - [`mod@merge`]: several checkpoints, or the shards of one, as one; [`mod@shard`]: one over many files;

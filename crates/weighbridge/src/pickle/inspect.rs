@@ -183,11 +183,14 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    let calls = judge_calls(&machine, source.len(), &mut notes);
+    let (calls, too_much) = judge_calls(&machine, source.len(), &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
-    if keys::are_too_large(&machine.graph, source.len()) {
-        let text =
-            || "keys are tuples that hold each other many times over: hashing them takes any time".to_owned();
+    // What is too much to look at was found already.
+    if !too_much && keys::are_too_large(&machine.graph, source.len()) {
+        let text = || {
+            "keys are tuples that hold each other or are used many times over: hashing them takes any time"
+                .to_owned()
+        };
         notes.add(Severity::Error, "large-keys", offset, text);
     }
     if parts::multiply(&machine.graph, source.len(), options) {
@@ -269,8 +272,8 @@ impl Globals {
     }
 }
 
-/// Looks at everything that would be called, whether its result is used or not. Gives the calls.
-fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> {
+/// Looks at everything that would be called, whether its result is used or not. Gives the calls, and true where they copy too much.
+fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>, bool) {
     let (graph, start) = (&machine.graph, machine.start);
     let evaluated = Evaluated::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
@@ -342,7 +345,7 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> Vec<Call> 
         let text = format!("refers {persistent} to something beside the pickle");
         notes.push(Finding::note("persistent-id", text));
     }
-    calls.list
+    (calls.list, copied.is_none())
 }
 
 /// What would be called: equal names are one, whichever import they come from.

@@ -2,10 +2,13 @@
 //!
 //! A tuple is hashed with all that is in it, each time that it is met: one that holds the one before twice, and that again, takes
 //! twice as long at each step. A chain of them without an end takes all of the stack.
+//!
+//! What is looked at here is bounded in the same way: one list may be given to very many calls, one tuple be the key of very many
+//! dicts. Python goes through it each time, too.
 
 use super::graph::{Graph, Made, Object, ObjectId};
 
-/// Objects that are hashed may be so many times the bytes of the pickle, and so many more.
+/// Objects that are hashed may be so many times the bytes of the pickle, and so many more; also what is looked at to find them.
 const TIMES: u64 = 8;
 const FREE: u64 = 16 << 20;
 /// Objects of one key; as many may be within each other.
@@ -16,20 +19,38 @@ const PAIR: usize = 2;
 /// True where hashing the keys of dicts and the items of sets takes far longer than reading the pickle of `len` bytes, or goes down
 /// too far.
 pub(super) fn are_too_large(graph: &Graph, len: u64) -> bool {
-    let mut nested = false;
-    graph.iter().for_each(|(_, object)| each_key(graph, object, &mut |key| nested |= holds(graph, key)));
+    weigh(graph, len.saturating_mul(TIMES).saturating_add(FREE)).is_none()
+}
+
+/// `None` where that is more than `most`.
+fn weigh(graph: &Graph, most: u64) -> Option<()> {
+    let (mut items, mut hashed, mut nested) = (Budget(most), Budget(most), false);
+    each_of_all(graph, &mut items, &mut |key| {
+        hashed.take(graph.tuple(key).map_or(1, <[_]>::len))?;
+        nested = nested || holds(graph, key);
+        Some(())
+    })?;
     if !nested {
-        return false;
+        return Some(());
     }
-    let sizes = Sizes::of(graph);
-    let (mut all, mut largest) = (0u64, 0);
-    let mut count = |key| {
+    let sizes = Sizes::of(graph, Budget(most))?;
+    let (mut items, mut hashed) = (Budget(most), Budget(most));
+    each_of_all(graph, &mut items, &mut |key| {
         let size = sizes.get(key);
-        all = all.saturating_add(u64::from(size));
-        largest = largest.max(size);
-    };
-    graph.iter().for_each(|(_, object)| each_key(graph, object, &mut count));
-    all > len.saturating_mul(TIMES).saturating_add(FREE) || largest > LARGEST
+        hashed.take(usize::from(size))?;
+        (size <= LARGEST).then_some(())
+    })
+}
+
+/// What may still be looked at.
+struct Budget(u64);
+
+impl Budget {
+    /// `None` where it is spent.
+    fn take(&mut self, count: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(u64::try_from(count).ok()?)?;
+        Some(())
+    }
 }
 
 /// True for what is hashed with what is in it, where that is not plain.
@@ -42,19 +63,25 @@ fn holds(graph: &Graph, key: ObjectId) -> bool {
     }
 }
 
+/// Is given an object; `None` ends it.
+type Each<'e> = &'e mut dyn FnMut(ObjectId) -> Option<()>;
+
+/// Gives `each` what is hashed to put all objects together.
+fn each_of_all(graph: &Graph, budget: &mut Budget, each: Each<'_>) -> Option<()> {
+    graph.iter().try_for_each(|(_, object)| each_key(graph, object, budget, each))
+}
+
 /// Gives `each` what is hashed to put the object together.
-fn each_key(graph: &Graph, object: &Object, each: &mut dyn FnMut(ObjectId)) {
+fn each_key(graph: &Graph, object: &Object, budget: &mut Budget, each: Each<'_>) -> Option<()> {
     match object {
-        Object::Dict(pairs) => pairs.iter().for_each(|&(key, _)| each(key)),
-        Object::Set(items) => items.iter().copied().for_each(each),
-        Object::FrozenSet(items) => items.iter().copied().for_each(each),
+        Object::Dict(pairs) => pairs.iter().try_for_each(|&(key, _)| each(key)),
+        Object::Set(items) => items.iter().copied().try_for_each(each),
+        Object::FrozenSet(items) => items.iter().copied().try_for_each(each),
         Object::Made(made) => {
-            made.pairs.iter().for_each(|&(key, _)| each(key));
-            if hashes(graph, made) {
-                each_given(graph, made, each);
-            }
+            made.pairs.iter().try_for_each(|&(key, _)| each(key))?;
+            if hashes(graph, made) { each_given(graph, made, budget, each) } else { Some(()) }
         }
-        _ => {}
+        _ => Some(()),
     }
 }
 
@@ -64,34 +91,43 @@ fn hashes(graph: &Graph, made: &Made) -> bool {
     matches!(name, "set" | "frozenset" | "dict" | "Counter" | "OrderedDict" | "defaultdict")
 }
 
-/// Gives `each` the items that a call is given: of lists and tuples, and of the pairs in these.
-fn each_given(graph: &Graph, made: &Made, each: &mut dyn FnMut(ObjectId)) {
-    for &arg in graph.tuple(made.args).unwrap_or_default() {
-        for &item in graph.sequence(arg).unwrap_or_default() {
+/// Gives `each` the items that a call is given: of lists and tuples, and of the pairs in these. They count each time: other calls
+/// may be given the same ones.
+fn each_given(graph: &Graph, made: &Made, budget: &mut Budget, each: Each<'_>) -> Option<()> {
+    let args = graph.tuple(made.args).unwrap_or_default();
+    budget.take(args.len())?;
+    for &arg in args {
+        let items = graph.sequence(arg).unwrap_or_default();
+        budget.take(items.len())?;
+        for &item in items {
             match graph.object(item) {
-                Object::List(pair) => pair.iter().take(PAIR).for_each(|&id| each(id)),
-                _ => each(item),
+                Object::List(pair) => pair.iter().take(PAIR).try_for_each(|&id| each(id))?,
+                _ => each(item)?,
             }
         }
     }
+    Some(())
 }
 
 /// How many objects are hashed with each object; no more than can be counted.
 struct Sizes(Vec<u16>);
 
 impl Sizes {
-    /// In the order in which they were made: what is in a tuple was there before it.
-    fn of(graph: &Graph) -> Self {
+    /// In the order in which they were made: what is in a tuple was there before it. `None` where the budget is spent.
+    fn of(graph: &Graph, mut budget: Budget) -> Option<Self> {
         let mut sizes = Self(vec![1; graph.len()]);
         for (id, object) in graph.iter() {
             let mut size = 1u16;
-            let mut add = |item| size = size.saturating_add(sizes.get(item));
+            let mut add = |item| {
+                size = size.saturating_add(sizes.get(item));
+                Some(())
+            };
             match object {
-                Object::Tuple(items) => items.iter().copied().for_each(add),
+                Object::Tuple(items) => items.iter().copied().try_for_each(add)?,
                 // What is a tuple then, or has one.
                 Object::Made(made) if !hashes(graph, made) => {
-                    add(made.args);
-                    each_given(graph, made, &mut add);
+                    add(made.args)?;
+                    each_given(graph, made, &mut budget, &mut add)?;
                 }
                 _ => continue,
             }
@@ -99,7 +135,7 @@ impl Sizes {
                 *known = size;
             }
         }
-        sizes
+        Some(sizes)
     }
 
     fn get(&self, id: ObjectId) -> u16 {

@@ -11,11 +11,12 @@
 //!
 //! | what | where |
 //! | --- | --- |
-//! | [`read`] | a [`Pickle`]: the [`Graph`] of objects, what would be imported, where it ends |
+//! | [`read`] | a [`Pickle`], within the bounds of [`Options`]: the [`Graph`] of objects, what would be imported ([`GlobalUse`]), where it ends |
 //! | [`ndarray`], [`scalar`], [`bytes_of`] | recognise numpy's arrays and where their bytes are |
 //! | [`PayloadSource`] | those bytes as a source, where they are stored as text |
 //! | [`allowed`], [`inspect`] | is anything in it that honest writers do not write? |
 //! | [`Opcodes`], [`disassemble`] | the instructions one by one |
+//! | [`opcode_name`] | what an instruction is called |
 //! | [`to_json`] | a look at the values, bounded in depth and size |
 //! | [`Builder`], [`write()`] | the bytes that CPython's pickler would write, as a plan |
 //!
@@ -24,9 +25,11 @@
 //! | where | what |
 //! | --- | --- |
 //! | `machine`, `objects` | the stack machine, and its objects by number |
-//! | `decode`, `opcode`, `lines` | the instructions, their names, and the arguments that are lines of text |
-//! | `opened`, `remaining` | a pickle that was read with its bounds, and what may still be made of it |
+//! | `decode`, `lines` | the instructions, and the arguments that are lines of text |
+//! | `remaining` | what may still be made of a pickle |
 //! | `usual` | calls of allowed things as honest writers make them, and no others |
+//! | `keys` | what hashing the keys of dicts and the items of sets takes |
+//! | `parts` | parameters that Paddle puts together from parts, and whether these multiply |
 //! | `nested` | strings within a pickle that may be pickles themselves |
 //! | `reach` | from which objects tensors can be reached |
 //!

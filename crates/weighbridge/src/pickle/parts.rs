@@ -11,7 +11,8 @@ pub(crate) const SPLIT: &str = "UnpackBigParamInfor@@";
 pub(crate) const SLICES: &str = "slices";
 
 /// True where loading would put parts together that multiply: one that is named twice, or under two names, or shares its bytes
-/// with others, or was put together itself. Also where something else stands where Paddle has this description.
+/// with others, or was put together itself. Also where something else stands where Paddle has this description, or where two parameters
+/// share one.
 pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
     let is_key = |id: ObjectId| graph.text(id) == Some(SPLIT);
     if !graph.iter().any(|(id, _)| is_key(id)) {
@@ -39,7 +40,8 @@ pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
     false
 }
 
-/// True where each part that `described` names is an array of its own, all of them no longer than the file.
+/// True where each part that `described` names is an array of its own, all of them no longer than the file. Each description in it is
+/// gone through once, and so is each part: all of it takes no longer than reading the pickle.
 fn are_apart(
     graph: &Graph,
     described: ObjectId,
@@ -51,8 +53,12 @@ fn are_apart(
     let values: HashMap<&str, ObjectId> =
         pairs.iter().filter_map(|&(key, value)| Some((graph.text(key)?, value))).collect();
     let mut whole = HashSet::new();
-    let (mut taken, mut left) = (HashSet::new(), Some(len));
+    let (mut met, mut taken, mut left) = (HashSet::new(), HashSet::new(), Some(len));
     for &(key, fields) in described {
+        // Paddle writes one for each parameter.
+        if !met.insert(fields) {
+            return false;
+        }
         let (Some(key), Object::Dict(fields)) = (graph.text(key), graph.object(fields)) else { return false };
         whole.insert(key);
         for &(name, parts) in fields {

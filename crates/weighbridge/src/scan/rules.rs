@@ -96,7 +96,7 @@ pub static RULES: &[Rule] = &[
     error("memo-far", Topic::Pickle, "memo_far.pkl",
         "A pickle uses its memo at a place beyond all that it could hold. Python makes the memo as long as that: ten bytes take gigabytes."),
     error("large-keys", Topic::Pickle, "large_keys.pkl",
-        "Keys of a pickle's dicts and sets are tuples that hold each other many times over: to hash them takes any time."),
+        "Keys of a pickle's dicts and sets are tuples that hold each other, or are used, many times over: to hash them takes any time."),
     error("parts-multiply", Topic::Pickle, "parts_multiply.pdparams",
         "A parameter that Paddle puts together from parts has one of them twice, or parts that share their bytes: a megabyte becomes gigabytes."),
     unchecked("unfollowed-import", Topic::Pickle, "import_behind_break.pkl",

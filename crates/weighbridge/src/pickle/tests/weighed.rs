@@ -91,3 +91,45 @@ fn keys_are_hashed_within_a_bound() {
     let made = b"cbuiltins\ntuple\n](K\x05K\x06e\x85R";
     assert_eq!(found(&[b"\x80\x04}", made, b"Ns."]), [""; 0]);
 }
+
+/// What is looked at for that counts, too: one list that very many calls are given, one key of very many dicts.
+#[test]
+fn keys_are_looked_for_within_a_bound() {
+    let too_large = |pieces: &[&[u8]]| {
+        let bytes = pieces.concat();
+        keys::are_too_large(&read_bytes(&bytes).unwrap().graph, bytes.len() as u64)
+    };
+    // The calls, with a list of 1,000 items or of as many empty pairs; there are 16 Mi and 8 times the pickle.
+    let nothing = b"N".repeat(1_000);
+    let pairs = [b"]q\x03".as_slice(), &b"h\x03".repeat(999)].concat();
+    for items in [nothing.as_slice(), &pairs] {
+        let called = |times: usize| {
+            let again = b"h\x01h\x02R".repeat(times);
+            let given: &[u8] = b"e\x85q\x02R";
+            let pieces: [&[u8]; 6] = [b"\x80\x02(cbuiltins\nset\nq\x01](", items, given, &again, b"t", b"."];
+            (too_large(&pieces), found(&pieces))
+        };
+        assert_eq!(called(100), (false, vec![]));
+        // Told once: as what calls copy.
+        assert_eq!(called(20_000), (true, vec!["unusual-call"]));
+    }
+    // A tuple that holds nothing else is hashed each time as well.
+    let keyed = |items: usize| {
+        let key = [b"(", b"N".repeat(items).as_slice(), b"tq\x00"].concat();
+        found(&[b"\x80\x04(", &key, &b"}h\x00Ns".repeat(20_000), b"t."])
+    };
+    assert_eq!(keyed(700), [""; 0]);
+    assert_eq!(keyed(1_000), ["large-keys"]);
+}
+
+/// Paddle describes each parameter that it splits apart: one description of several would be gone through for each of them.
+#[test]
+fn descriptions_of_split_parameters_are_not_shared() {
+    let field =
+        |name: &str| [b"X", &u32::try_from(name.len()).unwrap().to_le_bytes()[..], name.as_bytes()].concat();
+    let split = |described: &[u8]| found(&[b"\x80\x02}", &field(parts::SPLIT), b"}(", described, b"us."]);
+    let fields = [b"}(", field("a").as_slice(), b"N", &field("b"), b"Nuq\x02"].concat();
+    let other = [field("y"), fields.clone()].concat();
+    assert_eq!(split(&[field("x"), fields.clone(), other].concat()), [""; 0]);
+    assert_eq!(split(&[field("x"), fields, field("y"), b"h\x02".to_vec()].concat()), ["parts-multiply"]);
+}

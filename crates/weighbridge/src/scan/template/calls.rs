@@ -1,8 +1,9 @@
 //! What methods and functions give. What is not known here may give anything, and what it is given may go anywhere.
 
-use super::names::{format_leads_on, leads_on, literal};
+use super::names::{Parameters, format_leads_on, leads_on, literal};
 use super::reader::{Arguments, Item, Reader};
 use super::value::{Kinds, Value};
+use std::rc::Rc;
 
 /// Methods that give a piece of a text, or all of it in other letters.
 #[rustfmt::skip]
@@ -149,7 +150,7 @@ impl<'a> Reader<'a, '_> {
     /// What a function gives.
     pub(super) fn function(&mut self, name: &'a str, arguments: &Arguments<'a>) -> Value {
         if self.names.is_set(name) {
-            return match self.names.only_macro(name).map(|found| found.parameters.clone()) {
+            return match self.names.only_macro(name).map(|found| Rc::clone(&found.parameters)) {
                 Some(parameters) => self.call_macro(&parameters, arguments),
                 None => self.unknown(arguments.all()),
             };
@@ -181,15 +182,15 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// A macro that is known; gives text.
-    fn call_macro(&mut self, parameters: &[&'a str], arguments: &Arguments<'a>) -> Value {
+    fn call_macro(&mut self, parameters: &Parameters<'a>, arguments: &Arguments<'a>) -> Value {
         for (place, item) in arguments.positional.iter().enumerate() {
-            match parameters.get(place) {
+            match parameters.at(place) {
                 Some(parameter) => self.names.set(parameter, item.value),
                 None => self.names.pass(item.value),
             }
         }
         for (key, item) in &arguments.named {
-            if parameters.contains(key) {
+            if parameters.has(key) {
                 self.names.set(key, item.value);
             } else {
                 self.names.pass(item.value.or(literal(key)));

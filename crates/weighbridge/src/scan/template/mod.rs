@@ -15,6 +15,8 @@
 //! | plain | texts of the template that begin with no underscore; such a text with anything tied behind it | clean |
 //! | data | what the template is given, unchanged or cut: `messages`, `tools`, what is in all that is given | clean |
 //! | foreign | other names that the template does not set: files of the model may set them to a text | clean; what is cut of it is built |
+//! | function | what may be called, or is an object: methods, macros, what is not known | clean; what it gives is built |
+//! | space | a namespace; its attributes are known by their names, apart | clean |
 //! | built | the rest: texts that are tied, formatted, replaced, joined, repeated from an underscore on, cut out of a text with an underscore; what a macro, a block or a function gives; names that end with `token`, which the files of the model set | found |
 //!
 //! A name that is set several times is each of its values everywhere, whatever the order; so are attributes of namespaces. So

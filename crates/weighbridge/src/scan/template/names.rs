@@ -3,6 +3,7 @@
 
 use super::value::{DEPTH, Kinds, Value};
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 /// Names of Python that reach further without two underscores: frames of generators, and what hangs on them.
 const REACHING: &[&str] = &[
@@ -73,12 +74,35 @@ pub(super) fn literal(text: &str) -> Value {
     Value::text(if leads_on(text) { Kinds::BUILT } else { Kinds::PLAIN }, pieces)
 }
 
+/// What a macro is given, by place and by name: it may be called very often, with very many names.
+#[derive(Debug)]
+pub(super) struct Parameters<'a> {
+    ordered: Box<[&'a str]>,
+    named: HashSet<&'a str>,
+}
+
+impl<'a> Parameters<'a> {
+    fn new(names: Vec<&'a str>) -> Self {
+        Self { named: names.iter().copied().collect(), ordered: names.into() }
+    }
+
+    /// The one at that place.
+    pub(super) fn at(&self, place: usize) -> Option<&'a str> {
+        self.ordered.get(place).copied()
+    }
+
+    /// True where one has that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.named.contains(name)
+    }
+}
+
 /// A macro.
 #[derive(Debug)]
 pub(super) struct Macro<'a> {
     /// Where it stands in the template.
     at: usize,
-    pub(super) parameters: Vec<&'a str>,
+    pub(super) parameters: Rc<Parameters<'a>>,
     /// Another macro has the same name.
     is_several: bool,
 }
@@ -160,7 +184,10 @@ impl<'a> Names<'a> {
         for parameter in &parameters {
             self.give(parameter, Value::NUMBER);
         }
-        let known = self.macros.entry(name).or_insert(Macro { at, parameters, is_several: false });
+        let known = self.macros.entry(name).or_insert_with(|| {
+            let parameters = Rc::new(Parameters::new(parameters));
+            Macro { at, parameters, is_several: false }
+        });
         known.is_several |= known.at != at;
     }
 

@@ -330,4 +330,22 @@ fn large_templates_take_no_time() {
         let many = format!("{{{{ f({}1) }}}}", middle.repeat((LONGEST - 20) / middle.len()));
         judge(&many);
     }
+    // A macro of many parameters that is called often, or with many names.
+    let of_many = format!("{{% macro f({}) %}}{{% endmacro %}}", "a,".repeat(60_000));
+    let often = "{{f()}}".repeat(18_000);
+    assert_eq!(judge(&(of_many.clone() + &often)), Judged::Clean);
+    let named = format!("{{{{f({})}}}}", "b=1,".repeat(30_000));
+    assert_eq!(judge(&(of_many + &named)), Judged::Clean);
+}
+
+/// By place and by name; what is neither is met under `varargs` and `kwargs`.
+#[test]
+fn parameters_of_macros_are_told_apart() {
+    let called = |call: &str| {
+        judge(&format!("{{% macro f(a, b) %}}{{{{ x[b] }}}}{{% endmacro %}}{{{{ f({call}) }}}}"))
+    };
+    assert_eq!(called("p ~ q, 'k'"), Judged::Clean);
+    assert_eq!(called("'k', b='k'"), Judged::Clean);
+    assert!(matches!(called("'k', '_' ~ q"), Judged::Reaches(_)));
+    assert!(matches!(called("'k', b='_' ~ q"), Judged::Reaches(_)));
 }

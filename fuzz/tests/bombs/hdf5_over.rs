@@ -2,8 +2,8 @@
 
 use crate::harness::{Any, Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, local_heap, message, space, summed,
-    symbol_table, tree,
+    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, fractal_heap, local_heap, message, soft_node,
+    space, summed, symbol_table, tree,
 };
 use crate::hdf5_many::{bytes, with_all};
 
@@ -122,6 +122,72 @@ fn hdf5_indexes_over_each_other() {
     };
     range.file("3 names for a tree without chunks", empty(20_000, 3), Opens(3));
     range.file("20,000 names for a tree without chunks", empty(40_000, 20_000), Refused("limit"));
+}
+
+/// A group whose tree of links has `depth` levels of nodes of 64 bytes, one below the other; the last leads nowhere.
+fn deep_group(depth: u16) -> Vec<u8> {
+    with_all(|file| {
+        let (heap, _) = fractal_heap(file, b"nothing", &[]);
+        let len = |most: u64| most.checked_ilog2().map_or(1, |bits| bits as usize / 8 + 1);
+        // Records of 11 bytes, of which a leaf has room for four: the widths of the numbers behind an address.
+        let (mut all, mut below) = (4u64, vec![0, 0]);
+        for above in 2..=usize::from(depth) {
+            let pointer = 8 + 1 + below[above - 1] as u64;
+            let most = (54 - pointer) / (11 + pointer);
+            all = (most + 1).saturating_mul(all).saturating_add(most);
+            below.push(len(all));
+        }
+        let first = file.next();
+        for level in 0..u64::from(depth) {
+            let zeros = vec![0; 1 + below[usize::from(depth) - usize::try_from(level).unwrap()]];
+            let next = if level + 1 < depth.into() { first + 64 * (level + 1) } else { 1 << 40 };
+            let mut node = [&b"BTIN\0\x05"[..], &bytes([next]), &zeros].concat();
+            if level == 0 {
+                // A record, and a second child.
+                let record = [&b"BTIN\0\x05"[..], &[0; 11], &node[6..], &bytes([1 << 41]), &zeros];
+                node = record.concat();
+            }
+            let mut node = summed(node);
+            node.resize(64, 0);
+            assert_eq!(file.put(&node), first + 64 * level);
+        }
+        let head = [&b"BTHD\0\x05\x40\0\0\0\x0b\0"[..], &depth.to_le_bytes(), &[100, 40], &bytes([first])];
+        let tree = file.put(&summed([&head.concat()[..], &1u16.to_le_bytes(), &bytes([1])].concat()));
+        vec![file.object(&[message(2, &[&[0, 0][..], &bytes([heap, tree])].concat())])]
+    })
+}
+
+/// A group of the first kind whose entries all stand for the same name, or link to the same path.
+fn group_of_one_name(entries: usize, name: (u64, u32), text: &[u8]) -> Vec<u8> {
+    with_all(|file| {
+        let names = file.put(text);
+        let heap = file.put(&local_heap(text.len() as u64, names));
+        let node = file.put(&soft_node(&vec![name; entries]));
+        let tree = file.put(&tree(0, 0, 1, NOWHERE, &bytes([0, node, 8])));
+        vec![file.object(&[symbol_table(tree, heap)])]
+    })
+}
+
+#[test]
+fn hdf5_groups_that_are_damaged() {
+    let mut range = Range::new("hdf5");
+    range.file("a tree of 60 levels that leads nowhere", deep_group(60), Refused("past-the-end"));
+    range.file("a tree of 60,000 levels that leads nowhere", deep_group(60_000), Refused("hdf5-corrupt"));
+    // Texts of 2 MB: each of many entries would be a search, or a copy.
+    let endless = [&b"\0\0\0\0\0\0\0\0"[..], &vec![b'n'; 2_000_000]].concat();
+    range.file(
+        "60,000 names without an end",
+        group_of_one_name(60_000, (8, 8), &endless),
+        Refused("hdf5-corrupt"),
+    );
+    let ended = [&endless[..], &[0]].concat();
+    range.file(
+        "60,000 times one name of 2 MB",
+        group_of_one_name(60_000, (8, 8), &ended),
+        Refused("hdf5-corrupt"),
+    );
+    let no_path = group_of_one_name(60_000, (8, u32::MAX), &ended);
+    range.file("60,000 names of 2 MB whose paths do not end", no_path, Refused("hdf5-corrupt"));
 }
 
 #[test]

@@ -204,8 +204,9 @@ impl Checkpoint {
             "damaged",
             format!("the file is damaged: {}: {}", damage.headline(intact), damage.text),
         )];
+        // Parts of one group have one name, and each its place.
         let mut named = HashSet::new();
-        for lost in damage.lost.iter().take(NAMED).filter(|lost| named.insert(&lost.name)) {
+        for lost in damage.lost.iter().take(NAMED).filter(|lost| named.insert((&lost.name, lost.offset))) {
             let text = format!("{} was not recovered: {}", lost.name, lost.place_and_text());
             notes.push(Note::omission("missing-damaged", text));
         }

@@ -95,7 +95,7 @@ impl Checkpoint {
         }
         let modules = Modules::of(self);
         self.set_paths(paths)?;
-        let losses = modules.map_or_else(|| Ok(Vec::new()), |modules| modules.follow_renamed(self))?;
+        let losses = modules.map_or_else(Vec::new, |modules| modules.follow_renamed(self));
         Ok((unused, losses))
     }
 

@@ -3,7 +3,6 @@
 //! out, the versions go along, or torch would load other values.
 
 use super::{Checkpoint, Loss, Metadata, Name, Value, escape_text};
-use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
@@ -13,6 +12,9 @@ pub const MODULE_VERSIONS: &str = "_metadata";
 
 /// Modules that are named one by one; of more, the losses are counted.
 const TOLD: usize = 100;
+
+/// Why versions are left out as a whole.
+const TOO_LONG: &str = "the names of the modules would take too much";
 
 /// The names of the tensors of a checkpoint before they change, for the versions to follow.
 #[derive(Debug)]
@@ -28,11 +30,20 @@ impl Modules {
     }
 
     /// Gives the versions the names that the tensors have now. `places` are, of each tensor that is left, that before.
-    /// Gives what cannot follow, as losses.
-    ///
-    /// # Errors
-    /// [`crate::Kind::Limit`], `names-too-long`, where the new names would take too much; nothing is changed then.
-    pub(crate) fn follow(&self, checkpoint: &mut Checkpoint, places: &[usize]) -> Result<Vec<Loss>> {
+    /// Gives what cannot follow, as losses: where the new names would take too much, all of them.
+    pub(crate) fn follow(&self, checkpoint: &mut Checkpoint, places: &[usize]) -> Vec<Loss> {
+        self.renamed(checkpoint, places).unwrap_or_else(|| {
+            let gone = take_versions(&mut checkpoint.metadata);
+            let told = maps(&gone).filter(|(_, _, pairs)| pairs.iter().any(|(_, value)| !is_usual(value)));
+            let mut losses: Vec<Loss> =
+                told.map(|(key, _, _)| unfollowed(escape_text(key), TOO_LONG)).collect();
+            cut(&mut losses);
+            losses
+        })
+    }
+
+    /// As [`follow`](Self::follow); `None`, with nothing changed, where the new names would take too much.
+    fn renamed(&self, checkpoint: &mut Checkpoint, places: &[usize]) -> Option<Vec<Loss>> {
         let mut now: Vec<Option<String>> = vec![None; self.0.len()];
         for (tensor, &place) in checkpoint.tensors.iter().zip(places) {
             if let Some(now) = now.get_mut(place) {
@@ -46,7 +57,7 @@ impl Modules {
             .filter_map(|(before, now)| Some((before.as_deref()?, now.as_deref())))
             .collect();
         if moves.iter().all(|&(before, now)| now == Some(before)) {
-            return Ok(Vec::new());
+            return Some(Vec::new());
         }
         moves.sort_unstable_by(|a, b| by_parts(a.0, b.0));
         let mut room = Room::default();
@@ -90,19 +101,12 @@ impl Modules {
             }
         }
         moved.put_into(&mut checkpoint.metadata);
-        if losses.len() > TOLD {
-            let more = losses.len() - TOLD;
-            losses.truncate(TOLD);
-            losses.push(unfollowed(format!("{more} more modules"), "their versions do not follow either"));
-        }
-        Ok(losses)
+        cut(&mut losses);
+        Some(losses)
     }
 
     /// As [`follow`](Self::follow), where tensors were left out and none has another name.
-    ///
-    /// # Errors
-    /// As [`follow`](Self::follow).
-    pub(crate) fn follow_left_out(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+    pub(crate) fn follow_left_out(&self, checkpoint: &mut Checkpoint) -> Vec<Loss> {
         let mut before = self.0.iter().enumerate();
         let mut place = |tensor: &super::TensorEntry| {
             let name = (!tensor.role.is_state()).then(|| tensor.text());
@@ -110,14 +114,11 @@ impl Modules {
         };
         let places: Option<Vec<usize>> = checkpoint.tensors.iter().map(&mut place).collect();
         // Where one is new, nothing is known.
-        places.map_or_else(|| Ok(Vec::new()), |places| self.follow(checkpoint, &places))
+        places.map_or_else(Vec::new, |places| self.follow(checkpoint, &places))
     }
 
     /// As [`follow`](Self::follow), where every tensor is in its place.
-    ///
-    /// # Errors
-    /// As [`follow`](Self::follow).
-    pub(crate) fn follow_renamed(&self, checkpoint: &mut Checkpoint) -> Result<Vec<Loss>> {
+    pub(crate) fn follow_renamed(&self, checkpoint: &mut Checkpoint) -> Vec<Loss> {
         let places: Vec<usize> = (0..self.0.len()).collect();
         self.follow(checkpoint, &places)
     }
@@ -170,6 +171,15 @@ fn module(name: &str) -> String {
     if name.is_empty() { "the module at the root".to_owned() } else { escape_text(name) }
 }
 
+/// Counts the losses of modules that are not named.
+fn cut(losses: &mut Vec<Loss>) {
+    if losses.len() > TOLD {
+        let more = losses.len() - TOLD;
+        losses.truncate(TOLD);
+        losses.push(unfollowed(format!("{more} more modules"), "their versions do not follow either"));
+    }
+}
+
 /// The versions of all state dicts as one map, as it belongs beside the tensors where these stand in one flat dict; `None`
 /// where there are none.
 pub(crate) fn joined_versions(metadata: &Metadata, losses: &mut Vec<Loss>) -> Option<Value> {
@@ -180,10 +190,10 @@ pub(crate) fn joined_versions(metadata: &Metadata, losses: &mut Vec<Loss>) -> Op
         let mut room = Room::default();
         let long = pairs.iter().any(|(name, _)| {
             room.free(name.as_bytes().len());
-            room.take(above.len()).is_err()
+            room.take(above.len()).is_none()
         });
         if long {
-            losses.push(unfollowed(escape_text(key), "the names of the modules would take too much"));
+            losses.push(unfollowed(escape_text(key), TOO_LONG));
             continue;
         }
         for (name, value) in pairs {
@@ -351,7 +361,7 @@ impl Moved {
     }
 }
 
-/// Bytes that new names may have: each three times what it had, and 256.
+/// Bytes that new names may have, all together: three times what they had, 256 for each, and 4 MiB.
 #[derive(Debug)]
 struct Room(u64);
 
@@ -366,12 +376,10 @@ impl Room {
         self.0 = self.0.saturating_add((len as u64).saturating_mul(3)).saturating_add(256);
     }
 
-    fn take(&mut self, len: usize) -> Result<()> {
-        self.0 = self.0.checked_sub(len as u64).ok_or_else(|| {
-            Error::limit("names-too-long", "the new names of modules take too much together")
-                .hint("--remove-metadata leaves out what is said of modules")
-        })?;
-        Ok(())
+    /// Takes those of one name; `None` where there are no more.
+    fn take(&mut self, len: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(len as u64)?;
+        Some(())
     }
 }
 
@@ -454,8 +462,9 @@ impl<'a> Known<'a> {
 }
 
 /// The fate of each of the modules `names`, which are in the order of their parts, as are the tensors: each tensor tells
-/// it to the deepest module that it is in, each module to the one that it is in. So every name is looked at once.
-fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Result<Vec<Fate>> {
+/// it to the deepest module that it is in, each module to the one that it is in. So every name is looked at once. `None`
+/// where `room` is too small for the new names.
+fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Option<Vec<Fate>> {
     let mut known: Vec<Known<'a>> = names.iter().map(|_| Known::default()).collect();
     let mut open: Vec<usize> = Vec::new();
     let mut moves = moves.iter().peekable();
@@ -502,7 +511,7 @@ fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Result<
         room.take(fate.now.as_ref().map_or(0, String::len))?;
         fates.push(fate);
     }
-    Ok(fates)
+    Some(fates)
 }
 
 /// Takes from `open` the modules that `next` is not in; each tells the one that it is in what is known of it.

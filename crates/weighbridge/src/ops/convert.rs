@@ -148,10 +148,7 @@ impl Changes {
         if self.no_state {
             checkpoint.drop_state();
         }
-        let mut losses = match modules {
-            Some(modules) => modules.follow_left_out(checkpoint)?,
-            None => Vec::new(),
-        };
+        let mut losses = modules.map_or_else(Vec::new, |modules| modules.follow_left_out(checkpoint));
         notes.extend(checkpoint.settle_aliases());
         let applied = super::edit::apply(checkpoint, &self.rules, self.lenient_rules)?;
         notes.extend(applied.notes);

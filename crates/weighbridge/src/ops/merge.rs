@@ -167,7 +167,7 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
             keep
         });
         if let Some(modules) = modules {
-            losses.extend(modules.follow_left_out(source)?);
+            losses.extend(modules.follow_left_out(source));
         }
         // As long as it is alone: another file may have a tensor of that name.
         let settled = source.settle_aliases();
@@ -230,7 +230,7 @@ fn put_below(sources: &mut [Checkpoint], losses: &mut Vec<Loss>) -> Result<()> {
         let modules = Modules::of(source);
         source.set_paths(paths)?;
         if let Some(modules) = modules {
-            losses.extend(modules.follow_renamed(source)?);
+            losses.extend(modules.follow_renamed(source));
         }
         // The only program of all stays, and knows its variables by the names that they have.
         if programs != 1 || source.topology.is_none() {

@@ -128,8 +128,8 @@ impl Reader {
                 false => self.unread(path, error),
             };
         }
-        let place = error.offset().map(|offset| format!(" listed at offset {offset}")).unwrap_or_default();
-        let lost = Lost::new(format_args!("members of {}{place}", shown(path)), &error);
+        // The place of the part that cannot be read is that of the error.
+        let lost = Lost::new(format_args!("a part of the group {}", shown(path)), &error);
         self.checkpoint.damage_mut(&error).lost.push(lost);
         Ok(())
     }

@@ -94,7 +94,7 @@ pub(crate) fn apply_watched(
         applied.notes.push(Note::new("rule-unused", format!("{}: {unused}", rule.text())));
     }
     if let Some(modules) = modules {
-        applied.losses.extend(modules.follow(checkpoint, &applied.places)?);
+        applied.losses.extend(modules.follow(checkpoint, &applied.places));
     }
     // Without a rule nothing is cast here.
     for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {

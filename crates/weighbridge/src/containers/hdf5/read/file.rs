@@ -275,8 +275,15 @@ pub(super) fn fault(fault: Fault) -> Error {
         Fault::ResourceLimit(_) => {
             Error::limit("limit", text).hint("if you trust the file, raise the limit `header_bytes`")
         }
-        Fault::UnexpectedEof { offset, .. } | Fault::OffsetOutOfBounds(offset) => {
-            Error::corrupt("past-the-end", text).at(offset)
+        // Their texts say the offset, too.
+        Fault::UnexpectedEof { offset, needed, available } => {
+            Error::corrupt("past-the-end", "HDF5: unexpected end of data")
+                .expected(format_args!("{needed} bytes"))
+                .found(format_args!("{available} bytes"))
+                .at(offset)
+        }
+        Fault::OffsetOutOfBounds(offset) => {
+            Error::corrupt("past-the-end", "HDF5: this place is behind the end of the data").at(offset)
         }
         Fault::UnsupportedSuperblockVersion(_)
         | Fault::UnsupportedOffsetSize(_)

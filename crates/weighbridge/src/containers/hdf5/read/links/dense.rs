@@ -14,6 +14,9 @@ use std::collections::HashSet;
 /// Mark, version and kind of a node, and the checksum behind what it holds.
 const NODE: u64 = 10;
 
+/// Levels of a tree above its leaves, as the library behind has them.
+const DEEPEST: u16 = 64;
+
 /// Gives `take` the message of each link that the tree lists. Nodes and blocks that cannot be read go to `broken`.
 ///
 /// # Errors
@@ -37,8 +40,9 @@ pub(super) fn links(
             broken.again();
             continue;
         }
-        let object = heap.object(&heap_id).and_then(|bytes| owned.take(bytes.len() as u64).map(|()| bytes));
-        if let Some(bytes) = broken.part(object)? {
+        if let Some(bytes) = broken.part(heap.object(&heap_id))? {
+            // Nothing is read behind it: each object would cost time for nothing.
+            owned.take(bytes.len() as u64)?;
             take(bytes)?;
         }
     }
@@ -108,7 +112,16 @@ fn in_order(heap: &Fractal<'_>, mut records: Vec<BTreeV2Record>) -> Vec<BTreeV2R
 }
 
 /// The records of links in those nodes of a damaged tree that can be read.
+///
+/// # Errors
+/// Where the tree is too deep, and those of [`Broken::part`].
 fn readable(file: &File, tree: &BTreeV2Header, broken: &mut Broken) -> Result<Vec<BTreeV2Record>> {
+    if tree.depth > DEEPEST {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group is too deep")
+            .expected(format_args!("at most {DEEPEST} levels"))
+            .found(format_args!("{} levels", tree.depth)));
+    }
+    let widths = Widths::of(tree, file.offset_size());
     // One budget for all its nodes, each of which is read once.
     let (once, mut seen) = (file.once(), HashSet::new());
     let mut found = Vec::new();
@@ -122,13 +135,13 @@ fn readable(file: &File, tree: &BTreeV2Header, broken: &mut Broken) -> Result<Ve
         // A leaf is a tree by itself.
         let node =
             BTreeV2Header { root_node_address: address, num_records_in_root: count, depth, ..tree.clone() };
-        match depth {
-            0 => {
+        match widths.get(usize::from(depth)).filter(|_| depth > 0) {
+            None => {
                 let leaf = records(file, &once, &node).map_err(|error| error.at(address));
                 found.extend(broken.part(leaf)?.unwrap_or_default());
             }
-            _ => {
-                let node = inner(file, &once, &node).map_err(|error| error.at(address));
+            Some(widths) => {
+                let node = inner(file, &once, &node, widths).map_err(|error| error.at(address));
                 let Some((own, children)) = broken.part(node)? else { continue };
                 found.extend(own);
                 open.extend(children.into_iter().map(|(address, count)| (address, count, depth - 1)));
@@ -143,13 +156,17 @@ type Children = Vec<(u64, u16)>;
 
 /// The records of links that the root of a tree holds itself, and the addresses of its children with how many records
 /// each has.
-fn inner(file: &File, once: &Once<'_>, tree: &BTreeV2Header) -> Result<(Vec<BTreeV2Record>, Children)> {
+fn inner(
+    file: &File,
+    once: &Once<'_>,
+    tree: &BTreeV2Header,
+    widths: &Widths,
+) -> Result<(Vec<BTreeV2Record>, Children)> {
     let bad =
         |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a node of the tree of a group {text}"));
     let len = crate::source::to_usize(tree.node_size.into())?;
     let bytes = once.read_range(tree.root_node_address, len).map_err(fault)?;
     let (count, size) = (usize::from(tree.num_records_in_root), usize::from(tree.record_size));
-    let widths = Widths::new(tree, file.offset_size());
     let pointers = (count + 1) * (usize::from(file.offset_size()) + widths.own + widths.below);
     let end = crate::source::to_usize(NODE)? - 4 + count * size + pointers;
     let Some((body, sum)) = bytes.split_at_checked(end) else { return Err(bad("is too short")) };
@@ -186,20 +203,25 @@ struct Widths {
 }
 
 impl Widths {
-    /// As the original has them: the first is that of a full leaf at any depth, the second that of a full tree.
-    fn new(tree: &BTreeV2Header, offset: u8) -> Self {
+    /// Those of nodes of each depth, as the original has them: the first is that of a full leaf at any depth, the second
+    /// that of a full tree.
+    fn of(tree: &BTreeV2Header, offset: u8) -> Vec<Self> {
         let width = |most: u64| most.checked_ilog2().map_or(1, |bits| bits / 8 + 1);
+        let bytes = |width: u32| usize::try_from(width).unwrap_or_default();
         let (node, size) = (u64::from(tree.node_size), u64::from(tree.record_size).max(1));
         let leaf = node.saturating_sub(NODE) / size;
         let (own, mut below, mut all) = (width(leaf), 0, leaf);
+        let one = |below| Self { own: bytes(own), below: bytes(below) };
+        // A leaf has no children; those of the nodes right above the leaves have nothing below them.
+        let mut widths = vec![one(0), one(0)];
         for _ in 1..tree.depth {
             let pointer = u64::from(offset) + u64::from(own + below);
             let most = node.saturating_sub(NODE + pointer) / (size + pointer);
             all = (most + 1).saturating_mul(all).saturating_add(most);
             below = width(all);
+            widths.push(one(below));
         }
-        let bytes = |width: u32| usize::try_from(width).unwrap_or_default();
-        Self { own: bytes(own), below: bytes(below) }
+        widths
     }
 }
 

@@ -191,3 +191,27 @@ fn user_kind(bytes: &[u8]) -> Option<u8> {
     let [1, flags, kind, ..] = *bytes else { return None };
     (flags & 8 != 0 && kind > EXTERNAL_LINK).then_some(kind)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_broken_parts_are_counted() {
+        let mut broken = Broken::default();
+        for part in 0..40 {
+            let error = Error::corrupt("hdf5-corrupt", "bad").at(part);
+            assert!(broken.part::<()>(Err(error)).unwrap().is_none());
+        }
+        let errors = broken.into_errors();
+        assert_eq!(errors.len(), 17);
+        assert!(errors[16].message().contains("24 more"), "{}", errors[16].message());
+    }
+
+    #[test]
+    fn a_place_is_told_once() {
+        let end = hdf5_reader::error::Error::UnexpectedEof { offset: 1 << 41, needed: 64, available: 0 };
+        let error = fault(end);
+        assert_eq!((error.message(), error.offset()), ("HDF5: unexpected end of data", Some(1 << 41)));
+    }
+}

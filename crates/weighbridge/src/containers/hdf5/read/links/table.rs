@@ -35,8 +35,10 @@ pub(super) fn links(
                 2 => Err(u32::from_le_bytes([scratch[0], scratch[1], scratch[2], scratch[3]])),
                 _ => Ok(object),
             };
-            let link = names.link(name, target).and_then(|link| owned.take(link.bytes()).map(|()| link));
-            if let Some(link) = broken.part(link.map_err(|error| error.at(address)))? {
+            let link = names.link(name, target).map_err(|error| error.at(address));
+            if let Some(link) = broken.part(link)? {
+                // Nothing is read behind it: each name would cost time for nothing.
+                owned.take(link.bytes()).map_err(|error| error.at(address))?;
                 keep(link)?;
             }
         }
@@ -45,7 +47,11 @@ pub(super) fn links(
 }
 
 /// The names of a group.
-struct Names(Option<StorageBuffer>);
+struct Names {
+    heap: Option<StorageBuffer>,
+    /// Where the last of them ends.
+    end: usize,
+}
 
 impl Names {
     /// Those in the heap at `address`, as far as they are in the file.
@@ -54,20 +60,28 @@ impl Names {
         let heap = LocalHeap::parse_at_storage(file.storage(), address, offsets, lengths).map_err(fault)?;
         let (at, size) = (heap.data_segment_address, heap.data_segment_size);
         if size == 0 {
-            return Ok(Self(None));
+            return Ok(Self { heap: None, end: 0 });
         }
         let end = file.place.source.len().saturating_sub(file.place.base);
         let left = size.min(end.saturating_sub(at));
         if left < size && left > 0 {
             broken.part(file.place.offset(at, size))?;
-            return Ok(Self(Some(file.bytes_as("hdf5 local heap", at, left)?)));
         }
-        Ok(Self(Some(file.bytes_as("hdf5 local heap", at, size)?)))
+        let there = if left > 0 { left } else { size };
+        let heap = file.bytes_as("hdf5 local heap", at, there)?;
+        let end = memchr::memrchr(0, &heap).map_or(0, |last| last + 1);
+        Ok(Self { heap: Some(heap), end })
     }
 
     /// The link of that name to an object, or to the path at the place that `target` says.
     fn link(&self, name: u64, target: Result<u64, u32>) -> Result<Link> {
-        let name = match self.text(name)? {
+        // Both end, before either is read: what is an error is not counted.
+        let name = self.from(name)?;
+        let target = match target {
+            Ok(object) => Ok(object),
+            Err(path) => Err(self.from(path.into())?),
+        };
+        let name = match text(name) {
             Ok(name) => name,
             Err(name) => {
                 let target = Err(Error::unsupported("hdf5-name", "HDF5: a name that is not UTF-8"));
@@ -76,21 +90,27 @@ impl Names {
         };
         let target = match target {
             Ok(object) => Target::Hard(object),
-            Err(path) => Target::Soft(self.text(path.into())?.unwrap_or_else(|lossy| lossy)),
+            Err(path) => Target::Soft(text(path).unwrap_or_else(|lossy| lossy)),
         };
         Ok(Link { name, target: Ok(target), order: None })
     }
 
-    /// The text that begins at `at`; as an error one that is not UTF-8.
-    fn text(&self, at: u64) -> Result<Result<String, String>> {
-        let names = self.0.as_deref().unwrap_or_default();
+    /// The names from `at` on. That the one there ends is known without a search: many may stand for it.
+    fn from(&self, at: u64) -> Result<&[u8]> {
+        let names = self.heap.as_deref().and_then(|heap| heap.get(..self.end)).unwrap_or_default();
         let rest = usize::try_from(at).ok().and_then(|at| names.get(at..)).unwrap_or_default();
-        let Some(len) = memchr::memchr(0, rest) else {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a name in a group does not end"));
-        };
-        let own = String::from_utf8(rest[..len].to_vec());
-        Ok(own.map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        match rest {
+            [] => Err(Error::corrupt("hdf5-corrupt", "HDF5: a name in a group does not end")),
+            rest => Ok(rest),
+        }
     }
+}
+
+/// The first text of `names`; as an error one that is not UTF-8.
+fn text(names: &[u8]) -> Result<String, String> {
+    let len = memchr::memchr(0, names).unwrap_or(names.len());
+    let own = String::from_utf8(names[..len].to_vec());
+    own.map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// The bytes of the leaf at `address`, as far as it has entries.

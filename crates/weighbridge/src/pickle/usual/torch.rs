@@ -157,10 +157,13 @@ fn is_within(
     end().zip(elements_of(graph, storage)).is_some_and(|(end, most)| end <= most)
 }
 
+/// The class and the number of elements.
+type Said<'a> = (Option<(&'a str, &'a str)>, Option<i64>);
+
 /// What is said of storages. PyTorch takes what is said first for all that follows, and some calls trust what was said to them.
 #[derive(Default)]
 pub(in crate::pickle) struct Storages<'a> {
-    known: HashMap<&'a str, (Option<(&'a str, &'a str)>, Option<i64>)>,
+    known: HashMap<&'a str, Said<'a>>,
 }
 
 impl<'a> Storages<'a> {

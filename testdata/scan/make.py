@@ -146,7 +146,7 @@ def sums():
         return b"J" + struct.pack("<i", n)
 
     def kind(code, flags, size=-1, fields=b"NN"):
-        state = tup(num(3), text("|"), b"N", fields, num(size), num(-1), num(flags))
+        state = tup(num(3), text("|"), b"N", fields, num(size), num(-1 if size == -1 else 1), num(flags))
         return call("numpy", "dtype", text(code), b"\x89", b"\x88") + state + b"b"
 
     def array(dtype, shape, data):

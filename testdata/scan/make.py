@@ -146,7 +146,7 @@ def sums():
         return b"J" + struct.pack("<i", n)
 
     def kind(code, flags, size=-1, fields=b"NN"):
-        state = tup(num(3), text("|"), b"N", fields, num(size), num(-1), num(flags))
+        state = tup(num(3), text("|"), b"N", fields, num(size), num(-1 if size == -1 else 1), num(flags))
         return call("numpy", "dtype", text(code), b"\x89", b"\x88") + state + b"b"
 
     def array(dtype, shape, data):
@@ -212,6 +212,31 @@ def sums():
     rows = kind("V16", 27, 16, b"(" + text("o") + b"t}" + text("o") + tup(inner, num(0)) + b"s")
     put("type_array_of_objects.pkl", b"\x80\x04" + array(rows, one, b"](](NNeta") + b".", "clean")
     put_sum("type_array_as_element", array(inner, tup(num(1)), b"]Na"))
+    # What numpy takes from the state as it is: a size of -1, the size of a type that is added to it, no alignment, flags that do not say
+    # that the memory of objects is cleared first. The four bytes of O4 are eight. An array has no bytes besides those of its elements.
+    def exact(code, flags, size, alignment, fields=b"NN", part=b"N"):
+        state = tup(num(3), text("|"), part, fields, num(size), num(alignment), num(flags))
+        return call("numpy", "dtype", text(code) if isinstance(code, str) else code, b"\x89", b"\x88") + state + b"b"
+
+    places = [array(kind("i8", 0), tup(num(64)), b"B" + struct.pack("<I", 512) + b"A" * 512) + b"0"] * 10
+    for name, flags in {"init": 63 - 8, "lock": 63 - 16}.items():
+        put_sum(f"type_objects_no_{name}", b"".join(places) + array(kind("O8", flags), tup(num(64)), b"](" + b"N" * 64 + b"e"))
+    put_sum("type_of_half_an_object", array(exact("V4", 27, 4, 1, b"(" + text("o") + b"t}" + text("o") + tup(kind("O4", 63), num(0)) + b"s"), one, b"](Nta"))
+    for letter in "SUV":
+        put_sum(f"type_size_minus_{letter}", call("numpy.core.multiarray", "scalar", exact(letter + "8", 0, -1, 1), b"C\x20" + b"A" * 32))
+    put_sum("type_size_of_added", array(exact(b"cml_dtypes\nbfloat16\n", 0, 1, 2), tup(num(2)), b"C\2AA"))
+    put_sum("type_no_alignment", array(exact("U2", 0, 8, 0), tup(num(5)), b"C\x28" + b"A\0\0\0" * 10))
+    put_sum("type_array_with_rest", exact("V24", 63, 24, 8, part=tup(kind("O8", 63), tup(num(2)))))
+    put("type_added.pkl", b"\x80\x04" + array(exact(b"cml_dtypes\nbfloat16\n", 64, 2, 2), tup(num(2)), b"C\4AAAA") + b".", "clean")
+    # Some fields of records that have objects, which numpy writes as if they had, too; and one record with objects.
+    some = exact("V12", 27, 12, 1, b"(" + text("n") + b"t}" + text("n") + tup(kind("i4", 0), num(0)) + b"s")
+    put("type_some_fields.pkl", b"\x80\x04" + array(some, one, b"](K\1ta") + b".", "clean")
+    with_object = exact("V8", 27, 8, 1, wide) + b"q\0"
+    for name, shape, verdict in [("type_one_record", b")", "clean"), ("type_many_records", tup(num(2)), "found")]:
+        codes = [] if verdict == "clean" else ["unusual-call"]
+        items = b"](" + b"N\x85" * (1 if shape == b")" else 2) + b"e"
+        put(f"{name}.pkl", b"\x80\x04" + call("numpy.core.multiarray", "scalar", with_object, array(b"h\0", shape, items)) + b".", verdict, *codes)
+    torch_sums(call, tup, num, put_sum)
     items = b"](" + b"".join(num(n) for n in range(300, 3300)) + b"eq\0"
     put_sum("same_items", tup(items, b"cbuiltins\nset\nq\1h\0\x85q\2R" + b"h\1h\2R" * 200))
     # Each list twice in the next: a text of any length; the same bytes, copied by each call.
@@ -219,6 +244,31 @@ def sums():
     put_sum("text_of_lists", doubled + b"0cbuiltins\nstr\nh\x1e\x85R")
     put_sum("same_bytes", b"(cbuiltins\nbytearray\nq\1B" + struct.pack("<I", 40000) + b"a" * 40000 + b"q\0" + b"h\1h\0\x85R" * 500 + b"t")
     put_sum("storage_module", b"(" + text("module") + made + text("file") + text("source") + b"tQ")
+
+
+def torch_sums(call, tup, num, put_sum):
+    """Tensors that calls of PyTorch copy, or do not look at, and that do not lie within their storages."""
+
+    def tensor(name, kind, key, elements, offset, extents, strides, *more):
+        storage = tup(text("storage"), f"ctorch\n{kind}Storage\n".encode(), text(key), text("cpu"), num(elements)) + b"Q"
+        view = [storage, num(offset), tup(*map(num, extents)), tup(*map(num, strides))]
+        return call("torch._utils", name, *view, *more, b"\x89", b"ccollections\nOrderedDict\n)R")
+
+    plain = lambda *args: tensor("_rebuild_tensor_v2", *args)
+    scheme = tup(b"ctorch\nper_tensor_affine\n", b"G" + struct.pack(">d", 0.5), num(0))
+    quantized = lambda *args, scheme=scheme: tensor("_rebuild_qtensor", "QInt8", *args, scheme)
+    many = 2 * 10**8
+    put_sum("quantized_outside", quantized("0", 4, 10**9, [4], [1]))
+    put_sum("quantized_steps_outside", quantized("0", 4, 0, [2], [4096]))
+    put_sum("storage_of_two_sizes", tup(plain("QInt8", "0", 4, 0, [1], [1]), quantized("0", many, 0, [many], [1])))
+    put_sum("storage_of_two_classes", tup(plain("Char", "0", 4, 0, [1], [1]), quantized("0", 4, 0, [4], [1])))
+    scales = [plain(kind, key, 4, 0, [many], [0]) for kind, key in (("Float", "1"), ("Int", "2"))]
+    channels = tup(b"ctorch\nper_channel_affine\n", *scales, num(0))
+    put_sum("scales_of_one_number", quantized("0", 4, 0, [4], [1], scheme=channels))
+    values = tup(plain("Byte", "0", 4, 0, [1, many], [0, 0]), plain("Byte", "0", 4, 0, [many], [0]), tup(num(5)))
+    put_sum("sparse_of_one_number", call("torch._utils", "_rebuild_sparse_tensor", b"ctorch\nsparse_coo\n", values))
+    shapes = [plain("Long", "2", 4, 0, extents, [0] * len(extents)) for extents in ([many, 1], [many, 1], [many])]
+    put_sum("nested_of_one_number", call("torch._utils", "_rebuild_nested_tensor", plain("Float", "1", 4, 0, [4], [1]), *shapes))
 
 
 def lod_tensor(folder):

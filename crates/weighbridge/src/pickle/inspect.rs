@@ -9,7 +9,7 @@ use super::numpy::{is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
 use super::parts;
-use super::usual::{Copied, Evaluated, usual};
+use super::usual::{Copied, Evaluated, Storages, usual};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
@@ -279,6 +279,7 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
     let mut copied = Some(Copied::new(len));
+    let mut storages = Storages::default();
     for (id, object) in graph.iter() {
         match object {
             Object::Made(made) => {
@@ -317,6 +318,10 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
             }
             Object::PersistentId(id) => {
                 persistent += 1;
+                if !storages.agree(graph, *id) {
+                    let text = || "refers to a storage in two ways that do not agree".to_owned();
+                    notes.add(Severity::Error, "unusual-call", start, text);
+                }
                 // PyTorch looks up the source of what is named here.
                 if let Some(&[kind, class, ..]) = graph.tuple(*id)
                     && graph.text(kind) == Some("module")

@@ -13,6 +13,7 @@ mod torch;
 
 pub(super) use copied::Copied;
 pub(super) use lod::Evaluated;
+pub(super) use torch::Storages;
 
 use super::graph::{Graph, How, Made, Object, ObjectId};
 use super::numpy::bytes_of;

@@ -13,8 +13,16 @@ const MOST_ELEMENTS: u64 = 1 << 10;
 /// Flags of a type whose elements are objects, alone and among fields.
 const OBJECT: i64 = 63;
 const OBJECT_FIELDS: i64 = 27;
-/// Those of a type that begins as zeros, of one whose items are taken apart by Python, and of aligned records.
-const HARMLESS: i64 = 8 | 16 | 128;
+/// Those of a type that begins as zeros, of one whose items are taken apart by Python, and of aligned records. Where elements are
+/// objects the first two must be there: what was in the memory before would be taken for objects.
+const ALIGNED: i64 = 128;
+const HARMLESS: i64 = 8 | 16 | ALIGNED;
+/// Those of types that are added to numpy, whose items are read and written by functions of their own.
+const OF_ADDED: i64 = 32 | 64;
+/// Bytes of the place of an object. An item `O4` was written where they were four, and is read as these.
+const OBJECT_SIZE: u64 = 8;
+/// Bytes of the longest element that is not a mistake; numpy 1 counts them so.
+const MOST_SIZE: u64 = (1 << 31) - 1;
 /// numpy writes them as a byte, of numpy 1 with a sign.
 const FLAGS: std::ops::RangeInclusive<i64> = -0x80..=0xff;
 
@@ -26,9 +34,9 @@ pub(super) fn given(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
                 ints(graph, shape).and_then(|shape| count(&shape)).is_some_and(|n| n <= MOST_ELEMENTS);
             is_array_class(graph, class) && small && is_letter(graph, code)
         }
-        ("scalar", &[kind, bytes]) => {
-            Type::of_elements(graph, kind).is_some_and(|kind| !kind.objects) && is_bytes(graph, bytes)
-        }
+        ("scalar", &[kind, data]) => Type::of_elements(graph, kind).is_some_and(|known| {
+            if known.objects { is_one_record(graph, kind, &known, data) } else { is_bytes(graph, data) }
+        }),
         ("_frombuffer", &[buffer, kind, shape, _]) => {
             (is_bytes(graph, buffer) || matches!(graph.object(buffer), Object::Buffer))
                 && Type::of_elements(graph, kind).is_some_and(|kind| !kind.objects)
@@ -40,6 +48,21 @@ pub(super) fn given(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
         (_, &[number]) => is_number(graph, number),
         (_, args) => args.is_empty(),
     }
+}
+
+/// True for an array of that type and of one element, as numpy hands over a record with objects.
+fn is_one_record(graph: Seen<'_>, kind: ObjectId, known: &Type, array: ObjectId) -> bool {
+    let Some(made) = graph.made(array) else { return false };
+    let whole = graph.tuple(made.args).and_then(|args| args.first()).and_then(|&class| graph.global(class));
+    let (Some((module, "_reconstruct")), [state]) = (called(graph, array), made.states.as_slice()) else {
+        return false;
+    };
+    let (Some(&[_, shape, of, _, _]) | Some(&[shape, of, _, _])) = graph.tuple(*state) else { return false };
+    module.starts_with("numpy")
+        && whole == Some(("numpy", "ndarray"))
+        && known.flags == OBJECT_FIELDS
+        && of == kind
+        && ints(graph, shape).and_then(|shape| count(&shape)) == Some(1)
 }
 
 fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
@@ -108,13 +131,13 @@ impl Type {
             return None;
         }
         let &[code, ..] = graph.tuple(made.args)? else { return None };
-        let plain = Self::of_code(graph, code)?;
+        let (plain, _) = Self::of_code(graph, code)?;
         let Some(&[_, _, part, _, _, size, _, flags, ..]) = made.states.first().and_then(|&s| graph.tuple(s))
         else {
             return made.states.is_empty().then_some(plain);
         };
         let size = u64::try_from(graph.int(size)?).unwrap_or(plain.size);
-        let flags = graph.int(flags)? & 0xff & !HARMLESS;
+        let flags = noted(graph.int(flags)?);
         let objects = plain.objects || flags & 1 == 1;
         Some(Self { size, flags, objects, is_array: part != ObjectId::NONE })
     }
@@ -122,51 +145,59 @@ impl Type {
     /// The type that the call would give, where that is written as numpy writes it.
     fn of_made(graph: Seen<'_>, made: &Made) -> Option<Self> {
         let &[code, ..] = graph.tuple(made.args)? else { return None };
-        let plain = Self::of_code(graph, code)?;
+        let (plain, sizes) = Self::of_code(graph, code)?;
         match made.states.as_slice() {
             [] => Some(plain),
-            [state] => plain.with_state(graph, graph.tuple(*state)?, graph.global(code).is_some()),
+            [state] => plain.with_state(graph, graph.tuple(*state)?, sizes),
             _ => None,
         }
     }
 
-    /// A letter and a number, or a class.
-    fn of_code(graph: Seen<'_>, code: ObjectId) -> Option<Self> {
-        let plain = |size, objects: bool| {
-            let flags = if objects { OBJECT & !HARMLESS } else { 0 };
-            Self { size, flags, objects, is_array: false }
-        };
+    /// A letter and a number as numpy has them, or a class; and what the state may say of its size.
+    fn of_code(graph: Seen<'_>, code: ObjectId) -> Option<(Self, Sizes)> {
+        let plain = |size, flags| Self { size, flags, objects: flags & 1 == 1, is_array: false };
         if let Some((module, name)) = graph.global(code) {
             return match (module, name) {
-                ("ml_dtypes", "bfloat16") => Some(plain(2, false)),
-                ("ml_dtypes", _) => Some(plain(1, false)),
-                (_, "record") => Some(plain(0, false)),
+                ("ml_dtypes", "bfloat16") => Some((plain(2, 0), Sizes::Added)),
+                ("ml_dtypes", _) => Some((plain(1, 0), Sizes::Added)),
+                (_, "record") => Some((plain(0, 0), Sizes::Any)),
                 _ => None,
             };
         }
         let code = graph.text(code)?;
         let (letter, number) = code.split_at_checked(1)?;
-        let number: u64 = number.parse().ok()?;
-        let size = match letter {
-            "b" | "i" | "u" | "f" | "c" | "S" | "V" | "M" | "m" | "O" => number,
-            "U" => number.checked_mul(4)?,
-            _ => return None,
-        };
-        Some(plain(size, letter == "O"))
+        let size: u64 = number.parse().ok().filter(|&size| size <= MOST_SIZE)?;
+        match (letter, size) {
+            ("O", 4 | 8) => Some((plain(OBJECT_SIZE, OBJECT), Sizes::Own)),
+            ("b", 1)
+            | ("i" | "u", 1 | 2 | 4 | 8)
+            | ("f", 2 | 4 | 8 | 16)
+            | ("c", 8 | 16 | 32)
+            | ("M" | "m", 8) => Some((plain(size, 0), Sizes::Own)),
+            ("S" | "V", _) => Some((plain(size, 0), Sizes::Written)),
+            ("U", _) => Some((plain(size.checked_mul(4)?, 0), Sizes::Written)),
+            _ => None,
+        }
     }
 
     /// Version, byte order, what an element is an array of, names and fields, size, alignment, flags, and perhaps metadata.
-    fn with_state(self, graph: Seen<'_>, state: &[ObjectId], is_class: bool) -> Option<Self> {
+    fn with_state(self, graph: Seen<'_>, state: &[ObjectId], sizes: Sizes) -> Option<Self> {
         let &[version, _, part, names, fields, size, alignment, flags, ref metadata @ ..] = state else {
             return None;
         };
         graph.int(version)?;
-        let known = match graph.int(size)? {
-            -1 => self.size,
-            size => u64::try_from(size).ok().filter(|&size| is_class || size == self.size)?,
+        let known = match (graph.int(size)?, sizes) {
+            (-1, Sizes::Own) => self.size,
+            (size, _) => u64::try_from(size).ok()?,
+        };
+        let fits = known == self.size || matches!(sizes, Sizes::Any) && known <= MOST_SIZE;
+        let aligned = match graph.int(alignment)? {
+            -1 => matches!(sizes, Sizes::Own),
+            1 | 2 | 4 | 8 | 16 => true,
+            _ => false,
         };
         let literal = |&id: &ObjectId| id == ObjectId::NONE || super::is_container(graph, id);
-        if !matches!(graph.int(alignment)?, -1..=64) || metadata.len() > 1 || !metadata.iter().all(literal) {
+        if !fits || !aligned || metadata.len() > 1 || !metadata.iter().all(literal) {
             return None;
         }
         // An object has no parts, and what is an array is no record.
@@ -178,7 +209,7 @@ impl Type {
             let &[kind, shape] = graph.tuple(part)? else { return None };
             let kind = Self::of(graph, kind)?;
             let times = ints(graph, shape).and_then(|shape| count(&shape))?;
-            if kind.size.checked_mul(times)? > known {
+            if kind.size.checked_mul(times)? != known || matches!(sizes, Sizes::Own | Sizes::Added) {
                 return None;
             }
             kind.flags
@@ -187,9 +218,31 @@ impl Type {
         } else {
             self.flags
         };
-        let flags = graph.int(flags).filter(|flags| FLAGS.contains(flags))? & 0xff & !HARMLESS;
-        (flags == expected).then_some(Self { size: known, flags, objects: flags & 1 == 1, is_array })
+        let flags = noted(graph.int(flags).filter(|flags| FLAGS.contains(flags))?);
+        let usual = flags == expected
+            // Some fields of a record that has objects, none of which they are.
+            || is_record && flags == OBJECT_FIELDS
+            || matches!(sizes, Sizes::Added) && flags & !OF_ADDED == expected;
+        usual.then_some(Self { size: known, flags, objects: flags & 1 == 1, is_array })
     }
+}
+
+/// What the state of a type may say of the size and the alignment of its elements.
+#[derive(Clone, Copy)]
+enum Sizes {
+    /// Nothing that numpy uses: the size is that of the letter and the number.
+    Own,
+    /// The size of the letter and the number once more. numpy uses what is written here.
+    Written,
+    /// As well, of a type that is added to numpy.
+    Added,
+    /// Any: that of the letter is none.
+    Any,
+}
+
+/// The flags, but for those that are harmless where they are.
+fn noted(flags: i64) -> i64 {
+    if flags & 1 == 1 { flags & 0xff & !ALIGNED } else { flags & 0xff & !HARMLESS }
 }
 
 /// The flags of a record, where its names are those of its fields, these lie within its `size`, and no object shares its place
@@ -228,7 +281,7 @@ fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Opti
     places.sort_unstable();
     let apart = places.is_sorted_by(|(_, end), (start, _)| end <= start);
     let fits = titles.iter().all(titled) && (apart || !objects);
-    fits.then_some(if objects { OBJECT_FIELDS & !HARMLESS } else { 0 })
+    fits.then_some(if objects { OBJECT_FIELDS } else { 0 })
 }
 
 /// True for a type that is written as numpy writes it.

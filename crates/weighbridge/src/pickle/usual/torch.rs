@@ -2,7 +2,8 @@
 
 use super::seen::Seen;
 use super::{FEW, attributes, called, count, ints, is_atom, is_int, is_number, is_text};
-use crate::pickle::graph::{Object, ObjectId};
+use crate::pickle::graph::{Graph, Object, ObjectId};
+use std::collections::HashMap;
 
 pub(super) fn given(graph: Seen<'_>, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match (module, name) {
@@ -72,9 +73,8 @@ fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
         }
         // It is made before it is given its storage.
         ("_rebuild_qtensor", &[storage, offset, extents, strides, parameters, wanted, h]) => {
-            let elements = ints(graph, extents).and_then(|extents| count(&extents));
             view(storage, offset, extents, strides)
-                && elements.zip(elements_of(graph, storage)).is_some_and(|(n, most)| n <= most)
+                && is_within(graph, storage, offset, extents, strides)
                 && graph.tuple(parameters).is_some_and(|all| is_parts(graph, all))
                 && is_int(graph, wanted)
                 && hooks(h)
@@ -89,7 +89,7 @@ fn rebuilt(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
             (kind(layout) || called(graph, layout) == Some(("torch.serialization", "_get_layout")))
                 && graph.tuple(parts).is_some_and(|all| is_parts(graph, all))
         }
-        ("_rebuild_nested_tensor", args) => args.iter().all(|&id| is_tensor(graph, id)),
+        ("_rebuild_nested_tensor", args) => args.iter().all(|&id| is_stored(graph, id)),
         ("_rebuild_meta_tensor_no_storage", &[k, extents, strides, wanted]) => {
             kind(k) && is_shape(graph, extents) && is_shape(graph, strides) && is_int(graph, wanted)
         }
@@ -123,12 +123,62 @@ fn elements_of(graph: Seen<'_>, id: ObjectId) -> Option<u64> {
     u64::try_from(graph.int(elements)?).ok()
 }
 
-/// True for a tensor that has no more elements than its storage.
+/// True for a tensor that lies within its storage, and has no more elements: who copies it makes no more than the file has.
 fn is_stored(graph: Seen<'_>, id: ObjectId) -> bool {
     let Some(made) = graph.made(id).filter(|_| is_tensor(graph, id)) else { return false };
-    let Some(&[storage, _, extents, ..]) = graph.tuple(made.args) else { return false };
-    let elements = ints(graph, extents).and_then(|extents| count(&extents));
-    elements.zip(elements_of(graph, storage)).is_some_and(|(n, most)| n <= most)
+    let Some(&[storage, offset, extents, strides, ..]) = graph.tuple(made.args) else { return false };
+    is_within(graph, storage, offset, extents, strides)
+}
+
+/// True for a view that lies within its storage, and has no more elements.
+fn is_within(
+    graph: Seen<'_>,
+    storage: ObjectId,
+    offset: ObjectId,
+    extents: ObjectId,
+    strides: ObjectId,
+) -> bool {
+    let end = || {
+        let (extents, strides) = (ints(graph, extents)?, ints(graph, strides)?);
+        let elements = count(&extents)?;
+        let mut end = u64::try_from(graph.int(offset)?).ok()?;
+        if extents.len() != strides.len() {
+            return None;
+        }
+        if elements > 0 {
+            end = end.checked_add(1)?;
+            for (extent, stride) in extents.into_iter().zip(strides) {
+                let steps = u64::try_from(extent).ok()?.checked_sub(1)?;
+                end = end.checked_add(steps.checked_mul(u64::try_from(stride).ok()?)?)?;
+            }
+        }
+        Some(end.max(elements))
+    };
+    end().zip(elements_of(graph, storage)).is_some_and(|(end, most)| end <= most)
+}
+
+/// The class and the number of elements.
+type Said<'a> = (Option<(&'a str, &'a str)>, Option<i64>);
+
+/// What is said of storages. PyTorch takes what is said first for all that follows, and some calls trust what was said to them.
+#[derive(Default)]
+pub(in crate::pickle) struct Storages<'a> {
+    known: HashMap<&'a str, Said<'a>>,
+}
+
+impl<'a> Storages<'a> {
+    /// Takes in a reference to a storage; false where it says something else than one before.
+    pub(in crate::pickle) fn agree(&mut self, graph: &'a Graph, id: ObjectId) -> bool {
+        let Some(&[kind, class, key, _, elements, ..]) = graph.tuple(id) else { return true };
+        if graph.text(kind) != Some("storage") {
+            return true;
+        }
+        let Some(key) = graph.text(key) else { return false };
+        let (class, elements) = (graph.global(class), graph.int(elements));
+        let &mut (first, number) = self.known.entry(key).or_insert((class, elements));
+        // Of no bytes there may be views of any class.
+        number == elements && (first == class || elements == Some(0))
+    }
 }
 
 fn is_tensor(graph: Seen<'_>, id: ObjectId) -> bool {
@@ -162,7 +212,7 @@ fn is_parts(graph: Seen<'_>, parts: &[ObjectId]) -> bool {
 fn is_part(graph: Seen<'_>, id: ObjectId) -> bool {
     is_number(graph, id)
         || is_plain(graph, id)
-        || is_tensor(graph, id)
+        || is_stored(graph, id)
         || is_shape(graph, id)
         || graph.global(id).is_some_and(|(module, _)| module == "torch")
 }

@@ -179,3 +179,16 @@ fn names_are_measured() {
     assert_eq!(deep.rename_found(&[Rename::parse("a=b").unwrap()], false).unwrap().1, []);
     assert!(told(&deep, MODULE_VERSIONS)[0].0.starts_with('b'));
 }
+
+#[test]
+fn a_module_may_have_the_name_of_a_tensor() {
+    let before = || checkpoint(&["a.b", "a.b.w", "a.c"], &[("a", 2), ("a.b", 3)]);
+    let all = [
+        (&["a.b.w=z.w"][..], &[("a", 2), ("z", 3)][..]),
+        (&["a.b=z"], &[("a", 2), ("z", 3)]),
+        (&["/^a/z/"], &[("z", 2), ("z.b", 3)]),
+    ];
+    for (rules, left) in all {
+        assert_eq!(renamed(before(), rules).0, pairs(left), "{rules:?}");
+    }
+}

@@ -64,6 +64,24 @@ fn rows_are_shown_by_name_and_pieces_are_listed() {
     assert_eq!(starts, [Some(0), Some(15), Some(30), Some(45)]);
 }
 
+/// An operator can have no parameters; the file is read all the same.
+#[test]
+fn a_model_file_without_parameters_is_part_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    copy(&golden("ckpt_weighted"), &dir.path().join("bg"));
+    let report = json(dir.path(), "verify %bg --json");
+    assert_eq!((&report["verdict"], &report["other_files"]), (&"sound".into(), &Json::Null), "{report}");
+    assert!(report["files"].to_string().contains("model.v1.h5"), "{report}");
+    let model = dir.path().join("bg/model.v1.h5");
+    let mut bytes = fs::read(&model).unwrap();
+    bytes.extend(*b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.");
+    bytes.resize(bytes.len() + 400, b'x');
+    fs::write(&model, bytes).unwrap();
+    let report = json(dir.path(), "verify %bg --json");
+    assert_eq!(report["verdict"], "could-not-tell", "{report}");
+    assert!(report["findings"].to_string().contains("trailing-bytes"), "{report}");
+}
+
 /// A file of the model that is damaged is one of the model, and not one that stands beside it.
 #[test]
 fn a_damaged_model_file_is_part_of_the_model() {

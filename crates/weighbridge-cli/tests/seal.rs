@@ -168,6 +168,29 @@ fn what_cannot_be_opened_is_not_sound() {
     assert_eq!(code(&["seal", path, "-o", manifest, "--files-only", "--force"]), 0);
     let report = json(&["verify", path, "--manifest", manifest, "--json"]);
     assert_eq!((severity(&report), &report["verdict"]), ("note".into(), &"sound".into()));
+    // So are words; but what is of a format and cut short is no more sound than without the manifest.
+    let file = dir.path().join("f.safetensors");
+    let bytes = fs::read(model(dir.path())).unwrap();
+    for (content, verdict) in
+        [(&b"\x01\x02 of no format"[..], "sound"), (&bytes[..bytes.len() - 3], "unsound")]
+    {
+        fs::write(&file, content).unwrap();
+        let path = file.to_str().unwrap();
+        assert_eq!(code(&["seal", path, "-o", manifest, "--files-only", "--force"]), 0);
+        let report = json(&["verify", path, "--manifest", manifest, "--json"]);
+        assert_eq!((&report["verdict"], &report["manifest"]["files"]["equal"]), (&verdict.into(), &1.into()));
+    }
+    // An unfinished copy: the folder is of a format, by its names.
+    let folder = dir.path().join("bg");
+    fs::create_dir(&folder).unwrap();
+    for name in ["embeddings_n_0.v1.h5", "model.v1.h5"] {
+        fs::copy(testdata(&format!("biggraph/set1/ckpt_weighted/{name}")), folder.join(name)).unwrap();
+    }
+    fs::write(folder.join("checkpoint_version.txt"), "one").unwrap();
+    let path = folder.to_str().unwrap();
+    assert_eq!(code(&["seal", path, "-o", manifest, "--files-only", "--force"]), 0);
+    assert_eq!(json(&["verify", path, "--json"])["verdict"], "unsound");
+    assert_eq!(json(&["verify", path, "--manifest", manifest, "--json"])["verdict"], "unsound");
 }
 
 #[test]

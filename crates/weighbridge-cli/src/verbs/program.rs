@@ -70,7 +70,7 @@ fn rewrite(
 ) -> Result<Outcome, Failure> {
     LocalSink::check(target, args.force)?;
     program::of(checkpoint)?;
-    let inputs = Inputs::of(checkpoint, target);
+    let inputs = Inputs::of(checkpoint, target).and_named(&args.input.options()?)?;
     let tensors = checkpoint.tensors.len();
     let names: BTreeMap<String, String> = args.rename.iter().cloned().collect();
     if !names.is_empty() {

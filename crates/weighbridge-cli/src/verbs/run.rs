@@ -90,7 +90,9 @@ fn program(path: &Path, open: &OpenOptions) -> Result<(Topology, PathBuf)> {
 /// The files that are read: the program, what it loads, and what is fed.
 fn inputs(args: &Run, open: &OpenOptions, executor: &Executor, topology: &Topology) -> Result<Inputs> {
     let mut inputs = match (&args.fetch, kind_of_path(&args.path)?) {
-        (Some(target), PathKind::Folder) => Inputs::of(&weighbridge::open_with(&args.path, open)?, target),
+        (Some(target), PathKind::Folder) => {
+            Inputs::of(&weighbridge::open_with(&args.path, open)?, target).and_named(open)?
+        }
         _ => Inputs::default(),
     };
     inputs.add(args.path.clone());

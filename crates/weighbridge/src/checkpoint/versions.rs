@@ -476,8 +476,9 @@ fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Option<
         {
             moves.next();
             close(names, &mut known, &mut open, Some(before));
-            let Some((own, known)) = open.last().and_then(|&at| Some((names.get(at)?, known.get_mut(at)?)))
-            else {
+            // A tensor can have the name of a module, which stays open for the tensors in it: it is in the one around that.
+            let around = open.iter().rev().find(|&&at| names.get(at).is_some_and(|name| name != before));
+            let Some((own, known)) = around.and_then(|&at| Some((names.get(at)?, known.get_mut(at)?))) else {
                 continue;
             };
             known.had = true;
@@ -518,7 +519,7 @@ fn fates<'a>(names: &'a [String], moves: &[Move<'a>], mut room: Room) -> Option<
 fn close<'a>(names: &'a [String], known: &mut [Known<'a>], open: &mut Vec<usize>, next: Option<&str>) {
     while let Some(&at) = open.last() {
         let Some(name) = names.get(at) else { return };
-        if next.is_some_and(|next| next != name && rest_below(name, next).is_some()) {
+        if next.is_some_and(|next| rest_below(name, next).is_some()) {
             return;
         }
         open.pop();

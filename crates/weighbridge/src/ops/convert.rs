@@ -222,7 +222,7 @@ pub(super) fn prepare_replacing(
     let (format, kind) = target_form(target, options)?;
     let checkpoint = formats::open_with(source, &options.open)?;
     let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
-    let inputs = Inputs::of(&checkpoint, target);
+    let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let mut notes = checkpoint.notes.clone();
     if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";

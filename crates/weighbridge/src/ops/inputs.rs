@@ -5,9 +5,10 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::formats::files_of;
+use crate::formats::biggraph::layout::FileName;
+use crate::formats::{OpenOptions, files_of};
 use crate::plan::WritePlan;
-use crate::source::{FileIdentity, PathKind, kind_of_path};
+use crate::source::{FileIdentity, PathKind, SourceRef, kind_of_path, real_path};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -37,9 +38,43 @@ impl Inputs {
         inputs
     }
 
+    /// Adds the files that are named besides the model: the program, the configuration, the counts and names of entities.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] where the folder of entities cannot be listed.
+    pub fn and_named(mut self, options: &OpenOptions) -> Result<Self> {
+        let named = [&options.program, &options.program_info, &options.config];
+        named.into_iter().flatten().for_each(|source| self.add_source(source));
+        if let Some(folder) = &options.entities {
+            for item in folder.list(1)? {
+                let name = item.name.to_str().and_then(FileName::parse);
+                let is_of_entities = name.is_some_and(|name| {
+                    matches!(
+                        name,
+                        FileName::EntityCount { .. }
+                            | FileName::EntityNames { .. }
+                            | FileName::RelationCount
+                            | FileName::RelationNames
+                    )
+                });
+                if is_of_entities {
+                    self.add(Path::new(folder.label()).join(&item.name));
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    fn add_source(&mut self, source: &SourceRef) {
+        if let Some(identity) = FileIdentity::of_source(&**source) {
+            self.all.entry(identity).or_insert_with(|| source.label().to_owned());
+        }
+    }
+
     /// Fails where `plan`, written to `target`, would take the place of some files of the model at `source` and leave others
     /// of it behind. One named file that holds all tensors may become another one; so may a folder, which the engine
-    /// replaces only as a whole.
+    /// replaces only as a whole. Where other names lead to a file by symbolic links, only the name under which it was read says
+    /// that it may go: the others may be those of other models.
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `output-is-input`.
@@ -48,22 +83,30 @@ impl Inputs {
             return Ok(());
         }
         let own = FileIdentity::of_path(source);
-        let replaced: HashSet<FileIdentity> = if plan.is_one_file() {
-            FileIdentity::of_path(target).into_iter().collect()
+        let with_place = |path: PathBuf| FileIdentity::of_path(&path).map(|identity| (identity, path));
+        let places: HashMap<FileIdentity, PathBuf> = if plan.is_one_file() {
+            with_place(target.to_owned()).into_iter().collect()
         } else if own == FileIdentity::of_path(target) {
             return Ok(());
         } else {
-            plan.files.iter().filter_map(|file| FileIdentity::of_path(&target.join(&file.name))).collect()
+            plan.files.iter().filter_map(|file| with_place(target.join(&file.name))).collect()
         };
+        let replaced: HashSet<FileIdentity> = places.keys().cloned().collect();
         let Some(hit) = replaced.iter().filter_map(|identity| self.all.get(identity)).min() else {
             return Ok(());
         };
         let is_folder = kind_of_path(source).is_ok_and(|kind| kind == PathKind::Folder);
-        let is_whole = match own.filter(|own| !is_folder && replaced.contains(own)) {
+        let own = own.filter(|own| !is_folder && replaced.contains(own));
+        let is_named = places.iter().all(|(identity, place)| match self.all.get(identity) {
+            Some(_) if own.as_ref() == Some(identity) => is_lost_by_name(source, place),
+            Some(read) => is_lost_by_name(Path::new(read), place),
+            None => true,
+        });
+        let is_whole = match own {
             Some(_) => self.data.is_subset(&replaced),
             None => self.all.keys().all(|identity| replaced.contains(identity)),
         };
-        if is_whole { Ok(()) } else { Err(refused(hit)) }
+        if is_whole && is_named { Ok(()) } else { Err(refused(hit)) }
     }
 
     /// Fails where `target` is one of the files.
@@ -83,6 +126,18 @@ impl Inputs {
             self.all.insert(identity, path.display().to_string());
         }
     }
+}
+
+/// True where writing to `target` takes nothing from the name `read` that is not said: they are one name, or, as with hard
+/// links, not one place.
+fn is_lost_by_name(read: &Path, target: &Path) -> bool {
+    real_path(read) != real_path(target) || own_place(read) == own_place(target)
+}
+
+/// The path, with all links followed but the last.
+fn own_place(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Some(real_path(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
 }
 
 fn refused(file: &str) -> Error {
@@ -143,10 +198,88 @@ mod tests {
             std::os::unix::fs::symlink(&shard, &link).unwrap();
             assert_eq!(code(&folder, &link), "output-is-input");
         }
+
         assert_eq!(fs::read(&shard).unwrap(), kept);
         assert!(crate::open(&folder).is_ok());
         // What belongs to nothing that is read may be replaced, and so may a file that is all of what is read.
         assert_eq!(code(&folder, &folder.join("config.json")), "fine");
         assert_eq!(code(&shard, &shard), "fine");
+    }
+
+    /// As in the cache of a hub, where the files of two snapshots are links to one.
+    #[cfg(unix)]
+    #[test]
+    fn only_the_name_that_is_read_may_be_written_over() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        convert(MODEL, path("blob"), &options("npz")).unwrap();
+        let kept = fs::read(path("blob")).unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(path(name)).unwrap();
+            symlink(path("blob"), path(name).join("m.npz")).unwrap();
+        }
+        symlink(path("a"), path("way")).unwrap();
+        let safetensors = options("safetensors");
+        let refused = |source: &str, target: &str| {
+            let done = convert(path(source), path(target), &safetensors);
+            assert_eq!(done.unwrap_err().code(), "output-is-input", "{source} {target}");
+            assert_eq!(fs::read(path("blob")).unwrap(), kept);
+        };
+        refused("a/m.npz", "b/m.npz");
+        refused("a", "b/m.npz");
+        refused("a/m.npz", "blob");
+        refused("blob", "a/m.npz");
+        // A hard link keeps what the other name had.
+        fs::hard_link(path("blob"), path("hard")).unwrap();
+        convert(path("a/m.npz"), path("hard"), &safetensors).unwrap();
+        assert_eq!(fs::read(path("blob")).unwrap(), kept);
+        // By whatever way to it.
+        convert(path("a/m.npz"), path("way/m.npz"), &safetensors).unwrap();
+        assert_ne!(fs::read(path("blob")).unwrap(), kept);
+        assert!(path("a/m.npz").is_symlink());
+    }
+
+    #[test]
+    fn files_that_are_named_besides_the_model_are_read_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let golden = Path::new("../../testdata/biggraph/set1");
+        let mut paths = Vec::new();
+        for name in [
+            "ckpt_weighted/config.json",
+            "ckpt_weighted/model.v1.h5",
+            "ckpt_weighted/embeddings_n_0.v1.h5",
+            "ckpt_weighted/checkpoint_version.txt",
+            "weighted/entities/entity_count_n_0.txt",
+            "weighted/entities/entity_names_n_0.json",
+            "weighted/edges/edges_0_0.h5",
+        ] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::copy(golden.join(name), &path).unwrap();
+            paths.push(path);
+        }
+        let [config, model, part, _, count, names, edges] = paths.as_slice() else { unreachable!() };
+        let (checkpoint, entities) = (config.parent().unwrap(), count.parent().unwrap());
+        let mut plain = options("npz");
+        plain.open.config = Some(std::sync::Arc::new(crate::source::FileSource::open(config).unwrap()));
+        plain.open.entities = Some(std::sync::Arc::new(crate::source::LocalFolder::open(entities).unwrap()));
+        let kept = |path: &Path| fs::read(path).unwrap();
+        for (source, target) in [
+            (edges.parent().unwrap(), config),
+            (part, config),
+            (checkpoint, count),
+            (checkpoint, names),
+            // It has no tensors.
+            (checkpoint, model),
+        ] {
+            let before = kept(target);
+            let code = convert(source, target, &plain).map_or_else(|error| error.code(), |_| "fine");
+            assert_eq!(code, "output-is-input", "{} {}", source.display(), target.display());
+            assert_eq!(kept(target), before);
+        }
+        // Another file in the folder of entities is none of theirs.
+        fs::write(entities.join("out.npz"), "").unwrap();
+        convert(checkpoint, entities.join("out.npz"), &plain).unwrap();
     }
 }

@@ -76,7 +76,8 @@ pub fn merge(
         })
     };
     let opened = sources.iter().map(open).collect::<Result<Vec<_>>>()?;
-    let inputs: Vec<Inputs> = opened.iter().map(|one| Inputs::of(one, target)).collect();
+    let inputs = opened.iter().map(|one| Inputs::of(one, target).and_named(&options.open));
+    let inputs = inputs.collect::<Result<Vec<Inputs>>>()?;
     let (format, kind) = super::convert::target_form(target, options)?;
     let objects: Vec<String> =
         opened.iter().filter(|one| torch::was_object(one)).map(|one| one.label.clone()).collect();

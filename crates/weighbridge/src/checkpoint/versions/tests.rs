@@ -192,3 +192,16 @@ fn many_modules_are_counted() {
     let (_, losses) = split.rename_found(&rules, false).unwrap();
     assert_eq!((losses.len(), losses[100].subject.as_str()), (101, "150 more modules"));
 }
+
+#[test]
+fn a_module_may_have_the_name_of_a_tensor() {
+    let before = || checkpoint(&["a.b", "a.b.w", "a.c"], &[("a", 2), ("a.b", 3)]);
+    let all = [
+        (&["a.b.w=z.w"][..], &[("a", 2), ("z", 3)][..]),
+        (&["a.b=z"], &[("a", 2), ("z", 3)]),
+        (&["/^a/z/"], &[("z", 2), ("z.b", 3)]),
+    ];
+    for (rules, left) in all {
+        assert_eq!(renamed(before(), rules).0, pairs(left), "{rules:?}");
+    }
+}

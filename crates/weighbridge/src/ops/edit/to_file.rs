@@ -56,7 +56,7 @@ pub fn prepare(source: &Path, target: &Path, options: &EditOptions) -> Result<Pr
     LocalSink::check(target, options.force)?;
     let checkpoint = formats::open_with(source, &options.open)
         .map_err(|error| formats::offer_salvage(error, source, &options.open))?;
-    let inputs = Inputs::of(&checkpoint, target);
+    let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let (format, kind) = target_form(source, target, &checkpoint, options)?;
     let prepared = plan_edit(checkpoint, options, How::NewFile, &target.display().to_string(), |edited| {
         let options = convert_options(options, options.settings.clone());

@@ -9,7 +9,7 @@ use super::pass::{self, From, Job};
 use super::subject::{ALONE, OUTSIDE, Scope, Search, Subject};
 use crate::engine::{RunOptions, Watch};
 use crate::error::{Error, Result};
-use crate::finding::{Finding, Verdict};
+use crate::finding::{Finding, Severity, Verdict};
 use crate::formats::OpenOptions;
 use crate::ops::verify::{VerifyOptions, VerifyReport, settled, verify};
 use crate::source::{
@@ -141,15 +141,21 @@ pub fn verify_sealed(
         damage: None,
         other_files: Vec::new(),
     };
+    // What is of a format and breaks its rules is told as without a manifest; a file of none breaks none. A folder that is
+    // opened as a whole is of one.
+    let is_folder = kind_of_path(path)? == PathKind::Folder;
+    let is_broken = |report: &VerifyReport| {
+        let is_model = report.format.is_some() || is_folder;
+        is_model && report.findings.iter().any(|finding| finding.severity == Severity::Error)
+    };
     let mut report = match verify(path, options) {
-        Ok(report) if any_files && report.kind.is_none() => {
+        Ok(report) if any_files && report.kind.is_none() && !is_broken(&report) => {
             unopened = report.findings.first().map(|finding| finding.text.clone());
             bare()
         }
         Ok(report) => report,
         Err(error)
-            if ["not-a-file", "several-models", "part-of-model"].contains(&error.code())
-                && kind_of_path(path)? == PathKind::Folder =>
+            if ["not-a-file", "several-models", "part-of-model"].contains(&error.code()) && is_folder =>
         {
             unopened = Some(error.message().to_owned());
             bare()

@@ -26,6 +26,17 @@ enum Opened {
 /// The partitions of each type; `None` where one is not there.
 type Parts = BTreeMap<String, BTreeMap<u64, (SourceRef, Part)>>;
 
+/// The files of a version.
+#[derive(Debug, Default)]
+struct Files {
+    model: Option<Model>,
+    parts: Parts,
+    /// What is said of those that cannot be read.
+    broken: Vec<Note>,
+    /// Those that were.
+    read: Vec<SourceRef>,
+}
+
 /// Files that should be there: a configuration can want any number of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Missing {
@@ -66,7 +77,8 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         version::choose(folder, listing, fallback.map(|known| &known.config), options)?;
     let empty = VersionFiles::default();
     let files = listing.versions.get(&number).unwrap_or(&empty);
-    let (model, parts, broken) = open_files(folder, files, number, given.as_ref(), beside.as_ref(), options)?;
+    let Files { model, parts, broken, read } =
+        open_files(folder, files, number, given.as_ref(), beside.as_ref(), options)?;
     let broken_files = !broken.is_empty();
     all_notes.extend(broken);
 
@@ -120,6 +132,8 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
             checkpoint.companions.push((name, source));
         }
     }
+    // One without tensors is a file of the model too: an operator can have no parameters, a partition no rows.
+    checkpoint.files.extend(read);
     super::was_read(&mut checkpoint, folder, &FileName::Version)?;
     checkpoint.notes = all_notes;
     checkpoint.notes.extend(notes::of_folder(folder, listing, number, init)?);
@@ -250,7 +264,7 @@ fn open_files(
     given: Option<&Known>,
     beside: Option<&Known>,
     options: &OpenOptions,
-) -> Result<(Option<Model>, Parts, Vec<Note>)> {
+) -> Result<Files> {
     let list: Vec<FileName> = files.names(number).collect();
     let open = |name: &FileName| -> Result<Option<(SourceRef, Opened)>> {
         let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(None) };
@@ -267,22 +281,26 @@ fn open_files(
         };
         Ok(Some((source, opened)))
     };
-    let (mut model, mut parts, mut notes) = (None, Parts::new(), Vec::new());
+    let mut all = Files::default();
     for (name, opened) in list.iter().zip(parallel::map(&list, open)) {
         match (name, opened) {
-            (_, Ok(Some((_, Opened::Model(found))))) => model = Some(found),
+            (_, Ok(Some((source, Opened::Model(found))))) => {
+                all.read.push(source);
+                all.model = Some(found);
+            }
             (FileName::Embeddings { entity, part, .. }, Ok(Some((source, Opened::Part(found))))) => {
-                parts.entry(entity.clone()).or_default().insert(*part, (source, *found));
+                all.read.push(source.clone());
+                all.parts.entry(entity.clone()).or_default().insert(*part, (source, *found));
             }
             (_, Ok(_)) => {}
             (_, Err(error)) if options.lenient && super::is_content(&error) => {
                 let text = format!("{name} was left out: {}", error.message());
-                notes.push(Note::omission(error.code(), text));
+                all.broken.push(Note::omission(error.code(), text));
             }
             (_, Err(error)) => return Err(error),
         }
     }
-    Ok((model, parts, notes))
+    Ok(all)
 }
 
 /// The attributes that the files of a version have.

@@ -44,7 +44,12 @@ fn main() {
     let sealed = |algorithms| [&files_only[..], &[algorithms, &a]].concat();
     row("seal --files-only, blake3 / b3sum", &sealed("blake3"), &["b3sum", &a], "1.2");
     row("seal --files-only, sha256 / sha256sum", &sealed("sha256"), &["sha256sum", &a], "");
+    let whole = ["seal", "--force", "-o", &seal, "--algorithms", "blake3", &a];
+    row("seal --algorithms blake3: file and tensors / b3sum", &whole, &["b3sum", &a], "");
+    run("weighbridge", &whole);
+    row("verify --manifest of that / b3sum", &["verify", "--manifest", &seal, &a], &["b3sum", &a], "");
     let whole = ["seal", "--force", "-o", &seal, &a];
+    row("seal: file and tensors, both hashes / cat", &whole, &["cat", &a], "");
     row("seal: file and tensors, both hashes / sha256sum", &whole, &["sha256sum", &a], "");
     row("verify --manifest / sha256sum", &["verify", "--manifest", &seal, &a], &["sha256sum", &a], "");
     row("verify: every byte accounted for / cat", &["verify", &a], &["cat", &a], "");

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weighbridge::checkpoint::{Checkpoint, TensorEntry, Value};
+use weighbridge::checkpoint::{Checkpoint, Loss, TensorEntry, Value};
 use weighbridge::engine::read_tensor;
 use weighbridge::formats::{OpenOptions, open_source};
 use weighbridge::source::{MemorySource, SourceRef};
@@ -280,6 +280,8 @@ fn a_damaged_part_of_a_group_costs_its_own_members() {
                     "{what}: {:?}",
                     told.lost
                 );
+                let is_told = |loss: &Loss| loss.subject.contains("a part of the group");
+                assert!(told.losses().iter().any(is_told), "{what}: {:?}", told.losses());
                 nothing += usize::from(given.tensors.is_empty());
                 lost += if given.tensors.is_empty() { 0 } else { all.len() - given.tensors.len() };
             }

@@ -26,6 +26,7 @@ mod unknown;
 pub mod word2vec;
 
 pub use crate::scan::Scan;
+pub(crate) use biggraph::entity_files;
 pub use folders::OtherFile;
 pub(crate) use folders::{FolderModel, OTHER_MODELS, files_of, others, own_files, told as told_others};
 pub use labels::LabelsIn;

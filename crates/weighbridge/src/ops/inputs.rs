@@ -5,8 +5,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::formats::biggraph::layout::FileName;
-use crate::formats::{OpenOptions, files_of};
+use crate::formats::{OpenOptions, entity_files, files_of};
 use crate::plan::WritePlan;
 use crate::source::{FileIdentity, PathKind, SourceRef, kind_of_path, real_path};
 use std::collections::{HashMap, HashSet};
@@ -46,20 +45,8 @@ impl Inputs {
         let named = [&options.program, &options.program_info, &options.config];
         named.into_iter().flatten().for_each(|source| self.add_source(source));
         if let Some(folder) = &options.entities {
-            for item in folder.list(1)? {
-                let name = item.name.to_str().and_then(FileName::parse);
-                let is_of_entities = name.is_some_and(|name| {
-                    matches!(
-                        name,
-                        FileName::EntityCount { .. }
-                            | FileName::EntityNames { .. }
-                            | FileName::RelationCount
-                            | FileName::RelationNames
-                    )
-                });
-                if is_of_entities {
-                    self.add(Path::new(folder.label()).join(&item.name));
-                }
+            for name in entity_files(folder)? {
+                self.add(Path::new(folder.label()).join(name));
             }
         }
         Ok(self)
@@ -261,6 +248,18 @@ mod tests {
         }
         let [config, model, part, _, count, names, edges] = paths.as_slice() else { unreachable!() };
         let (checkpoint, entities) = (config.parent().unwrap(), count.parent().unwrap());
+        let program = dir.path().join("model.pdmodel");
+        let parameters = dir.path().join("model.pdiparams");
+        let paddle = Path::new("../../testdata/paddle/good/p262/seq_jit");
+        for path in [&program, &parameters] {
+            fs::copy(paddle.join(path.file_name().unwrap()), path).unwrap();
+        }
+        let mut joined = options("npz");
+        joined.open.program = Some(std::sync::Arc::new(crate::source::FileSource::open(&program).unwrap()));
+        let before = fs::read(&program).unwrap();
+        assert_eq!(convert(&parameters, &program, &joined).unwrap_err().code(), "output-is-input");
+        assert_eq!(fs::read(&program).unwrap(), before);
+
         let mut plain = options("npz");
         plain.open.config = Some(std::sync::Arc::new(crate::source::FileSource::open(config).unwrap()));
         plain.open.entities = Some(std::sync::Arc::new(crate::source::LocalFolder::open(entities).unwrap()));

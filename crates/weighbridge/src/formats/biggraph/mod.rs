@@ -53,6 +53,7 @@ pub use draw::{Draw, draw};
 pub use grow::grow;
 pub use partitions::Partitions;
 pub(in crate::formats) use read::STATE;
+pub(crate) use read::entity_files;
 pub use scan::is_text;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};

@@ -10,7 +10,7 @@ use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{FolderRef, MemorySource, SourceRef, read_vec};
 use crate::tensor::{DType, Encoding, Shape};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Types without counts that are told one by one.
@@ -19,6 +19,21 @@ const MOST_LISTED: usize = 20;
 const COUNT: u64 = 64;
 /// What a name of a relation takes beside its text, at least: each is a value of the metadata.
 const VALUE: u64 = 320;
+
+/// The names of the files of a folder of entities, or of what else has counts and names of entities.
+///
+/// # Errors
+/// What listing says.
+pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
+    let is_of_entities = |name: &Path| {
+        name.to_str().and_then(FileName::parse).is_some_and(|name| {
+            use FileName::{EntityCount, EntityNames, RelationCount, RelationNames};
+            matches!(name, EntityCount { .. } | EntityNames { .. } | RelationCount | RelationNames)
+        })
+    };
+    let items = folder.list(1)?;
+    Ok(items.into_iter().map(|item| item.name).filter(|name| is_of_entities(name)).collect())
+}
 
 /// Opens a folder of entities.
 ///

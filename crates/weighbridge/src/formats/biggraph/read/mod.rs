@@ -27,6 +27,7 @@ mod version;
 
 pub(super) use config::{lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
+pub(crate) use entities::entity_files;
 pub(super) use names::{lists_of, numbers};
 pub(in crate::formats) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};

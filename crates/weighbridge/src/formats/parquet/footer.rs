@@ -34,11 +34,13 @@ const PART: u64 = 40;
 /// Looks through a footer for what its reader would never come to the end of, or not survive.
 ///
 /// # Errors
-/// [`crate::Kind::Corrupt`], code `footer`; [`crate::Kind::Limit`], `inflated`.
+/// [`crate::Kind::Corrupt`], code `footer`; [`crate::Kind::Limit`], `inflated`; [`crate::Kind::Unsupported`], `encrypted`.
 pub(super) fn check(footer: &[u8]) -> Result<()> {
     let mut schema = Schema::default();
     let mut taken = 0u64;
+    let mut encrypted = false;
     let read = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
+        encrypted |= matches!((structure, met), (Structure::Crypto, Met::End) | (Structure::Chunk, Met::Text(9, ..)));
         if let Met::End = met {
             taken = taken.saturating_add(weight(structure));
         }
@@ -46,7 +48,12 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
             schema.meets(met);
         }
     });
+    if encrypted {
+        return Err(Error::unsupported("encrypted", "columns of this file are encrypted")
+            .hint("write the table again without encryption, with the library that has the keys"));
+    }
     let what = match read {
+        Err(Stop::Missing) => "a structure of the footer lacks a field that it must have",
         Err(Stop::Deep) => "the footer has too many levels",
         Err(Stop::Endless) => "the footer has a list without an end",
         Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
@@ -58,6 +65,18 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
         },
     };
     Err(Error::corrupt("footer", what))
+}
+
+/// The physical types of the columns of all row groups, in order, by their numbers. Its reader goes by those of the schema.
+pub(super) fn types(footer: &[u8]) -> Vec<i32> {
+    let mut types = Vec::new();
+    // It was looked through before.
+    let _ = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
+        if let (Structure::Column, Met::Number(1, number)) = (structure, met) {
+            types.push(low(number));
+        }
+    });
+    types
 }
 
 /// A footer that its reader takes, and what was taken out of it.

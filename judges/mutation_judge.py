@@ -237,6 +237,8 @@ def mutated(seeds, seed):
 
 def verdicts(command, paths):
     run = subprocess.run([command, "verify", "-q", "--json", *map(str, paths)], capture_output=True, text=True)
+    if not run.stdout:
+        raise RuntimeError(f"no answer, exit code {run.returncode}: {run.stderr[-500:]}, {paths[0]} and others")
     reports = json.loads(run.stdout)
     reports = reports.get("paths", [reports])
     return [report.get("verdict", "error") for report in reports]

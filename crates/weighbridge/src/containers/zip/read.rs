@@ -228,7 +228,9 @@ fn read_record(cursor: &mut Cursor, limits: &Limits) -> Result<Record> {
     }
     if fixed[6] > NEWEST {
         let error = unsupported("zip-version", "the member needs a newer version of zip than there is");
-        return Err(fail(error).expected(format_args!("at most {}", version(NEWEST))).found(version(fixed[6])));
+        return Err(fail(error)
+            .expected(format_args!("at most {}", version(NEWEST)))
+            .found(version(fixed[6])));
     }
     if !matches!(u64::from(le16(&fixed, 34)), 0 | MAX16) {
         return Err(volumes(at));
@@ -448,7 +450,8 @@ fn unsupported(code: &'static str, message: &str) -> Error {
 }
 
 fn encrypted() -> Error {
-    unsupported("zip-encrypted", "the member is encrypted").hint("unpack the archive with its password first")
+    unsupported("zip-encrypted", "the member is encrypted or patched")
+        .hint("unpack the archive with its password first")
 }
 
 /// The version of zip of that number.

@@ -40,7 +40,8 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
     let mut taken = 0u64;
     let mut encrypted = false;
     let read = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
-        encrypted |= matches!((structure, met), (Structure::Crypto, Met::End) | (Structure::Chunk, Met::Text(9, ..)));
+        encrypted |=
+            matches!((structure, met), (Structure::Crypto, Met::End) | (Structure::Chunk, Met::Text(9, ..)));
         if let Met::End = met {
             taken = taken.saturating_add(weight(structure));
         }
@@ -79,6 +80,9 @@ pub(super) fn types(footer: &[u8]) -> Vec<i32> {
     types
 }
 
+/// The distance from the last field of a column that may be another one to an id that no reader knows.
+const UNKNOWN: u8 = 6;
+
 /// A footer that its reader takes, and what was taken out of it.
 #[derive(Debug, Default)]
 pub(super) struct Readable {
@@ -93,6 +97,7 @@ pub(super) struct Readable {
 pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
     let mut texts = Vec::new();
     let (mut number, mut key, mut value, mut met_schema) = (0usize, 0..0, 0..0, false);
+    let mut foreign = Vec::new();
     let bytes: &[u8] = footer;
     let is_odd = |text: &Range<usize>| {
         let text = bytes.get(text.clone()).unwrap_or_default();
@@ -113,12 +118,17 @@ pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
             }
             number += 1;
         }
+        (_, Met::Foreign(at)) => foreign.push(at),
         (Structure::Footer, Met::Text(6, end, len)) if is_odd(&text_at(end, len)) => {
             texts.push((None, text_at(end, len), 0..0));
         }
         _ => {}
     });
-    let mut read = Readable::default();
+    let mut read = Readable { changed: !foreign.is_empty(), ..Readable::default() };
+    for at in foreign {
+        // Readers pass over a field of an unknown id.
+        footer[at] += UNKNOWN << 4;
+    }
     for (number, key, value) in texts {
         let of = |text: &Range<usize>| footer.get(text.clone()).unwrap_or_default().to_vec();
         let (own_key, own_value) = (of(&key), of(&value));

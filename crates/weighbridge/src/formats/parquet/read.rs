@@ -157,13 +157,19 @@ fn check_arrow_schema(metadata: &FileMetaData) -> Result<()> {
     Ok(())
 }
 
-/// The metadata where a column whose dictionary is said to begin at 0 has none, as some writers say it.
-fn without_empty_dictionaries(metadata: ParquetMetaData) -> std::result::Result<ParquetMetaData, ParquetError> {
-    let says_zero = |column: &ColumnChunkMetaData| column.dictionary_page_offset() == Some(0);
-    if !metadata.row_groups().iter().any(|group| group.columns().iter().any(says_zero)) {
+/// The metadata where a column whose dictionary is not said to begin before its data has none: some writers say 0.
+fn without_lost_dictionaries(
+    metadata: ParquetMetaData,
+) -> std::result::Result<ParquetMetaData, ParquetError> {
+    let is_lost = |column: &ColumnChunkMetaData| {
+        // Of a column without data, the data begin at 0.
+        let data = column.data_page_offset();
+        column.dictionary_page_offset().is_some_and(|at| at <= 0 || data > 0 && at >= data)
+    };
+    if !metadata.row_groups().iter().any(|group| group.columns().iter().any(is_lost)) {
         return Ok(metadata);
     }
-    let without = |column: ColumnChunkMetaData| match says_zero(&column) {
+    let without = |column: ColumnChunkMetaData| match is_lost(&column) {
         true => column.into_builder().set_dictionary_page_offset(None).build(),
         false => Ok(column),
     };
@@ -210,28 +216,30 @@ impl fmt::Debug for File {
 
 /// The footer, and its offset.
 fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
-        let room = source.len().checked_sub(12).ok_or_else(|| {
-            Error::corrupt("truncated", "the file is too short for Parquet").found(source.len())
-        })?;
-        let mut tail = [0; 8];
-        source.read_at(source.len() - 8, &mut tail)?;
-        let (len, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
-        match magic {
-            super::MAGIC => {}
-            b"PARE" => return Err(Error::unsupported("encrypted", "this file is encrypted")
-                .hint("write the table again without encryption, with the library that has the keys")),
-            _ => {
-                return Err(Error::corrupt("parquet-magic", "the file does not end as a Parquet file does")
-                    .at(source.len() - 4)
-                    .hint("the file may be cut short: compare its length with the original's"));
-            }
+    let room = source.len().checked_sub(12).ok_or_else(|| {
+        Error::corrupt("truncated", "the file is too short for Parquet").found(source.len())
+    })?;
+    let mut tail = [0; 8];
+    source.read_at(source.len() - 8, &mut tail)?;
+    let (len, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
+    match magic {
+        super::MAGIC => {}
+        b"PARE" => {
+            return Err(Error::unsupported("encrypted", "this file is encrypted")
+                .hint("write the table again without encryption, with the library that has the keys"));
         }
-        Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
-        if len > room {
-            return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+        _ => {
+            return Err(Error::corrupt("parquet-magic", "the file does not end as a Parquet file does")
+                .at(source.len() - 4)
+                .hint("the file may be cut short: compare its length with the original's"));
         }
-        let place = room - len + super::MAGIC.len() as u64;
-        Ok((place, read_vec(&**source, place, len)?))
+    }
+    Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
+    if len > room {
+        return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+    }
+    let place = room - len + super::MAGIC.len() as u64;
+    Ok((place, read_vec(&**source, place, len)?))
 }
 
 impl File {
@@ -245,7 +253,7 @@ impl File {
             Some(footer) => ParquetMetaDataReader::decode_metadata(footer),
             None => ParquetMetaDataReader::new().parse_and_finish(&source),
         })?;
-        let metadata = guarded("the footer", || without_empty_dictionaries(metadata))?;
+        let metadata = guarded("the footer", || without_lost_dictionaries(metadata))?;
         check_arrow_schema(metadata.file_metadata()).map_err(|error| error.at(place))?;
         let metadata = guarded("the footer", || {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())

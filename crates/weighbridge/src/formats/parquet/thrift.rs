@@ -217,6 +217,8 @@ pub(super) enum Met {
     Number(i16, i64),
     /// A field that is a text: where it ends, and of how many bytes it is.
     Text(i16, usize, u64),
+    /// The head of a field of another type than its place asks for, the last of its structure: where it is.
+    Foreign(usize),
     /// Its end.
     End,
 }
@@ -266,7 +268,17 @@ impl<'a> Bytes<'a> {
             };
             let kind = structure.field(id);
             if kind.is_some_and(|kind| !kind.fits(wire)) {
-                return Err(Stop::Mistyped);
+                // The filter of a column is newer than some writers, which had another field in its place.
+                let at = self.at - 1;
+                if (structure, id, step) != (Structure::Column, 15, step.clamp(1, 9)) {
+                    return Err(Stop::Mistyped);
+                }
+                self.skip(wire, Structure::Other, depth, watch)?;
+                if self.all.get(self.at) != Some(&0) {
+                    return Err(Stop::Mistyped);
+                }
+                watch(structure, Met::Foreign(at));
+                continue;
             }
             missing &= !1u32.checked_shl(u32::try_from(id).unwrap_or(u32::MAX)).unwrap_or(0);
             match (wire, kind) {

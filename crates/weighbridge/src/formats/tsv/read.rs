@@ -137,7 +137,9 @@ fn is_separated_by_blanks(source: &SourceRef) -> Result<bool> {
     Ok(head[..end].split(|&b| b == b'\n').all(|line| {
         let mut fields = line.trim_ascii_end().rsplit(|&b| b == b' ');
         let last = [fields.next(), fields.next()].map(Option::unwrap_or_default);
-        fields.next().is_some() && last.iter().all(|field| number(field).is_ok()) && last.iter().any(|f| is_float(f))
+        fields.next().is_some()
+            && last.iter().all(|field| number(field).is_ok())
+            && last.iter().any(|f| is_float(f))
     }))
 }
 
@@ -146,10 +148,13 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     let entry = lines.table()?;
     if entry.shape.dims().get(1) == Some(&0) && is_separated_by_blanks(source)? {
-        return Err(Error::unsupported("no-tabs", "the fields of the lines are separated by blanks, not by tabs")
-            .in_file(source.label())
-            .at(0)
-            .hint("for a table of words and vectors, as GloVe writes it: --from word2vec"));
+        return Err(Error::unsupported(
+            "no-tabs",
+            "the fields of the lines are separated by blanks, not by tabs",
+        )
+        .in_file(source.label())
+        .at(0)
+        .hint("for a table of words and vectors, as GloVe writes it: --from word2vec"));
     }
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));

@@ -282,7 +282,8 @@ mod tests {
             id.map(|id| (id, open_source(file, &OpenOptions::default())))
         };
         // As the original writes them; blanks at the end of lines; no end of the last line.
-        for text in ["the 0.4 -1 2e-3\n, 1 2 3\n", "the 0.4 -1 2e-3 \n, 1 2 3 \n", "the 0.4 -1 2e-3\n, 1 2 3"] {
+        for text in ["the 0.4 -1 2e-3\n, 1 2 3\n", "the 0.4 -1 2e-3 \n, 1 2 3 \n", "the 0.4 -1 2e-3\n, 1 2 3"]
+        {
             let (id, opened) = open(text).unwrap();
             let table = opened.unwrap().tensors.remove(0);
             assert_eq!((id, table.shape.dims()), ("word2vec", &[2, 3][..]));
@@ -300,7 +301,9 @@ mod tests {
         let error = open(&(many + "one 1.5\n")).unwrap().1.unwrap_err();
         assert_eq!(error.code(), "ragged-line");
         // Numbers alone, text, one number a line, whole numbers, lines of several lengths.
-        for other in ["1.5 2.5\n3.5 4.5\n", "some text\n", "a 1.5\nb 2.5\n", "a 1 2\n", "a 1.5 2\nb 1\n", "\n", ""] {
+        for other in
+            ["1.5 2.5\n3.5 4.5\n", "some text\n", "a 1.5\nb 2.5\n", "a 1 2\n", "a 1.5 2\nb 1\n", "\n", ""]
+        {
             assert!(open(other).is_none(), "{other:?}");
         }
     }

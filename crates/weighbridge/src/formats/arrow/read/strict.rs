@@ -53,23 +53,34 @@ impl File {
         let skip: u64 = if bytes.starts_with(&MARK) { 8 } else { 4 };
         let len = if skip == 8 { number(4) } else { number(0) };
         if len == 0 || len.saturating_add(skip) != head {
-            return Err(Error::corrupt("batch-length", "the head of a message has another length than the footer says")
-                .at(offset)
-                .expected(head.saturating_sub(skip))
-                .found(len));
+            return Err(Error::corrupt(
+                "batch-length",
+                "the head of a message has another length than the footer says",
+            )
+            .at(offset)
+            .expected(head.saturating_sub(skip))
+            .found(len));
         }
         let skip = usize::try_from(skip).unwrap_or(8);
         let message = flat::message("the head of a message", bytes.get(skip..).unwrap_or_default())?;
-        if message.header_type() != of || !matches!(message.version(), MetadataVersion::V4 | MetadataVersion::V5) {
-            return Err(Error::corrupt("batch-version", "a message is of another kind or version than the footer says")
-                .at(offset)
-                .found(format_args!("{:?} {:?}", message.header_type(), message.version())));
+        if message.header_type() != of
+            || !matches!(message.version(), MetadataVersion::V4 | MetadataVersion::V5)
+        {
+            return Err(Error::corrupt(
+                "batch-version",
+                "a message is of another kind or version than the footer says",
+            )
+            .at(offset)
+            .found(format_args!("{:?} {:?}", message.header_type(), message.version())));
         }
         if message.bodyLength() != block.bodyLength() {
-            return Err(Error::corrupt("batch-length", "the body of a message has another length than the footer says")
-                .at(offset)
-                .expected(block.bodyLength())
-                .found(message.bodyLength()));
+            return Err(Error::corrupt(
+                "batch-length",
+                "the body of a message has another length than the footer says",
+            )
+            .at(offset)
+            .expected(block.bodyLength())
+            .found(message.bodyLength()));
         }
         Ok(())
     }
@@ -79,7 +90,7 @@ impl File {
         let (offset, len, all) = self.place(block)?;
         let bytes = read_vec(&*self.source, offset, len)?;
         let head = record_batch(&bytes).map_err(|e| e.at(offset))?;
-        let body = RangeOf { start: offset + len, len: all - len };
+        let body = RangeOf { start: offset.saturating_add(len), len: all.saturating_sub(len) };
         let buffers = buffers_of(&head)?;
         let of_column = self.columns_of(&head, buffers.len());
         let is_lz4 = head.compression().is_some_and(|how| how.codec() == CompressionType::LZ4_FRAME);
@@ -120,23 +131,30 @@ impl File {
         for (node, buffer) in bits {
             let node = nodes.filter(|nodes| node < nodes.len()).map(|nodes| *nodes.get(node));
             let (Some(node), Some(&(at, len))) = (node, buffers.get(buffer)) else { break };
+            let needed = u64::try_from(node.length()).unwrap_or(0).div_ceil(8);
+            let fail = |text: &'static str| {
+                Err(Error::corrupt("null-count", text).at(body.start.saturating_add(at)))
+            };
+            if len == 0 && node.null_count() != 0 {
+                return fail("a column has missing values, and no bits that say which");
+            }
             if len == 0 {
                 continue;
             }
-            let needed = u64::try_from(node.length()).unwrap_or(0).div_ceil(8);
-            let fail = |text: &'static str| Err(Error::corrupt("null-count", text).at(body.start + at));
             if head.compression().is_some() {
                 // A length stands before what is packed; below 0 it is not packed after all.
                 let mut claim = [0; 8];
                 if len >= 8 {
                     self.source.read_at(body.start + at, &mut claim)?;
                 }
-                if u64::try_from(i64::from_le_bytes(claim)).unwrap_or(len - 8) < needed {
+                if u64::try_from(i64::from_le_bytes(claim)).unwrap_or(len.saturating_sub(8)) < needed {
                     return fail("a column has fewer bits of values that are there than values");
                 }
             } else if len < needed {
                 return fail("a column has fewer bits of values that are there than values");
-            } else if node.null_count() >= 0 && self.zeros(body.start + at, node.length())? != node.null_count() {
+            } else if node.null_count() >= 0
+                && self.zeros(body.start.saturating_add(at), node.length())? != node.null_count()
+            {
                 return fail("a column has another number of missing values than its head says");
             }
         }

@@ -11,6 +11,7 @@ use super::texts::{Numbers, values_of};
 use super::{File, Layout, footer};
 use crate::error::{Error, Result};
 use crate::formats::parquet::{footer as thrift, pages};
+use crate::formats::table::flat;
 use crate::formats::table::pipe::guarded;
 use crate::source::{SourceRef, read_vec};
 use arrow_ipc::{MessageHeader, MetadataVersion};
@@ -45,8 +46,8 @@ impl File {
                 .found(orders.len()));
         }
         for pair in file.key_value_metadata().into_iter().flatten() {
-            if let Some(value) = pair.value.as_ref().filter(|_| pair.key == ARROW_SCHEMA_META_KEY) {
-                check_arrow_schema(value).map_err(at_footer)?;
+            if pair.key == ARROW_SCHEMA_META_KEY {
+                check_arrow_schema(pair.value.as_deref().unwrap_or_default()).map_err(at_footer)?;
                 break;
             }
         }
@@ -65,7 +66,10 @@ impl File {
                     at_footer(error.within(format_args!("column {} of row group {group}", column.path())))
                 };
                 if types.next() != Some(number_of(column.physical_type())) {
-                    return Err(named(Error::corrupt("column-type", "the column has another type than the schema says")));
+                    return Err(named(Error::corrupt(
+                        "column-type",
+                        "the column has another type than the schema says",
+                    )));
                 }
                 let root = schema.get_column_root_idx(leaf);
                 if layout.reads(root) {
@@ -121,16 +125,22 @@ impl File {
                 return fail(Error::corrupt("page-size", text).expected(page.stored).found(page.unpacked));
             }
             if page.is_dictionary && number > 0 {
-                return fail(Error::corrupt("page-values", "a dictionary does not stand before the data of its column"));
+                return fail(Error::corrupt(
+                    "page-values",
+                    "a dictionary does not stand before the data of its column",
+                ));
             }
             values = values.saturating_add(if page.is_dictionary { 0 } else { page.values });
         }
         if i64::try_from(values) != Ok(chunk.num_values()) {
-            return Err(Error::corrupt("page-values", "the pages of a column have not as many values as the footer says")
-                .in_file(source.label())
-                .at(start)
-                .expected(chunk.num_values())
-                .found(values));
+            return Err(Error::corrupt(
+                "page-values",
+                "the pages of a column have not as many values as the footer says",
+            )
+            .in_file(source.label())
+            .at(start)
+            .expected(chunk.num_values())
+            .found(values));
         }
         let rows = usize::try_from(group.num_rows()).unwrap_or(0);
         let mut pages = guarded("a row group", || {
@@ -141,13 +151,15 @@ impl File {
         while let Some(page) = guarded("a page", || pages.get_next_page())? {
             let head = heads.next();
             if !has_length(&page, head, chunk, source)? {
-                let error = Error::corrupt("page-size", "a page is unpacked to another length than its head says");
+                let error =
+                    Error::corrupt("page-size", "a page is unpacked to another length than its head says");
                 return Err(error.in_file(source.label()).at(head.map_or(start, |head| head.offset)));
             }
             if let Page::DictionaryPage { num_values, buf, .. } = &page {
                 dictionary = Some(*num_values);
                 if chunk.column_type() == Type::BYTE_ARRAY && !has_texts(buf, *num_values) {
-                    let error = Error::corrupt("page-values", "a dictionary has fewer values than its head says");
+                    let error =
+                        Error::corrupt("page-values", "a dictionary has fewer values than its head says");
                     return Err(error.in_file(source.label()).at(head.map_or(start, |head| head.offset)));
                 }
             } else if check_page(&page, chunk.column_descr(), dictionary).is_none() {
@@ -161,7 +173,12 @@ impl File {
 
 /// True where a page that is packed with Snappy says itself that it has the length of its head. Its reader fills up what is
 /// missing.
-fn has_length(page: &Page, head: Option<&pages::Page>, chunk: &ColumnChunkMetaData, source: &SourceRef) -> Result<bool> {
+fn has_length(
+    page: &Page,
+    head: Option<&pages::Page>,
+    chunk: &ColumnChunkMetaData,
+    source: &SourceRef,
+) -> Result<bool> {
     let Some(head) = head.filter(|_| chunk.compression() == Compression::SNAPPY) else { return Ok(true) };
     let levels = match page {
         Page::DataPageV2 { is_compressed: false, .. } => return Ok(true),
@@ -179,9 +196,9 @@ fn has_length(page: &Page, head: Option<&pages::Page>, chunk: &ColumnChunkMetaDa
 /// True where so many texts stand one behind the other, each behind its length.
 fn has_texts(mut bytes: &[u8], count: u32) -> bool {
     (0..count).all(|_| {
-        let text = bytes.split_first_chunk::<4>().and_then(|(len, rest)| {
-            rest.get(usize::try_from(u32::from_le_bytes(*len)).ok()?..)
-        });
+        let text = bytes
+            .split_first_chunk::<4>()
+            .and_then(|(len, rest)| rest.get(usize::try_from(u32::from_le_bytes(*len)).ok()?..));
         bytes = text.unwrap_or_default();
         text.is_some()
     })
@@ -216,8 +233,10 @@ fn check_nodes(root: &Node) -> Result<()> {
             matches!(of, LogicalType::List | LogicalType::Map | LogicalType::Variant { .. })
         });
         let is_map = matches!(info.converted_type(), ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE);
-        let is_converted = is_map || matches!(info.converted_type(), ConvertedType::NONE | ConvertedType::LIST);
-        let keys = node.get_fields().first().filter(|_| matches!(info.logical_type_ref(), Some(LogicalType::Map)));
+        let is_converted =
+            is_map || matches!(info.converted_type(), ConvertedType::NONE | ConvertedType::LIST);
+        let keys =
+            node.get_fields().first().filter(|_| matches!(info.logical_type_ref(), Some(LogicalType::Map)));
         let has_keys = keys.is_none_or(|pairs| {
             let key = pairs.is_group().then(|| pairs.get_fields().first()).flatten();
             key.is_some_and(|key| !key.is_optional())
@@ -234,13 +253,16 @@ fn check_nodes(root: &Node) -> Result<()> {
 /// Holds the schema of Arrow in the metadata against its own length and version.
 fn check_arrow_schema(text: &str) -> Result<()> {
     let Ok(bytes) = STANDARD.decode(text) else { return Err(wrong("the schema of Arrow is no base64")) };
-    let skip = crate::formats::table::flat::start_of(&bytes);
+    let skip = flat::start_of(&bytes);
     let rest = bytes.get(skip..).unwrap_or_default();
-    let length = bytes.get(skip.saturating_sub(4)..skip).and_then(<[u8]>::first_chunk).map(|b| u32::from_le_bytes(*b));
-    if skip > 0 && length.and_then(|len| usize::try_from(len).ok()).is_none_or(|len| len == 0 || len > rest.len()) {
+    let length =
+        bytes.get(skip.saturating_sub(4)..skip).and_then(<[u8]>::first_chunk).map(|b| u32::from_le_bytes(*b));
+    if skip > 0
+        && length.and_then(|len| usize::try_from(len).ok()).is_none_or(|len| len == 0 || len > rest.len())
+    {
         return Err(wrong("the schema of Arrow has another length than it says"));
     }
-    let message = crate::formats::table::flat::message("the schema of Arrow", rest)?;
+    let message = flat::message("the schema of Arrow", rest)?;
     if message.header_type() != MessageHeader::Schema
         || !matches!(message.version(), MetadataVersion::V4 | MetadataVersion::V5)
     {
@@ -261,7 +283,8 @@ fn check_page(page: &Page, column: &ColumnDescriptor, dictionary: Option<u32>) -
             for (level, how) in [(rep, *rep_level_encoding), (def, *def_level_encoding)] {
                 if level > 0 && how == Encoding::RLE {
                     let (len, rest) = bytes.split_first_chunk::<4>()?;
-                    let (levels, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
+                    let (levels, rest) =
+                        rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
                     present = runs(levels, bits(most(level)), all, most(level))?;
                     bytes = rest;
                 } else if level > 0 {
@@ -301,6 +324,14 @@ fn check_page(page: &Page, column: &ColumnDescriptor, dictionary: Option<u32>) -
                 (rest >= 0).then_some(())?;
                 before = i64::from(begun) + i64::from(rest);
             }
+        }
+        Encoding::BYTE_STREAM_SPLIT => {
+            let width = match column.physical_type() {
+                Type::INT32 | Type::FLOAT => 4,
+                Type::INT64 | Type::DOUBLE => 8,
+                _ => usize::try_from(column.type_length()).ok().filter(|&width| width > 0)?,
+            };
+            bytes.len().is_multiple_of(width).then_some(())?;
         }
         Encoding::DELTA_LENGTH_BYTE_ARRAY => {
             let mut lengths = Numbers::new(bytes)?;

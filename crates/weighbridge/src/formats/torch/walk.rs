@@ -235,9 +235,7 @@ impl<'a> Walk<'a> {
                 self.unknown.count_class(id, true);
                 Ok(())
             }
-            Object::PersistentId(_) => {
-                self.inert("a storage without a tensor", id)
-            }
+            Object::PersistentId(_) => self.inert("a storage without a tensor", id),
             Object::Global { .. } => {
                 self.unknown.count_class(id, true);
                 Ok(())

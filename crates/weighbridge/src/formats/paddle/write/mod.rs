@@ -39,7 +39,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             if topology.form != wanted {
                 return Err(model::wrong_form(topology.form, wanted));
             }
-            let none = |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a program file holds none");
+            let none =
+                |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a program file holds none");
             losses.extend(checkpoint.tensors.iter().map(none));
             vec![literal("", program.to_bytes())]
         }

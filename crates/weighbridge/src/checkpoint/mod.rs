@@ -44,7 +44,9 @@ pub(crate) use owners::attach_state_among;
 pub(crate) use pattern::{Budget as PatternBudget, Pattern};
 pub use rename::Rename;
 pub use versions::MODULE_VERSIONS;
-pub(crate) use versions::{Modules, join_versions, joined_versions, set_versions, take_versions};
+pub(crate) use versions::{
+    Modules, has_versions, join_versions, joined_versions, set_versions, take_versions,
+};
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;

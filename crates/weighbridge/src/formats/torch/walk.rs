@@ -1,6 +1,7 @@
 //! The way through the objects, with bounds on all that a file can make large.
 
 mod attributed;
+mod composite;
 mod kinds;
 mod place;
 mod state;
@@ -16,6 +17,7 @@ use crate::limits::Limits;
 use crate::pickle::{Made, Object, ObjectId, Reach};
 use crate::text::counted;
 use attributed::Attributed;
+use composite::Composites;
 use kinds::Kinds;
 pub(super) use place::Overlaps;
 use place::Places;
@@ -57,6 +59,8 @@ pub(super) struct Walk<'a> {
     inert: Kinds,
     /// Tensors that are not in the index; each is noted.
     skipped: u64,
+    /// Tensors that are listed as several.
+    composites: Composites,
     doubled: u64,
     /// Tensors whose attributes were not walked yet.
     attributed: Vec<Attributed>,
@@ -96,6 +100,7 @@ impl<'a> Walk<'a> {
             unknown: Kinds::default(),
             inert: Kinds::default(),
             skipped: 0,
+            composites: Composites::default(),
             doubled: 0,
             attributed: Vec::new(),
             optimizers: Optimizers::default(),
@@ -112,6 +117,7 @@ impl<'a> Walk<'a> {
             pairs.iter().all(|&(key, value)| {
                 graph.text(key).is_some()
                     && self.saved.is_tensor(value)
+                    && !self.saved.is_array(value)
                     && self.saved.states(value).is_empty()
             })
         };
@@ -138,6 +144,7 @@ impl<'a> Walk<'a> {
             let text = format!("{keys} twice in a dict; the last value counts");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
+        self.composites.note(&mut self.checkpoint);
         let notes = [
             ("unknown-class", self.unknown, "only tensors in it are kept"),
             ("unknown-class", self.inert, "left out"),
@@ -187,8 +194,15 @@ impl<'a> Walk<'a> {
         if depth > DEEPEST {
             return self.inert("a structure that is nested too deeply", id);
         }
+        if let Some(sparse) = self.saved.sparse(id) {
+            return self.sparse(&sparse, depth);
+        }
         if self.saved.is_tensor(id) {
-            return self.tensor(id, depth);
+            self.tensor(id, depth)?;
+            return match self.saved.quantizer(id) {
+                Some(quantizer) => self.quantizer(&quantizer, depth),
+                None => Ok(()),
+            };
         }
         if !self.reach.holds_tensor(id) {
             let (before, first) = (self.budget.clone(), self.containers.next_value());
@@ -270,7 +284,7 @@ impl<'a> Walk<'a> {
                 // A tensor that overlaps another one says its storage.
                 let storage = self.saved.storage_key(id).unwrap_or_default();
                 self.budget.room.take(storage.len() as u64)?;
-                self.places.add(&mut self.checkpoint, entry, id, storage);
+                self.places.add(&mut self.checkpoint, entry, id, &storage);
                 if !again {
                     self.note_attributes(id, depth)?;
                 }

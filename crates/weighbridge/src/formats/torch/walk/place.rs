@@ -131,6 +131,12 @@ impl Places {
         checkpoint.tensors.push(entry);
     }
 
+    /// Adds a tensor that the pickle holds as a number: it shares its element with no other.
+    pub(super) fn add_number(&mut self, checkpoint: &mut Checkpoint, mut entry: TensorEntry) {
+        checkpoint.notes.extend(self.names.add(&mut entry));
+        checkpoint.tensors.push(entry);
+    }
+
     /// Keeps a plain value.
     pub(super) fn keep(&mut self, key: String, value: Value) {
         self.kept.push((key, value));

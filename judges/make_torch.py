@@ -196,6 +196,10 @@ def main():
     }
     for name, content in bad.items():
         (BAD / name).write_bytes(content)
+    base = torch.arange(6.0).reshape(2, 3)
+    pickled = {"w": base, "turned": base.t(), "half": base.half(), "p": torch.nn.Parameter(torch.ones(2)), "deep": [{"n": torch.arange(300)}],
+               "skipped": base.to_sparse(), "epoch": 3}
+    (ROOT / "pickled.pkl").write_bytes(pickle.dumps(pickled, 4))
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in expected.items())
     (GOOD / "expected.json").write_text("{\n" + lines + "\n}\n")
 

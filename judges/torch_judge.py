@@ -10,6 +10,7 @@ import datetime
 import itertools
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -575,6 +576,28 @@ def reads_arrays(folder):
                 check(f"array {name}", found.shape == array.shape and bits(found) == bits(array), found)
 
 
+def reads_pickles(folder):
+    """Tensors in a plain pickle are read; those that are not are named, and end a conversion with 1."""
+    source, target = folder / "t.pkl", folder / "t.safetensors"
+    base = torch.randn(30, 20)
+    tensors = {"w": base, "turned": base.t(), "rows": base[3:5], "steps": base[::2, 1], "bf16": base.bfloat16(), "mask": base > 0, "empty": base[:0],
+               "trained": torch.nn.Parameter(base[:2].clone()), "long": torch.arange(100000), "scalar": torch.tensor(2.5), "spread": base[:1].expand(3, 20)}
+    for protocol in (2, 3, 4, 5):
+        source.write_bytes(pickle.dumps({**tensors, "deep": [{"x": base}], "array": np.arange(4), "epoch": 3}, protocol))
+        done = run("convert", source, target, "--force")
+        found = safetensors.torch.load_file(target) if target.exists() else {}
+        named = [name for name in (*tensors, "deep.0.x") if f"`{name}`" in done.stdout]
+        check(f"pickle {protocol}", done.returncode == (1 if named else 0), done.stdout + done.stderr)
+        check(f"pickle {protocol} is read", not named or protocol == 2, named)
+        for name, tensor in {**tensors, "deep.0.x": base}.items():
+            own = found.get(name)
+            check(f"pickle {protocol} {name}", name in named or (own is not None and own.dtype == tensor.dtype and own.shape == tensor.shape and raw(own) == raw(tensor)))
+        check(f"pickle {protocol} verifies", run("verify", source).returncode in ((0, 3) if protocol == 2 else (0,)), run("verify", source).stdout)
+    source.write_bytes(pickle.dumps({"s": torch.eye(3).to_sparse()}))
+    done = run("convert", source, target, "--force")
+    check("a pickle that yields nothing", done.returncode == 1 and "1 tensor skipped: `s`" in done.stdout, done.stdout + done.stderr)
+
+
 def names_what_it_skips(folder):
     """A tensor that is not in the target is named, and the exit code is 1 unless that is allowed or asked for."""
     source = folder / "s.pt"
@@ -647,6 +670,7 @@ with tempfile.TemporaryDirectory() as name:
     opens_many_small_views(Path(name))
     keeps_composites(Path(name))
     reads_arrays(Path(name))
+    reads_pickles(Path(name))
     names_what_it_skips(Path(name))
     leaves_versions_to_torch(Path(name))
     tells_distributed_checkpoints(Path(name))

@@ -27,6 +27,7 @@ mod layout;
 mod legacy;
 mod object;
 mod order;
+mod pickled;
 mod plain;
 mod rebuild;
 mod saved;
@@ -38,6 +39,7 @@ mod write;
 
 pub(crate) use composite::{Quantizer, Sparse, index_names};
 pub use legacy::is_legacy;
+pub(crate) use pickled::pickled;
 pub(crate) use plain::Budget;
 pub(crate) use rebuild::is_tensor;
 pub use saved::{Form, Salvaged, Saved, read, salvage};

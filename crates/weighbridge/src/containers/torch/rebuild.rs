@@ -367,17 +367,21 @@ fn plain(
     Found::Tensor(Parts { reference, dtype, offset, size, stride, requires_grad, class: None })
 }
 
-/// A tensor whose elements shall be seen conjugated or negated has others than its storage.
-fn flagged<'a>(graph: &'a Graph, rest: &[ObjectId], found: Found<'a>) -> Found<'a> {
-    let Some(&flags) = rest.first() else { return found };
-    let set = match graph.pairs(flags) {
+/// True where the flags, which follow the other arguments, say that the elements shall be seen conjugated or negated.
+pub(super) fn is_flagged(graph: &Graph, rest: &[ObjectId]) -> bool {
+    let Some(&flags) = rest.first() else { return false };
+    match graph.pairs(flags) {
         Some(pairs) => {
             pairs.len() > MOST_FLAGS || pairs.iter().any(|&(_, value)| graph.truth(value) != Some(false))
         }
         None => flags != ObjectId::NONE,
-    };
+    }
+}
+
+/// A tensor whose elements shall be seen conjugated or negated has others than its storage.
+fn flagged<'a>(graph: &'a Graph, rest: &[ObjectId], found: Found<'a>) -> Found<'a> {
     match found {
-        Found::Tensor(_) if set => Found::Other(["a conjugated or negated view", "", ""]),
+        Found::Tensor(_) if is_flagged(graph, rest) => Found::Other(["a conjugated or negated view", "", ""]),
         found => found,
     }
 }

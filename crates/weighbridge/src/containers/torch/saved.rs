@@ -168,7 +168,26 @@ fn has_certain_order(found: &Recovered) -> bool {
     pickle && storage
 }
 
+/// Memory and instructions for each pickle around a single storage: each of many may have its own. Torch's have 40
+/// instructions.
+const ONE_STORAGE: u64 = 1 << 16;
+const ONE_STORAGE_INSTRUCTIONS: u64 = 256;
+
 impl Saved {
+    /// Reads the legacy form of a single storage.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub(super) fn of_storage(source: &SourceRef, limits: &Limits) -> Result<Self> {
+        let options = Options {
+            memory: Some(ONE_STORAGE),
+            instructions: Some(ONE_STORAGE_INSTRUCTIONS),
+            ..Options::with_limits(limits.clone())
+        };
+        let (pickle, legacy) = legacy::read(source, &options)?;
+        Ok(Self::new(pickle, source.clone(), limits, (ONE_STORAGE, source.len()), Storages::Legacy(legacy)))
+    }
+
     fn new(
         pickle: Pickle,
         source: SourceRef,

@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
             let text = format!("{keys} twice in a dict; the last value counts");
             self.checkpoint.notes.push(Note::new("duplicate-key", text));
         }
-        self.composites.note(&mut self.checkpoint);
+        self.composites.finish(&mut self.checkpoint);
         let notes = [
             ("unknown-class", self.unknown, "only tensors in it are kept"),
             ("unknown-class", self.inert, "left out"),

@@ -1,6 +1,8 @@
 //! Arrays in a pickle: which objects are tensors, and where their elements are.
 
 use super::structure::Form;
+use crate::checkpoint::TensorEntry;
+use crate::containers::torch;
 use crate::error::Result;
 use crate::pickle::{Graph, Made, NdArray, Object, ObjectId, Options, lod_tensor, ndarray};
 use crate::source::SourceRef;
@@ -49,12 +51,29 @@ pub(super) fn find(
             None => (Form::Array, None, id),
         },
     };
-    let Some(found) = ndarray(graph, array, options)? else { return Ok(None) };
+    let Some(found) = ndarray(graph, array, options)? else {
+        let found = torch::pickled(graph, array, source, &options.limits)?;
+        return Ok(found.and_then(|(entry, held)| of_torch(&entry, held)));
+    };
     let made_of = graph.made(array).and_then(Made::state).or(Some(array));
     Ok(Some(match locate(&found, source, made_of)? {
         Some(array) => Found::Tensor(form, name.map(str::to_owned), array),
         None => Found::Inert(format!("numpy.ndarray of {}", found.descr)),
     }))
+}
+
+/// A tensor of PyTorch, whose storage the object `held` has.
+fn of_torch(entry: &TensorEntry, held: ObjectId) -> Option<Found> {
+    let piece = entry.single_piece()?;
+    let array = Array {
+        dtype: entry.stored,
+        shape: entry.shape.clone(),
+        source: piece.source.clone(),
+        offset: piece.offset,
+        encoding: piece.encoding,
+        made_of: Some(held),
+    };
+    Some(Found::Tensor(Form::Array, None, array))
 }
 
 /// A pair of a name and what may be an array.

@@ -91,3 +91,36 @@ fn damaged_composites_do_no_harm() {
     }
     assert!(opened > 50, "{opened}");
 }
+
+/// A plain pickle of tensors, in each of which its storage is a file of the legacy form.
+#[test]
+fn tensors_in_a_plain_pickle_are_read() {
+    let bytes = std::fs::read(folder("pickled.pkl")).unwrap();
+    let checkpoint = open_bytes(&bytes).unwrap();
+    let floats = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    for (name, shape, expected) in [
+        ("w", &[2, 3][..], floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])),
+        ("turned", &[3, 2], floats(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0])),
+        ("p", &[2], floats(&[1.0, 1.0])),
+        ("deep.0.n", &[300], (0i64..300).flat_map(i64::to_le_bytes).collect()),
+    ] {
+        let tensor = checkpoint.tensor(name).unwrap();
+        assert_eq!(
+            (tensor.shape.dims(), read_tensor(tensor, Order::Row).unwrap()),
+            (shape, expected),
+            "{name}"
+        );
+    }
+    let skipped: Vec<_> = checkpoint.notes.iter().filter_map(|note| note.skipped.as_ref()).collect();
+    assert_eq!(skipped.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(), ["skipped"]);
+    let report = crate::ops::verify::verify(folder("pickled.pkl"), &Default::default()).unwrap();
+    assert_eq!(report.verdict, Verdict::CouldNotTell, "{:?}", report.findings);
+    // Changed bytes.
+    for at in (0..bytes.len()).step_by(7) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x15;
+        if let Ok(checkpoint) = open_source(memory(&changed), &OpenOptions::default()) {
+            checkpoint.tensors.iter().for_each(|tensor| drop(read_tensor(tensor, Order::Row)));
+        }
+    }
+}

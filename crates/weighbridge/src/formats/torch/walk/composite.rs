@@ -12,19 +12,33 @@ use crate::tensor::{DType, Encoding, Shape};
 use crate::text::{counted, quoted};
 use std::sync::Arc;
 
-/// Bytes that a number takes as a source of its own.
+/// Bytes that an extent takes as a value, or a number as a tensor.
 const NUMBER: u64 = 200;
+/// Bytes of a scale, and of a zero point.
+const WIDTH: usize = 8;
 
-/// How many there are of each kind, and the name of the first.
+/// Tensors that are several: how many there are of each kind, and the name of the first.
 #[derive(Debug, Default)]
 pub(super) struct Composites {
     quantized: Option<(u64, String)>,
     sparse: Option<(u64, String)>,
+    /// Scales and zero points that the pickle holds as numbers, one after the other, and the places of their tensors.
+    numbers: Vec<u8>,
+    places: Vec<usize>,
 }
 
 impl Composites {
-    /// Notes how they are listed.
-    pub(super) fn note(&self, checkpoint: &mut Checkpoint) {
+    /// Gives the tensors of numbers one source, and notes how all are listed.
+    pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint) {
+        let numbers = std::mem::take(&mut self.numbers);
+        let source: SourceRef = Arc::new(MemorySource::new(checkpoint.label.as_str(), numbers));
+        for (number, &place) in self.places.iter().enumerate() {
+            let pieces = checkpoint.tensors.get_mut(place).map(|tensor| &mut tensor.pieces);
+            for piece in pieces.into_iter().flatten() {
+                piece.source = source.clone();
+                piece.offset = (number * WIDTH) as u64;
+            }
+        }
         let mut note = |code, found: &Option<(u64, String)>, one: &str, how: &str| {
             let Some((count, first)) = found else { return };
             let tensors = counted(*count, &format!("{one} tensor is"), &format!("{one} tensors are"));
@@ -94,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// A tensor without dimensions, below this path.
-    fn number(&mut self, key: &str, dtype: DType, bytes: [u8; 8]) -> Result<()> {
+    fn number(&mut self, key: &str, dtype: DType, bytes: [u8; WIDTH]) -> Result<()> {
         self.path.push(Name::from(key));
         let limits = &self.options.limits;
         let count = self.checkpoint.tensors.len() as u64 + 1;
@@ -102,6 +116,8 @@ impl Walk<'_> {
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         self.budget.room.take_entry(self.path.len(), false)?;
         self.budget.room.take(NUMBER)?;
+        self.composites.numbers.extend(bytes);
+        self.composites.places.push(self.checkpoint.tensors.len());
         let path = TensorPath::new(self.path.clone());
         self.take_name(path.byte_len() as u64)?;
         let source: SourceRef = Arc::new(MemorySource::new(self.saved.source().label(), bytes.to_vec()));

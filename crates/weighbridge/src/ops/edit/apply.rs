@@ -176,11 +176,13 @@ fn one(
         Action::Keep(selection) => {
             let unused = unmatched(checkpoint, selection);
             retain(checkpoint, applied, |tensor| selection.selects(tensor));
+            checkpoint.notes.retain(|note| selection.selects_note(note));
             unused
         }
         Action::Drop(selection) => {
             let unused = unmatched(checkpoint, selection);
             retain(checkpoint, applied, |tensor| !selection.selects(tensor));
+            checkpoint.notes.retain(|note| note.skipped.is_none() || !selection.selects_note(note));
             unused
         }
         Action::NoState => {

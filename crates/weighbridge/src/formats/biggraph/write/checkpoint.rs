@@ -193,10 +193,8 @@ pub(super) fn config(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<
     let Some(known) = known::find(checkpoint)? else {
         return Err(Error::mismatch("no-config", "the configuration is not known").in_file(&checkpoint.label));
     };
-    if !checkpoint.tensors.is_empty() {
-        let detail = format!("{} tensors: a configuration holds none", checkpoint.tensors.len());
-        losses.push(Loss::new("tensors", "all tensors", detail));
-    }
+    let none = |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a configuration holds none");
+    losses.extend(checkpoint.tensors.iter().map(none));
     match &known.file {
         Some(source) => bytes_of("", source.clone()),
         None => Ok(literal("", &known.text)),

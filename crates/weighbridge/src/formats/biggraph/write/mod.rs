@@ -14,7 +14,7 @@ pub use checkpoint::version_file;
 pub(super) use settings::SETTINGS;
 
 use self::settings::Settings;
-use crate::checkpoint::{Checkpoint, Loss, Role, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Loss, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile, WritePlan};
@@ -39,9 +39,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let kind = kind(checkpoint, options)?;
     let settings = Settings::of(options)?;
     let mut losses = Vec::new();
-    for note in checkpoint.left_out() {
-        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
-    }
+    losses.extend(checkpoint.left_out().map(Note::loss));
     losses.extend(foreign::losses(checkpoint));
     let files = match kind {
         "checkpoint" => checkpoint::folder(checkpoint, &settings, &mut losses)?,

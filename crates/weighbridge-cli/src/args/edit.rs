@@ -106,7 +106,7 @@ pub(crate) struct Edit {
     /// Transpose matrices that match, or give the order of dimensions; may be repeated
     #[arg(long, value_name = "PATTERN[=AXES]", help_heading = "Rules")]
     pub transpose: Vec<String>,
-    /// Cast floating-point tensors that match, or all, to f16, bf16, f32 or f64; may be repeated
+    /// Cast floating-point tensors that match, or all, to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8; may be repeated
     #[arg(long, value_name = "[PATTERN=]DTYPE", help_heading = "Rules")]
     pub cast: Vec<String>,
     /// Let two tensors of the same elements share their bytes; may be repeated

@@ -143,7 +143,7 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     casts.values().for_each(|cast| all.add(cast));
     let lost = |cast: &CastReport| {
         let (over, under) = (human_count(cast.overflowed), human_count(cast.underflowed));
-        format!("{over} became infinite and {under} became zero")
+        format!("{over} overflowed and {under} became zero")
     };
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));

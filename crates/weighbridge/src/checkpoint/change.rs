@@ -4,7 +4,7 @@
 use super::pattern::{Budget, Pattern};
 use super::{Checkpoint, Loss, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
-use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{CAST_NAMES, Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
 
@@ -182,7 +182,7 @@ impl Checkpoint {
                     format!("cannot cast {} to {to}", tensor.stored),
                 )
                 .on_tensor(tensor.name())
-                .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
+                .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
             }
             if !cast_is_exact(tensor.stored, to) {
                 let detail = format!("{} values are rounded to {cast}", tensor.stored);

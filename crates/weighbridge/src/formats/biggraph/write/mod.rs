@@ -10,6 +10,7 @@ mod root;
 mod settings;
 mod tables;
 
+pub use checkpoint::version_file;
 pub(super) use settings::SETTINGS;
 
 use self::settings::Settings;
@@ -136,9 +137,9 @@ fn no_such_slot(tensor: &TensorEntry) -> Loss {
     Loss::new("state-slot", tensor.name(), "upstream's optimizer keeps nothing of this name and shape")
 }
 
-fn literal(name: &str, text: &str) -> PlannedFile {
+fn literal(name: &str, content: impl AsRef<[u8]>) -> PlannedFile {
     let mut file = FileBuilder::new(name);
-    file.literal(text);
+    file.literal(content.as_ref());
     file.finish()
 }
 

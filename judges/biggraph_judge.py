@@ -9,6 +9,7 @@ FIXTURES is a folder with set1 and set2, such as testdata/biggraph. Runs with th
 import io
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ def run(*args):
     done = subprocess.run([binary, *map(str, args)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, args))}: {done.stderr}")
-    return done.stderr
+    return done.stdout
 
 
 def verdict(*args):
@@ -297,7 +298,7 @@ def imported(out):
                   checkpoint_path=os.path.join(out, "model"), workers=1, num_edge_chunks=1, eval_num_batch_negs=10)
     schema = parse_config(config)
     convert_input_data(schema.entities, schema.relations, schema.entity_path, schema.edge_paths,
-                       [os.path.join(out, "edges.tsv")], lhs_col=0, rhs_col=2, rel_col=1)
+                       [pathlib.Path(out, "edges.tsv")], lhs_col=0, rhs_col=2, rel_col=1)
     with open(os.path.join(out, "config.json"), "w") as file:
         json.dump(config, file)
     return config
@@ -424,7 +425,8 @@ def life(out):
         stopped = stops(dict(config, checkpoint_path=target, num_epochs=3, checkpoint_preservation_interval=None))
         wrong = name != "sound"
         check(f"state {name}: upstream", (stopped is not None) == wrong, stopped)
-        check(f"state {name}: verify and checkpoint", codes == ((1, 1) if wrong else (0, 0)), codes)
+        # h5py leaves bytes behind that no structure accounts for: of these nothing can be said.
+        check(f"state {name}: verify and checkpoint", codes == (1, 1) if wrong else codes in ((0, 0), (3, 0)), codes)
 
     # A config.json of another model.
     for key, change in {
@@ -447,8 +449,10 @@ def life(out):
 
 if __name__ == "__main__":
     binary, fixtures = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    jobs = (checkpoints, edges, from_elsewhere, configurations, training, life)
     with tempfile.TemporaryDirectory() as out:
-        for job in (checkpoints, edges, from_elsewhere, configurations, training, life):
+        # More arguments name the jobs to run.
+        for job in (job for job in jobs if job.__name__ in sys.argv[3:] or not sys.argv[3:]):
             place = os.path.join(out, job.__name__)
             os.mkdir(place)
             job(place)

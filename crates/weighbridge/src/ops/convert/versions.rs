@@ -36,7 +36,7 @@ pub(super) fn add(
     let items = folder.list(2)?;
     let others = others(&Listing::of(items.iter().map(|item| item.name.as_path())), opened, options.all_versions);
     if !options.all_versions {
-        let detail = "it stays behind: --versions all takes it along";
+        let detail = "left behind: --versions all takes along what is complete";
         plan.losses.extend(others.iter().map(|other| Loss::new("companion", &other.name, detail)));
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub(super) fn add(
             }
             Err(error) if matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled) => return Err(error),
             Err(error) => {
-                let detail = format!("it cannot be read and stays behind: {}", error.message());
+                let detail = format!("left behind, as it cannot be read: {}", error.message());
                 plan.losses.push(Loss::new("companion", &other.name, detail));
             }
         }

@@ -1,6 +1,6 @@
 //! `convert`: a file in another form, all or nothing.
 
-use crate::args::{Common, Convert};
+use crate::args::{Common, Convert, Versions};
 use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -52,6 +52,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         seed: args.seed,
         deny_loss: writing.deny_loss,
         force: writing.force,
+        all_versions: args.versions == Versions::All,
         run: writing.run_options(common),
     };
     if writing.plan {

@@ -283,7 +283,7 @@ fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
         match head(&bytes) {
             Ok(head) => return Ok(Some(head)),
             // Zeros may fill the rest; what reads pages stops there as well.
-            Err(Stop::Wrong) if bytes.first() == Some(&0) => return Ok(None),
+            Err(Stop::Wrong | Stop::Missing) if bytes.first() == Some(&0) => return Ok(None),
             Err(Stop::Wrong) => {
                 return Err(Error::corrupt("page-head", "these bytes are no head of a page").at(at));
             }

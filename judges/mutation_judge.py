@@ -3,7 +3,7 @@
 Of the files that `verify` calls sound, the owner (pyarrow, numpy) must read all but 0.5 %, and what `convert` makes of
 them must have the owner's values.
 
-usage: mutation_judge.py PATH-OF-THE-COMMAND [MUTATIONS-OF-EACH-FORMAT] [FORMAT ...]    (needs numpy, pyarrow)
+usage: mutation_judge.py PATH-OF-THE-COMMAND [MUTATIONS-OF-EACH-FORMAT] [FORMAT ...] [--keep FOLDER]    (needs numpy, pyarrow)
 """
 
 import hashlib
@@ -292,6 +292,17 @@ def sweep(command, kind, count, folder):
     return not wrong and share <= MOST_REFUSED and not differing
 
 
+def zeros(command, folder):
+    """True where an archive of zeros, which are packed to a thousandth, is sound and clean."""
+    path = folder / "zeros.npz"
+    np.savez_compressed(path, w=np.zeros(300_000_000, "f4"), v=np.zeros(3))
+    codes = [subprocess.run([command, verb, "-q", str(path)], capture_output=True).returncode for verb in ["verify", "scan"]]
+    path.unlink()
+    if any(codes):
+        print(f"FAILED npz of zeros: exit codes {codes}")
+    return not any(codes)
+
+
 KEEP = None
 if __name__ == "__main__":
     if sys.argv[1:] == ["--owner"]:
@@ -307,5 +318,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         folder = KEEP or Path(folder)
         folder.mkdir(exist_ok=True)
-        held = [sweep(command, kind, count, folder) for kind in arguments[2:] or FORMATS]
+        kinds = arguments[2:] or FORMATS
+        held = [sweep(command, kind, count, folder) for kind in kinds]
+        held += [zeros(command, folder)] if "npz" in kinds else []
     sys.exit(0 if all(held) else 1)

@@ -34,7 +34,8 @@ fn published(head: &[u8], whole: bool) -> Option<Published> {
     }
     let row = &head[end + 1..];
     let stop = memchr::memchr(b'\n', row);
-    let mut fields: Vec<&[u8]> = without_return(&row[..stop.unwrap_or(row.len())]).split(|&b| b == b'\t').collect();
+    let mut fields: Vec<&[u8]> =
+        without_return(&row[..stop.unwrap_or(row.len())]).split(|&b| b == b'\t').collect();
     let complete = stop.is_some() || whole;
     if !complete {
         fields.pop();
@@ -226,17 +227,18 @@ fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines,
     Ok((Lines::new(source, b'\t', !bare, &options.limits), bare, mostly))
 }
 
-/// True where all first lines end in two numbers or more between blanks, one of them a float: names of rows alone do not.
+/// True where all first lines end in two numbers or more between blanks, some of them floats: names of rows alone do not.
 fn is_separated_by_blanks(source: &SourceRef) -> Result<bool> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
     let end = memchr::memrchr(b'\n', &head).unwrap_or(head.len());
-    Ok(head[..end].split(|&b| b == b'\n').all(|line| {
+    let mut float = false;
+    let numbers = head[..end].split(|&b| b == b'\n').all(|line| {
         let mut fields = line.trim_ascii_end().rsplit(|&b| b == b' ');
         let last = [fields.next(), fields.next()].map(Option::unwrap_or_default);
-        fields.next().is_some()
-            && last.iter().all(|field| number(field).is_ok())
-            && last.iter().any(|f| is_float(f))
-    }))
+        float |= last.iter().any(|field| is_float(field));
+        fields.next().is_some() && last.iter().all(|field| number(field).is_ok())
+    });
+    Ok(numbers && float)
 }
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {

@@ -300,6 +300,10 @@ mod tests {
         assert_eq!(open(&many).unwrap().1.unwrap().tensors[0].shape.dims(), [500, 50]);
         let error = open(&(many + "one 1.5\n")).unwrap().1.unwrap_err();
         assert_eq!(error.code(), "ragged-line");
+        // Read as lines with tabs, it would be names without numbers.
+        let named = OpenOptions { format: Some("tsv".to_owned()), ..OpenOptions::default() };
+        let error = open_source(source(b"the 0.4 -1\n, 1 2\n".to_vec()), &named).unwrap_err();
+        assert_eq!(error.code(), "no-tabs");
         // Numbers alone, text, one number a line, whole numbers, lines of several lengths.
         for other in
             ["1.5 2.5\n3.5 4.5\n", "some text\n", "a 1.5\nb 2.5\n", "a 1 2\n", "a 1.5 2\nb 1\n", "\n", ""]

@@ -51,6 +51,8 @@ pub struct Contents {
     pub user_block: u64,
     /// Where the file ends as it says itself, in bytes from its start.
     pub end: u64,
+    /// True where the program that wrote the file has not closed it: it was killed, or still writes.
+    pub is_open: bool,
 }
 
 /// A name that leads to something that stands elsewhere in the list, or nowhere.

@@ -24,6 +24,14 @@ const QUOTED: usize = 512;
 /// note, as is what this library has no form for.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let contents = hdf5::read(source, &options.limits)?;
+    if contents.is_open && !options.lenient && !options.salvage {
+        return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as still open for writing")
+            .in_file(source.label())
+            .hint(
+                "its writer was killed, or still writes: if it was killed, `h5clear --status FILE` removes the mark; \
+                 --lenient reads the file as it is",
+            ));
+    }
     let mut reader = Reader {
         checkpoint: Checkpoint::new("hdf5", KIND, source.label()),
         names: Vec::new(),

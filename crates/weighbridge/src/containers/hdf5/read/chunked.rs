@@ -186,6 +186,10 @@ impl Source for ChunkedSource {
         Ok(())
     }
 
+    fn is_decoded(&self) -> bool {
+        !self.filters.is_empty()
+    }
+
     fn made_of(&self) -> Option<Vec<Within<'_>>> {
         let mut all = Vec::with_capacity(self.slots.len());
         for Slot { offset, len, .. } in &self.slots {

@@ -22,6 +22,7 @@ mod chunked;
 mod chunks;
 mod dataset;
 mod elements;
+mod extension;
 mod file;
 mod fill;
 mod filters;
@@ -29,10 +30,12 @@ mod fractal;
 mod free;
 mod header;
 mod heap;
+mod index;
 mod layout;
 mod links;
 mod outline;
 mod record;
+mod space;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -100,8 +103,8 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
         contents: Contents {
             superblock: block.version,
             user_block: place.base,
-            // Counted from the start of the file, as the library writes it, not from the superblock.
-            end: block.eof_address,
+            end: place.stated_end(),
+            is_open: extension::is_open(place),
             ..Contents::default()
         },
         path: Trail::default(),
@@ -115,6 +118,9 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             .expected(format_args!("{} bytes", walk.contents.end))
             .found(format_args!("{len} bytes"))
             .hint("the file may be cut short, or was not closed by its writer");
+        walk.problem(&[], error)?;
+    }
+    if let Err(error) = extension::check(&walk.file) {
         walk.problem(&[], error)?;
     }
     let mut broken = Broken::default();

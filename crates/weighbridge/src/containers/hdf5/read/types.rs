@@ -5,6 +5,8 @@ use crate::containers::hdf5::Kind;
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Endian};
 
+/// The newest version of types.
+const VERSION: u32 = 5;
 /// Types within types are followed so deep.
 const DEPTH: usize = 16;
 /// Letters of the words for a type: it may have thousands of extents, or long names, and there are words for each dataset.
@@ -125,6 +127,9 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
     }
     let word = reader.u32()?;
     let (version, flags) = (word >> 4 & 15, word >> 8);
+    if !(1..=VERSION).contains(&version) {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a type of unknown version").found(version));
+    }
     let size = reader.u32()?;
     if size == 0 {
         return Err(Error::corrupt("hdf5-corrupt", "HDF5: a type whose elements have no bytes"));

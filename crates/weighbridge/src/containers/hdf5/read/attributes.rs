@@ -215,7 +215,7 @@ fn value(
                 spend(room, bytes.len() as u64)?;
                 Value::Bytes(bytes.to_vec())
             }
-            Class::Number(dtype, endian) | Class::Enum(dtype, endian) => {
+            Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
                 values::number(*dtype, *endian, bytes).ok_or_else(|| no_value(element))?
             }
             Class::Array(..) | Class::Other(_) => return Err(no_value(element)),

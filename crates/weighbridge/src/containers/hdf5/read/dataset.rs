@@ -6,7 +6,8 @@ use super::header::Header;
 use super::layout::Layout;
 use super::space::Space;
 use super::types::{Class, Type};
-use crate::checkpoint::{TensorEntry, TensorPath};
+use super::values::number;
+use crate::checkpoint::{TensorEntry, TensorPath, Value};
 use crate::containers::hdf5::{Dataset, Kind};
 use crate::error::{Error, Result};
 use crate::source::{ConcatSource, RangeSource, SourceRef};
@@ -108,6 +109,14 @@ impl Dataset {
         });
         let bytes = words + fill.len() + size_of::<u64>() * (extents + chunk) + filters.sum::<usize>();
         bytes as u64 + element.held()
+    }
+
+    /// The names of its numbers, where it is an enumeration.
+    pub fn names(&self) -> Option<Vec<(&str, Value)>> {
+        let Class::Enum(dtype, endian, names, values) = &self.stored.element.class else { return None };
+        let size = self.stored.element.size as usize;
+        let values = values.chunks_exact(size.max(1)).map(|value| number(*dtype, *endian, value));
+        names.iter().zip(values).map(|(name, value)| Some((name.as_str(), value?))).collect()
     }
 
     /// The filters that its elements are packed with: their registered numbers, and their names where they

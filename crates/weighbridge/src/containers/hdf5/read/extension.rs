@@ -163,26 +163,31 @@ fn halves(file: &File, header: &Header) -> Result<Option<Halves>> {
 fn free_room(file: &File, header: &Header) -> Result<()> {
     let Some(message) = header.first(file, FILE_SPACE)? else { return Ok(()) };
     let mut reader = file.place.reader(&message);
-    // Version 0 is of a library that was never released with such lists as they are now.
-    if reader.u8()? != 1 {
-        return Ok(());
-    }
-    let (strategy, keeps) = (reader.u8()?, reader.u8()?);
-    if strategy > 3 {
-        let text = "HDF5: an unknown way to manage free room";
-        return Err(Error::corrupt("hdf5-corrupt", text).at(message.address).found(strategy));
-    }
+    let (version, strategy) = (reader.u8()?, reader.u8()?);
+    // How many lists there are, one for each kind of bytes.
+    let lists = match (version, strategy) {
+        (0, 1) => 6,
+        (0, 2..=4) => 0,
+        (1, 0..=3) => 12 * usize::from(reader.u8()? != 0),
+        _ => {
+            let text = "HDF5: an unknown way to manage free room";
+            let found = format!("version {version}, way {strategy}");
+            return Err(Error::corrupt("hdf5-corrupt", text).at(message.address).found(found));
+        }
+    };
     reader.length()?;
-    reader.length()?;
-    reader.skip(2)?;
-    reader.offset()?;
-    while keeps != 0 && reader.left() >= usize::from(file.offset_size()) {
+    if version == 1 {
+        reader.length()?;
+        reader.skip(2)?;
+        reader.offset()?;
+    }
+    for _ in 0..lists {
         super::free::check(file, reader.offset()?)?;
     }
     Ok(())
 }
 
-/// Metadata that stands in an image of the writer's cache instead of at its place.
+/// Metadata in an image of the writer's cache instead of at its place.
 #[derive(Default)]
 pub(super) struct Image {
     bytes: Option<StorageBuffer>,
@@ -195,7 +200,7 @@ pub(super) struct Image {
 struct Entry {
     /// Where the bytes belong.
     address: u64,
-    /// Where they stand in the image.
+    /// Where they are in the image.
     range: Range<usize>,
 }
 
@@ -223,7 +228,7 @@ impl Image {
         patched
     }
 
-    /// Where in the file the byte stands that belongs at `address`.
+    /// Where in the file the byte is that belongs at `address`.
     pub(super) fn place_of(&self, address: u64) -> u64 {
         let found = self.entries.iter().find(|entry| (entry.address..entry.end()).contains(&address));
         found.map_or(address, |entry| self.place.start + entry.range.start as u64 + (address - entry.address))

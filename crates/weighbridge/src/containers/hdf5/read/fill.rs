@@ -4,7 +4,7 @@ use super::bytes::Reader;
 use crate::error::{Error, Result};
 use crate::source::{Source, Within, check_range};
 
-/// The element that stands where none was written, as a fill value message of the kind `is_new` has it; empty for zeros.
+/// The element of places that were never written, from a fill value message, new or old; empty for zeros.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`] where the message ends too early or contradicts itself; [`crate::Kind::Unsupported`] for

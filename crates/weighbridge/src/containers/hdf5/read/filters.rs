@@ -2,14 +2,18 @@
 
 use crate::error::{Error, Result};
 use super::bytes::Reader;
+use super::file::fault;
 use super::types::Padding;
 use hdf5_reader::filters::{
     FILTER_DEFLATE, FILTER_FLETCHER32, FILTER_NBIT, FILTER_SCALEOFFSET, FILTER_SHUFFLE, FILTER_SZIP,
+    apply_pipeline_with_limit,
 };
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 
-/// The filters that can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
+/// The filters of the format itself, all of which can be undone: deflate, shuffle, fletcher32, szip, nbit, scale-offset.
 const KNOWN: std::ops::RangeInclusive<u16> = FILTER_DEFLATE..=FILTER_SCALEOFFSET;
+/// The filter lzf, which h5py brings along.
+pub(crate) const FILTER_LZF: u16 = 32000;
 /// Filters in one dataset.
 const MOST: u8 = 32;
 /// The first number of filters that are not of the format itself.
@@ -26,7 +30,7 @@ const SCALED_SIZE: usize = 4;
 /// in a way that no writer has use for; [`crate::Kind::Corrupt`] for parameters that cannot be.
 pub(super) fn check(filters: &[FilterDescription], size: u32) -> Result<()> {
     for (place, filter) in filters.iter().enumerate() {
-        if !KNOWN.contains(&filter.id) {
+        if !KNOWN.contains(&filter.id) && filter.id != FILTER_LZF {
             let name = filter.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
             return Err(Error::unsupported(
                 "hdf5-filter",
@@ -71,6 +75,52 @@ pub(super) fn check(filters: &[FilterDescription], size: u32) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Undoes `filters` but for those in `mask`, in a chunk of `len` bytes with elements of `size` bytes.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`] where the bytes are damaged.
+pub(super) fn undo(
+    packed: Vec<u8>,
+    filters: &[FilterDescription],
+    mask: u32,
+    size: usize,
+    len: usize,
+) -> Result<Vec<u8>> {
+    let mut bytes = packed;
+    for (place, filter) in filters.iter().enumerate().rev() {
+        if (mask >> place) & 1 != 0 {
+            continue;
+        }
+        // With the checksums that follow the elements.
+        let most = len.saturating_add(4 * filters.len());
+        bytes = match filter.id {
+            FILTER_DEFLATE => inflate(&bytes, most)?,
+            FILTER_LZF => super::lzf::unpack(&bytes, most)?,
+            _ => {
+                let most = most.max(bytes.len());
+                apply_pipeline_with_limit(&bytes, std::slice::from_ref(filter), 0, size, None, Some(most))
+                    .map_err(fault)?
+            }
+        };
+    }
+    Ok(bytes)
+}
+
+/// Inflates a stream of zlib that ends, with its checksum, in `packed`.
+fn inflate(packed: &[u8], most: usize) -> Result<Vec<u8>> {
+    let bad = |why: &str| Error::corrupt("hdf5-chunk", format!("HDF5: a chunk cannot be unpacked (deflate): {why}"));
+    let mut stream = flate2::Decompress::new(true);
+    // No more than a thousand bytes are made of one; and room for what ends the stream.
+    let room = most.min(packed.len().saturating_mul(1032)).saturating_add(64);
+    let mut bytes = Vec::with_capacity(room);
+    let status = stream.decompress_vec(packed, &mut bytes, flate2::FlushDecompress::Finish);
+    match status.map_err(|error| bad(&error.to_string()))? {
+        flate2::Status::StreamEnd => Ok(bytes),
+        _ if bytes.len() > most => Err(bad("it is longer than it should be")),
+        _ => Err(bad("it does not end")),
+    }
 }
 
 /// Reads a filter pipeline message.

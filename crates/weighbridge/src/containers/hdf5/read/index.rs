@@ -71,7 +71,7 @@ struct Elements {
     head: u64,
     /// Elements of a page; longer blocks are made of pages.
     page: u64,
-    /// Bytes of the place of a block in the array, which blocks of an extensible one say.
+    /// Bytes of a number of elements in the head of a block of an extensible array.
     place: usize,
 }
 
@@ -162,11 +162,11 @@ impl<'a> Reading<'a> {
                 for block in 0..blocks {
                     let address = reader.offset()?;
                     let start = start.saturating_add(block * count);
-                    self.data_block(address, start, u64::from(own), count, |_| false, &numbering, elements)?;
+                    self.data_block(address, start, count, |_| false, &numbering, elements)?;
                 }
             } else {
                 let address = reader.offset()?;
-                self.blocks(address, start, u64::from(own), (blocks, count), &numbering, elements)?;
+                self.blocks(address, start, (blocks, count), &numbering, elements)?;
             }
             start = start.saturating_add(blocks.saturating_mul(count));
         }
@@ -178,7 +178,6 @@ impl<'a> Reading<'a> {
         &mut self,
         address: u64,
         start: u64,
-        own: u64,
         (blocks, count): (u64, u64),
         numbering: &Numbering,
         elements: Elements,
@@ -192,7 +191,6 @@ impl<'a> Reading<'a> {
         let bits = blocks.saturating_mul(pages.div_ceil(8));
         let len = prefix.saturating_add(bits).saturating_add(blocks.saturating_mul(offset)).saturating_add(4);
         let bytes = self.block(address, len, b"EASB", elements)?;
-        self.at_place(&bytes, address, start - own, elements)?;
         let mut reader = self.file.place.reader(&bytes);
         reader.skip(crate::source::to_usize(prefix)?)?;
         let written = reader.take(crate::source::to_usize(bits)?)?;
@@ -203,7 +201,7 @@ impl<'a> Reading<'a> {
                 break;
             }
             let is_written = |page| bit(written, block * pages + page);
-            self.data_block(address, start, own, count, is_written, numbering, elements)?;
+            self.data_block(address, start, count, is_written, numbering, elements)?;
         }
         Ok(())
     }
@@ -214,7 +212,6 @@ impl<'a> Reading<'a> {
         &mut self,
         address: u64,
         start: u64,
-        own: u64,
         count: u64,
         is_written: impl Fn(u64) -> bool,
         numbering: &Numbering,
@@ -227,11 +224,9 @@ impl<'a> Reading<'a> {
         if count <= elements.page {
             let len = prefix.saturating_add(count.saturating_mul(elements.size)).saturating_add(4);
             let bytes = self.block(address, len, b"EADB", elements)?;
-            self.at_place(&bytes, address, start - own, elements)?;
             return self.take(&bytes[crate::source::to_usize(prefix)?..], start, numbering, elements);
         }
-        let bytes = self.block(address, prefix + 4, b"EADB", elements)?;
-        self.at_place(&bytes, address, start - own, elements)?;
+        self.block(address, prefix + 4, b"EADB", elements)?;
         self.pages(address.saturating_add(prefix + 4), start, count, is_written, numbering, elements)
     }
 
@@ -312,17 +307,6 @@ impl<'a> Reading<'a> {
             return Err(self.bad(address, "a block of an index belongs to another one"));
         }
         Ok(bytes)
-    }
-
-    /// Fails unless the block in `bytes` says that it begins at `start` of its array.
-    fn at_place(&self, bytes: &[u8], address: u64, start: u64, elements: Elements) -> Result<()> {
-        let mut reader = self.file.place.reader(bytes);
-        reader.skip(crate::source::to_usize(6 + self.widths().0)?)?;
-        let found = reader.number(elements.place)?;
-        if found == start {
-            return Ok(());
-        }
-        Err(self.bad(address, "a block of an index at the place of another").expected(start).found(found))
     }
 
     /// The `len` bytes at `address` but for the checksum of them at their end.

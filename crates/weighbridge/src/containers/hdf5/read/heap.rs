@@ -108,9 +108,9 @@ impl Heap {
             reader.skip(6)?;
             let len = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
             if index == 0 {
-                // With the head of it.
-                if len > reader.left() + head {
-                    let text = "HDF5: the room that is left in a heap of values is longer than the heap";
+                // With the head of it: all that is left.
+                if len != reader.left() + head {
+                    let text = "HDF5: the room that is left in a heap of values does not end with the heap";
                     return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(len));
                 }
                 break;

@@ -158,7 +158,11 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
         9 => {
             let base = parse(reader, depth + 1)?;
             match flags & 15 {
-                1 => Class::LongText,
+                1 if base.size == 1 => Class::LongText,
+                1 => {
+                    let text = "HDF5: text of variable length of letters of more than a byte";
+                    return Err(Error::corrupt("hdf5-corrupt", text).found(base.size));
+                }
                 _ => Class::Other(cut(format!("lists of {}", base.words()))),
             }
         }

@@ -135,16 +135,20 @@ def read_apart(path):
         child.join()
 
 
-def judge(binary, path):
+def convert(binary, path):
+    """True where a file can be converted."""
+    done = subprocess.run([binary, "convert", "-q", path, path + ".safetensors"], capture_output=True)
+    return done.returncode == 0
+
+
+def judge(path, is_converted):
     """What is wrong with a file that was called sound, or None."""
     expected, refusal = read_apart(path)
     if refusal is not None:
         return "refused", refusal
-    target = path + ".safetensors"
-    done = subprocess.run([binary, "convert", "-q", path, target], capture_output=True, text=True)
-    if done.returncode != 0:
+    if not is_converted:
         return None
-    found = tensors(target)
+    found = tensors(path + ".safetensors")
     expected = {name.replace("/", "."): np.asarray(value) for name, value in expected.items()}
     if set(found) != set(expected):
         return "differs", f"{sorted(found)} are not {sorted(expected)}"
@@ -185,13 +189,13 @@ def main():
         base_of = dict(cases)
         paths = [path for path, _ in cases]
         batches = [paths[i : i + BATCH] for i in range(0, len(paths), BATCH)]
+        wrong = {"refused": [], "differs": []}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             passed = [path for batch in pool.map(lambda b: sound(binary, b), batches) for path in batch]
-        wrong = {"refused": [], "differs": []}
-        # h5py is used from one thread; the conversions take most of the time.
-        for path in passed:
-            found = judge(binary, path)
-            if found:
+            for path, is_converted in zip(passed, pool.map(lambda p: convert(binary, p), passed)):
+                found = judge(path, is_converted)
+                if not found:
+                    continue
                 wrong[found[0]].append(path)
                 before, after = open(base_of[path], "rb").read(), open(path, "rb").read()
                 changes = [(i, before[i], after[i]) for i in range(len(before)) if before[i] != after[i]]

@@ -101,7 +101,9 @@ fn attribute(
     let data = reader.take(reader.left())?;
     if flags > 3 || memchr::memchr(0, name) != lens[0].checked_sub(1) {
         let text = "HDF5: an attribute with a name that does not end where it should, or with unknown flags";
-        return Err(Error::corrupt("hdf5-corrupt", text).found(format_args!("{} bytes, flags {flags}", lens[0])));
+        return Err(
+            Error::corrupt("hdf5-corrupt", text).found(format_args!("{} bytes, flags {flags}", lens[0]))
+        );
     }
     let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));

@@ -12,8 +12,8 @@ use crate::containers::hdf5::{Dataset, Kind};
 use crate::error::{Error, Result};
 use crate::source::{ConcatSource, RangeSource, SourceRef};
 use crate::tensor::{DType, Encoding, Endian, Order, Shape};
-use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::messages;
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use std::sync::Arc;
 
 /// Where the elements of a dataset lie.
@@ -89,8 +89,7 @@ impl Dataset {
                 .expected(format_args!("{} bytes", element.size))
                 .found(format_args!("{} bytes", fill.len())));
         }
-        let stored =
-            Stored { place: file.place.clone(), element, layout, filters, fill, most };
+        let stored = Stored { place: file.place.clone(), element, layout, filters, fill, most };
         Ok(Self { kind, shape: Shape::new(dims), is_null, stored })
     }
 

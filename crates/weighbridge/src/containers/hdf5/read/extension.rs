@@ -101,7 +101,9 @@ pub(super) fn check(file: &File) -> Result<()> {
         return Err(bad("nodes that have no room for entries"));
     }
     if head.reserved != u64::MAX {
-        return Err(bad("the superblock leads to something that only later versions have").found(head.reserved));
+        return Err(
+            bad("the superblock leads to something that only later versions have").found(head.reserved)
+        );
     }
     if head.root_cache > 2 {
         return Err(bad("an unknown kind of entry for the root group").found(head.root_cache));
@@ -247,7 +249,9 @@ fn read_image(file: &File, header: &Header) -> Result<Image> {
     Limits::check("bytes in an image of the cache", "header_bytes", len, file.place.limits.header_bytes)?;
     let bytes = file.bytes_as("hdf5 image of the cache", address, len)?;
     let bad = |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address);
-    let Some((body, sum)) = bytes.split_last_chunk::<4>() else { return Err(bad("an image of the cache is too short")) };
+    let Some((body, sum)) = bytes.split_last_chunk::<4>() else {
+        return Err(bad("an image of the cache is too short"));
+    };
     if hdf5_reader::checksum::jenkins_lookup3(body) != u32::from_le_bytes(*sum) {
         let text = "HDF5: the image of the cache does not match its checksum";
         return Err(Error::corrupt("hdf5-checksum", text).at(address));

@@ -66,11 +66,11 @@ impl Place {
             None if quick => Some(Arc::new(read_vec(&**source, 0, source.len())?)),
             None => None,
         };
-        let raw =
-            |base, end, image| Raw { source: source.clone(), held: held.clone(), base, end, image };
+        let raw = |base, end, image| Raw { source: source.clone(), held: held.clone(), base, end, image };
         let none = Arc::new(Image::default());
         let whole = raw(0, source.len(), none.clone());
-        let superblock = Superblock::parse_from_storage(&whole).map_err(|e| fault(e).in_file(source.label()))?;
+        let superblock =
+            Superblock::parse_from_storage(&whole).map_err(|e| fault(e).in_file(source.label()))?;
         let base = superblock.base_address;
         let left = source.len().saturating_sub(base);
         let start = whole.read_range(base, to_usize(left.min(HEAD * 4))?).map_err(fault)?;

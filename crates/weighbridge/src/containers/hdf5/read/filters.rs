@@ -1,9 +1,9 @@
 //! Which filters can be undone, and what their parameters may ask for.
 
-use crate::error::{Error, Result};
 use super::bytes::Reader;
 use super::file::fault;
 use super::types::Padding;
+use crate::error::{Error, Result};
 use hdf5_reader::filters::{
     FILTER_DEFLATE, FILTER_FLETCHER32, FILTER_NBIT, FILTER_SCALEOFFSET, FILTER_SHUFFLE, FILTER_SZIP,
     apply_pipeline_with_limit,
@@ -110,7 +110,9 @@ pub(super) fn undo(
 
 /// Inflates a stream of zlib that ends, with its checksum, in `packed`.
 fn inflate(packed: &[u8], most: usize) -> Result<Vec<u8>> {
-    let bad = |why: &str| Error::corrupt("hdf5-chunk", format!("HDF5: a chunk cannot be unpacked (deflate): {why}"));
+    let bad = |why: &str| {
+        Error::corrupt("hdf5-chunk", format!("HDF5: a chunk cannot be unpacked (deflate): {why}"))
+    };
     let mut stream = flate2::Decompress::new(true);
     // No more than a thousand bytes are made of one; and room for what ends the stream.
     let room = most.min(packed.len().saturating_mul(1032)).saturating_add(64);

@@ -42,13 +42,15 @@ pub(super) fn check(file: &File, address: u64) -> Result<()> {
 
 fn checked(bytes: &[u8], mark: &[u8; 4], address: u64) -> Result<()> {
     match bytes.split_last_chunk::<4>() {
-        Some((body, sum)) if body.starts_with(mark) => match jenkins_lookup3(body) == u32::from_le_bytes(*sum) {
-            true => Ok(()),
-            false => {
-                let text = "HDF5: a list of free room does not match its checksum";
-                Err(Error::corrupt("hdf5-checksum", text).at(address))
+        Some((body, sum)) if body.starts_with(mark) => {
+            match jenkins_lookup3(body) == u32::from_le_bytes(*sum) {
+                true => Ok(()),
+                false => {
+                    let text = "HDF5: a list of free room does not match its checksum";
+                    Err(Error::corrupt("hdf5-checksum", text).at(address))
+                }
             }
-        },
+        }
         _ => {
             let text = "HDF5: a list of free room has lost its mark";
             Err(Error::corrupt("hdf5-corrupt", text).at(address))

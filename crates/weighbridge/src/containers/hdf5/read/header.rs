@@ -150,7 +150,8 @@ impl Header {
         }
         // Old writers stated more than there are.
         if let Some(stated) = header.stated.filter(|&stated| header.counted > stated) {
-            let error = Error::corrupt("hdf5-corrupt", "HDF5: an object header has more messages than it states");
+            let error =
+                Error::corrupt("hdf5-corrupt", "HDF5: an object header has more messages than it states");
             let error = error.at(address).expected(stated).found(header.counted);
             broken.part::<()>(Err(error))?;
         }
@@ -307,7 +308,10 @@ impl Header {
         if is_first && payload.len() % 8 != 0 {
             return bad("a message that does not end at a multiple of 8 bytes");
         }
-        if both(SHARED | NEVER_SHARED) || both(WAS_UNKNOWN | FAILS_WRITERS) || flags & (WAS_UNKNOWN | MARKS) == WAS_UNKNOWN {
+        if both(SHARED | NEVER_SHARED)
+            || both(WAS_UNKNOWN | FAILS_WRITERS)
+            || flags & (WAS_UNKNOWN | MARKS) == WAS_UNKNOWN
+        {
             return bad("a message with flags that contradict each other");
         }
         if kind > LAST_KIND && flags & FAILS_ALWAYS != 0 {
@@ -320,7 +324,9 @@ impl Header {
             return Ok(());
         }
         match kind {
-            messages::MSG_MODIFICATION_TIME if payload.first() != Some(&1) => bad("a time of unknown version"),
+            messages::MSG_MODIFICATION_TIME if payload.first() != Some(&1) => {
+                bad("a time of unknown version")
+            }
             messages::MSG_MODIFICATION_TIME_OLD
                 if !payload.get(..14).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) =>
             {

@@ -91,7 +91,8 @@ impl<'a> Reading<'a> {
         let (count, block) = (reader.length()?, reader.offset()?);
         let numbering = Numbering::new(self.grid, full, 0);
         if count < numbering.end {
-            return Err(self.bad(address, "an index that has not as many elements as there are chunks")
+            return Err(self
+                .bad(address, "an index that has not as many elements as there are chunks")
                 .expected(format_args!("at least {}", numbering.end))
                 .found(count));
         }
@@ -130,7 +131,8 @@ impl<'a> Reading<'a> {
         }
         let index = reader.offset()?;
         let levels = u32::from(bits).checked_sub(least.trailing_zeros()).map(|levels| levels + 1);
-        let Some(levels) = levels.filter(|_| bits <= 64 && least.is_power_of_two() && pointers.is_power_of_two())
+        let Some(levels) =
+            levels.filter(|_| bits <= 64 && least.is_power_of_two() && pointers.is_power_of_two())
         else {
             return Err(self.bad(address, "an index with blocks of impossible sizes"));
         };
@@ -154,7 +156,8 @@ impl<'a> Reading<'a> {
         let mut start = u64::from(own);
         for level in 0..levels {
             // A level has 2^(level / 2) blocks, each of so many elements.
-            let (blocks, count) = (1u64 << (level / 2), u64::from(least).saturating_mul(1 << level.div_ceil(2)));
+            let (blocks, count) =
+                (1u64 << (level / 2), u64::from(least).saturating_mul(1 << level.div_ceil(2)));
             if start >= numbering.end {
                 break;
             }
@@ -267,7 +270,8 @@ impl<'a> Reading<'a> {
             true => (offset + 5..=offset + 12).contains(&size),
         };
         if kind != u8::from(self.is_filtered) || !fits {
-            return Err(self.bad(head, "an index of other chunks than the dataset has")
+            return Err(self
+                .bad(head, "an index of other chunks than the dataset has")
                 .found(format_args!("kind {kind}, elements of {size} bytes")));
         }
         Ok(Elements { size: size.into(), head, page: u64::MAX, place: 0 })
@@ -361,7 +365,8 @@ impl<'a> Reading<'a> {
             let (own, count) = (reader.u8()?, reader.u16()?);
             let (left, right) = (reader.offset()?, reader.offset()?);
             if level.is_some_and(|level| level != own) || own > DEEPEST || u64::from(count) > most {
-                return Err(self.bad(address, "a node of an index of chunks that cannot be where it is")
+                return Err(self
+                    .bad(address, "a node of an index of chunks that cannot be where it is")
                     .found(format_args!("level {own}, {count} entries")));
             }
             siblings.meet(own, address, left, right).map_err(|text| self.bad(address, text))?;
@@ -412,7 +417,8 @@ impl<'a> Reading<'a> {
                 }
                 let Key { size, filter_mask, child, .. } = Key { places: Vec::new(), ..key };
                 if size == 0 || (!self.is_filtered && u64::from(size) != self.grid.chunk_len) {
-                    return Err(self.bad(address, "a chunk of another length than chunks of the dataset have")
+                    return Err(self
+                        .bad(address, "a chunk of another length than chunks of the dataset have")
                         .expected(format_args!("{} bytes", self.grid.chunk_len))
                         .found(format_args!("{size} bytes")));
                 }
@@ -475,7 +481,13 @@ impl Siblings {
     ///
     /// # Errors
     /// In words, where it or the node before it leads elsewhere.
-    pub(super) fn meet(&mut self, level: u8, address: u64, left: u64, right: u64) -> Result<(), &'static str> {
+    pub(super) fn meet(
+        &mut self,
+        level: u8,
+        address: u64,
+        left: u64,
+        right: u64,
+    ) -> Result<(), &'static str> {
         let before = self.last.insert(level, (address, right));
         let fits = match before {
             Some((before, next)) => left == before && next == address,

@@ -89,7 +89,13 @@ impl Layout {
                 let address = defined(reader.offset()?);
                 let extents = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
                 let (chunk, element) = split(extents, message.address)?;
-                Ok(Self::Chunked(Chunked { chunk, element, address, index: Index::Tree1, edges_plain: false }))
+                Ok(Self::Chunked(Chunked {
+                    chunk,
+                    element,
+                    address,
+                    index: Index::Tree1,
+                    edges_plain: false,
+                }))
             }
             2 => {
                 let (flags, rank, width) = (reader.u8()?, reader.u8()?, reader.u8()?);

@@ -49,7 +49,9 @@ mod tests {
 
     #[test]
     fn damaged_runs_are_refused() {
-        for packed in [&[3, 1][..], &[0, 1, 1 << 5], &[0, 1, 1 << 5, 1], &[7 << 5], &[0, b'x', 7 << 5, 255, 0]] {
+        for packed in
+            [&[3, 1][..], &[0, 1, 1 << 5], &[0, 1, 1 << 5, 1], &[7 << 5], &[0, b'x', 7 << 5, 255, 0]]
+        {
             assert!(unpack(packed, 12).is_err(), "{packed:?}");
         }
     }

@@ -281,14 +281,16 @@ impl Walk {
             };
             let path = link.path.clone();
             self.contents.links[number].leads = leads;
-            let Some(Item { attributes, types, dataset, .. }) = dataset.and_then(|at| self.contents.items.get(at))
+            let Some(Item { attributes, types, dataset, .. }) =
+                dataset.and_then(|at| self.contents.items.get(at))
             else {
                 continue;
             };
             let (attributes, types, dataset) = (attributes.clone(), types.clone(), dataset.clone());
             let parts: usize = path.iter().map(|part| part.len() + 32).sum();
             let values = attributes.len() * size_of::<(String, crate::checkpoint::Value)>();
-            let held = dataset.as_ref().map_or(0, Dataset::held) + (parts + values + size_of::<Item>()) as u64;
+            let held =
+                dataset.as_ref().map_or(0, Dataset::held) + (parts + values + size_of::<Item>()) as u64;
             spend(&mut self.room, held)?;
             self.contents.items.push(Item { path, attributes, types, dataset, is_empty: false });
         }

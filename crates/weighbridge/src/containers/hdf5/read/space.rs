@@ -50,11 +50,15 @@ impl Space {
             0 => None,
             _ => Some((0..rank).map(|_| reader.largest()).collect::<Result<Vec<_>>>()?),
         };
-        if let Some((now, most)) = most.iter().flat_map(|most| dims.iter().zip(most)).find(|(now, most)| now > most)
+        if let Some((now, most)) =
+            most.iter().flat_map(|most| dims.iter().zip(most)).find(|(now, most)| now > most)
         {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: an extent is larger than the largest it may have")
-                .expected(format_args!("at most {most}"))
-                .found(now));
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: an extent is larger than the largest it may have",
+            )
+            .expected(format_args!("at most {most}"))
+            .found(now));
         }
         Ok(Self { dims, most, is_null: class == 2 })
     }

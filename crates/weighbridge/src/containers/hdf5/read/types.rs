@@ -105,7 +105,8 @@ impl Type {
         match &self.class {
             Class::Opaque(text) | Class::Other(text) => text.len() as u64,
             Class::Enum(_, _, names, values) => {
-                names.iter().map(|name| name.len() + size_of::<String>()).sum::<usize>() as u64 + values.len() as u64
+                names.iter().map(|name| name.len() + size_of::<String>()).sum::<usize>() as u64
+                    + values.len() as u64
             }
             Class::Array(base, dims) => (size_of::<Self>() + size_of_val(&dims[..])) as u64 + base.held(),
             _ => 0,

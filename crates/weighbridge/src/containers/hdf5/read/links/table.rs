@@ -74,7 +74,9 @@ impl Names {
         let head = file.bytes(address, 8 + 2 * length + offset)?;
         let mut reader = file.place.reader(&head);
         if reader.take(4)? != b"HEAP" || reader.u8()? != 0 {
-            return Err(Error::corrupt("hdf5-corrupt", "HDF5: the names of a group have lost their mark").at(address));
+            return Err(
+                Error::corrupt("hdf5-corrupt", "HDF5: the names of a group have lost their mark").at(address)
+            );
         }
         reader.skip(3)?;
         let (size, free, at) = (reader.length()?, reader.length()?, reader.offset()?);
@@ -100,7 +102,8 @@ impl Names {
         let name = self.from(at)?;
         let bad = |text: &str| {
             let shown = name.split(|&byte| byte == 0).next().unwrap_or_default();
-            let found = String::from_utf8_lossy(shown.get(..shown.len().min(80)).unwrap_or_default()).into_owned();
+            let found =
+                String::from_utf8_lossy(shown.get(..shown.len().min(80)).unwrap_or_default()).into_owned();
             Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(found))
         };
         let is_path = name.iter().take_while(|&&byte| byte != 0).any(|&byte| byte == b'/');
@@ -111,7 +114,9 @@ impl Names {
             return bad("the names in a group are not in order");
         }
         for &(low, high) in bounds {
-            if order(self.from(low)?, name) != Ordering::Less || order(self.from(high)?, name) == Ordering::Less {
+            if order(self.from(low)?, name) != Ordering::Less
+                || order(self.from(high)?, name) == Ordering::Less
+            {
                 return bad("the keys of a group are not around its names");
             }
         }
@@ -214,10 +219,13 @@ fn leaf(file: &File, address: u64, owned: &mut Owned) -> Result<StorageBuffer> {
 fn fits(file: &File, address: u64, count: u64, half: u16, len: impl Fn(u64) -> u64) -> Result<()> {
     let most = 2 * u64::from(half);
     if count > most {
-        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a node of a group has more entries than there is room for")
-            .at(address)
-            .expected(format_args!("at most {most}"))
-            .found(count));
+        return Err(Error::corrupt(
+            "hdf5-corrupt",
+            "HDF5: a node of a group has more entries than there is room for",
+        )
+        .at(address)
+        .expected(format_args!("at most {most}"))
+        .found(count));
     }
     file.place.offset(address, len(most)).map(drop)
 }
@@ -260,14 +268,16 @@ fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<Leaf>> {
         match node.level.checked_sub(1) {
             None => leaves.extend(node.children),
             Some(below) => {
-                open.extend(node.children.into_iter().rev().map(|child| (child.address, Some(below), child.bounds)));
+                open.extend(
+                    node.children.into_iter().rev().map(|child| (child.address, Some(below), child.bounds)),
+                );
             }
         }
     }
     if whole {
-        let end = siblings.end().map_err(|(address, text)| {
-            Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address)
-        });
+        let end = siblings
+            .end()
+            .map_err(|(address, text)| Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address));
         broken.part(end)?;
     }
     Ok(leaves)

@@ -115,7 +115,8 @@ fn soft_links_to_datasets_are_names_of_them() {
     for path in [&["g", "near"][..], &["far"], &["along"]] {
         assert_eq!(bytes(&contents, path), floats(3), "{path:?}");
     }
-    let leads = |name: &str| contents.links.iter().find(|link| link.path.last().unwrap() == name).unwrap().leads;
+    let leads =
+        |name: &str| contents.links.iter().find(|link| link.path.last().unwrap() == name).unwrap().leads;
     assert_eq!(leads("group"), Leads::Group);
     assert_eq!((leads("circle"), leads("nothing")), (Leads::Nowhere, Leads::Nowhere));
     assert_eq!(leads("near"), Leads::Dataset);
@@ -147,7 +148,8 @@ fn what_the_original_refuses_is_refused() {
     let [heap, ..] = places(&whole, b"HEAP")[..] else { panic!() };
     let groups: Vec<usize> = places(&whole, b"TREE\0\0");
     let [chunks] = places(&whole, b"TREE\x01\0")[..] else { panic!() };
-    for (what, at) in [("the version of free room", 9), ("of the root group", 10), ("of shared headers", 12)] {
+    for (what, at) in [("the version of free room", 9), ("of the root group", 10), ("of shared headers", 12)]
+    {
         refused(what, &[(at, 1)]);
     }
     refused("unknown flags", &[(20, 8)]);

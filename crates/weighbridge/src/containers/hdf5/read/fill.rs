@@ -21,7 +21,11 @@ pub(super) fn parse(mut reader: Reader<'_>, is_new: bool) -> Result<Vec<u8>> {
         1 | 2 => {
             reader.skip(1)?;
             let (time, is_defined) = (reader.u8()?, reader.u8()?);
-            (time, version == 1 || is_defined != 0)
+            if is_defined > 1 {
+                let text = "HDF5: a fill value that is neither there nor not";
+                return Err(Error::corrupt("hdf5-corrupt", text).found(is_defined));
+            }
+            (time, version == 1 || is_defined == 1)
         }
         3 => {
             let flags = reader.u8()?;

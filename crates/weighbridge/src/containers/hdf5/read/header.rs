@@ -20,7 +20,17 @@ const NEVER_SHARED: u8 = 0x04;
 const FAILS_WRITERS: u8 = 0x08;
 const MARKS: u8 = 0x10;
 const WAS_UNKNOWN: u8 = 0x20;
+const SHAREABLE: u8 = 0x40;
 const FAILS_ALWAYS: u8 = 0x80;
+/// Kinds of messages that several objects may share.
+const SHAREABLE_KINDS: [u16; 6] = [
+    messages::MSG_DATASPACE,
+    messages::MSG_DATATYPE,
+    messages::MSG_FILL_VALUE_OLD,
+    messages::MSG_FILL_VALUE,
+    messages::MSG_FILTER_PIPELINE,
+    messages::MSG_ATTRIBUTE,
+];
 /// The last kind of message that the original knows.
 const LAST_KIND: u16 = 0x18;
 
@@ -296,6 +306,10 @@ impl Header {
                 }),
             }
         }
+        if matches!(style, Style::One) && reader.left() > 0 {
+            let text = "HDF5: a part of an object header has bytes behind its last message";
+            return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(reader.left()));
+        }
         self.chunks.push((address, bytes));
         Ok(more)
     }
@@ -304,6 +318,9 @@ impl Header {
     fn check(&self, kind: u16, flags: u8, payload: &[u8], style: Style) -> Result<()> {
         let bad = |text: &str| Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(kind));
         let both = |pair: u8| flags & pair == pair;
+        if flags & (SHARED | SHAREABLE) != 0 && kind <= LAST_KIND && !SHAREABLE_KINDS.contains(&kind) {
+            return bad("a message of a kind that cannot be shared, flagged as shared");
+        }
         let is_first = matches!(style, Style::One);
         if is_first && payload.len() % 8 != 0 {
             return bad("a message that does not end at a multiple of 8 bytes");

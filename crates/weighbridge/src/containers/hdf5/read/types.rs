@@ -144,6 +144,10 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
             reader.skip(2)?;
             Class::Other(format!("times of {size} bytes"))
         }
+        3 if (flags >> 4) & 15 > 1 => {
+            let text = "HDF5: text in an unknown encoding";
+            return Err(Error::corrupt("hdf5-corrupt", text).found((flags >> 4) & 15));
+        }
         3 => Class::Text(Padding::from_bits(flags)),
         4 => {
             reader.skip(4)?;
@@ -156,6 +160,10 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
         6 => compound(reader, flags, size, version, depth)?,
         7 => Class::Other("references".to_owned()),
         8 => enumeration(reader, flags, size, version, depth)?,
+        9 if flags & 15 == 1 && (flags >> 8) & 15 > 1 => {
+            let text = "HDF5: text in an unknown encoding";
+            return Err(Error::corrupt("hdf5-corrupt", text).found((flags >> 8) & 15));
+        }
         9 => {
             let base = parse(reader, depth + 1)?;
             match flags & 15 {

@@ -81,13 +81,14 @@ fn lists_of_free_room_are_held_against_their_checksums() {
     let whole = file("../rules/free_room.h5");
     assert_eq!(code(whole.clone()), None);
     for mark in [b"FSHD", b"FSSE"] {
-        let found = places(&whole, mark);
-        assert!(!found.is_empty());
-        for at in found {
+        let damaged = places(&whole, mark).into_iter().map(|at| {
             let mut damaged = whole.clone();
             damaged[at + 12] ^= 1;
-            assert_eq!(code(damaged), Some("hdf5-checksum"));
-        }
+            code(damaged)
+        });
+        // Another copy is left over from before the file was opened again.
+        let codes: Vec<_> = damaged.flatten().collect();
+        assert_eq!(codes, ["hdf5-checksum"], "{mark:?}");
     }
 }
 

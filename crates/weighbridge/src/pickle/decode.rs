@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::source::{Cursor, SourceRef};
 
 /// Text up to this many bytes is read into memory; longer text stays where it is.
-const SHORT_TEXT: u64 = 256;
+const SHORT_TEXT: u64 = 768;
 /// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
 const SHORT_BYTES: u64 = 16;
 /// Strings that begin as a pickle, of one pickle, that are taken down.

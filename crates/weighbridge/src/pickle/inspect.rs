@@ -2,14 +2,15 @@
 
 use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
-use super::graph::{Graph, How, Made, Object, ObjectId, Span};
+use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span};
 use super::keys;
 use super::machine::Machine;
-use super::numpy::{is_lod_tensor, rebuilt_mapped};
+use super::nested::string_bytes;
+use super::numpy::{bytes_of, is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
 use super::parts;
-use super::usual::{Copied, Evaluated, Storages, usual};
+use super::usual::{Copied, Evaluated, Storages, in_pattern, is_zone, usual};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
@@ -29,6 +30,9 @@ const NOT_KNOWN: &str = "(not known)";
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
 /// are the same object.
 const SHORT_NAME: usize = 256;
+
+/// The first pickle of what PyTorch saved before its archives.
+const SAVED: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
 /// Findings, of which there are not too many.
 #[derive(Debug, Default)]
@@ -183,7 +187,7 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    let (calls, too_much) = judge_calls(&machine, source.len(), &mut notes);
+    let (calls, too_much) = judge_calls(&machine, source, &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
     // What is too much to look at was found already.
     if !too_much && keys::are_too_large(&machine.graph, source.len()) {
@@ -256,8 +260,8 @@ impl Globals {
                 notes.add(Severity::Error, "dangerous-import", offset, text);
             }
             Judgement::Unknown => {
-                let text = || format!("imports {}, which is not known", shown());
-                notes.add(Severity::Error, "unknown-import", offset, text);
+                let text = || format!("imports {}, which is not on the list of known imports", shown());
+                notes.add(Severity::Unchecked, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.
             Judgement::Pattern(_) | Judgement::Allowed(_) | Judgement::Defined(_) => {}
@@ -273,8 +277,8 @@ impl Globals {
 }
 
 /// Looks at everything that would be called, whether its result is used or not. Gives the calls, and true where they copy too much.
-fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>, bool) {
-    let (graph, start) = (&machine.graph, machine.start);
+fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> (Vec<Call>, bool) {
+    let (graph, start, len) = (&machine.graph, machine.start, source.len());
     let evaluated = Evaluated::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
@@ -293,12 +297,16 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
                 let harmless = match graph.global(made.callable) {
+                    None if is_zone(graph, id) => true,
                     None => {
                         let text = || "calls something that was computed, not imported".to_owned();
                         notes.add(Severity::Error, "computed-call", made.offset, text);
                         continue;
                     }
                     Some((module, name)) => match allowed(module, name) {
+                        Judgement::Pattern(_) if name != "eval" => {
+                            in_pattern(graph, made, module, name) || is_saved_storage(graph, made, name, source)
+                        }
                         Judgement::Pattern(_) => {
                             let known = is_lod_tensor(graph, id) && evaluated.is_alone(graph, made);
                             evals += u64::from(known);
@@ -351,6 +359,19 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
         notes.push(Finding::note("persistent-id", text));
     }
     (calls.list, copied.is_none())
+}
+
+/// True where PyTorch loads a storage from bytes that begin as it saves one: five pickles, which are judged like all that are
+/// within a pickle. Other bytes could be an archive, whose pickles are not.
+fn is_saved_storage(graph: &Graph, made: &Made, name: &str, source: &SourceRef) -> bool {
+    let Some(&[bytes]) = graph.tuple(made.args) else { return false };
+    let blob = bytes_of(graph, bytes, None).ok().flatten();
+    let Some(Place::Source(span)) = blob.map(|blob| blob.place) else { return false };
+    name == "_load_from_bytes"
+        && made.how == How::Reduce
+        && made.states.is_empty()
+        && !source.is_sequential()
+        && string_bytes(source, span, 2 * SAVED.len() as u64).is_ok_and(|(head, _)| head.starts_with(SAVED))
 }
 
 /// What would be called: equal names are one, whichever import they come from.

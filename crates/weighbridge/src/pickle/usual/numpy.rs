@@ -67,7 +67,7 @@ fn is_one_record(graph: Seen<'_>, kind: ObjectId, known: &Type, array: ObjectId)
 
 fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
     graph.global(class).is_some_and(|(module, name)| {
-        matches!(name, "ndarray" | "matrix" | "recarray") || is_mapped_array(module, name)
+        matches!(name, "ndarray" | "matrix" | "recarray" | "chararray") || is_mapped_array(module, name)
     })
 }
 
@@ -83,6 +83,11 @@ pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
     else {
         return false;
     };
+    elements(graph, shape, kind, order, data)
+}
+
+/// True where the elements are as many as the shape says.
+fn elements(graph: Seen<'_>, shape: ObjectId, kind: ObjectId, order: ObjectId, data: ObjectId) -> bool {
     let (Some(kind), Some(count)) =
         (Type::of_elements(graph, kind), ints(graph, shape).and_then(|shape| count(&shape)))
     else {
@@ -94,6 +99,12 @@ pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
         _ => !kind.objects && is_bytes(graph, data),
     };
     is_int(graph, order) && elements && (kind.size > 0 || count <= MOST_ELEMENTS)
+}
+
+/// The state of a masked array: that of the array, its mask, and a value to fill in.
+pub(super) fn masked_state(graph: Seen<'_>, state: &[ObjectId]) -> bool {
+    let &[version, shape, kind, order, data, mask, _] = state else { return false };
+    graph.int(version).is_some() && elements(graph, shape, kind, order, data) && is_bytes(graph, mask)
 }
 
 /// Bytes of the elements of an array of objects and records that numpy fills one by one: their size is what the type says,

@@ -48,7 +48,7 @@ struct Group {
 /// By producer: numpy, Python itself, Paddle, PyTorch.
 const ALLOWED: &[Group] = &[
     Group {
-        modules: &["numpy.core.multiarray", "numpy._core.multiarray"],
+        modules: &["numpy.core.multiarray", "numpy._core.multiarray", "numpy.core._internal"],
         names: &["_reconstruct", "scalar"],
         text: "an array or scalar of numpy",
     },
@@ -260,15 +260,15 @@ const ALLOWED: &[Group] = &[
 const DANGEROUS: &[(&str, &str)] = &[
     (
         "os posix nt subprocess commands pty popen2 platform _posixsubprocess multiprocessing concurrent asyncio signal _winapi \
-         pexpect sh plumbum fabric invoke paramiko",
+         pexpect plumbum paramiko",
         "runs commands",
     ),
     (
         "sys importlib imp runpy code codeop types marshal pickle _pickle cPickle cloudpickle dill jsonpickle shelve copyreg copy_reg \
-         builtins __builtin__ __main__ operator _operator functools _functools itertools inspect gc weakref atexit timeit pdb bdb \
-         cProfile profile trace doctest pydoc unittest test pkgutil pkg_resources modulefinder zipimport zipapp compileall \
+         builtins __builtin__ operator _operator functools _functools inspect gc weakref atexit timeit pdb bdb \
+         cProfile profile trace doctest pydoc unittest pkgutil pkg_resources modulefinder zipimport zipapp compileall \
          py_compile lib2to3 idlelib ensurepip pip setuptools distutils wheel venv site sitecustomize turtle turtledemo \
-         this antigravity ast dis threading _thread thread sched contextlib traceback linecache _io io codecs encodings _codecs \
+         antigravity ast dis threading _thread thread sched traceback linecache codecs encodings _codecs \
          ctypes _ctypes cffi _cffi_backend numba cython pyximport IPython ipykernel notebook jupyter_core nbconvert \
          logging optparse cmd rlcompleter readline getpass tkinter Tkinter pytest _pytest nose hypothesis jinja2 mako yaml \
          sqlite3 _sqlite3 sqlalchemy xml xmlrpc html cgi cgitb wsgiref gdb",
@@ -288,6 +288,7 @@ const DANGEROUS: &[(&str, &str)] = &[
 
 /// Modules within harmless packages of which every name is dangerous.
 const DANGEROUS_MODULES: &[(&str, &str)] = &[
+    ("test.support", "runs commands"),
     ("numpy.f2py", "runs code"),
     ("numpy.distutils", "runs commands"),
     ("numpy.testing", "runs code"),
@@ -336,16 +337,22 @@ const DANGEROUS_MODULES: &[(&str, &str)] = &[
 const DANGEROUS_ANYWHERE: &[&str] = &[
     "eval", "exec", "execfile", "execWrapper", "system", "popen", "Popen", "call", "check_call", "check_output", "getoutput",
     "getstatusoutput", "spawn", "spawnl", "spawnv", "spawnve", "fork", "execv", "execve", "execl", "run", "run_module", "run_path", "run_code",
-    "runcode", "runsource", "runstring", "compile", "import_module", "__import__", "_import_module", "open", "load", "loads", "load_module",
+    "runcode", "runsource", "runstring", "compile", "FileIO", "import_module", "__import__", "_import_module", "open", "load", "loads", "load_module",
     "exec_module", "load_library", "LoadLibrary", "CDLL", "unlink", "remove", "rmtree", "getattr", "setattr", "delattr", "__getattribute__",
     "attrgetter", "methodcaller", "itemgetter", "read_pickle", "to_pickle", "urlopen", "urlretrieve", "fromfile", "tofile", "loadtxt", "savetxt",
-    "genfromtxt", "memmap", "open_memmap", "save", "savez", "savez_compressed", "read_csv", "read_hdf", "myeval", "Shell", "Thread", "Timer", "Process",
+    "genfromtxt", "memmap", "open_memmap", "save", "savez", "savez_compressed", "read_csv", "read_hdf", "myeval",
 ];
 
 /// True for `numpy.memmap`, under its names of all times: a class of arrays of which a pickle has the elements. To call it
 /// opens a file; numpy rebuilds one without doing so.
 pub(super) fn is_mapped_array(module: &str, name: &str) -> bool {
     name == "memmap" && matches!(module, "numpy" | "numpy.core.memmap" | "numpy._core.memmap")
+}
+
+/// What is known of a name that is on the list of known imports.
+fn harmless(module: &str, name: &str) -> Option<&'static str> {
+    let group = || ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name));
+    libraries::known(module, name).map(libraries::Known::text).or_else(|| group().map(|group| group.text))
 }
 
 /// What is thought of importing `name` from `module`.
@@ -378,13 +385,8 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
         }
         _ => {}
     }
-    if let Some(known) = libraries::known(module, name) {
-        return Judgement::Allowed(known.text());
-    }
-    if let Some(group) =
-        ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name))
-    {
-        return Judgement::Allowed(group.text);
+    if let Some(text) = harmless(module, name) {
+        return Judgement::Allowed(text);
     }
     let package = module.split('.').next().unwrap_or(module);
     // Exceptions of Python do nothing by themselves.
@@ -400,9 +402,10 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
     if let Some((_, text)) = DANGEROUS_MODULES.iter().find(|(outer, _)| inside(outer)) {
         return Judgement::Dangerous(text);
     }
-    // A dotted name reaches into what it imports.
-    if name.split('.').any(|part| DANGEROUS_ANYWHERE.contains(&part) || part.starts_with("__"))
-        || name.contains('.') && package == "torch"
+    // A dotted name reaches into what it imports: methods of harmless classes need not be harmless.
+    let reaches = name.split_once('.').is_some_and(|(first, _)| harmless(module, first).is_some());
+    if reaches
+        || name.split('.').any(|part| DANGEROUS_ANYWHERE.contains(&part) || name.contains('.') && part.starts_with("__"))
     {
         return Judgement::Dangerous("runs, loads or reaches something, by its name");
     }

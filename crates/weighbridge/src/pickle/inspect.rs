@@ -31,6 +31,8 @@ const NOT_KNOWN: &str = "(not known)";
 /// are the same object.
 const SHORT_NAME: usize = 256;
 
+/// The class by which joblib describes an array whose bytes follow.
+pub(super) const ARRAY_OF_JOBLIB: (&str, &str) = ("joblib.numpy_pickle", "NumpyArrayWrapper");
 /// The first pickle of what PyTorch saved before its archives.
 const SAVED: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
@@ -172,7 +174,43 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
 
 /// As [`inspect`], for the pickle that begins where `opcodes` stand; those stand behind it then, if it has an end. Of pickles
 /// one behind the other nothing is read twice.
+///
+/// Of a pickle that breaks behind the description of an array of joblib, both readings are judged: that of Python, which goes on
+/// with the bytes of the array as instructions, and that of joblib, which takes them for the array.
 pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
+    let offset = Opcodes::position(opcodes);
+    let plain = inspect_as(opcodes, options);
+    let of_joblib = |found: &GlobalFinding| (&*found.module, &*found.name) == ARRAY_OF_JOBLIB;
+    let Some(broken) = plain.error.as_ref().and_then(Error::offset) else { return plain };
+    if options.arrays || !plain.globals.iter().any(of_joblib) {
+        return plain;
+    }
+    let mut again = Opcodes::new(&opcodes.source().clone(), offset);
+    let mut report = inspect_as(&mut again, &Options { arrays: true, ..options.clone() });
+    if report.error.is_some() {
+        return plain;
+    }
+    // What only Python would come to is hidden in an array.
+    let known: HashSet<u64> = report.globals.iter().map(|found| found.offset).collect();
+    report.globals.extend(
+        plain.globals.into_iter().filter(|found| found.offset < broken && !known.contains(&found.offset)),
+    );
+    let told = |found: &Finding| report.findings.iter().any(|known| known.code == found.code && known.offset == found.offset);
+    let more: Vec<_> = plain
+        .findings
+        .into_iter()
+        .filter(|found| found.severity > Severity::Note && found.offset.is_none_or(|at| at < broken) && !told(found))
+        .collect();
+    if let Some(worst) = more.iter().map(|found| found.severity).max() {
+        report.verdict =
+            report.verdict.max(if worst == Severity::Error { Verdict::Unsound } else { Verdict::CouldNotTell });
+    }
+    report.findings.extend(more);
+    *opcodes = again;
+    report
+}
+
+fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
     let (source, offset) = (&opcodes.source().clone(), Opcodes::position(opcodes));
     opcodes.look_within(options.limits.scanned.left());
     let mut machine = Machine::new(source, offset, options);
@@ -296,7 +334,7 @@ fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> 
                     };
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
-                let harmless = match graph.global(made.callable) {
+                let harmless = match graph.global(graph.class_of(made.callable)) {
                     None if is_zone(graph, id) => true,
                     None => {
                         let text = || "calls something that was computed, not imported".to_owned();
@@ -319,8 +357,8 @@ fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> 
                     },
                 };
                 if !harmless {
-                    let name = graph.global(made.callable).map_or("", |(_, name)| name);
-                    let text = || format!("calls {} in a way that no honest writer does", escape(name));
+                    let name = graph.global(graph.class_of(made.callable)).map_or("", |(_, name)| name);
+                    let text = || format!("calls {} as its own library does not", escape(name));
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
             }
@@ -417,11 +455,11 @@ impl<'a> Calls<'a> {
     }
 
     fn count(&mut self, graph: &'a Graph, made: &Made, how: &'static str) {
-        let what = (how, Callable::of(graph, made.callable));
+        let what = (how, Callable::of(graph, graph.class_of(made.callable)));
         if let Some(known) = self.places.get(&what).and_then(|&place| self.list.get_mut(place)) {
             known.count += 1;
         } else if self.list.len() < MOST_CALLS {
-            let callable = graph.global(made.callable).map(|(module, name)| format!("{module} {name}"));
+            let callable = graph.global(graph.class_of(made.callable)).map(|(module, name)| format!("{module} {name}"));
             self.places.insert(what, self.list.len());
             self.list.push(Call { how, callable, count: 1, offset: made.offset });
         }

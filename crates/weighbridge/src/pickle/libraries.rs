@@ -93,6 +93,7 @@ static CALLS: &[Call] = &[
     call("pytz", "_UTC", "", ""),
     call("dateutil.tz.tz", "tzutc", "", "d"),
     call("uuid", "SafeUUID", "p", ""),
+    call("logging", "getLogger", "?t", ""),
 
     call("numpy.ma.core", "_mareconstruct", "cpsp", "m"),
     call("numpy.ma.core", "MaskedConstant", "", "d"),
@@ -139,7 +140,7 @@ static CALLS: &[Call] = &[
     call("sklearn.tree._tree", "Tree", "npn", "d"),
 
     call("statsmodels.tsa.statespace._initialization", INITIALIZATION, "nppp", "d"),
-    call("statsmodels.tsa.statespace._representation", STATESPACE, "pppppppppp?pppppp", "d"),
+    call("statsmodels.tsa.statespace._representation", STATESPACE, "ppppppp?ppppppppp", "d"),
     call("statsmodels.tsa.statespace._kalman_filter", FILTER, "p?nnnnnnnnnn", "d"),
     call("statsmodels.tsa.statespace._kalman_smoother", SMOOTHER, "pp?nnnnnn", "d"),
 

@@ -70,7 +70,9 @@ pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
                 .is_some_and(|(module, name)| matches!(known(module, name), Some(Known::Mapping)))
         }),
         // What the library parses itself, in place of which the state has no address in memory.
-        'b' => has_attributes() && entry("handle").is_none_or(|id| id == ObjectId::NONE || is_bytes(graph, id)),
+        'b' => has_attributes() && entry("handle").is_none_or(|id| {
+            id == ObjectId::NONE || is_bytes(graph, id) || is_byte_array(graph, id)
+        }),
         'h' => {
             let text = |name| entry(name).is_none_or(|id| id == ObjectId::NONE || is_text(graph, id));
             has_attributes() && text("handle") && text("_handle")
@@ -190,7 +192,7 @@ fn is_arg(graph: Seen<'_>, kind: char, package: &str, id: ObjectId) -> bool {
 
 /// True for a value, a container, a named type, an array, an object of the same package, a date, a slice.
 fn is_plain(graph: Seen<'_>, package: &str, id: ObjectId) -> bool {
-    if is_atom(graph, id) || is_container(graph, id) || is_bytes(graph, id) {
+    if is_atom(graph, id) || is_container(graph, id) || is_bytes(graph, id) || is_byte_array(graph, id) {
         return true;
     }
     if let Some((module, name)) = graph.global(id) {
@@ -212,6 +214,11 @@ fn is_plain(graph: Seen<'_>, package: &str, id: ObjectId) -> bool {
 /// True where the import is a finding by itself.
 fn was_found(module: &str, name: &str) -> bool {
     matches!(allowed(module, name), Judgement::Unknown | Judgement::Dangerous(_) | Judgement::Defined(_))
+}
+
+/// True for a `bytearray` that protocols before 5 spell as a call.
+fn is_byte_array(graph: Seen<'_>, id: ObjectId) -> bool {
+    matches!(called(graph, id), Some(("builtins" | "__builtin__", "bytearray")))
 }
 
 /// What an object is made by, or the class of one that protocols 0 and 1 make.
@@ -266,7 +273,9 @@ pub(super) fn is_zone_call(graph: Seen<'_>, id: ObjectId) -> bool {
 /// True for a `functools.partial` of a function that is listed: it is called where the object is used.
 pub(super) fn is_partial(graph: Seen<'_>, made: &Made) -> bool {
     let listed = |id: ObjectId| {
-        graph.global(id).is_some_and(|(module, name)| matches!(known(module, name), Some(Known::Value | Known::Object)))
+        graph.global(id).is_some_and(|(module, name)| {
+            matches!(known(module, name), Some(Known::Value | Known::Object)) || was_found(module, name)
+        })
     };
     let Some(&[function]) = graph.tuple(made.args) else { return false };
     let seen = Seen::at(graph.graph, made.built);

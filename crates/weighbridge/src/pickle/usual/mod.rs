@@ -14,6 +14,7 @@ mod torch;
 
 pub(super) use copied::Copied;
 pub(super) use lod::Evaluated;
+pub(super) use numpy::element_size;
 pub(super) use torch::Storages;
 
 use super::graph::{Graph, How, Made, Object, ObjectId};
@@ -85,7 +86,8 @@ pub(super) fn is_zone(graph: &Graph, id: ObjectId) -> bool {
 /// True where the thing of that name is given such arguments.
 fn given(graph: Seen<'_>, how: How, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match module {
-        "numpy.core.multiarray"
+        "numpy.core._internal"
+        | "numpy.core.multiarray"
         | "numpy._core.multiarray"
         | "numpy.core.numeric"
         | "numpy._core.numeric"
@@ -215,7 +217,7 @@ fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
     let graph = graph.graph;
     let set = |state: ObjectId| match graph.object(state) {
         Object::Dict(pairs) => {
-            pairs.iter().all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__")))
+            pairs.iter().all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__") || key == "__doc__"))
         }
         Object::None => true,
         _ => false,

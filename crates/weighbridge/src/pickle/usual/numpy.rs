@@ -3,7 +3,7 @@
 use super::seen::Seen;
 use super::{called, count, ints, is_bytes, is_int, is_number};
 use crate::pickle::allowed::is_mapped_array;
-use crate::pickle::graph::{Made, Object, ObjectId};
+use crate::pickle::graph::{Graph, Made, Object, ObjectId};
 use crate::pickle::numpy::bytes_of;
 use std::collections::{HashMap, HashSet};
 
@@ -293,6 +293,13 @@ fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Opti
     let apart = places.is_sorted_by(|(_, end), (start, _)| end <= start);
     let fits = titles.iter().all(titled) && (apart || !objects);
     fits.then_some(if objects { OBJECT_FIELDS } else { 0 })
+}
+
+/// The size of an element of that type, and whether elements are objects; `None` where it is not written as numpy writes it.
+pub(in crate::pickle) fn element_size(graph: &Graph, kind: ObjectId, at: u64) -> Option<(u64, bool)> {
+    let seen = Seen::at(graph, at);
+    let made = graph.made(kind).filter(|made| is_type(seen, made))?;
+    Type::of_made(seen, made).map(|kind| (kind.size, kind.objects))
 }
 
 /// True for a type that is written as numpy writes it.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 use weighbridge::OpenOptions;
-use weighbridge::finding::{Finding, Verdict};
+use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::pickle::GlobalFinding;
 use weighbridge::text::escape;
@@ -135,8 +135,11 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         }
         let format = file.format.unwrap_or("not known");
         writeln!(output, "{HEADING}{}{HEADING:#}  {format}  {}", escape(&file.label), scan_verdict(verdict))?;
-        // Of many files, those that are clean take a line each.
+        // Of many files, those that are clean take a line each, and their warnings.
         if many && verdict == Verdict::Sound {
+            if file.scan.findings.iter().any(|finding| finding.severity == Severity::Warning) {
+                findings(file, output)?;
+            }
             continue;
         }
         imports(file, output)?;

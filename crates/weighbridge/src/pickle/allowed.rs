@@ -280,7 +280,7 @@ const DANGEROUS: &[(&str, &str)] = &[
         "reads or writes files",
     ),
     (
-        "socket _socket ssl urllib urllib2 urlparse requests httplib http httpx aiohttp webbrowser ftplib smtplib smtpd telnetlib \
+        "socket _socket ssl urllib urllib2 urlparse requests httplib httpx aiohttp webbrowser ftplib smtplib smtpd telnetlib \
          poplib imaplib nntplib socketserver SocketServer select selectors boto3 botocore huggingface_hub",
         "opens connections",
     ),
@@ -289,6 +289,9 @@ const DANGEROUS: &[(&str, &str)] = &[
 /// Modules within harmless packages of which every name is dangerous.
 const DANGEROUS_MODULES: &[(&str, &str)] = &[
     ("test.support", "runs commands"),
+    ("http.client", "opens connections"),
+    ("http.server", "opens connections"),
+    ("http.cookiejar", "opens connections"),
     ("numpy.f2py", "runs code"),
     ("numpy.distutils", "runs commands"),
     ("numpy.testing", "runs code"),
@@ -335,12 +338,73 @@ const DANGEROUS_MODULES: &[(&str, &str)] = &[
 
 /// Names that run, load or reach something in whatever module they are, by their last part.
 const DANGEROUS_ANYWHERE: &[&str] = &[
-    "eval", "exec", "execfile", "execWrapper", "system", "popen", "Popen", "call", "check_call", "check_output", "getoutput",
-    "getstatusoutput", "spawn", "spawnl", "spawnv", "spawnve", "fork", "execv", "execve", "execl", "run", "run_module", "run_path", "run_code",
-    "runcode", "runsource", "runstring", "compile", "FileIO", "import_module", "__import__", "_import_module", "open", "load", "loads", "load_module",
-    "exec_module", "load_library", "LoadLibrary", "CDLL", "unlink", "remove", "rmtree", "getattr", "setattr", "delattr", "__getattribute__",
-    "attrgetter", "methodcaller", "itemgetter", "read_pickle", "to_pickle", "urlopen", "urlretrieve", "fromfile", "tofile", "loadtxt", "savetxt",
-    "genfromtxt", "memmap", "open_memmap", "save", "savez", "savez_compressed", "read_csv", "read_hdf", "myeval",
+    "eval",
+    "exec",
+    "execfile",
+    "execWrapper",
+    "system",
+    "popen",
+    "Popen",
+    "call",
+    "check_call",
+    "check_output",
+    "getoutput",
+    "getstatusoutput",
+    "spawn",
+    "spawnl",
+    "spawnv",
+    "spawnve",
+    "fork",
+    "execv",
+    "execve",
+    "execl",
+    "run",
+    "run_module",
+    "run_path",
+    "run_code",
+    "runcode",
+    "runsource",
+    "runstring",
+    "compile",
+    "FileIO",
+    "import_module",
+    "__import__",
+    "_import_module",
+    "open",
+    "load",
+    "loads",
+    "load_module",
+    "exec_module",
+    "load_library",
+    "LoadLibrary",
+    "CDLL",
+    "unlink",
+    "remove",
+    "rmtree",
+    "getattr",
+    "setattr",
+    "delattr",
+    "__getattribute__",
+    "attrgetter",
+    "methodcaller",
+    "itemgetter",
+    "read_pickle",
+    "to_pickle",
+    "urlopen",
+    "urlretrieve",
+    "fromfile",
+    "tofile",
+    "loadtxt",
+    "savetxt",
+    "genfromtxt",
+    "memmap",
+    "open_memmap",
+    "save",
+    "savez",
+    "savez_compressed",
+    "read_csv",
+    "read_hdf",
+    "myeval",
 ];
 
 /// True for `numpy.memmap`, under its names of all times: a class of arrays of which a pickle has the elements. To call it
@@ -351,7 +415,8 @@ pub(super) fn is_mapped_array(module: &str, name: &str) -> bool {
 
 /// What is known of a name that is on the list of known imports.
 fn harmless(module: &str, name: &str) -> Option<&'static str> {
-    let group = || ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name));
+    let group =
+        || ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name));
     libraries::known(module, name).map(libraries::Known::text).or_else(|| group().map(|group| group.text))
 }
 
@@ -372,7 +437,9 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
     }
     match (module, name) {
         ("builtins" | "__builtin__", "getattr") => {
-            return Judgement::Pattern("harmless only as Python writes time zones, and scipy an interpolation");
+            return Judgement::Pattern(
+                "harmless only as Python writes time zones, and scipy an interpolation",
+            );
         }
         ("builtins" | "__builtin__", "type") => {
             return Judgement::Pattern("harmless only of a constant: type(None)");
@@ -381,7 +448,9 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
             return Judgement::Pattern("harmless only of a function that is listed itself");
         }
         ("torch.storage", "_load_from_bytes") => {
-            return Judgement::Pattern("harmless only of a storage as PyTorch saves one; the pickles in it are judged");
+            return Judgement::Pattern(
+                "harmless only of a storage as PyTorch saves one; the pickles in it are judged",
+            );
         }
         _ => {}
     }
@@ -405,7 +474,9 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
     // A dotted name reaches into what it imports: methods of harmless classes need not be harmless.
     let reaches = name.split_once('.').is_some_and(|(first, _)| harmless(module, first).is_some());
     if reaches
-        || name.split('.').any(|part| DANGEROUS_ANYWHERE.contains(&part) || name.contains('.') && part.starts_with("__"))
+        || name
+            .split('.')
+            .any(|part| DANGEROUS_ANYWHERE.contains(&part) || name.contains('.') && part.starts_with("__"))
     {
         return Judgement::Dangerous("runs, loads or reaches something, by its name");
     }

@@ -83,7 +83,15 @@ impl Opcodes {
     /// The instructions of `source` from `offset` on.
     pub fn new(source: &SourceRef, offset: u64) -> Self {
         let cursor = Cursor::new(source.clone(), offset);
-        Self { cursor, stopped: false, most: u64::MAX, start: offset, hopped: 0, within: None, short: SHORT_TEXT }
+        Self {
+            cursor,
+            stopped: false,
+            most: u64::MAX,
+            start: offset,
+            hopped: 0,
+            within: None,
+            short: SHORT_TEXT,
+        }
     }
 
     /// The source that is read.
@@ -341,7 +349,7 @@ impl Opcodes {
             if byte == b'\n' {
                 return Ok((first, len, last));
             }
-            if len <= SHORT_TEXT {
+            if len <= self.short {
                 first.push(byte);
             }
             (len, last) = (len + 1, Some(byte));
@@ -377,9 +385,11 @@ impl Opcodes {
         let (line, len, _) = self.long_line(what)?;
         let span = Span { offset, len, stored: Stored::UnicodeEscape };
         self.look_back(&line, span);
-        let short = if len <= SHORT_TEXT {
-            let text = super::payload::unescape(&line, Stored::UnicodeEscape)?;
-            Some(text.into_iter().collect::<String>().into_boxed_str())
+        let short = if len <= self.short {
+            let text = super::payload::unescape(&line, Stored::UnicodeEscape);
+            // What is read for the judge alone is not held against more than the reader holds it.
+            let text = if len <= SHORT_TEXT { Some(text?) } else { text.ok() };
+            text.map(|text| text.into_iter().collect::<String>().into_boxed_str())
         } else {
             None
         };

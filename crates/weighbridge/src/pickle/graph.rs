@@ -332,7 +332,9 @@ impl Graph {
     pub(super) fn class_of(&self, id: ObjectId) -> ObjectId {
         let Object::PersistentId(key) = self.object(id) else { return id };
         match self.tuple(*key) {
-            Some(&[kind, class, ..]) if self.text(kind) == Some("module") && self.global(class).is_some() => class,
+            Some(&[kind, class, ..]) if self.text(kind) == Some("module") && self.global(class).is_some() => {
+                class
+            }
             _ => id,
         }
     }

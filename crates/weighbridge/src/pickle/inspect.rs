@@ -175,13 +175,13 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
 /// As [`inspect`], for the pickle that begins where `opcodes` stand; those stand behind it then, if it has an end. Of pickles
 /// one behind the other nothing is read twice.
 ///
-/// Of a pickle that breaks behind the description of an array of joblib, both readings are judged: that of Python, which goes on
-/// with the bytes of the array as instructions, and that of joblib, which takes them for the array.
+/// Of a pickle with the description of an array of joblib, both readings are judged: that of Python, which goes on with the
+/// bytes of the array as instructions, and that of joblib, which takes them for the array.
 pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
     let offset = Opcodes::position(opcodes);
     let plain = inspect_as(opcodes, options);
     let of_joblib = |found: &GlobalFinding| (&*found.module, &*found.name) == ARRAY_OF_JOBLIB;
-    let Some(broken) = plain.error.as_ref().and_then(Error::offset) else { return plain };
+    let broken = plain.error.as_ref().and_then(Error::offset).unwrap_or(u64::MAX);
     if options.arrays || !plain.globals.iter().any(of_joblib) {
         return plain;
     }
@@ -195,15 +195,22 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
     report.globals.extend(
         plain.globals.into_iter().filter(|found| found.offset < broken && !known.contains(&found.offset)),
     );
-    let told = |found: &Finding| report.findings.iter().any(|known| known.code == found.code && known.offset == found.offset);
+    let listed = |found: &Finding| {
+        report.findings.iter().any(|known| known.code == found.code && known.offset == found.offset)
+    };
     let more: Vec<_> = plain
         .findings
         .into_iter()
-        .filter(|found| found.severity > Severity::Note && found.offset.is_none_or(|at| at < broken) && !told(found))
+        .filter(|found| {
+            found.severity > Severity::Note && found.offset.is_none_or(|at| at < broken) && !listed(found)
+        })
         .collect();
     if let Some(worst) = more.iter().map(|found| found.severity).max() {
-        report.verdict =
-            report.verdict.max(if worst == Severity::Error { Verdict::Unsound } else { Verdict::CouldNotTell });
+        report.verdict = report.verdict.max(if worst == Severity::Error {
+            Verdict::Unsound
+        } else {
+            Verdict::CouldNotTell
+        });
     }
     report.findings.extend(more);
     *opcodes = again;
@@ -343,7 +350,8 @@ fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> 
                     }
                     Some((module, name)) => match allowed(module, name) {
                         Judgement::Pattern(_) if name != "eval" => {
-                            in_pattern(graph, made, module, name) || is_saved_storage(graph, made, name, source)
+                            in_pattern(graph, made, module, name)
+                                || is_saved_storage(graph, made, name, source)
                         }
                         Judgement::Pattern(_) => {
                             let known = is_lod_tensor(graph, id) && evaluated.is_alone(graph, made);
@@ -459,7 +467,8 @@ impl<'a> Calls<'a> {
         if let Some(known) = self.places.get(&what).and_then(|&place| self.list.get_mut(place)) {
             known.count += 1;
         } else if self.list.len() < MOST_CALLS {
-            let callable = graph.global(graph.class_of(made.callable)).map(|(module, name)| format!("{module} {name}"));
+            let callable =
+                graph.global(graph.class_of(made.callable)).map(|(module, name)| format!("{module} {name}"));
             self.places.insert(what, self.list.len());
             self.list.push(Call { how, callable, count: 1, offset: made.offset });
         }

@@ -47,7 +47,8 @@ pub(super) struct Call {
     /// | `t` | text |
     /// | `z` | the name of a time zone |
     /// | `r` | the text of a fraction |
-    /// | `c` | a class of the same package |
+    /// | `c` | a class of the same package that is made by its constructor alone |
+    /// | `g` | the name, the class or an object of a generator of numpy |
     /// | `d` | a dict of such values |
     /// | `s` | a shape of at most a thousand elements |
     /// | `f` | the function of numpy that makes a generator from its name |
@@ -87,6 +88,7 @@ static CALLS: &[Call] = &[
     call("decimal", "Context", "pppppppp", ""),
     call("fractions", "Fraction", "r?p", ""),
     call("ipaddress", "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network", "p", ""),
+    call("operator", "itemgetter", "p?pppp", ""),
     call("random", "Random", "", "t"),
     call("re", "_compile", "tn", ""),
     call("pytz", "_p", "z?ppp", ""),
@@ -98,8 +100,8 @@ static CALLS: &[Call] = &[
     call("numpy.ma.core", "_mareconstruct", "cpsp", "m"),
     call("numpy.ma.core", "MaskedConstant", "", "d"),
     call("numpy.random", "__RandomState_ctor", "", "t"),
-    call("numpy.random._pickle", "__bit_generator_ctor", "?p", "dt"),
-    call("numpy.random._pickle", "__generator_ctor __randomstate_ctor", "?pf", "d"),
+    call("numpy.random._pickle", "__bit_generator_ctor", "?g", "dt"),
+    call("numpy.random._pickle", "__generator_ctor __randomstate_ctor", "?gf", "d"),
     call("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence", "cn-", "t"),
 
     call("pandas._libs.internals", "_unpickle_block", "ppn", ""),
@@ -116,6 +118,8 @@ static CALLS: &[Call] = &[
     call("pandas", "Interval", "ppt", ""),
     call("pandas", "Period", "-pp", ""),
     call("pandas._libs.tslibs.period", "Period", "-pp", ""),
+    call("pandas", "DateOffset", "?pppp", "d"),
+    call("pandas.api.typing", "FrozenList", "p", ""),
     call("pandas", "PeriodDtype", "t", ""),
     call("pandas.core.dtypes.dtypes", "PeriodDtype", "t", ""),
     call("pandas", "StringDtype", "?tp", "d"),
@@ -137,6 +141,7 @@ static CALLS: &[Call] = &[
     call("sklearn.metrics._dist_metrics", "newObj", "c", "t"),
     call("sklearn.neighbors._kd_tree", "newObj", "c", "t"),
     call("sklearn.neighbors._ball_tree", "newObj", "c", "t"),
+    call("sklearn.impute._iterative", "_ImputerTriplet", "ppp", ""),
     call("sklearn.tree._tree", "Tree", "npn", "d"),
 
     call("statsmodels.tsa.statespace._initialization", INITIALIZATION, "nppp", "d"),
@@ -186,7 +191,10 @@ mod tests {
         let mut all = std::collections::HashSet::new();
         for line in &lines {
             let words: Vec<_> = line.split(' ').collect();
-            assert!(matches!(words[0], "value" | "object" | "mapping" | "distribution") && words.len() > 2, "{line}");
+            assert!(
+                matches!(words[0], "value" | "object" | "mapping" | "distribution") && words.len() > 2,
+                "{line}"
+            );
             assert!(words[2..].iter().all(|name| all.insert((words[1], *name))), "{line}");
         }
         let listed = lines.clone();

@@ -87,7 +87,9 @@ impl Pickle {
         });
         let verb = if is_called { "call" } else { "import" };
         let name = escape(&format!("{}.{}", first.0, first.1));
-        Some(format!("Loading this file in Python would {verb} `{name}`. Run `weighbridge scan` before you use it."))
+        Some(format!(
+            "Loading this file in Python would {verb} `{name}`. Run `weighbridge scan` before you use it."
+        ))
     }
 
     /// Module and name of each import, once, in order of first use. Names that are not short text

@@ -92,15 +92,37 @@ impl Category {
     pub fn of(code: &str) -> Self {
         match code {
             "source-code" | "class-names" | "absolute-path" => Self::Privacy,
-            "writes-files" | "reads-files" | "network" | "name-leads-out" | "path-like-name" | "link-leads-out"
-            | "hdf5-external-link" | "hdf5-external-storage" | "hdf5-virtual" | "unsafe-member-name" | "member-link" => {
-                Self::Files
-            }
+            "writes-files"
+            | "reads-files"
+            | "network"
+            | "name-leads-out"
+            | "path-like-name"
+            | "link-leads-out"
+            | "hdf5-external-link"
+            | "hdf5-external-storage"
+            | "hdf5-virtual"
+            | "unsafe-member-name"
+            | "member-link" => Self::Files,
             "memo-far" | "large-keys" | "parts-multiply" | "zip-bomb" => Self::Resources,
-            "dangerous-import" | "unknown-import" | "computed-call" | "unusual-call" | "unfollowed-import" | "extension"
-            | "another-pickle" | "nested-pickle" | "hdf5-user-link" | "hdf5-plugin-filter" | "keras-lambda"
-            | "keras-foreign-module" | "keras-loads" | "runs-python" | "torchscript-code" | "remote-code"
-            | "names-callable" | "arrow-pickled-type" | "program-file" => Self::Code,
+            "dangerous-import"
+            | "unknown-import"
+            | "computed-call"
+            | "unusual-call"
+            | "unfollowed-import"
+            | "extension"
+            | "another-pickle"
+            | "nested-pickle"
+            | "hdf5-user-link"
+            | "hdf5-plugin-filter"
+            | "keras-lambda"
+            | "keras-foreign-module"
+            | "keras-loads"
+            | "runs-python"
+            | "torchscript-code"
+            | "remote-code"
+            | "names-callable"
+            | "arrow-pickled-type"
+            | "program-file" => Self::Code,
             code => match rule(code).map(|rule| rule.severity) {
                 Some(Severity::Error | Severity::Warning) => Self::Deception,
                 Some(Severity::Note) => Self::Remark,

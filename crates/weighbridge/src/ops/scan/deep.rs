@@ -321,7 +321,10 @@ fn text(
         return Ok(Some("json"));
     }
     if matches!(&*extension, "yml" | "yaml") && YAML_TAGS.iter().any(|tag| text.contains(tag)) {
-        scan.push("names-callable", "the text has tags of Python: a loader of YAML that allows them calls what they name");
+        scan.push(
+            "names-callable",
+            "the text has tags of Python: a loader of YAML that allows them calls what they name",
+        );
     }
     Ok(plain.then_some("text"))
 }

@@ -30,11 +30,12 @@ impl Machine<'_> {
             let pairs = self.graph.pairs(state)?;
             pairs.iter().find(|&&(key, _)| self.graph.text(key) == Some(name)).map(|&(_, value)| value)
         };
-        let wrong = || Error::corrupt("joblib-array", "the description of an array of joblib has no shape or type");
+        let wrong =
+            || Error::corrupt("joblib-array", "the description of an array of joblib has no shape or type");
         let shape = entry("shape").and_then(|shape| self.graph.sequence(shape)).ok_or_else(wrong)?;
-        let count = shape.iter().try_fold(1u64, |count, &extent| {
-            count.checked_mul(u64::try_from(self.graph.int(extent)?).ok()?)
-        });
+        let count = shape
+            .iter()
+            .try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(self.graph.int(extent)?).ok()?));
         let kind = entry("dtype").and_then(|kind| element_size(&self.graph, kind, self.at));
         let padded = entry("numpy_array_alignment_bytes").is_some_and(|id| id != ObjectId::NONE);
         let ((size, objects), count) = kind.zip(count).ok_or_else(wrong)?;

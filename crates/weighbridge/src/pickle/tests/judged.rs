@@ -113,9 +113,13 @@ fn producers_are_known() {
     ] {
         assert_eq!(allowed(module, name).as_str(), "allowed", "{module} {name}");
     }
-    for (module, name) in
-        [("os", "x"), ("os.path", "join"), ("builtins", "exec"), ("__builtin__", "getattr.x"), ("numpy", "load")]
-    {
+    for (module, name) in [
+        ("os", "x"),
+        ("os.path", "join"),
+        ("builtins", "exec"),
+        ("__builtin__", "getattr.x"),
+        ("numpy", "load"),
+    ] {
         assert_eq!(allowed(module, name).as_str(), "dangerous", "{module} {name}");
     }
     for (module, name) in [("osx", "y"), ("torch", "nn.Module"), ("", "")] {

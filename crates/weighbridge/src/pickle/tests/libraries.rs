@@ -5,7 +5,8 @@ use crate::finding::{Severity, Verdict};
 
 /// What weighs something in the pickle of these pieces, behind the instruction of its protocol.
 fn found(pieces: &[&[u8]]) -> Vec<&'static str> {
-    let report = inspect(&memory(&[b"\x80\x04", pieces.concat().as_slice(), b"."].concat()), 0, &Options::default());
+    let report =
+        inspect(&memory(&[b"\x80\x04", pieces.concat().as_slice(), b"."].concat()), 0, &Options::default());
     let heavy = report.findings.iter().filter(|f| f.severity > Severity::Note);
     heavy.map(|f| f.code).collect()
 }
@@ -27,7 +28,10 @@ const RIDGE: &[u8] = b"csklearn.linear_model._ridge\nRidge\n";
 fn objects_are_made_empty_and_given_attributes() {
     let state = dict(&[("alpha", "1"), ("__doc__", "words")]);
     assert_eq!(found(&[RIDGE, b")\x81", &state, b"b"]), [""; 0]);
-    assert_eq!(found(&[b"ccopyreg\n_reconstructor\n", RIDGE, b"cbuiltins\nobject\nN\x87R", &state, b"b"]), [""; 0]);
+    assert_eq!(
+        found(&[b"ccopyreg\n_reconstructor\n", RIDGE, b"cbuiltins\nobject\nN\x87R", &state, b"b"]),
+        [""; 0]
+    );
     // Arguments, a state that is none, a method in place of one of Python's, a base that it has not, an item.
     assert_eq!(found(&[RIDGE, b"K\x01\x85\x81"]), ["unusual-call"]);
     assert_eq!(found(&[RIDGE, b")\x81K\x01b"]), ["unusual-call"]);
@@ -47,7 +51,11 @@ fn imports_are_weighed_by_what_is_known_of_them() {
         assert_eq!(found(&[b"c", harmless.replace(' ', "\n").as_bytes(), b"\n"]), [""; 0], "{harmless}");
     }
     for unknown in ["mymodule Thing", "__main__ Net", "pandas.core.frame Other", "enum Enum"] {
-        assert_eq!(found(&[b"c", unknown.replace(' ', "\n").as_bytes(), b"\n"]), ["unknown-import"], "{unknown}");
+        assert_eq!(
+            found(&[b"c", unknown.replace(' ', "\n").as_bytes(), b"\n"]),
+            ["unknown-import"],
+            "{unknown}"
+        );
     }
     for dangerous in [
         "types CodeType",
@@ -154,8 +162,7 @@ fn arrays_of_joblib_are_read_in_both_ways() {
             b"u".to_vec(),
         ];
         let state = state.concat();
-        let wrapper: [&[u8]; 3] =
-            [b"\x80\x04](cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81", &state, b"b"];
+        let wrapper: [&[u8]; 3] = [b"\x80\x04](cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81", &state, b"b"];
         let bytes = [wrapper.concat().as_slice(), b"\x02\xff\xff", data, b"e", behind, b"."].concat();
         inspect(&memory(&bytes), 0, &Options::default())
     };
@@ -173,7 +180,8 @@ fn arrays_of_joblib_are_read_in_both_ways() {
     let state = [text("shape"), b"K\x0c\x85".to_vec(), text("dtype")].concat();
     let dtype = b"cnumpy\ndtype\nX\x02\0\0\0u1\x89\x88\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb";
     let hidden = b"cos\ngetcwd\n\xff";
-    let pieces: [&[u8]; 6] = [b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}(", &state, dtype, b"ub", hidden, b""];
+    let pieces: [&[u8]; 6] =
+        [b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}(", &state, dtype, b"ub", hidden, b""];
     assert_eq!(found(&pieces), ["dangerous-import"]);
 }
 

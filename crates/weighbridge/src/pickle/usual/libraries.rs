@@ -64,24 +64,31 @@ pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
         's' => attributes(graph, state),
         'm' => graph.tuple(state).is_some_and(|state| masked_state(graph, state)),
         // A dict that is its own attributes.
-        'i' => graph.made(state).and_then(|made| graph.tuple(made.args)).is_some_and(|args| {
-            args.first()
-                .and_then(|&class| graph.global(class))
-                .is_some_and(|(module, name)| matches!(known(module, name), Some(Known::Mapping)))
-        }),
+        'i' => made_by(graph, state)
+            .is_some_and(|(module, name)| matches!(known(module, name), Some(Known::Mapping))),
         // What the library parses itself, in place of which the state has no address in memory.
-        'b' => has_attributes() && entry("handle").is_none_or(|id| {
-            id == ObjectId::NONE || is_bytes(graph, id) || is_byte_array(graph, id)
-        }),
+        'b' => {
+            has_attributes()
+                && entry("handle")
+                    .is_none_or(|id| id == ObjectId::NONE || is_bytes(graph, id) || is_byte_array(graph, id))
+        }
         'h' => {
             let text = |name| entry(name).is_none_or(|id| id == ObjectId::NONE || is_text(graph, id));
             has_attributes() && text("handle") && text("_handle")
         }
         // It evaluates a formula again.
         'e' => {
-            let evaluates = ["restore_design_info", "restore_model_spec"].map(entry).iter().any(Option::is_some);
+            let evaluates =
+                ["restore_design_info", "restore_model_spec"].map(entry).iter().any(Option::is_some);
             let plain = || entry("formula").and_then(|id| graph.text(id)).is_some_and(is_plain_formula);
-            has_attributes() && (!evaluates || plain())
+            // It looks names up there first.
+            let table = || {
+                entry("frame").is_none_or(|id| {
+                    id == ObjectId::NONE
+                        || made_by(graph, id).is_some_and(|(module, _)| package(module) == "pandas")
+                })
+            };
+            has_attributes() && (!evaluates || (plain() && table()))
         }
         'v' => {
             let template = entry("_parse_arg_template").and_then(|id| graph.text(id));
@@ -100,12 +107,23 @@ fn entry(graph: Seen<'_>, dict: ObjectId, name: &str) -> Option<ObjectId> {
 /// True for a formula of names, numbers and operators. patsy evaluates each term as Python: of calls only those of functions of
 /// numpy that compute, and of patsy's own.
 fn is_plain_formula(formula: &str) -> bool {
-    const FUNCTIONS: &[&str] =
-        &["C", "I", "np.log", "np.log1p", "np.log10", "np.exp", "np.sqrt", "np.power", "center", "standardize"];
+    const FUNCTIONS: &[&str] = &[
+        "C",
+        "I",
+        "np.log",
+        "np.log1p",
+        "np.log10",
+        "np.exp",
+        "np.sqrt",
+        "np.power",
+        "center",
+        "standardize",
+    ];
     let is_name = |c: char| c == '_' || c == '.' || c.is_ascii_alphanumeric();
     let mut rest = formula;
     while let Some(first) = rest.chars().next() {
-        let len = if is_name(first) { rest.find(|c| !is_name(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        let len =
+            if is_name(first) { rest.find(|c| !is_name(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
         let (word, behind) = rest.split_at(len);
         let calls = is_name(first) && behind.trim_start().starts_with('(');
         let number = word.parse::<f64>().is_ok();
@@ -140,9 +158,12 @@ fn is_argument_parser(text: &str) -> bool {
     };
     let places = [("loc=0, scale=1", "loc, scale"), ("loc=0", "loc, 1"), ("", "loc, scale")];
     places.into_iter().any(|(default, place)| {
-        let Some(shapes) = given.strip_suffix(default).and_then(|given| given.strip_suffix(' ')) else { return false };
+        let Some(shapes) = given.strip_suffix(default).and_then(|given| given.strip_suffix(' ')) else {
+            return false;
+        };
         let names = shapes.split_terminator(", ").chain(shapes.split_terminator(","));
-        let plain = names.into_iter().all(|name| name.trim().chars().all(|c| c == '_' || c.is_ascii_alphanumeric()));
+        let plain =
+            names.into_iter().all(|name| name.trim().chars().all(|c| c == '_' || c.is_ascii_alphanumeric()));
         plain
             && text
                 == format!(
@@ -177,9 +198,13 @@ fn is_arg(graph: Seen<'_>, kind: char, package: &str, id: ObjectId) -> bool {
             None => is_number(graph, id),
         },
         'c' => graph.global(id).is_some_and(|(module, name)| match known(module, name) {
-            Some(Known::Value | Known::Object) => self::package(module) == package,
+            Some(Known::Value | Known::Call(_)) => self::package(module) == package,
             known => known.is_none() && was_found(module, name),
         }),
+        'g' => {
+            let by = graph.global(id).or_else(|| made_by(graph, id));
+            graph.text(id).is_some() || by.is_some_and(|(module, _)| module.starts_with("numpy.random."))
+        }
         'd' => matches!(graph.object(id), Object::Dict(pairs) if pairs.iter().all(|&(key, value)| {
             graph.text(key).is_some_and(|key| !key.starts_with("__")) && is_plain(graph, package, value)
         })),
@@ -205,7 +230,11 @@ fn is_plain(graph: Seen<'_>, package: &str, id: ObjectId) -> bool {
         Some((module, name)) if was_found(module, name) => true,
         Some((module, _)) => {
             let of = self::package(module);
-            of == package || matches!(of, "numpy" | "pandas" | "scipy" | "sklearn" | "datetime" | "pytz" | "decimal" | "joblib")
+            of == package
+                || matches!(
+                    of,
+                    "numpy" | "pandas" | "scipy" | "sklearn" | "datetime" | "pytz" | "decimal" | "joblib"
+                )
         }
         None => is_zone_call(graph, id),
     }
@@ -242,15 +271,21 @@ fn is_zone(name: &str) -> bool {
         && name.chars().all(|c| matches!(c, '/' | '_' | '+' | '-') || c.is_ascii_alphanumeric())
 }
 
-/// True for `getattr(zoneinfo.ZoneInfo, "_unpickle")`, which Python writes for time zones, and the methods of scipy's `interp1d`.
+/// True for `getattr(zoneinfo.ZoneInfo, "_unpickle")`, which Python writes for time zones, and for methods that scipy keeps of
+/// `interp1d` and of distributions.
 pub(super) fn is_known_method(graph: Seen<'_>, made: &Made) -> bool {
     let Some(&[of, name]) = graph.tuple(made.args) else { return false };
     let Some(name) = graph.text(name) else { return false };
+    let distribution = || {
+        let made = made_by(graph, of).and_then(|(module, name)| known(module, name));
+        matches!(made, Some(Known::Distribution))
+    };
     made.how == How::Reduce
         && made.states.is_empty()
         && match graph.global(of) {
             Some(("zoneinfo", "ZoneInfo")) => name == "_unpickle",
             Some(("scipy.interpolate._interpolate", "interp1d")) => name.starts_with("_call_"),
+            None => name == "_entropy" && distribution(),
             _ => false,
         }
 }
@@ -284,11 +319,15 @@ pub(super) fn is_partial(graph: Seen<'_>, made: &Made) -> bool {
             of == function
                 && seen.tuple(args).is_some()
                 && matches!(seen.object(named), Object::Dict(_))
-                && (attributes == ObjectId::NONE || matches!(seen.object(attributes), Object::Dict(all) if all.is_empty()))
+                && (attributes == ObjectId::NONE
+                    || matches!(seen.object(attributes), Object::Dict(all) if all.is_empty()))
         }
         _ => false,
     };
-    made.how == How::Reduce && listed(function) && made.states.len() <= 1 && made.states.iter().all(|&id| state(id))
+    made.how == How::Reduce
+        && listed(function)
+        && made.states.len() <= 1
+        && made.states.iter().all(|&id| state(id))
 }
 
 /// True for `type(None)`, as Python writes the types of its constants.
@@ -308,7 +347,8 @@ mod tests {
 
     #[test]
     fn formulas_with_names_and_operators_are_plain() {
-        for plain in ["y ~ a + b", "t ~ C(a):b - 1", "y ~ np.log(a) * b", "a ~ I(b ** 2)", "y ~ (a + b) ** 2"] {
+        for plain in ["y ~ a + b", "t ~ C(a):b - 1", "y ~ np.log(a) * b", "a ~ I(b ** 2)", "y ~ (a + b) ** 2"]
+        {
             assert!(is_plain_formula(plain), "{plain}");
         }
         for not in [

@@ -33,7 +33,9 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
         .is_some_and(|named| !matches!(graph.object(named), Object::Dict(pairs) if pairs.is_empty()));
     let ([] | [_]) = made.states.as_slice() else { return false };
     if let Some(known) = super::libraries::known(module, name) {
-        return !named && made.items.is_empty() && libraries::usual(Seen::at(graph, made.offset), made, known, args);
+        return !named
+            && made.items.is_empty()
+            && libraries::usual(Seen::at(graph, made.offset), made, known, args);
     }
     let grows = matches!((module, name), ("collections", "deque") | ("builtins" | "__builtin__", "list"));
     let maps = matches!(
@@ -216,9 +218,9 @@ fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
 fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
     let graph = graph.graph;
     let set = |state: ObjectId| match graph.object(state) {
-        Object::Dict(pairs) => {
-            pairs.iter().all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__") || key == "__doc__"))
-        }
+        Object::Dict(pairs) => pairs
+            .iter()
+            .all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__") || key == "__doc__")),
         Object::None => true,
         _ => false,
     };

@@ -6,7 +6,7 @@ use super::slots::{MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
-use crate::checkpoint::{Checkpoint, PICKLE, Name, Note, Origin, VARIABLE_NAME, Value};
+use crate::checkpoint::{Checkpoint, Name, Note, Origin, PICKLE, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::pickle::{self, Cut, Object, ObjectId, Options, Pickle};
@@ -23,7 +23,8 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     let cut = match options.salvage {
         true => pickle::read_cut(source, 0, &bounds)?,
         false => {
-            let pickle = pickle::read(source, 0, &bounds).map_err(|error| of_joblib(source, &bounds, error))?;
+            let pickle =
+                pickle::read(source, 0, &bounds).map_err(|error| of_joblib(source, &bounds, error))?;
             Cut { pickle, error: None, key: None }
         }
     };
@@ -60,16 +61,21 @@ fn of_joblib(source: &SourceRef, bounds: &Options, error: Error) -> Error {
     if !is_dump {
         return error;
     }
-    Error::unsupported("joblib", "this is a dump of joblib, whose arrays stand between the instructions of a pickle")
-        .in_file(source.label())
-        .hint("load it with joblib and save its arrays as .npz")
+    Error::unsupported(
+        "joblib",
+        "this is a dump of joblib, whose arrays stand between the instructions of a pickle",
+    )
+    .in_file(source.label())
+    .hint("load it with joblib and save its arrays as .npz")
 }
 
 /// True where something says that Paddle wrote the pickle: the name of the file, an import, a key of its own, or a tensor in
 /// its form.
 fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) -> bool {
-    const NAMES: &[&str] = &[".pdparams", ".pdopt", ".pdmodel", ".pdiparams.info", ".pdstates", ".distcp", ".metadata"];
-    let imports = || pickle.global_names().iter().any(|(module, _)| module.split('.').next() == Some("paddle"));
+    const NAMES: &[&str] =
+        &[".pdparams", ".pdopt", ".pdmodel", ".pdiparams.info", ".pdstates", ".distcp", ".metadata"];
+    let imports =
+        || pickle.global_names().iter().any(|(module, _)| module.split('.').next() == Some("paddle"));
     let keys = || {
         let pairs = pickle.graph.pairs(pickle.root).unwrap_or_default();
         pairs.iter().any(|&(key, _)| matches!(pickle.graph.text(key), Some(TABLE | split::INFO)))

@@ -5,8 +5,7 @@ use super::split::MOST_BYTES;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use crate::checkpoint::{
-    PICKLE,
-    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, TensorPath, VARIABLE_NAME, Value, escape_text,
+    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, PICKLE, TensorPath, VARIABLE_NAME, Value, escape_text,
     left_behind,
 };
 use crate::engine::latin1_lengths;

@@ -13,7 +13,7 @@ use weighbridge::OpenOptions;
 use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::pickle::GlobalFinding;
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.list_rules {
@@ -55,7 +55,7 @@ fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outc
                 reports.push(report);
             }
             Err(error) => {
-                let label = path.display().to_string();
+                let label = path_text(path);
                 if output.json {
                     documents.push(several::unread(path, &error));
                 }

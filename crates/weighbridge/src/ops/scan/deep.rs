@@ -120,7 +120,10 @@ fn within(inner: &Inner, options: &OpenOptions, depth: usize, budget: &mut Budge
             taken_for = TakenFor::File;
         }
     }
-    let Some(rest) = budget.bytes.checked_sub(inner.source.len()) else {
+    // Of numbers that are unpacked while they are read only the header is looked at.
+    let packed = inner.source.within().filter(|within| within.encoded && inner.source.is_sequential());
+    let cost = packed.map_or(inner.source.len(), |within| within.len);
+    let Some(rest) = budget.bytes.checked_sub(cost) else {
         refused.push("nested-too-deep", "what is inside is many times as long as the file");
         return Ok(refused);
     };

@@ -21,6 +21,7 @@ use crate::scan::{TakenFor, found};
 use crate::source::{
     FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
 };
+use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         let source: SourceRef = Arc::new(FileSource::open(path)?);
         files.push(scan_named(&source, Some(path), options)?);
     }
-    let label = path.display().to_string();
+    let label = path_text(path);
     if files.is_empty() {
         files.push(unread(path, found("no-files", "there is no file to look through")));
     }
@@ -190,7 +191,7 @@ pub fn sarif_of_all(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json
 }
 
 fn unread(path: &Path, finding: Finding) -> ScannedFile {
-    let label = path.display().to_string();
+    let label = path_text(path);
     let finding = finding.in_file(&label);
     ScannedFile {
         label,

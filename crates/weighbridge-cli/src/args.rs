@@ -9,7 +9,7 @@ mod seal;
 mod verify;
 
 pub(crate) use crate::progress::Progress;
-pub(crate) use convert::Convert;
+pub(crate) use convert::{Convert, Versions};
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, Merge, Place, Prefer, Shard, Writing};
 pub(crate) use input::Input;

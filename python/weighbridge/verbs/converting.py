@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Literal, Optional, Tuple
 
 from ..checks import cast_name
 from ..dtypes import DType
@@ -108,6 +108,7 @@ def convert(
     repeat: bool = False,
     with_global: bool = False,
     reverse_dims: bool = False,
+    versions: Literal["current", "all"] = "current",
     to: Optional[str] = None,
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
@@ -142,7 +143,8 @@ def convert(
       embeddings;
     - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions.
 
-    How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
+    How it is written: `versions="all"` takes along the other versions and the snapshots of a PyTorch-BigGraph
+    checkpoint that is written as one; `to` and `kind` say in which form, where the target's extension does not; `set` what
     can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
     with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done

@@ -1,9 +1,18 @@
 //! The arguments of `convert`.
 
 use super::{Input, Writing, dtype, rounding, setting};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 use weighbridge::tensor::{DType, Rounding};
+
+/// Which versions of a checkpoint are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Versions {
+    /// The one that is read
+    Current,
+    /// All complete ones, and the snapshots
+    All,
+}
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Convert {
@@ -55,6 +64,10 @@ pub(crate) struct Convert {
     /// Keep column-major bytes as they are and reverse the dimensions instead
     #[arg(long, help_heading = "Changes")]
     pub reverse_dims: bool,
+    /// Which versions of a PyTorch-BigGraph checkpoint are written as one again: the one that is read, or all
+    /// complete ones and the snapshots
+    #[arg(long, value_name = "WHICH", default_value = "current", help_heading = "Output")]
+    pub versions: Versions,
     #[command(flatten)]
     pub writing: Writing,
     #[command(flatten)]

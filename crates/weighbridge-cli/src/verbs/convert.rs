@@ -1,6 +1,6 @@
 //! `convert`: a file in another form, all or nothing.
 
-use crate::args::{Common, Convert};
+use crate::args::{Common, Convert, Versions};
 use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use weighbridge::ops::edit::read_rules;
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 /// Tensors that lost values in a cast and are named in text.
 const SHOWN_CASTS: usize = 10;
@@ -52,12 +52,13 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         seed: args.seed,
         deny_loss: writing.deny_loss,
         force: writing.force,
+        all_versions: args.versions == Versions::All,
         run: writing.run_options(common),
     };
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            let path = args.target.display().to_string();
+            let path = path_text(&args.target);
             let notes = rows(&notes, Note::to_json);
             output.document(&Planned { plan: plan.as_json(), path, done: false, notes })?;
         } else {
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     drop(options);
     let outcome = writing.outcome(&plan.losses);
     output.outcome = outcome;
-    let target = args.target.display().to_string();
+    let target = path_text(&args.target);
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
     } else {

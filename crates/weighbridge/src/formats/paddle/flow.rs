@@ -150,6 +150,8 @@ struct Step {
 pub(super) struct Flow<'t> {
     topology: &'t Topology,
     classes: Classes<'t>,
+    /// Classes of tensors that stand in files.
+    stored: HashSet<usize>,
     steps: Vec<Step>,
     bodies: Bodies,
 }
@@ -187,16 +189,22 @@ impl<'t> Flow<'t> {
         let mut steps = Vec::with_capacity(main.len());
         for (place, op) in main.iter().enumerate() {
             let phase = phases[place];
-            let mut step =
-                Step { phase, reads: Vec::new(), writes: Vec::new(), acts: false, shares: false, trains: false };
+            let mut step = Step {
+                phase,
+                reads: Vec::new(),
+                writes: Vec::new(),
+                acts: false,
+                shares: false,
+                trains: false,
+            };
             for op in std::iter::once(op).chain(inside(place)) {
-                let written: Vec<usize> = written(op, phase).into_iter().map(|name| classes.get(name)).collect();
+                let written: Vec<usize> =
+                    written(op, phase).into_iter().map(|name| classes.get(name)).collect();
                 let made: Vec<usize> = results(op).map(|name| classes.get(name)).collect();
                 let has_test = op.attribute(IS_TEST).is_some();
                 let keeps = |class: &usize| stored.contains(class);
-                step.acts |= effect(op)
-                    || written.iter().any(keeps)
-                    || (!pir && !has_test && made.iter().any(keeps));
+                step.acts |=
+                    effect(op) || written.iter().any(keeps) || (!pir && !has_test && made.iter().any(keeps));
                 step.reads.extend(arguments(op).map(|name| classes.get(name)));
                 step.writes.extend(written.into_iter().chain(made));
             }
@@ -212,7 +220,7 @@ impl<'t> Flow<'t> {
             }
             steps.push(step);
         }
-        Self { topology, classes, steps, bodies }
+        Self { topology, classes, stored, steps, bodies }
     }
 
     /// True where the program has outputs.
@@ -257,6 +265,47 @@ impl<'t> Flow<'t> {
         live
     }
 
+    /// For each step whether the forward pass has it: what `clone(for_test=True)` keeps. Constants,
+    /// what is made of them alone, and lists of operands go with the training that reads them.
+    pub(super) fn forward(&self) -> Vec<bool> {
+        let mut constants: HashSet<usize> = HashSet::new();
+        let mut constant = vec![false; self.steps.len()];
+        for (place, step) in self.steps.iter().enumerate() {
+            let op = &main(self.topology)[place];
+            let like = matches!(short(&op.kind), "full_like" | "ones_like" | "zeros_like" | "fill_any_like");
+            let declares = matches!(op.kind.as_str(), "builtin.parameter" | "pd_op.data" | "feed");
+            let fixed = like || step.reads.iter().all(|class| constants.contains(class));
+            constant[place] = fixed && !declares && !step.acts && !step.trains;
+            // Learning rates and moments are no inputs of the network.
+            if constant[place] || (op.kind == "pd_op.data" && self.keeps(op)) {
+                constants.extend(&step.writes);
+            } else {
+                for class in &step.writes {
+                    constants.remove(class);
+                }
+            }
+        }
+        let mut live = vec![false; self.steps.len()];
+        let (mut read, mut needed) = (HashSet::<usize>::new(), HashSet::<usize>::new());
+        for (place, step) in self.steps.iter().enumerate().rev() {
+            // Lists of operands are made for their reader.
+            let list = main(self.topology)[place].kind == "builtin.combine";
+            let serves = step.writes.iter().any(|class| read.contains(class))
+                && !step.writes.iter().any(|class| needed.contains(class));
+            live[place] = !step.trains && !((constant[place] || list) && serves);
+            read.extend(&step.reads);
+            if live[place] {
+                needed.extend(&step.reads);
+            }
+        }
+        live
+    }
+
+    /// True where a result of the operator stands in a file.
+    fn keeps(&self, op: &Operator) -> bool {
+        results(op).any(|name| self.stored.contains(&self.classes.get(name)))
+    }
+
     /// Names that the main block declares and that live steps read before one of them writes it,
     /// in the order of reading, each with whether one writes it later.
     pub(super) fn inputs(&self, live: &[bool]) -> Vec<(&'t str, bool)> {
@@ -280,17 +329,17 @@ impl<'t> Flow<'t> {
         inputs.into_iter().map(|name| (name, written.contains(name))).collect()
     }
 
-    /// First results of forward operators that no forward operator reads: the ends of the network.
-    pub(super) fn ends(&self) -> Vec<&'t str> {
-        let forward = || self.steps.iter().enumerate().filter(|(_, step)| !step.trains);
-        let read: HashSet<usize> = forward().flat_map(|(_, step)| &step.reads).copied().collect();
+    /// First results of live steps that no live step reads: where the network ends.
+    pub(super) fn ends(&self, live: &[bool]) -> Vec<String> {
+        let steps = || self.steps.iter().enumerate().filter(|&(place, _)| live[place]);
+        let read: HashSet<usize> = steps().flat_map(|(_, step)| &step.reads).copied().collect();
         let end = |(place, _): (usize, &Step)| {
             let op = &main(self.topology)[place];
             let unread = results(op).all(|name| !read.contains(&self.classes.get(name)));
             let first = arguments(op).next().and_then(|_| results(op).next());
-            first.filter(|_| unread && !is_fetch(op))
+            first.filter(|_| unread && op.kind != "feed" && !is_fetch(op)).map(str::to_owned)
         };
-        forward().filter_map(end).collect()
+        steps().filter_map(end).collect()
     }
 
     /// Fails unless `after`, which was made of this program by keeping the steps of `live`, computes
@@ -311,14 +360,19 @@ impl<'t> Flow<'t> {
             arguments.chain(stored).chain(results).collect()
         };
         let (had, has) = (made(self.topology), made(after));
-        let lost = after.operators().flat_map(arguments).find(|&name| had.contains(name) && !has.contains(name));
+        let lost =
+            after.operators().flat_map(arguments).find(|&name| had.contains(name) && !has.contains(name));
         if let Some(name) = lost {
-            return Err(changed(format!("{}: an operator would read it, and no operator makes it", escape(name))));
+            return Err(changed(format!(
+                "{}: an operator would read it, and no operator makes it",
+                escape(name)
+            )));
         }
         let skipped = |step: usize| !live[step] && self.steps[step].trains;
         let before = self.values(self.topology, &self.bodies, skipped, outputs);
-        // Named outputs are the only ones of the changed program.
-        let now = self.values(after, &Bodies::of(after), |_| false, None);
+        // Named outputs are the only ones of the changed program, if it has any.
+        let fetches = main(after).iter().any(is_fetch);
+        let now = self.values(after, &Bodies::of(after), |_| false, outputs.filter(|_| !fetches));
         if before.len() != now.len() {
             return Err(changed(format!("{} outputs would become {}", before.len(), now.len())));
         }
@@ -397,7 +451,9 @@ fn effect(op: &Operator) -> bool {
     // A yield hands on, and a push onto a stack serves a pop.
     let silent = results(op).next().is_none() && !op.kind.starts_with("cf.");
     let draws = RANDOM.contains(&name.strip_suffix('_').unwrap_or(name)) && op.attribute(IS_TEST).is_none();
-    !is_fetch(op) && !declares && (silent || draws || EFFECTS.contains(&name.strip_suffix('_').unwrap_or(name)))
+    !is_fetch(op)
+        && !declares
+        && (silent || draws || EFFECTS.contains(&name.strip_suffix('_').unwrap_or(name)))
 }
 
 /// Which blocks a step runs, in bodies of bodies too.
@@ -560,4 +616,3 @@ impl fmt::Write for Hashed {
         Ok(())
     }
 }
-

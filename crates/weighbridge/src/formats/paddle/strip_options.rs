@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 pub struct Strip {
     /// The author's source paths and lines: the attribute `op_callstack` and its like.
     pub source: bool,
-    /// Operators that only training needs: gradients, optimizer steps, learning-rate schedules, and
-    /// whatever else no output needs. The others are switched to inference (`is_test`).
+    /// Operators that only training needs: gradients, optimizer steps, learning-rate schedules, and,
+    /// in a program with outputs, whatever no output needs. The others are switched to inference
+    /// (`is_test`).
     pub training: bool,
     /// Variables that hold gradients.
     pub gradients: bool,
@@ -35,19 +36,14 @@ pub struct StripReport {
     pub operators: u64,
     /// Names of variables that no block declares any more.
     pub variables: BTreeSet<String>,
+    /// The ends of the forward pass of a training program without outputs, all of which stays.
+    pub ends: Vec<String>,
 }
 
 impl Strip {
     /// Everything.
     pub fn all() -> Self {
-        Self {
-            source: true,
-            training: true,
-            gradients: true,
-            state: true,
-            unused: true,
-            outputs: Vec::new(),
-        }
+        Self { source: true, training: true, gradients: true, state: true, unused: true, outputs: Vec::new() }
     }
 
     /// True where nothing is asked for.
@@ -72,20 +68,6 @@ impl Strip {
     pub(super) fn drops(&self, sort: bool) -> bool {
         sort || !self.outputs.is_empty()
     }
-}
-
-/// The error for a training program without outputs. `ends` are where its forward pass ends.
-pub(super) fn no_outputs(ends: &[&str]) -> Error {
-    const SHOWN: usize = 8;
-    let error = Error::usage("no-outputs", "the program trains and has no outputs to keep").hint(
-        "name the outputs with --outputs NAME; `weighbridge program MODEL --list` shows the variables",
-    );
-    if ends.is_empty() {
-        return error;
-    }
-    let shown: Vec<String> = ends.iter().rev().take(SHOWN).map(|name| escape(name)).collect();
-    let more = if ends.len() > SHOWN { ", ..." } else { "" };
-    error.found(format_args!("the forward pass ends in {}{more}", shown.join(", ")))
 }
 
 /// The error for an output that the program does not have.

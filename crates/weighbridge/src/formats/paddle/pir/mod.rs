@@ -153,8 +153,8 @@ impl PirProgram {
     ///   operator needs.
     /// - `training`: operators on which no output depends, and no effect that is independent of
     ///   training (prints, assertions, random draws, changes of stored tensors). Inputs that only
-    ///   they read go too. Each operator that has the setting `is_test` gets it. A program without
-    ///   outputs that does not train keeps its operators.
+    ///   they read go too. A program without outputs keeps its forward pass. Each operator that has
+    ///   the setting `is_test` gets it.
     /// - `state`, `gradients`: such tensors (by name `@GRAD` for the second), where no operator
     ///   that stays reads them.
     /// - `unused`: parameters and state that no operator reads.
@@ -163,9 +163,8 @@ impl PirProgram {
     /// The changed program is held against the outputs of the one before.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `no-outputs` for a training program without outputs, where none are
-    /// named; `outputs-without-training`; [`crate::Kind::Mismatch`], `no-such-output`;
-    /// [`crate::Kind::Corrupt`], `outputs-changed`. The program is as before.
+    /// [`crate::Kind::Usage`], `outputs-without-training`; [`crate::Kind::Mismatch`],
+    /// `no-such-output`; [`crate::Kind::Corrupt`], `outputs-changed`. The program is as before.
     pub fn strip(&mut self, what: &Strip) -> Result<StripReport> {
         what.check()?;
         let topology = self.topology();

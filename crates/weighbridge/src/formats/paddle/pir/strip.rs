@@ -7,7 +7,7 @@ use super::words::{DATA, FETCH, PARAMETER, SHADOW_OUTPUT};
 use super::{SourceLeak, Strip, StripReport};
 use crate::error::Result;
 use crate::formats::paddle::flow::{Flow, IS_TEST, Phase, SOURCE, short};
-use crate::formats::paddle::strip_options::{no_outputs, no_such_output};
+use crate::formats::paddle::strip_options::no_such_output;
 use crate::topology::{AttributeValue, Topology};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -72,29 +72,39 @@ pub(super) fn edits(model: &Model, topology: &Topology, what: &Strip) -> Result<
     let main = &model.blocks[0];
     let flow = Flow::of(topology, |block, place| phase(&model.blocks[block].operators[place]));
     let outputs = outputs(model, topology, what)?;
-    let names: Option<Vec<String>> = (!outputs.is_empty()).then(|| outputs.iter().map(|o| o.value.clone()).collect());
+    let mut names: Option<Vec<String>> =
+        (!outputs.is_empty()).then(|| outputs.iter().map(|o| o.value.clone()).collect());
+    let named = names.is_some();
     let mut gone = vec![false; main.operators.len()];
-    let prunes = what.training && (names.is_some() || flow.has_outputs());
-    if what.training && !prunes && flow.trains() {
-        return Err(no_outputs(&flow.ends()));
-    }
+    let prunes = what.training && (named || flow.has_outputs() || flow.trains());
     if prunes {
-        kept = flow.live(names.as_deref());
+        if named || flow.has_outputs() {
+            kept = flow.live(names.as_deref());
+        } else {
+            kept = flow.forward();
+            report.ends = flow.ends(&kept);
+            names = Some(report.ends.clone());
+        }
         for (place, op) in main.operators.iter().enumerate() {
             gone[place] = !kept[place] && ![PARAMETER, DATA].contains(&op.name.as_str());
         }
     }
     let used = |gone: &[bool]| -> HashSet<i64> {
-        let blocks = model.blocks.iter().enumerate().filter(|&(block, _)| !flow.owner(block).is_some_and(|step| gone[step]));
-        let operators = blocks.flat_map(|(block, b)| b.operators.iter().enumerate().map(move |(place, op)| (block, place, op)));
+        let blocks = model
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|&(block, _)| !flow.owner(block).is_some_and(|step| gone[step]));
+        let operators = blocks
+            .flat_map(|(block, b)| b.operators.iter().enumerate().map(move |(place, op)| (block, place, op)));
         let stays = operators.filter(|&(block, place, _)| block > 0 || !gone[place]);
         stays.flat_map(|(_, _, op)| &op.operands).copied().collect()
     };
     let (before, now) = (used(&vec![false; gone.len()]), used(&gone));
-    let named: HashSet<i64> = outputs.iter().map(|o| o.id).collect();
+    let handed: HashSet<i64> = outputs.iter().map(|o| o.id).collect();
     for (place, op) in main.operators.iter().enumerate() {
         let id = op.results.first().map_or(0, |r| r.id);
-        if now.contains(&id) || named.contains(&id) {
+        if now.contains(&id) || handed.contains(&id) {
             continue;
         }
         let (parameter, data, kept) = (op.name == PARAMETER, op.name == DATA, stored(op));
@@ -102,9 +112,10 @@ pub(super) fn edits(model: &Model, topology: &Topology, what: &Strip) -> Result<
         gone[place] |= (what.drops(what.state) && data && kept)
             || (what.gradients && (parameter || data) && gradient)
             || (what.drops(what.unused) && (parameter || kept))
-            || (prunes && fed(op) && (names.is_some() || before.contains(&id)));
+            || (prunes && fed(op) && (named || before.contains(&id)));
     }
-    let elements: Vec<_> = main.operators.iter().zip(&gone).map(|(op, gone)| (op.span.clone(), *gone)).collect();
+    let elements: Vec<_> =
+        main.operators.iter().zip(&gone).map(|(op, gone)| (op.span.clone(), *gone)).collect();
     edits.remove(&main.list, &elements);
     for (block, b) in model.blocks.iter().enumerate() {
         for (place, op) in b.operators.iter().enumerate() {
@@ -131,7 +142,7 @@ pub(super) struct Change {
     /// For each operator of the main block whether the outputs need it; empty where none is taken
     /// out for the sake of the others.
     pub(super) kept: Vec<bool>,
-    /// The values that become outputs.
+    /// The values that become outputs, or the ends of the forward pass of a program without outputs.
     pub(super) outputs: Option<Vec<String>>,
 }
 
@@ -166,7 +177,12 @@ fn outputs(model: &Model, topology: &Topology, what: &Strip) -> Result<Vec<Outpu
     if what.outputs.is_empty() {
         return Ok(Vec::new());
     }
-    let values = || model.blocks.iter().flat_map(|b| b.arguments.iter().chain(b.operators.iter().flat_map(|op| &op.results)));
+    let values = || {
+        model
+            .blocks
+            .iter()
+            .flat_map(|b| b.arguments.iter().chain(b.operators.iter().flat_map(|op| &op.results)))
+    };
     let kinds: HashMap<i64, &Range<usize>> = values().map(|v| (v.id, &v.text)).collect();
     let mut found: HashMap<&str, (i64, &str)> = HashMap::new();
     for (op, said) in model.blocks[0].operators.iter().zip(&topology.blocks[0].operators) {
@@ -196,7 +212,8 @@ fn outputs(model: &Model, topology: &Topology, what: &Strip) -> Result<Vec<Outpu
 
 /// Switches an operator to inference.
 fn inference(op: &Op, bytes: &[u8], edits: &mut Edits) {
-    let Some(attr) = op.attribute(IS_TEST).filter(|a| a.attribute.value == AttributeValue::Bool(false)) else {
+    let Some(attr) = op.attribute(IS_TEST).filter(|a| a.attribute.value == AttributeValue::Bool(false))
+    else {
         return;
     };
     let text = String::from_utf8_lossy(&bytes[attr.span.clone()]);
@@ -211,7 +228,9 @@ fn inference(op: &Op, bytes: &[u8], edits: &mut Edits) {
 fn fetches(model: &Model, outputs: &[Output], bytes: &[u8], edits: &mut Edits) {
     let ids = model.blocks.iter().flat_map(|b| b.operators.iter().flat_map(|op| &op.results)).map(|r| r.id);
     let mut id = ids.max().unwrap_or(0).max(0);
-    let flag = |name: &str| format!(r##"{{"AT":{{"#":"0.a_array","D":[{{"#":"0.a_bool","D":true}}]}},"N":"{name}"}}"##);
+    let flag = |name: &str| {
+        format!(r##"{{"AT":{{"#":"0.a_array","D":[{{"#":"0.a_bool","D":true}}]}},"N":"{name}"}}"##)
+    };
     let end = model.blocks[0].list.end.saturating_sub(1);
     for (column, output) in outputs.iter().enumerate() {
         id = id.saturating_add(1);
@@ -278,4 +297,3 @@ fn text(value: &AttributeValue) -> String {
         _ => String::new(),
     }
 }
-

@@ -6,7 +6,7 @@ use super::build::{dense, endpoint, variable};
 use super::framework::{self, BlockDesc, OpDesc, VarDesc};
 use crate::error::{Error, Result};
 use crate::formats::paddle::flow::{Flow, IS_TEST, Phase, RESERVE};
-use crate::formats::paddle::strip_options::{no_outputs, no_such_output};
+use crate::formats::paddle::strip_options::no_such_output;
 use crate::formats::paddle::{Strip, StripReport};
 use crate::tensor::DType;
 use crate::topology::{Topology, Variable, VariableKind};
@@ -19,7 +19,6 @@ pub(super) const CALLSTACK: &[u8] = b"op_callstack";
 const BACKWARD: i32 = 1;
 const OPTIMIZE: i32 = 2;
 const SCHEDULE: i32 = 16;
-const LOSS: i32 = 256;
 /// The role of an operator whose role was never set: all other bits mean nothing.
 const UNSPECIFIED: i32 = 0x1000;
 
@@ -31,8 +30,8 @@ impl ProgramDesc {
     ///   [`source_leaks`](Self::source_leaks) and stays.
     /// - `training`: operators on which no output depends, and no effect that is independent of
     ///   training (prints, assertions, random draws, changes of persistable variables). Inputs that
-    ///   only they read go too. Each operator that has the attribute `is_test` gets it. A program
-    ///   without outputs that does not train keeps its operators.
+    ///   only they read go too. A program without outputs keeps its forward pass, as with
+    ///   `clone(for_test=True)`. Each operator that has the attribute `is_test` gets it.
     /// - `gradients`: variables with `@GRAD` in their names.
     /// - `state`: persistable variables that only operators of the optimizer and of schedules use,
     ///   and never as the parameter: moments, powers, learning rates. They are recognised by the
@@ -46,9 +45,8 @@ impl ProgramDesc {
     /// The changed program is held against the outputs of the one before.
     ///
     /// # Errors
-    /// [`crate::Kind::Usage`]: `no-outputs` for a training program without outputs, where none are
-    /// named; `outputs-without-training`; `reserved-name` for a variable that has the name of the
-    /// list of inputs or outputs; [`crate::Kind::Mismatch`], `no-such-output`;
+    /// [`crate::Kind::Usage`]: `outputs-without-training`; `reserved-name` for a variable that has the
+    /// name of the list of inputs or outputs; [`crate::Kind::Mismatch`], `no-such-output`;
     /// [`crate::Kind::Corrupt`], `outputs-changed`; [`crate::Kind::Limit`] where the program would be
     /// larger than protobuf allows. The program is as before.
     pub fn strip(&mut self, what: &Strip) -> Result<StripReport> {
@@ -62,34 +60,58 @@ impl ProgramDesc {
         if what.source {
             source(&mut message, &mut report);
         }
-        let topology = self.topology();
-        let phase = |block: usize, place: usize| phase(&self.message.blocks[block].ops[place]);
-        let flow = Flow::of(&topology, phase);
-        let named = (!what.outputs.is_empty()).then_some(what.outputs.as_slice());
-        let mut kept = None;
-        if what.training {
-            if named.is_some() || flow.has_outputs() {
-                declared(&topology, &what.outputs)?;
-                let live = flow.live(named);
-                prune(&mut message, &flow, &live, named, &mut report)?;
-                kept = Some(live);
-            } else if flow.trains() {
-                return Err(no_outputs(&flow.ends()));
-            }
-            inference(&mut message);
-        }
+        let kept = match what.training {
+            true => self.cut(&mut message, what, &mut report)?,
+            false => None,
+        };
         variables(&mut message, what, &state, &mut report);
         if message == self.message {
             return Ok(report);
         }
         let changed = Self::of(message)?;
-        if let Some(live) = kept {
-            flow.check(&live, named, &changed.topology())?;
+        if let Some((live, outputs)) = kept {
+            let topology = self.topology();
+            self.flow(&topology).check(&live, outputs.as_deref(), &changed.topology())?;
         }
         *self = changed;
         Ok(report)
     }
+
+    fn flow<'t>(&self, topology: &'t Topology) -> Flow<'t> {
+        Flow::of(topology, |block, place| phase(&self.message.blocks[block].ops[place]))
+    }
+
+    /// Takes training out of `message`, a copy of this program, and switches the rest to inference.
+    /// Gives the steps that stay, and the outputs to hold them against where they are not those of
+    /// the program.
+    fn cut(
+        &self,
+        message: &mut framework::ProgramDesc,
+        what: &Strip,
+        report: &mut StripReport,
+    ) -> Result<Option<Kept>> {
+        let topology = self.topology();
+        let flow = self.flow(&topology);
+        let named = (!what.outputs.is_empty()).then(|| what.outputs.clone());
+        let mut kept = None;
+        if named.is_some() || flow.has_outputs() {
+            declared(&topology, &what.outputs)?;
+            kept = Some((flow.live(named.as_deref()), named));
+        } else if flow.trains() {
+            let live = flow.forward();
+            report.ends = flow.ends(&live);
+            kept = Some((live, Some(report.ends.clone())));
+        }
+        if let Some((live, _)) = &kept {
+            prune(message, &flow, live, &what.outputs, report)?;
+        }
+        inference(message);
+        Ok(kept)
+    }
 }
+
+/// For each step whether it stays, and names of outputs.
+type Kept = (Vec<bool>, Option<Vec<String>>);
 
 /// Fails where an output is no variable of the main block.
 fn declared(topology: &Topology, outputs: &[String]) -> Result<()> {
@@ -120,7 +142,7 @@ fn phase(op: &OpDesc) -> Phase {
     let role = if role & UNSPECIFIED == 0 { role } else { 0 };
     if role & (OPTIMIZE | SCHEDULE) != 0 || (role == 0 && is_optimizer(op)) {
         Phase::Update
-    } else if role & (BACKWARD | LOSS) != 0 || bytes(&op.r#type).ends_with(b"_grad") {
+    } else if role & BACKWARD != 0 || bytes(&op.r#type).ends_with(b"_grad") {
         Phase::Backward
     } else {
         Phase::Forward
@@ -141,7 +163,7 @@ fn prune(
     program: &mut framework::ProgramDesc,
     flow: &Flow<'_>,
     live: &[bool],
-    named: Option<&[String]>,
+    outputs: &[String],
     report: &mut StripReport,
 ) -> Result<()> {
     // An input that no operator read before stays: it is none that training needed.
@@ -153,7 +175,8 @@ fn prune(
             let live = if number == 0 { live[place] } else { owner.is_some_and(|step| live[step]) };
             place += 1;
             let feeds = number == 0 && bytes(&op.r#type) == b"feed";
-            let keep = live || (feeds && named.is_none() && !arguments(&op.outputs).any(|name| read.contains(name)));
+            let keep = live
+                || (feeds && outputs.is_empty() && !arguments(&op.outputs).any(|name| read.contains(name)));
             report.operators += u64::from(!keep);
             keep
         });
@@ -163,14 +186,15 @@ fn prune(
         }
     }
     let Some(main) = program.blocks.first_mut() else { return Ok(()) };
-    let Some(outputs) = named else {
-        let mut feeds: Vec<&mut OpDesc> = main.ops.iter_mut().filter(|op| bytes(&op.r#type) == b"feed").collect();
+    if outputs.is_empty() {
+        let mut feeds: Vec<&mut OpDesc> =
+            main.ops.iter_mut().filter(|op| bytes(&op.r#type) == b"feed").collect();
         feeds.sort_by_key(|op| attribute(op, "col").and_then(|a| a.i));
         for (column, attrs) in (0i32..).zip(feeds.into_iter().map(|op| &mut op.attrs)) {
             attrs.iter_mut().filter(|a| bytes(&a.name) == b"col").for_each(|a| a.i = Some(column));
         }
         return Ok(());
-    };
+    }
     let inputs = inputs(main, flow, live);
     main.ops.retain(|op| bytes(&op.r#type) != b"feed");
     let feed = |(column, name): (usize, &String)| endpoint("feed", ("X", "feed"), ("Out", name), column);

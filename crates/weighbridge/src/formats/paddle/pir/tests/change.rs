@@ -177,7 +177,7 @@ fn result(program: &PirProgram, kind: &str) -> String {
 }
 
 #[test]
-fn a_training_program_becomes_its_forward_part() {
+fn a_training_program_becomes_one_for_inference() {
     let mut program = golden("cnn_pir_train");
     let before: Topology = program.topology();
     let named = Strip { outputs: vec![result(&program, "pd_op.softmax")], ..TRAINING };
@@ -204,7 +204,9 @@ fn a_training_program_becomes_its_forward_part() {
         assert_eq!(*test, AttributeValue::Bool(true));
     }
     // What inference does not read is gone: moments, powers, the learning rate.
-    assert!(report.variables.contains("conv2d_0.w_0_moment1_0") && report.variables.contains("learning_rate_0"));
+    assert!(
+        report.variables.contains("conv2d_0.w_0_moment1_0") && report.variables.contains("learning_rate_0")
+    );
     assert_eq!(topology.parameters().len(), 13);
     let mut again = program.clone();
     assert_eq!(again.strip(&TRAINING).unwrap(), crate::formats::paddle::StripReport::default());
@@ -212,12 +214,43 @@ fn a_training_program_becomes_its_forward_part() {
 }
 
 #[test]
-fn a_training_program_needs_outputs() {
+fn a_training_program_without_outputs_keeps_its_forward_part() {
+    let mut program = golden("cnn_pir_train");
+    let before: Topology = program.topology();
+    let report = program.strip(&TRAINING).unwrap();
+    assert_whole(&program);
+    let left = kinds(&program);
+    assert!(
+        !left.iter().any(|k| k.ends_with("_grad") || k.ends_with("adam_") || k.contains("full_like")),
+        "{left:?}"
+    );
+    let forward = ["pd_op.conv2d", "pd_op.batch_norm_", "pd_op.pool2d", "pd_op.softmax", "pd_op.mean"];
+    for kind in forward {
+        let count = |topology: &Topology| topology.operators().filter(|op| op.kind == kind).count();
+        assert_eq!(count(&program.topology()), count(&before), "{kind}");
+    }
+    // The mean of the loss.
+    assert_eq!(report.ends, [result(&program, "pd_op.mean")]);
+    assert_eq!(report.operators, (before.operators().count() - left.len()) as u64);
+    for test in program.topology().operators().filter_map(|op| op.attribute("is_test")) {
+        assert_eq!(*test, AttributeValue::Bool(true));
+    }
+    // Parameters and state are tensors of files: they stay until asked for.
+    assert_eq!(program.topology().parameters().len(), before.parameters().len());
+    let gone = program.strip(&Strip { state: true, ..Strip::default() }).unwrap().variables;
+    assert_eq!(gone.len(), before.parameters().len() - 13);
+    assert!(gone.contains("conv2d_0.w_0_moment1_0") && gone.contains("learning_rate_0"), "{gone:?}");
+    assert_eq!(program.topology().parameters().len(), 13);
+    assert_whole(&program);
+    let mut at_once = golden("cnn_pir_train");
+    at_once.strip(&Strip { state: true, ..TRAINING }).unwrap();
+    assert_eq!(at_once.to_bytes(), program.to_bytes());
+}
+
+#[test]
+fn outputs_must_be_there_and_need_training_to_go() {
     let mut program = golden("cnn_pir_train");
     let before = program.to_bytes();
-    let error = program.strip(&TRAINING).unwrap_err();
-    assert_eq!(error.code(), "no-outputs");
-    assert!(error.found_text().unwrap().contains('%'), "{error}");
     let named = |name: &str, training| Strip { training, outputs: vec![name.to_owned()], ..TRAINING };
     assert_eq!(program.strip(&named("%999999", true)).unwrap_err().code(), "no-such-output");
     assert_eq!(program.strip(&named("%20", false)).unwrap_err().code(), "outputs-without-training");
@@ -238,8 +271,7 @@ fn an_output_that_exists_can_be_kept_alone() {
         fetch(1, 6, 9),
     ];
     let mut program = of(&ops.join(",")).unwrap();
-    let report =
-        program.strip(&Strip { outputs: vec!["fetch_name_0".to_owned()], ..TRAINING }).unwrap();
+    let report = program.strip(&Strip { outputs: vec!["fetch_name_0".to_owned()], ..TRAINING }).unwrap();
     assert_eq!(kinds(&program), ["builtin.parameter", "pd_op.data", "pd_op.add", "pd_op.fetch"]);
     assert_eq!(report.variables, ["%6", "%7", "fetch_name_1", "v", "y"].map(String::from).into());
     assert_eq!(program.topology().fetches[0].name, "fetch_name_0");
@@ -275,7 +307,8 @@ fn a_program_that_lost_a_writer_is_refused() {
         let text = String::from_utf8(program.to_bytes()).unwrap();
         let place = main.iter().position(|op| op.kind == "pd_op.while").unwrap();
         let span = program.model.blocks[0].operators[place].span.clone();
-        let after = super::parse(format!("{}{}", &text[..span.start], &text[span.end + 1..]).as_bytes()).unwrap();
+        let after =
+            super::parse(format!("{}{}", &text[..span.start], &text[span.end + 1..]).as_bytes()).unwrap();
         let kept: Vec<bool> = (0..main.len()).map(|step| step != place).collect();
         assert_eq!(flow.check(&kept, None, &after.topology()).unwrap_err().code(), "outputs-changed");
         // The slice of the array's loop, from the outputs back.

@@ -43,6 +43,9 @@ pub(crate) struct Diff {
     /// Leave out metadata
     #[arg(long)]
     pub no_metadata: bool,
+    /// Compare metadata that only one of two formats can hold, too: the versions of modules of PyTorch
+    #[arg(long, conflicts_with = "no_metadata")]
+    pub metadata: bool,
     /// Compare names, types and shapes, and read no values
     #[arg(long, conflicts_with_all = ["atol", "rtol"])]
     pub names_only: bool,

@@ -15,7 +15,7 @@ use weighbridge::ops::edit::{
     EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
     prepare_in_place, read_rules, write, write_in_place,
 };
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.undo || args.forget_undo {
@@ -37,34 +37,42 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
     match (&args.target, args.in_place) {
         (Some(target), None) => {
             let mut prepared = prepare(&args.source, target, &options)?;
+            before(&prepared.report, output)?;
             if writing.plan {
                 prepared.measure_casts(writing.threads)?;
             } else {
                 write(&mut prepared, target, &options)?;
             }
             drop(options);
-            output.outcome = outcome(&prepared.report, writing.plan);
+            output.outcome = writing.outcome(&prepared.report.losses);
             show(&prepared.report, None, writing.plan, begun, output)?;
         }
         (_, place) => {
             let how = if place == Some(Place::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
             let mut prepared = prepare_in_place(&args.source, how, &options)?;
+            before(&prepared.edit.report, output)?;
             if writing.plan {
                 prepared.edit.measure_casts(writing.threads)?;
             } else {
                 write_in_place(&mut prepared, &args.source, &options)?;
             }
             drop(options);
-            output.outcome = outcome(&prepared.edit.report, writing.plan);
+            output.outcome = writing.outcome(&prepared.edit.report.losses);
             show(&prepared.edit.report, prepared.patch.as_ref(), writing.plan, begun, output)?;
         }
     }
     Ok(output.outcome)
 }
 
-/// A plan alone is done, whatever it says.
-fn outcome(report: &EditReport, plan: bool) -> Outcome {
-    if plan { Outcome::Done } else { crate::salvage::outcome(&report.losses) }
+/// Prints what a reader should know before anything is written.
+fn before(report: &EditReport, output: &mut Output) -> io::Result<()> {
+    if output.json {
+        return Ok(());
+    }
+    output.warn_of(&report.notes)?;
+    changes(report, output)?;
+    output.losses(&report.losses)?;
+    output.flush()
 }
 
 /// The rules of the arguments, in the order that the help names.
@@ -99,7 +107,7 @@ fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
 }
 
 fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
-    let path = escape(&args.source.display().to_string());
+    let path = escape(&path_text(&args.source));
     let (done, bytes, text) = if args.undo {
         let bytes = undo(&LocalPatchDisk, &args.source)?;
         ("undo", bytes, format!("{path} is as it was: {} put back", human_bytes(bytes)))
@@ -108,8 +116,7 @@ fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
         ("forget-undo", 0, format!("the last edit of {path} stays"))
     };
     if output.json {
-        output
-            .document(&json!({ "path": args.source.display().to_string(), "done": done, "bytes": bytes }))?;
+        output.document(&json!({ "path": path_text(&args.source), "done": done, "bytes": bytes }))?;
     } else {
         writeln!(output, "{text}")?;
     }
@@ -128,9 +135,6 @@ fn show(
         let ranges = patch.map(|patch| rows(&patch.ranges, range));
         return output.document(&Document { report: report.as_json(!planned), ranges });
     }
-    output.warn_of(&report.notes)?;
-    changes(report, output)?;
-    output.losses(&report.losses)?;
     if planned {
         casts(report, output)?;
     }

@@ -153,14 +153,10 @@ impl Layout {
         let layout = Self { dtype, vector, names };
         let used = layout.projection();
         let others: Vec<_> = (0..fields.len()).filter(|place| used.binary_search(place).is_err()).collect();
-        for &place in others.iter().take(20) {
-            let (name, kind) = (escape_text(fields[place].name()), fields[place].data_type());
-            let kind: String = escape_text(&kind.to_string()).chars().take(80).collect();
-            notes.push(Note::omission("column-omitted", format!("the column {name} ({kind}) is left out")));
-        }
-        if others.len() > 20 {
-            let text = format!("{} more columns are left out", others.len() - 20);
-            notes.push(Note::omission("column-omitted", text));
+        for &place in &others {
+            let kind = fields[place].data_type().to_string();
+            let kind: String = escape_text(&kind).chars().take(80).collect();
+            notes.push(Note::skipped_tensor(fields[place].name(), format!("a column of type {kind}")));
         }
         notes.extend(renamed(schema, &used));
         notes.extend(told_of_columns(schema, &used));
@@ -207,7 +203,7 @@ impl Layout {
     /// `width` is the length of each row.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`], `nulls`; [`crate::Kind::Corrupt`], `ragged-list`.
+    /// [`crate::Kind::Unsupported`]: `nulls`, `ragged-list`.
     pub(in crate::formats) fn rows(&self, batch: &RecordBatch, width: u64, out: &mut Vec<u8>) -> Result<()> {
         let size = self.dtype.size().unwrap_or(1);
         let width = to_usize(width)?;
@@ -349,7 +345,7 @@ fn short_text(text: &str) -> String {
 fn of_list(offsets: &[i64], elements: &ArrayRef, width: usize) -> Result<ArrayRef> {
     let lengths = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     if let Some((row, len)) = lengths.enumerate().find(|(_, len)| usize::try_from(*len) != Ok(width)) {
-        return Err(Error::corrupt("ragged-list", "the lists of a column are not all of one length")
+        return Err(Error::unsupported("ragged-list", "the lists of a column are not all of one length")
             .expected(format_args!("{width} elements"))
             .found(format_args!("{len} in row {row} of its batch")));
     }

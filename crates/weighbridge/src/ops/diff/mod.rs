@@ -22,7 +22,9 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply};
-use crate::checkpoint::{Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry};
+use crate::checkpoint::{
+    Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry, has_versions, take_versions,
+};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -66,6 +68,8 @@ pub struct DiffOptions {
     pub names_only: bool,
     /// Leave out metadata.
     pub no_metadata: bool,
+    /// Compare metadata that the form of one side has no place for, too: the versions of modules of PyTorch.
+    pub metadata: bool,
     /// Threads; 0 for one a processor. Fewer run where `memory` is not enough for all of them.
     pub threads: usize,
     /// Memory for buffers, in bytes, at least [`MIN_MEMORY`](crate::engine::MIN_MEMORY); 256 MiB where `None`.
@@ -398,6 +402,9 @@ pub fn diff_checkpoints(
     }
     let mut metadata = Vec::new();
     if !options.no_metadata {
+        if !options.metadata {
+            notes.extend(leave_out_versions(&mut left, &mut right));
+        }
         told::metadata(&left, &right, &mut metadata);
     }
     metadata.extend(structure.changes);
@@ -413,6 +420,21 @@ pub fn diff_checkpoints(
         left_out,
         values_compared: !options.names_only,
     })
+}
+
+/// Takes the versions of modules off a side where the other one is of another form and has none: that form has no place for
+/// them. Gives a note.
+fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<String> {
+    if left.format == right.format {
+        return None;
+    }
+    let (name, side) = match [&*left, &*right].map(|side| has_versions(&side.metadata)) {
+        [true, false] => ("left", left),
+        [false, true] => ("right", right),
+        _ => return None,
+    };
+    take_versions(&mut side.metadata);
+    Some(format!("only the {name} side has versions of modules (_metadata): --metadata compares them, too"))
 }
 
 /// Renames the tensors of the left side as the options say. Gives the notes on rules that were of no use.

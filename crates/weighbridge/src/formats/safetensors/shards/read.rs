@@ -106,6 +106,16 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     let mut shards = Vec::with_capacity(list.files.len());
     for (place, file) in list.files.iter().enumerate() {
         check_plain(file)?;
+        // The file itself may be a link, as in the cache of a hub; a folder on the way could lead anywhere.
+        let mut above = Path::new(file).ancestors().skip(1).filter(|part| *part != Path::new(""));
+        if above.any(|part| folder.is_link(&around.join(part))) {
+            return Err(Error::corrupt(
+                "unsafe-name",
+                "the path of a shard leads through a symbolic link to a folder",
+            )
+            .found(escape_text(file))
+            .hint("put the folder itself in the place of the link"));
+        }
         match folder.open(&around.join(file))? {
             Some(source) => shards.push((place, source)),
             None => {
@@ -118,6 +128,13 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     for (name, _) in list.tensors.iter().filter(|(_, file)| options.salvage && missing.contains(file)) {
         let error = Error::corrupt("shard-missing", "the shard that held it is not there");
         joint.lost.push((name.clone(), error));
+    }
+    if !options.salvage {
+        let gone = list.tensors.iter().filter(|(_, file)| missing.contains(file));
+        let note = |(name, file): &(String, usize)| {
+            Note::skipped_tensor(name, format!("its shard {} is not there", escape_text(&list.files[*file])))
+        };
+        joint.notes.extend(gone.map(note));
     }
     joint.expected = Some(list.tensors.len() as u64);
     // In the order of the names, as in a folder without a list.
@@ -227,7 +244,7 @@ impl Joint {
         options: &OpenOptions,
     ) -> Result<()> {
         self.files.push(source.clone());
-        let read = match read::contents(source, options) {
+        let read = match read::contents(source, options, true) {
             Ok(read) => read,
             Err(error) if options.salvage && Damage::is(&error) => {
                 let Some(read) = self.salvage(number, source, error, listed, options) else { return Ok(()) };
@@ -358,7 +375,13 @@ impl Joint {
                     self.lost.push((name.clone(), error.in_file(&list.files[file])));
                 }
             }
-            self.notes.push(Note::omission("tensor-missing", format!("in no shard: {text}")));
+            match options.salvage {
+                true => self.notes.push(Note::omission("tensor-missing", format!("in no shard: {text}"))),
+                false => self.notes.extend(absent.iter().map(|(name, file)| {
+                    let reason = format!("it is not in its shard {}", escape_text(&list.files[*file]));
+                    Note::skipped_tensor(*name, reason)
+                })),
+            }
         }
         if let Some(&(name, file, place)) = elsewhere.first() {
             let text = enumerated(elsewhere.iter().map(|(name, ..)| *name)).unwrap_or_default();

@@ -27,6 +27,7 @@ mod check;
 mod dtype;
 mod edit;
 pub mod exec;
+mod flow;
 mod outline;
 pub mod pir;
 pub mod program;

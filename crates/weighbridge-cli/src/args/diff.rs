@@ -43,6 +43,9 @@ pub(crate) struct Diff {
     /// Leave out metadata
     #[arg(long)]
     pub no_metadata: bool,
+    /// Compare also metadata that few files keep, such as stop_gradient
+    #[arg(long, conflicts_with = "no_metadata")]
+    pub metadata: bool,
     /// Compare names, types and shapes, and read no values
     #[arg(long, conflicts_with_all = ["atol", "rtol"])]
     pub names_only: bool,

@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Diff, _: &Common, output: &mut Output) -> Result<Outcom
     options.ignore_dtype = args.ignore_dtype;
     options.no_state = args.no_state;
     options.no_metadata = args.no_metadata;
+    options.metadata = args.metadata;
     options.names_only = args.names_only;
     options.threads = args.threads;
     options.memory = Some(args.memory);

@@ -66,6 +66,8 @@ pub struct DiffOptions {
     pub names_only: bool,
     /// Leave out metadata.
     pub no_metadata: bool,
+    /// Compare also what a layer knew of its tensors and few files keep: `stop_gradient` and `trainable` of Paddle.
+    pub metadata: bool,
     /// Threads; 0 for one a processor. Fewer run where `memory` is not enough for all of them.
     pub threads: usize,
     /// Memory for buffers, in bytes, at least [`MIN_MEMORY`](crate::engine::MIN_MEMORY); 256 MiB where `None`.
@@ -367,7 +369,7 @@ pub fn diff_checkpoints(
         })
         .collect();
     let programs = match (&left.topology, &right.topology) {
-        (Some(a), Some(b)) => program(a, b),
+        (Some(a), Some(b)) => program::compare(a, b, options.metadata),
         (None, None) => ProgramDiff::default(),
         (a, _) => {
             let side = if a.is_some() { "left" } else { "right" };
@@ -468,7 +470,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
     change("shape", left.shape.to_string(), right.shape.to_string());
     change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
     if attributes {
-        told::attributes(&left.attributes, &right.attributes, &mut changes);
+        told::attributes(&left.attributes, &right.attributes, options.metadata, &mut changes);
     }
     let same_shape = left.shape == right.shape;
     let (mut values, mut unread) = (None, None);

@@ -52,7 +52,10 @@ pub fn verify_tensor(entry: &TensorEntry) -> Result<()> {
 
 /// True where the bytes are made from others, whose own checks are met only by reading to the end.
 pub fn is_encoded(source: &SourceRef) -> bool {
-    source.within().is_some_and(|within| within.encoded)
+    match source.within() {
+        Some(within) => within.encoded,
+        None => source.made_of().is_some_and(|parts| parts.iter().any(|part| is_encoded(part.source))),
+    }
 }
 
 /// Reads a source from front to back, for the checks that its decoding makes.

@@ -82,6 +82,42 @@ class Call:
         return os.system, ("true",)
 
 
+def composites():
+    """Tensors that are several in the index, and arrays of numpy: what is saved, what is listed, and the kind."""
+    table = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.0, -0.25]])
+    whole = torch.quantize_per_tensor(table, 0.05, 3, torch.quint8)
+    wide = torch.quantize_per_tensor(table[0], 0.001, -7, torch.qint32)
+    scales, zeros = torch.tensor([0.1, 0.2], dtype=torch.float64), torch.tensor([0, 5])
+    rows = torch.quantize_per_channel(table, scales, zeros, 0, torch.qint8)
+    quantized = {
+        "q": whole.int_repr(), "q.scale": torch.tensor(0.05, dtype=torch.float64), "q.zero_point": torch.tensor(3),
+        "b": torch.ones(2), "layer.wide": wide.int_repr(), "layer.wide.scale": torch.tensor(0.001, dtype=torch.float64),
+        "layer.wide.zero_point": torch.tensor(-7), "rows": rows.int_repr(), "rows.scale": scales, "rows.zero_point": zeros,
+    }
+    yield "quantized", {"q": whole, "b": torch.ones(2), "layer.wide": wide, "rows": rows}, quantized, "state_dict"
+    coo = torch.sparse_coo_tensor(torch.tensor([[0, 0, 1], [2, 2, 0]]), torch.tensor([1.0, 2.0, 3.0]), (2, 3))
+    hybrid = torch.sparse_coo_tensor(torch.tensor([[1, 0]]), table, (4, 3)).coalesce()
+    csr, csc, bsr = table.to_sparse_csr(), table.to_sparse_csc(), torch.eye(4).to_sparse_bsr((2, 2))
+    sparse = {
+        "coo.indices": coo._indices(), "coo.values": coo._values(),
+        "emb.weight.indices": hybrid.indices(), "emb.weight.values": hybrid.values(),
+        "csr.crow_indices": csr.crow_indices(), "csr.col_indices": csr.col_indices(), "csr.values": csr.values(),
+        "csc.ccol_indices": csc.ccol_indices(), "csc.row_indices": csc.row_indices(), "csc.values": csc.values(),
+        "bsr.crow_indices": bsr.crow_indices(), "bsr.col_indices": bsr.col_indices(), "bsr.values": bsr.values(),
+    }
+    yield "sparse", {"coo": coo, "emb.weight": hybrid, "csr": csr, "csc": csc, "bsr": bsr}, sparse, "state_dict"
+    shared = np.arange(6, dtype=np.float32).reshape(2, 3)
+    arrays = {
+        "w": torch.ones(2), "a": shared, "again": shared, "turned": np.asfortranarray(shared), "scalar": np.array(2.5),
+        "big": np.array([1, 2], dtype=">i4"), "long": np.arange(3000, dtype=np.int64), "empty": np.zeros((0, 2)),
+        "deep": [{"x": np.array([True, False])}],
+    }
+    listed = {key: value if isinstance(value, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(value.astype(value.dtype.newbyteorder("="))).reshape(value.shape))
+              for key, value in arrays.items() if key != "deep"}
+    listed["deep.0.x"] = torch.tensor([True, False])
+    yield "arrays", arrays, listed, "object"
+
+
 def main():
     GOOD.mkdir(parents=True, exist_ok=True)
     BAD.mkdir(parents=True, exist_ok=True)
@@ -139,6 +175,8 @@ def main():
     put("arguments.pt", saved(arguments), {
         "two.0": one, "two.1": other, "argued.0": torch.arange(3.0), "partial.1.0": third, "partial.end": other + 1,
     }, "object")
+    for name, thing, tensors, kind in composites():
+        both(name, thing, tensors, kind)
     script = io.BytesIO()
     linear = torch.nn.Linear(2, 2)
     torch.jit.save(torch.jit.script(linear), script)
@@ -152,12 +190,16 @@ def main():
         "outside.pt": rezipped(data, edit=lambda n, d: d.replace(b"K\x02K\x03\x86", b"K\x03K\x03\x86")),
         "crc.pt": data.replace(b"a.weight", b"a.wEight", 1),
         "conjugated.pt": saved({"x": torch.ones(2, dtype=torch.complex64).conj()}),
-        "quantized.pt": saved({"x": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)}),
-        "sparse.pt": saved({"x": torch.eye(2).to_sparse()}),
+        "objects.pt": saved({"w": torch.ones(2), "x": np.array([1, "a"], dtype=object)}),
+        "nested.pt": saved({"w": torch.ones(2), "x": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}),
         "cut_legacy.pt": saved(plain, True)[:-3],
     }
     for name, content in bad.items():
         (BAD / name).write_bytes(content)
+    base = torch.arange(6.0).reshape(2, 3)
+    pickled = {"w": base, "turned": base.t(), "half": base.half(), "p": torch.nn.Parameter(torch.ones(2)), "deep": [{"n": torch.arange(300)}],
+               "skipped": base.to_sparse(), "epoch": 3}
+    (ROOT / "pickled.pkl").write_bytes(pickle.dumps(pickled, 4))
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in expected.items())
     (GOOD / "expected.json").write_text("{\n" + lines + "\n}\n")
 

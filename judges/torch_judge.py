@@ -10,6 +10,7 @@ import datetime
 import itertools
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ def loads_what_was_written(folder):
         index = listed(source)
         if index is None:
             continue
-        done = run("convert", source, target, "--force")
+        done = run("convert", source, target, "--force", "--allow-loss")
         if done.returncode != 0:
             # Only what torch has no type for may be refused.
             check(f"{what} is written", "no type for" in done.stderr, done.stderr)
@@ -460,6 +461,202 @@ def opens_many_small_views(folder):
     check("the last one", show.returncode == 0 and "39998" in show.stdout and "39999" in show.stdout, show.stdout + show.stderr)
 
 
+def quantized():
+    """{name: quantized tensor} of all schemes and types that are read."""
+    table = torch.randn(4, 6, 2)
+    tensors = {f"whole {t}": torch.quantize_per_tensor(table, 0.03, 2, t) for t in (torch.qint8, torch.quint8, torch.qint32)}
+    for axis in (0, 1, 2):
+        scales = torch.rand(table.shape[axis], dtype=torch.float64) + 0.01
+        zeros = torch.randint(0, 5, (table.shape[axis],))
+        for t in (torch.qint8, torch.quint8, torch.qint32):
+            tensors[f"axis {axis} {t}"] = torch.quantize_per_channel(table, scales, zeros, axis, t)
+    rows = torch.rand(5, 4)
+    tensors["float"] = torch.quantize_per_channel(rows, torch.rand(5) + 0.01, torch.rand(5), 0, torch.quint8)
+    tensors["turned"] = tensors["whole torch.qint8"].transpose(0, 1)
+    tensors["empty"] = torch.quantize_per_tensor(torch.zeros(0, 3), 0.5, 0, torch.qint8)
+    return tensors
+
+
+def sparse():
+    """{name: sparse tensor} of all layouts."""
+    table = torch.tensor([[0.0, 1.5, 0.0, -2.0], [0.0] * 4, [3.0, 0.0, 0.0, 0.25], [0.0, 0.0, 7.0, 0.0]])
+    twice = torch.sparse_coo_tensor(torch.tensor([[1, 1, 0], [2, 2, 3]]), torch.tensor([1.0, 2.0, 3.0]), (2, 4))
+    return {
+        "coo": twice, "coalesced": twice.coalesce(), "hybrid": torch.sparse_coo_tensor(torch.tensor([[2, 0]]), table[:2], (5, 4)),
+        "none": torch.sparse_coo_tensor((2, 3)), "half": table.half().to_sparse(), "counts": (table * 4).long().to_sparse(),
+        "csr": table.to_sparse_csr(), "csc": table.to_sparse_csc(), "bsr": table.to_sparse_bsr((2, 2)), "bsc": table.to_sparse_bsc((2, 2)),
+        "batch": torch.stack([table, table * 2]).to_sparse_csr(),
+        "short": torch.sparse_csr_tensor(torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor([1, 0], dtype=torch.int32), torch.ones(2), (2, 2)),
+        "trained": torch.nn.Parameter(twice.coalesce()),
+    }
+
+
+def meaning(tensor):
+    """All that torch says of a quantized or sparse tensor."""
+    common = (tensor.dtype, tensor.layout, tuple(tensor.shape), tensor.is_quantized, tensor.is_sparse, tensor.requires_grad)
+    if tensor.is_quantized:
+        scheme = tensor.qscheme()
+        if scheme == torch.per_tensor_affine:
+            more = (tensor.q_scale(), tensor.q_zero_point())
+        else:
+            more = (raw(tensor.q_per_channel_scales()), raw(tensor.q_per_channel_zero_points()), tensor.q_per_channel_axis())
+        return (*common, scheme, raw(tensor.int_repr()), *more)
+    if tensor.layout == torch.sparse_coo:
+        return (*common, tensor.is_coalesced(), tensor._indices().tolist(), tensor._values().dtype, raw(tensor._values()))
+    if tensor.layout == torch.strided:
+        return (*common, raw(tensor))
+    by_row = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    indices = (tensor.crow_indices(), tensor.col_indices()) if by_row else (tensor.ccol_indices(), tensor.row_indices())
+    return (*common, *((i.dtype, i.tolist()) for i in indices), raw(tensor.values()))
+
+
+def keeps_composites(folder):
+    """Quantized and sparse tensors are parts in other formats, and the same tensors again in torch."""
+    torch.manual_seed(3)
+    source, again = folder / "c.pt", folder / "again.pt"
+    state = {**quantized(), **sparse(), "dense": torch.ones(2), "tied": None}
+    state["tied"] = state["whole torch.quint8"]
+    wanted = {name: meaning(tensor) for name, tensor in state.items()}
+    for legacy in (False, True):
+        torch.save(state, source, _use_new_zipfile_serialization=not legacy)
+        told = run("info", source)
+        check("composites are noted", all(f"{kind} tensors are listed as" in told.stdout for kind in ("quantized", "sparse")), told.stdout)
+        check("composites are sound", run("verify", source).returncode == 0, run("verify", source).stdout)
+        for form in ("pt", "safetensors", "npz", "h5"):
+            between = folder / f"between.{form}"
+            done = run("convert", source, between, "--force")
+            check(f"composites to {form}", done.returncode == 0 and "skipped" not in done.stdout, done.stdout + done.stderr)
+            done = run("convert", between, again, "--force")
+            check(f"composites from {form}", done.returncode == 0, done.stdout + done.stderr)
+            # Torch takes no quantized tensor where it loads weights alone, also of its own making.
+            loaded = torch.load(again)
+            check(f"names by way of {form}", list(loaded) == list(state), list(loaded))
+            for name, tensor in loaded.items():
+                check(f"{name} by way of {form}", meaning(tensor) == wanted[name], (meaning(tensor), wanted[name]))
+            check(f"the same by way of {form}", run("diff", source, between).returncode == 0, run("diff", source, between).stdout)
+        # The parts are what torch says that they are.
+        parts = safetensors.torch.load_file(folder / "between.safetensors")
+        for name, tensor in quantized().items():
+            check(f"{name} has parts", {f"{name}.scale", f"{name}.zero_point"} <= set(parts), list(parts))
+        check("int_repr", raw(parts["axis 0 torch.qint8"]) == raw(state["axis 0 torch.qint8"].int_repr()))
+        # Under another name, and below a prefix.
+        done = run("edit", source, again, "--force", "--rename", "coo=embedding", "--prefix", "net", "--rename", "float=rows")
+        check("renamed", done.returncode == 0, done.stdout + done.stderr)
+        loaded = torch.load(again)
+        check("renamed values", meaning(loaded["net.embedding"]) == wanted["coo"] and meaning(loaded["net.rows"]) == wanted["float"])
+    torch.save(sparse(), source)
+    run("convert", source, again, "--force")
+    loaded = torch.load(again, weights_only=True)
+    check("sparse weights alone", all(meaning(tensor) == wanted[name] for name, tensor in loaded.items()), list(loaded))
+    # Layers that torch itself quantizes.
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    dynamic = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+    torch.save(dynamic.state_dict(), source)
+    done = run("convert", source, folder / "between.safetensors", "--force")
+    check("layers", done.returncode == 0, done.stdout + done.stderr)
+    parts = safetensors.torch.load_file(folder / "between.safetensors")
+    weight = dynamic.state_dict()["0._packed_params._packed_params"][0]
+    check("the weight of a layer", raw(parts["0._packed_params._packed_params.0"]) == raw(weight.int_repr()), list(parts))
+
+
+def reads_arrays(folder):
+    """Arrays of numpy in a checkpoint are tensors, as in a plain pickle."""
+    source, target = folder / "a.pt", folder / "a.safetensors"
+    arrays = {f"{t}": np.arange(6).reshape(2, 3).astype(t) for t in ("<f4", ">f8", "<i8", ">i2", "u1", "?", "<f2")}
+    arrays.update(turned=np.asfortranarray(arrays["<f4"]), steps=np.arange(20.0)[::3], scalar=np.array(1.5), empty=np.zeros((0, 2)),
+                  long=np.random.default_rng(1).standard_normal(70000))
+    for legacy in (False, True):
+        torch.save({"w": torch.ones(2), "arrays": arrays, "rng": np.random.default_rng(0).bit_generator.state}, source,
+                   _use_new_zipfile_serialization=not legacy)
+        done = run("convert", source, target, "--force")
+        check("arrays are read", done.returncode == 0 and "skipped" not in done.stdout, done.stdout + done.stderr)
+        with safetensors.safe_open(target, "np") as file:
+            for name, array in arrays.items():
+                found = file.get_tensor(f"arrays.{name}")
+                check(f"array {name}", found.shape == array.shape and bits(found) == bits(array), found)
+
+
+def reads_pickles(folder):
+    """Tensors in a plain pickle are read; those that are not are named, and end a conversion with 1."""
+    source, target = folder / "t.pkl", folder / "t.safetensors"
+    base = torch.randn(30, 20)
+    tensors = {"w": base, "turned": base.t(), "rows": base[3:5], "steps": base[::2, 1], "bf16": base.bfloat16(), "mask": base > 0, "empty": base[:0],
+               "trained": torch.nn.Parameter(base[:2].clone()), "long": torch.arange(100000), "scalar": torch.tensor(2.5), "spread": base[:1].expand(3, 20)}
+    for protocol in (2, 3, 4, 5):
+        source.write_bytes(pickle.dumps({**tensors, "deep": [{"x": base}], "array": np.arange(4), "epoch": 3}, protocol))
+        done = run("convert", source, target, "--force")
+        found = safetensors.torch.load_file(target) if target.exists() else {}
+        named = [name for name in (*tensors, "deep.0.x") if f"`{name}`" in done.stdout]
+        check(f"pickle {protocol}", done.returncode == (1 if named else 0), done.stdout + done.stderr)
+        check(f"pickle {protocol} is read", not named or protocol == 2, named)
+        for name, tensor in {**tensors, "deep.0.x": base}.items():
+            own = found.get(name)
+            check(f"pickle {protocol} {name}", name in named or (own is not None and own.dtype == tensor.dtype and own.shape == tensor.shape and raw(own) == raw(tensor)))
+        check(f"pickle {protocol} verifies", run("verify", source).returncode in ((0, 3) if protocol == 2 else (0,)), run("verify", source).stdout)
+    source.write_bytes(pickle.dumps({"s": torch.eye(3).to_sparse()}))
+    done = run("convert", source, target, "--force")
+    check("a pickle that yields nothing", done.returncode == 1 and "1 tensor skipped: `s`" in done.stdout, done.stdout + done.stderr)
+
+
+def names_what_it_skips(folder):
+    """A tensor that is not in the target is named, and the exit code is 1 unless that is allowed or asked for."""
+    source = folder / "s.pt"
+    targets = {"convert": folder / "s.safetensors", "edit": folder / "e.pt", "shard": folder / "shards", "merge": folder / "m.npz"}
+    kept = {"w": torch.arange(3.0), "epoch": 3, "config": {"a": [1, 2]}}
+    lost = {
+        "conj": torch.ones(2, dtype=torch.complex64).conj(), "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        "objects": np.array([1, "a"], dtype=object), "records": np.zeros(2, dtype=[("a", "<i4")]), "meta": torch.ones(2, device="meta"),
+        "packed": torch.quantize_per_channel(torch.rand(4, 4), torch.rand(4) + 0.1, torch.rand(4), 0, torch.quint4x2),
+    }
+    words = lambda verb: (verb, source, *(("-o",) if verb == "merge" else ()), targets[verb], "--force")
+    for legacy in (False, True):
+        for name, tensor in lost.items():
+            torch.save({**kept, "deep": [{name: tensor}]}, source, _use_new_zipfile_serialization=not legacy)
+            full = f"deep.0.{name}"
+            for verb in targets:
+                done = run(*words(verb))
+                check(f"{verb} without {name}", done.returncode == 1 and f"1 tensor skipped: `{full}`" in done.stdout, done.stdout + done.stderr)
+                check(f"{verb} may go without {name}", run(*words(verb), "--allow-loss").returncode == 0)
+                check(f"{verb} must not go without {name}", run(*words(verb), "--deny-loss").returncode == 2)
+            for verb in ("convert", "edit"):
+                check(f"{verb} drops {name}", run(*words(verb), "--drop", full).returncode == 0)
+            with safetensors.safe_open(targets["convert"], "pt") as file:
+                check(f"{name} is not there", list(file.keys()) == ["w"], list(file.keys()))
+        torch.save(kept, source, _use_new_zipfile_serialization=not legacy)
+        for verb in targets:
+            done = run(*words(verb))
+            check(f"{verb} of values", done.returncode == 0 and "skipped" not in done.stdout, done.stdout + done.stderr)
+
+
+def leaves_versions_to_torch(folder):
+    """The versions of modules are no difference to a format that has no place for them, unless that is asked for."""
+    state, one, other = torch.nn.BatchNorm1d(2).state_dict(), folder / "v.pt", folder / "v.safetensors"
+    torch.save(state, one)
+    safetensors.torch.save_file(dict(state), other)
+    for left, right in ((one, other), (other, one)):
+        done = run("diff", left, right)
+        check("versions in one format", done.returncode == 0 and "_metadata" in done.stdout, done.stdout)
+        check("versions are asked for", run("diff", left, right, "--metadata").returncode == 1)
+    torch.save(dict(state), folder / "w.pt")
+    check("versions in both formats", run("diff", one, folder / "w.pt").returncode == 1)
+
+
+def tells_distributed_checkpoints(folder):
+    """A folder of torch.distributed.checkpoint is told to be that, with the command that converts it."""
+    import torch.distributed.checkpoint as dcp
+
+    path = folder / "dcp"
+    dcp.save_state_dict({"w": torch.arange(6.0), "b": torch.ones(3)}, dcp.FileSystemWriter(path), no_dist=True)
+    check("it is what is meant", {p.name for p in path.iterdir()} == {".metadata", "__0_0.distcp"})
+    for verb, code in (("info", 2), ("verify", 3), ("ls", 2)):
+        done = run(verb, path)
+        said = done.stdout + done.stderr
+        check(f"{verb} of a distributed checkpoint", done.returncode == code, said)
+        check(f"{verb} says what it is", "PyTorch distributed checkpoint" in said and "no index" not in said, said)
+        command = f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {path} OUT.pt"
+        check(f"{verb} says how to convert it", command in " ".join(said.split()), said)
+
+
 with tempfile.TemporaryDirectory() as name:
     loads_what_was_written(Path(name))
     opens_what_torch_writes(Path(name))
@@ -471,5 +668,11 @@ with tempfile.TemporaryDirectory() as name:
     tells_what_is_no_text(Path(name))
     keeps_what_stands_beside(Path(name))
     opens_many_small_views(Path(name))
+    keeps_composites(Path(name))
+    reads_arrays(Path(name))
+    reads_pickles(Path(name))
+    names_what_it_skips(Path(name))
+    leaves_versions_to_torch(Path(name))
+    tells_distributed_checkpoints(Path(name))
 print(f"torch {torch.__version__}: {passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

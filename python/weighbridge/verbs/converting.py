@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Literal, Optional, Tuple
 
 from ..checks import cast_name
 from ..dtypes import DType
@@ -108,10 +108,12 @@ def convert(
     repeat: bool = False,
     with_global: bool = False,
     reverse_dims: bool = False,
+    versions: Literal["current", "all"] = "current",
     to: Optional[str] = None,
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
     plan: bool = False,
+    allow_loss: bool = False,
     deny_loss: bool = False,
     force: bool = False,
     memory: Size = "256MiB",
@@ -141,9 +143,10 @@ def convert(
       embeddings;
     - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions.
 
-    How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target
-    cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
+    How it is written: `versions="all"` takes along the other versions and the snapshots of a PyTorch-BigGraph
+    checkpoint that is written as one; `to` and `kind` say in which form, where the target's extension does not; `set` what
+    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
+    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
@@ -156,11 +159,11 @@ def convert(
     >>> report
     <Conversion half.npz: npz archive, 550 bytes, 2 losses>
     >>> report.losses[0]
-    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16', left_out=False)
+    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16', left_out=False, tensor=False)
     >>> list(weighbridge.open("half.npz"))
     ['head.bias', 'head.weight']
     """
     given = dict(locals())
     if cast is not None:
         given["cast"] = cast_name(cast, "cast")
-    return told(Conversion(*ask(convert, given)), convert)
+    return told(Conversion(*ask(convert, given)), convert, allowed=allow_loss)

@@ -1,9 +1,18 @@
 //! The arguments of `convert`.
 
 use super::{Input, Writing, dtype, rounding, setting};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 use weighbridge::tensor::{DType, Rounding};
+
+/// Which versions of a checkpoint are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Versions {
+    /// The one that is read
+    Current,
+    /// All complete ones, and the snapshots
+    All,
+}
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Convert {
@@ -29,7 +38,7 @@ pub(crate) struct Convert {
     /// Rename a tensor, or all below a leading part of their path; may be repeated
     #[arg(long, value_name = "OLD=NEW", help_heading = "Changes")]
     pub rename: Vec<String>,
-    /// Cast floating-point tensors to f16, bf16, f32 or f64, rounding to nearest even
+    /// Cast floating-point tensors to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8, rounding to nearest even
     #[arg(long, value_name = "DTYPE", value_parser = dtype, help_heading = "Changes")]
     pub cast: Option<DType>,
     /// Round to f16 and bf16 as that version of Paddle does: nearest, paddle-2.6 or paddle-3.3
@@ -55,6 +64,10 @@ pub(crate) struct Convert {
     /// Keep column-major bytes as they are and reverse the dimensions instead
     #[arg(long, help_heading = "Changes")]
     pub reverse_dims: bool,
+    /// Which versions of a PyTorch-BigGraph checkpoint are written as one again: the one that is read, or all
+    /// complete ones and the snapshots
+    #[arg(long, value_name = "WHICH", default_value = "current", help_heading = "Output")]
+    pub versions: Versions,
     #[command(flatten)]
     pub writing: Writing,
     #[command(flatten)]

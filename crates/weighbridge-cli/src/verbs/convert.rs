@@ -1,6 +1,6 @@
 //! `convert`: a file in another form, all or nothing.
 
-use crate::args::{Common, Convert};
+use crate::args::{Common, Convert, Versions};
 use crate::output::{Output, human_bytes, human_count, human_counted};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -52,6 +52,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         seed: args.seed,
         deny_loss: writing.deny_loss,
         force: writing.force,
+        all_versions: args.versions == Versions::All,
         run: writing.run_options(common),
     };
     if writing.plan {
@@ -68,15 +69,15 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     }
     let begun = Instant::now();
     let (plan, notes) = prepare(args, &options)?;
+    output.warn_before(&notes, &plan.losses)?;
     let report = ops::save(&plan, &args.target, writing.force, &options.run)?;
     drop(options);
-    let outcome = crate::salvage::outcome(&plan.losses);
+    let outcome = writing.outcome(&plan.losses);
     output.outcome = outcome;
     let target = args.target.display().to_string();
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
     } else {
-        output.warn_of(&notes)?;
         text(&target, &plan, &report, begun, output)?;
     }
     Ok(outcome)
@@ -132,7 +133,6 @@ fn text(
     begun: Instant,
     output: &mut Output,
 ) -> std::io::Result<()> {
-    output.losses(&plan.losses)?;
     casts(&report.casts, output)?;
     let seconds = begun.elapsed().as_secs_f64();
     writeln!(output, "{} in {seconds:.2} s", wrote(target, plan, report.bytes))
@@ -144,7 +144,7 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     casts.values().for_each(|cast| all.add(cast));
     let lost = |cast: &CastReport| {
         let (over, under) = (human_count(cast.overflowed), human_count(cast.underflowed));
-        format!("{over} became infinite and {under} became zero")
+        format!("{over} overflowed and {under} became zero")
     };
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));

@@ -216,6 +216,11 @@ pub(crate) fn take_versions(metadata: &mut Metadata) -> Metadata {
     metadata.take(|key, value| location(key).is_some() && versions(value).is_some())
 }
 
+/// True where metadata hold versions of modules.
+pub(crate) fn has_versions(metadata: &Metadata) -> bool {
+    maps(metadata).next().is_some()
+}
+
 /// Puts those that were taken in the place of any others, unless these say the same: then they stay, and say besides of which
 /// state dicts they were.
 pub(crate) fn set_versions(metadata: &mut Metadata, own: Metadata) {

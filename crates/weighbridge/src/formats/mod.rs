@@ -316,12 +316,15 @@ pub struct PlanOptions {
     pub kind: Option<String>,
     /// Values of the format's [settings](Facts::settings), by name.
     pub settings: Vec<(String, String)>,
+    /// Bytes that planning may take for what it keeps until the plan was run; 256 MiB where `None`. The
+    /// index and the plan itself are not counted.
+    pub memory: Option<u64>,
 }
 
 impl PlanOptions {
     /// Options for a file of that kind.
     pub fn of_kind(kind: impl Into<String>) -> Self {
-        Self { kind: Some(kind.into()), settings: Vec::new() }
+        Self { kind: Some(kind.into()), ..Self::default() }
     }
 
     /// The value of a setting; the last one given counts.
@@ -558,7 +561,8 @@ mod tests {
 
     #[test]
     fn unknown_names_say_what_there_is() {
-        let settings = PlanOptions { kind: None, settings: vec![("colour".to_owned(), "red".to_owned())] };
+        let settings =
+            PlanOptions { settings: vec![("colour".to_owned(), "red".to_owned())], ..PlanOptions::default() };
         let hint = |format: &dyn Format| {
             settings.check(format.facts()).unwrap_err().hint_text().map(str::to_owned).unwrap()
         };

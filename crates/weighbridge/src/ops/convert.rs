@@ -1,8 +1,9 @@
 //! Moving a checkpoint from one form to another.
 
 mod ties;
+mod versions;
 
-use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection};
+use crate::checkpoint::{Checkpoint, LabelList, Loss, Modules, Note, Rename, Selection, Value};
 use crate::engine::{LocalSink, RunOptions, RunReport, run};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, LabelsIn, OpenOptions, PlanOptions, biggraph};
@@ -41,6 +42,9 @@ pub struct ConvertOptions {
     pub deny_loss: bool,
     /// Replace the target if it exists.
     pub force: bool,
+    /// Of a PyTorch-BigGraph checkpoint that is written as one, take along the other versions and the
+    /// snapshots; they are losses otherwise.
+    pub all_versions: bool,
     /// How to run the plan.
     pub run: RunOptions,
 }
@@ -140,8 +144,9 @@ impl Changes {
         for grow in &self.grow {
             biggraph::grow(checkpoint, &grow.entity, &grow.names, grow.seed)?;
         }
-        if self.with_global {
-            biggraph::rows::add_global_embeddings(checkpoint)?;
+        if self.with_global && biggraph::rows::add_global_embeddings(checkpoint)? == 0 {
+            let text = "no type has a global embedding: the rows are written as they are stored";
+            notes.push(Note::new("no-global-embedding", text));
         }
         let modules = Modules::of(checkpoint);
         checkpoint.select(&Selection::new(&self.select, &self.drop)?)?;
@@ -228,7 +233,22 @@ pub(super) fn prepare_replacing(
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
-    let plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
+    let versions = (checkpoint.format == "biggraph" && checkpoint.kind == "checkpoint").then(|| {
+        match checkpoint.metadata.get("version") {
+            Some(Value::U64(version)) => Some(*version),
+            _ => None,
+        }
+    });
+    let mut plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
+    if let Some(opened) = versions
+        && (plan.format, plan.kind) == ("biggraph", "checkpoint")
+        && real_path(source) != real_path(target)
+    {
+        versions::add(&mut plan, source, opened, format, options)?;
+        if options.deny_loss && !plan.losses.is_empty() {
+            return Err(denied(&plan.losses));
+        }
+    }
     inputs.check(source, target, &plan)?;
     LocalSink::check_plan_replacing(&plan, target, options.force, &replaced)?;
     Ok((plan, notes, replaced))
@@ -330,15 +350,22 @@ fn plan_noting(
             )
             .hint("leave --reverse-dims out"));
         }
-        let settings = PlanOptions { kind, settings: options.settings.clone() };
+        let settings =
+            PlanOptions { kind, settings: options.settings.clone(), memory: Some(options.run.memory) };
         settings.check(format.facts())?;
         let mut losses = options.changes.apply_noting(&mut checkpoint, notes)?;
         // On its way back a table stands as it stood, unless entities are named that may be others.
         let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
         let aligned = !on_its_way_back || options.open.entities.is_some();
         if format.facts().id == "biggraph" && checkpoint.format != "biggraph" && aligned {
-            let entity = settings.setting("type").map(str::to_owned);
-            losses.extend(biggraph::align(&mut checkpoint, entity.as_deref(), options.seed, &options.open)?);
+            let is_edges = settings.kind.as_deref() == Some("edges") || settings.setting("columns").is_some();
+            if is_edges || biggraph::is_edge_list(&checkpoint) {
+                biggraph::know_edges(&mut checkpoint, &options.open)?;
+            } else {
+                let entity = settings.setting("type").map(str::to_owned);
+                let drawn = options.seed;
+                losses.extend(biggraph::align(&mut checkpoint, entity.as_deref(), drawn, &options.open)?);
+            }
         }
         match format.labels_in() {
             LabelsIn::Column => {}

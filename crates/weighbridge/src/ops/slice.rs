@@ -5,8 +5,10 @@
 
 use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
+use crate::formats::biggraph;
 use crate::tensor::{Region, Shape};
 use crate::text::near;
+use std::sync::Arc;
 
 /// Notes that say why rows have no names.
 const NO_NAMES: [&str; 4] = ["counts-differ", "entities-unreadable", "names-incomplete", "names-missing"];
@@ -269,7 +271,13 @@ fn by_label<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a Te
 
 /// The one row of a table that goes by that name. Where there are several, nobody knows which one is meant.
 fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<usize> {
-    let Some(labels) = &entry.labels else {
+    let relations = biggraph::relation_rows(checkpoint, entry);
+    let list = match (&entry.labels, relations) {
+        (Some(labels), _) => Some(labels.read()?),
+        (None, Some(relations)) => Some(Arc::new(relations)),
+        (None, None) => None,
+    };
+    let Some(list) = list else {
         // Where names were looked for, it is known already why there are none.
         let why = checkpoint.notes.iter().find(|note| NO_NAMES.contains(&note.code));
         let default = "use a number, or say where the names are: --entities FOLDER for PyTorch-BigGraph";
@@ -277,7 +285,6 @@ fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, label: &str) -> Result<u
             .on_tensor(entry.name())
             .hint(why.map_or(default, |note| note.text.as_str())));
     };
-    let list = labels.read()?;
     let mut rows = list.iter().enumerate().filter(|(_, name)| *name == label).map(|(row, _)| row);
     let first = rows.next();
     if let (Some(first), Some(next)) = (first, rows.next()) {

@@ -72,6 +72,7 @@ pub use inspect::{Call, GlobalFinding, Report, inspect};
 pub use json::{JsonBounds, to_json};
 pub use machine::{Cut, read, read_cut};
 pub(crate) use nested::{begins, string_bytes};
+pub(crate) use numpy::is_ndarray;
 pub use numpy::{NdArray, Payload, bytes_of, is_lod_tensor, lod_tensor, ndarray, scalar};
 pub use opcode::opcode_name;
 pub use opened::{GlobalUse, Options, Pickle};

@@ -3,10 +3,12 @@
 use super::allowed::is_mapped_array;
 use super::graph::{Graph, How, Object, ObjectId, Place, Span, Stored};
 use super::opened::Options;
-use super::payload::may_hold;
+use super::payload::{PayloadSource, may_hold};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::tensor::{DType, Endian, Shape};
+use crate::source::{MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Endian, Order, Shape};
+use std::sync::Arc;
 
 /// The bytes of something: how many, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,40 @@ pub struct NdArray {
     pub fortran_order: bool,
     /// The elements. `None` where `dtype` is.
     pub payload: Option<Payload>,
+}
+
+impl NdArray {
+    /// What holds the elements, the offset of the first, and how they lie; `None` where no tensor can hold them. `source` is
+    /// what the pickle was read from.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`], code `numpy-array`, where the elements are not in the file.
+    pub(crate) fn elements(&self, source: &SourceRef) -> Result<Option<(SourceRef, u64, Encoding)>> {
+        let (Some(_), Some(payload)) = (self.dtype, &self.payload) else { return Ok(None) };
+        let order = if self.fortran_order { Order::Column } else { Order::Row };
+        let encoding = Encoding { order, endian: self.endian };
+        let (source, offset): (SourceRef, u64) = match (payload.place, &payload.short) {
+            (Place::Source(span), _) if span.stored == Stored::Raw => (source.clone(), span.offset),
+            (_, Some(bytes)) => (Arc::new(MemorySource::new(source.label(), bytes.to_vec())), 0),
+            (Place::Source(span), None) => {
+                (Arc::new(PayloadSource::new(source.clone(), span, payload.len)?), 0)
+            }
+            _ => return Err(corrupt("the elements of the array are not in the file")),
+        };
+        Ok(Some((source, offset, encoding)))
+    }
+}
+
+/// True for a call by which numpy makes an array of any class and type.
+pub(crate) fn is_ndarray(graph: &Graph, id: ObjectId) -> bool {
+    matches!(
+        graph.call(id),
+        Some((
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct")
+                | ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"),
+            _
+        ))
+    )
 }
 
 /// What a dtype object says.

@@ -21,11 +21,13 @@
 //! [`read`] gives a [`Saved`], which finds the tensors among its objects; [`SavedBuilder`] lays out
 //! the zip form.
 
+mod composite;
 mod files;
 mod layout;
 mod legacy;
 mod object;
 mod order;
+mod pickled;
 mod plain;
 mod rebuild;
 mod saved;
@@ -35,8 +37,11 @@ mod strided;
 mod tests;
 mod write;
 
+pub(crate) use composite::{Quantizer, Sparse, index_names};
 pub use legacy::is_legacy;
+pub(crate) use pickled::pickled;
 pub(crate) use plain::Budget;
+pub(crate) use rebuild::is_tensor;
 pub use saved::{Form, Salvaged, Saved, read, salvage};
 pub use strided::StridedSource;
 pub use write::SavedBuilder;
@@ -44,5 +49,17 @@ pub(crate) use write::is_recent;
 
 /// The attribute of a tensor for which torch was told to compute gradients.
 pub const REQUIRES_GRAD: &str = "requires_grad";
+/// The attribute of the integers of a quantized tensor: its scheme, such as `per_tensor_affine`. Scale and zero point are
+/// tensors of their own, below its name.
+pub const QUANTIZED: &str = "quantized";
+/// The attribute of the integers of a tensor that is quantized by channel: the dimension of the channels.
+pub const QUANTIZED_AXIS: &str = "quantized_axis";
+/// The attribute of the values of a sparse tensor: its layout, `coo`, `csr`, `csc`, `bsr` or `bsc`. Values and indices are
+/// tensors of their own, below its name.
+pub const SPARSE_LAYOUT: &str = "sparse_layout";
+/// The attribute of the values of a sparse tensor: its extents.
+pub const SPARSE_SIZE: &str = "sparse_size";
+/// The attribute of the values of a sparse tensor of layout `coo`: true where no index comes twice, and all are in order.
+pub const SPARSE_COALESCED: &str = "sparse_coalesced";
 /// The attribute of a tensor that is of another class than torch's own: module and name.
 pub const CLASS: &str = "class";

@@ -1,5 +1,6 @@
 //! A file of `torch.save`, opened.
 
+use super::composite::{Quantizer, Sparse};
 use super::files::Archive;
 use super::layout::{Repeated, View};
 use super::legacy::{self, Legacy, is_legacy};
@@ -167,7 +168,26 @@ fn has_certain_order(found: &Recovered) -> bool {
     pickle && storage
 }
 
+/// Memory and instructions for each pickle around a single storage: each of many may have its own. Torch's have 40
+/// instructions.
+const ONE_STORAGE: u64 = 1 << 16;
+const ONE_STORAGE_INSTRUCTIONS: u64 = 256;
+
 impl Saved {
+    /// Reads the legacy form of a single storage.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub(super) fn of_storage(source: &SourceRef, limits: &Limits) -> Result<Self> {
+        let options = Options {
+            memory: Some(ONE_STORAGE),
+            instructions: Some(ONE_STORAGE_INSTRUCTIONS),
+            ..Options::with_limits(limits.clone())
+        };
+        let (pickle, legacy) = legacy::read(source, &options)?;
+        Ok(Self::new(pickle, source.clone(), limits, (ONE_STORAGE, source.len()), Storages::Legacy(legacy)))
+    }
+
     fn new(
         pickle: Pickle,
         source: SourceRef,
@@ -291,6 +311,9 @@ impl Saved {
 
     /// The tensor that the object is; `None` where it is none. Costs no reading.
     ///
+    /// Of a quantized tensor these are the integers, with the attributes [`QUANTIZED`](super::QUANTIZED) and
+    /// [`QUANTIZED_AXIS`](super::QUANTIZED_AXIS). An array of numpy is a tensor, too.
+    ///
     /// Row- and column-major tensors are ranges of their storage; others are gathered by a
     /// [`StridedSource`](super::StridedSource). Attributes: `requires_grad` where it is true, `class`
     /// for a class of its own. The role is a parameter's.
@@ -298,8 +321,8 @@ impl Saved {
     /// # Errors
     /// [`crate::Kind::Corrupt`] for one that does not fit its storage, or whose storage is not there:
     /// `torch-tensor`, `torch-storage-missing`, `torch-storage-length`, `torch-outside-storage`;
-    /// [`crate::Kind::Unsupported`], `torch-tensor-kind`, for quantized, sparse and other kinds,
-    /// which have no place in the index.
+    /// [`crate::Kind::Unsupported`], `torch-tensor-kind`, for sparse tensors, which are several (see
+    /// [`sparse`](Self::sparse)), and for kinds that have no place in the index.
     pub fn tensor(&self, id: ObjectId, path: TensorPath) -> Result<Option<TensorEntry>> {
         super::rebuild::tensor(self, id, path)
     }
@@ -307,6 +330,21 @@ impl Saved {
     /// True where the object is a tensor of any kind, also one that [`tensor`](Self::tensor) refuses.
     pub fn is_tensor(&self, id: ObjectId) -> bool {
         super::rebuild::is_tensor(self.graph(), id)
+    }
+
+    /// True where the object is an array of numpy.
+    pub(crate) fn is_array(&self, id: ObjectId) -> bool {
+        pickle::is_ndarray(self.graph(), id)
+    }
+
+    /// What the integers of the quantized tensor mean; `None` for any other object.
+    pub(crate) fn quantizer(&self, id: ObjectId) -> Option<Quantizer> {
+        super::rebuild::quantizer(self.graph(), id)
+    }
+
+    /// The sparse tensor that the object is.
+    pub(crate) fn sparse(&self, id: ObjectId) -> Option<Sparse> {
+        super::rebuild::sparse(self.graph(), id)
     }
 
     /// What Python code gave the tensor as attributes, besides what torch itself knows of one: the states that it would
@@ -328,9 +366,9 @@ impl Saved {
         }
     }
 
-    /// The key of the storage of the tensor that the object is.
-    pub fn storage_key(&self, id: ObjectId) -> Option<&str> {
-        super::rebuild::storage_key(self.graph(), id)
+    /// The key of the storage of the tensor that the object is; of an array, of its bytes in the pickle.
+    pub(crate) fn storage_key(&self, id: ObjectId) -> Option<String> {
+        super::rebuild::storage_key(self.graph(), id, &Options::with_limits(self.limits.clone()))
     }
 
     /// True where the object refers to the storage `key`.

@@ -1,6 +1,7 @@
 //! Laying out the zip form.
 
 use super::REQUIRES_GRAD;
+use super::composite::{self, Quantizer, Sparse};
 use super::storage::{Class, torch_name};
 use crate::checkpoint::{TensorEntry, Value};
 use crate::containers::zip::ZipBuilder;
@@ -46,10 +47,8 @@ impl SavedBuilder {
     /// [`crate::Kind::Mismatch`]: `no-such-dtype` for elements that torch has no type for,
     /// `shape-overflow` for extents that it cannot hold; [`crate::Kind::Limit`] for too many objects.
     pub fn tensor(&mut self, entry: &TensorEntry) -> Result<ObjectId> {
-        check(entry)?;
-        let key = self.storages.len();
-        self.storages.push(entry.clone());
-        self.view(entry, key)
+        let key = self.key(entry, None)?;
+        self.view(entry, key, requires_grad(entry))
     }
 
     /// A tensor of its own over the storage of the tensor `of`, which was made here and has the
@@ -59,10 +58,93 @@ impl SavedBuilder {
     /// As [`tensor`](Self::tensor); [`crate::Kind::Usage`], `torch-alias`, where `of` is no such
     /// tensor.
     pub fn alias(&mut self, entry: &TensorEntry, of: ObjectId) -> Result<ObjectId> {
+        let key = self.key(entry, Some(of))?;
+        self.view(entry, key, requires_grad(entry))
+    }
+
+    /// A part of another tensor: it requires no gradient, whatever the entry's attribute says. It has the storage of the
+    /// tensor `of`, if there is one.
+    ///
+    /// # Errors
+    /// As [`alias`](Self::alias).
+    pub(crate) fn part(&mut self, entry: &TensorEntry, of: Option<ObjectId>) -> Result<ObjectId> {
+        let key = self.key(entry, of)?;
+        self.view(entry, key, false)
+    }
+
+    /// A quantized tensor whose integers are `entry`, of type `i8`, `u8` or `i32`: with a storage of their own, or with that
+    /// of the tensor `of`. The tensors of `quantizer` were made here.
+    ///
+    /// # Errors
+    /// As [`alias`](Self::alias).
+    pub(crate) fn quantized(
+        &mut self,
+        entry: &TensorEntry,
+        of: Option<ObjectId>,
+        scheme: &str,
+        quantizer: &Quantizer,
+    ) -> Result<ObjectId> {
+        let key = self.key(entry, of)?;
+        let class = composite::storage_of(entry.dtype()).ok_or_else(|| {
+            Error::mismatch("no-such-dtype", "torch quantizes to no such type").on_tensor(entry.name())
+        })?;
+        let storage = self.storage(key, ("torch", class), entry.elements())?;
+        let b = &mut self.builder;
+        let function = b.global("torch._utils", "_rebuild_qtensor")?;
+        let scheme = b.global("torch", scheme)?;
+        let parameters = match *quantizer {
+            Quantizer::Tensor { scale, zero_point } => [scheme, b.float(scale)?, b.int(zero_point)?].to_vec(),
+            Quantizer::Channel { scales, zero_points, axis } => {
+                [scheme, scales, zero_points, b.int(axis)?].to_vec()
+            }
+        };
+        let parameters = b.tuple(&parameters)?;
+        let (offset, size) = (b.int(0)?, ints(b, entry.shape.dims())?);
+        let stride = ints(b, &strides(&entry.shape))?;
+        let (grad, hooks) = (b.bool(false), b.ordered_dict(&[])?);
+        let args = b.tuple(&[storage, offset, size, stride, parameters, grad, hooks])?;
+        let id = b.reduce(function, args)?;
+        self.tensors.insert(id, key);
+        Ok(id)
+    }
+
+    /// A sparse tensor of parts that were made here.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] for too many objects.
+    pub(crate) fn sparse(&mut self, sparse: &Sparse) -> Result<ObjectId> {
+        let b = &mut self.builder;
+        let get_layout = b.global("torch.serialization", "_get_layout")?;
+        let layout = b.interned(&format!("torch.sparse_{}", sparse.layout))?;
+        let args = b.tuple(&[layout])?;
+        let layout = b.reduce(get_layout, args)?;
+        let extents = sparse.size.iter().map(|&extent| b.int(extent)).collect::<Result<Vec<_>>>()?;
+        let (class, extents) = (b.global("torch", "Size")?, b.tuple(&extents)?);
+        let args = b.tuple(&[extents])?;
+        let size = b.reduce(class, args)?;
+        let mut parts: Vec<ObjectId> = sparse.indices.iter().map(|&(_, id)| id).collect();
+        parts.extend([sparse.values, size]);
+        if sparse.coalesced == Some(true) {
+            // Torch before version 2.1 knows no such argument.
+            parts.push(b.bool(true));
+        }
+        let parts = b.tuple(&parts)?;
+        let function = b.global("torch._utils", "_rebuild_sparse_tensor")?;
+        let args = b.tuple(&[layout, parts])?;
+        let id = b.reduce(function, args)?;
+        if sparse.requires_grad { self.parameter(id) } else { Ok(id) }
+    }
+
+    /// The place of the storage for the elements of `entry`: a new one, or that of the tensor `of`.
+    fn key(&mut self, entry: &TensorEntry, of: Option<ObjectId>) -> Result<usize> {
         check(entry)?;
+        let Some(of) = of else {
+            self.storages.push(entry.clone());
+            return Ok(self.storages.len() - 1);
+        };
         let same = |first: &TensorEntry| (first.dtype(), &first.shape) == (entry.dtype(), &entry.shape);
         match self.tensors.get(&of).copied() {
-            Some(key) if self.storages.get(key).is_some_and(same) => self.view(entry, key),
+            Some(key) if self.storages.get(key).is_some_and(same) => Ok(key),
             _ => Err(Error::usage("torch-alias", "there is no such tensor to share the storage of")
                 .on_tensor(entry.name())),
         }
@@ -118,31 +200,21 @@ impl SavedBuilder {
     }
 
     /// A tensor over a storage.
-    fn view(&mut self, entry: &TensorEntry, key: usize) -> Result<ObjectId> {
+    fn view(&mut self, entry: &TensorEntry, key: usize, wants_grad: bool) -> Result<ObjectId> {
         let dtype = entry.dtype();
         let typed = Class::name_for(dtype);
+        let storage = match typed {
+            Some(name) => self.storage(key, ("torch", name), entry.elements())?,
+            None => self.storage(key, ("torch.storage", "UntypedStorage"), entry.bytes())?,
+        };
         let b = &mut self.builder;
         let function = b.global(
             "torch._utils",
             if typed.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" },
         )?;
-        let (tag, count) = match typed {
-            Some(_) => (b.interned("storage")?, entry.elements()),
-            None => (b.interned("storage")?, entry.bytes()),
-        };
-        let class = match typed {
-            Some(name) => b.global("torch", name)?,
-            None => b.global("torch.storage", "UntypedStorage")?,
-        };
-        let key_text = b.text(&key.to_string())?;
-        let (location, count) = (b.interned("cpu")?, int(b, count)?);
-        let reference = b.tuple(&[tag, class, key_text, location, count])?;
-        let storage = b.persistent(reference)?;
         let offset = b.int(0)?;
         let size = ints(b, entry.shape.dims())?;
         let stride = ints(b, &strides(&entry.shape))?;
-        let wants_grad =
-            matches!(entry.attributes.get(REQUIRES_GRAD), Some(Value::Bool(true))) && takes_gradient(dtype);
         let (grad, hooks) = (b.bool(wants_grad && typed.is_some()), b.ordered_dict(&[])?);
         let mut args = vec![storage, offset, size, stride, grad, hooks];
         if typed.is_none() {
@@ -153,13 +225,29 @@ impl SavedBuilder {
         if wants_grad && typed.is_none() {
             // `_rebuild_tensor_v3` fills a tensor that requires a gradient already, which torch refuses: it writes, and
             // loads, a parameter around one that does not.
-            let parameter = b.global("torch._utils", "_rebuild_parameter")?;
-            let (grad, hooks) = (b.bool(true), b.ordered_dict(&[])?);
-            let args = b.tuple(&[id, grad, hooks])?;
-            id = b.reduce(parameter, args)?;
+            id = self.parameter(id)?;
         }
         self.tensors.insert(id, key);
         Ok(id)
+    }
+
+    /// A parameter that requires a gradient, around a tensor that does not.
+    fn parameter(&mut self, tensor: ObjectId) -> Result<ObjectId> {
+        let b = &mut self.builder;
+        let function = b.global("torch._utils", "_rebuild_parameter")?;
+        let (grad, hooks) = (b.bool(true), b.ordered_dict(&[])?);
+        let args = b.tuple(&[tensor, grad, hooks])?;
+        b.reduce(function, args)
+    }
+
+    /// A reference to a storage of that class and so many elements.
+    fn storage(&mut self, key: usize, (module, class): (&str, &str), count: u64) -> Result<ObjectId> {
+        let b = &mut self.builder;
+        let (tag, class) = (b.interned("storage")?, b.global(module, class)?);
+        let key_text = b.text(&key.to_string())?;
+        let (location, count) = (b.interned("cpu")?, int(b, count)?);
+        let reference = b.tuple(&[tag, class, key_text, location, count])?;
+        b.persistent(reference)
     }
 
     fn plain(&mut self, value: &Value, depth: usize) -> Result<ObjectId> {
@@ -230,6 +318,11 @@ fn check(entry: &TensorEntry) -> Result<()> {
     Err(Error::mismatch("shape-overflow", "torch cannot hold extents with this product")
         .on_tensor(entry.name())
         .found(format_args!("{dtype} {}", entry.shape)))
+}
+
+/// True for a tensor that requires a gradient.
+fn requires_grad(entry: &TensorEntry) -> bool {
+    matches!(entry.attributes.get(REQUIRES_GRAD), Some(Value::Bool(true))) && takes_gradient(entry.dtype())
 }
 
 /// True for what torch gives gradients: loading any other tensor that requires one fails.

@@ -2,14 +2,16 @@
 //! place, so a row must stand where its entity stands.
 
 use super::BigGraph;
+use super::edges::{CONFIG, COUNTS};
+use super::read::given_config;
 use super::rows::{GatherSource, NormalSource, Repeat, seed_of_table};
+use super::write::refuse_edge_list;
 use crate::checkpoint::{
     Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };
 use crate::error::{Error, Result};
 use crate::formats::{Format, OpenOptions};
-use crate::limits::Limits;
-use crate::source::{SourceRef, read_vec};
+use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding, Shape};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +20,34 @@ use std::sync::Arc;
 pub(super) const ALIGNED: &str = "aligned";
 /// The scale of rows that are drawn, where no configuration tells it.
 const DEFAULT_SCALE: f64 = 0.001;
+
+/// The folder of entities that the caller names.
+fn entities_of(options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    let Some(folder) = &options.entities else { return Ok(None) };
+    let entities = BigGraph.open_folder(folder, &OpenOptions { format: None, ..options.clone() })?;
+    if entities.kind == "entities" {
+        return Ok(Some(entities));
+    }
+    Err(Error::mismatch("no-entities", "this is no folder of entities")
+        .in_file(folder.label())
+        .found(entities.kind))
+}
+
+/// Gives edges that come from another format what `options` say of their meaning: the configuration, and how
+/// many entities there are.
+///
+/// # Errors
+/// What the configuration and the folder of entities say; [`crate::Kind::Mismatch`], `no-entities`.
+pub fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+    if let Some(known) = given_config(options)? {
+        checkpoint.metadata.set(CONFIG, Value::Text(known.text));
+    }
+    let entities = entities_of(options)?;
+    if let Some(counts) = entities.as_ref().and_then(|entities| entities.metadata.get("partitions")) {
+        checkpoint.metadata.set(COUNTS, counts.clone());
+    }
+    Ok(())
+}
 
 /// Gives tables that come from another format what `options` say belongs to them: the configuration,
 /// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
@@ -39,19 +69,11 @@ pub fn align(
     seed: u64,
     options: &OpenOptions,
 ) -> Result<Vec<Loss>> {
-    if let Some(source) = &options.config {
-        Limits::check("bytes of a configuration", "header_bytes", source.len(), options.limits.header_bytes)?;
-        let text = String::from_utf8(read_vec(&**source, 0, source.len())?)
-            .map_err(|_| Error::corrupt("config-text", "a configuration is UTF-8").in_file(source.label()))?;
-        checkpoint.metadata.set("config", Value::Text(text));
+    if let Some(known) = given_config(options)? {
+        checkpoint.metadata.set(CONFIG, Value::Text(known.text));
     }
-    let Some(folder) = &options.entities else { return Ok(Vec::new()) };
-    let entities = BigGraph.open_folder(folder, &OpenOptions { format: None, ..options.clone() })?;
-    if entities.kind != "entities" {
-        return Err(Error::mismatch("no-entities", "this is no folder of entities")
-            .in_file(folder.label())
-            .found(entities.kind));
-    }
+    let Some(entities) = entities_of(options)? else { return Ok(Vec::new()) };
+    refuse_edge_list(checkpoint)?;
     let (mut losses, mut partitions) = (Vec::new(), Vec::new());
     let carried = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
     for place in 0..checkpoint.tensors.len() {

@@ -23,6 +23,7 @@
 //! | `align` | tables from elsewhere, put in the order of a folder of entities |
 //! | `draw` | initial embeddings for a folder of entities |
 //! | `grow` | new entities for a trained table |
+//! | `retype` | types of entities under other names |
 //! | `detect` | which HDF5 files are BigGraph's |
 //! | `read` | from files and folders to an index |
 //! | `state` | the optimizer's blobs: what they say about which tensor |
@@ -40,13 +41,14 @@ mod grow;
 pub mod layout;
 mod partitions;
 mod read;
+mod retype;
 pub mod rows;
 mod scan;
 mod state;
 pub mod text;
 mod write;
 
-pub use align::align;
+pub use align::{align, know_edges};
 pub(crate) use chosen::text_in_file;
 pub(in crate::formats) use detect::looks_like_biggraph;
 pub use draw::{Draw, draw};
@@ -54,7 +56,9 @@ pub use grow::grow;
 pub use partitions::Partitions;
 pub(in crate::formats) use read::STATE;
 pub(crate) use read::entity_files;
+pub(crate) use read::relation_rows;
 pub use scan::is_text;
+pub use write::{is_edge_list, version_file};
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;

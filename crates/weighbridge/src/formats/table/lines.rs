@@ -43,6 +43,8 @@ pub(in crate::formats) struct Lines {
     pub columns: Option<u64>,
     /// The longest line in bytes.
     pub longest: u64,
+    /// The most rows; what follows them is not looked at.
+    pub most: Option<u64>,
 }
 
 /// Where a block of lines begins.
@@ -64,6 +66,7 @@ impl Lines {
             first_line: 1,
             columns: None,
             longest: limits.header_bytes / LINE,
+            most: None,
         }
     }
 
@@ -72,11 +75,18 @@ impl Lines {
     /// # Errors
     /// [`crate::Kind::Corrupt`], `ragged-line`, where lines have different numbers of fields.
     pub(in crate::formats) fn table(self) -> Result<TensorEntry> {
+        self.table_and_end().map(|(entry, _)| entry)
+    }
+
+    /// As [`table`](Self::table), with the offset behind its last row.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub(in crate::formats) fn table_and_end(mut self) -> Result<(TensorEntry, u64)> {
         let mut columns = self.columns;
         let mut marks: Vec<Mark> = Vec::new();
         let mut rows = 0;
-        let end = self.source.len();
-        self.each(self.start, end, |row, offset, line| {
+        let end = self.each(self.start, self.source.len(), |row, offset, line| {
             let fields = self.fields(line);
             let expected = *columns.get_or_insert(fields);
             if fields != expected {
@@ -90,6 +100,9 @@ impl Lines {
         })?;
         let columns = columns.unwrap_or(0);
         let shape = Shape::new([rows, columns]);
+        if end < self.source.len() {
+            self.source = Arc::new(RangeSource::new(self.source.clone(), 0, end)?);
+        }
         marks.push(Mark { offset: end, row: rows });
         let labels: Option<LabelsRef> = self
             .named
@@ -102,7 +115,7 @@ impl Lines {
             TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)?;
         entry.labels = labels;
         entry.guessed = true;
-        Ok(entry)
+        Ok((entry, end))
     }
 
     /// Reads the file once, numbers and names too: where the rows end that are whole, how many there
@@ -145,7 +158,7 @@ impl Lines {
             _ => 1,
         };
         match read {
-            Ok(()) => Ok((end, rows, None)),
+            Ok(_) => Ok((end, rows, None)),
             Err(error) if Damage::is(&error) => Ok((end, rows, Some(error))),
             Err(error) => Err(error),
         }
@@ -209,8 +222,8 @@ impl Lines {
     }
 
     /// Calls `take` with row, offset and text of each line from the row that begins at `start` on;
-    /// rows are counted from there.
-    fn each(&self, start: u64, end: u64, mut take: impl FnMut(u64, u64, &[u8]) -> Result<()>) -> Result<()> {
+    /// rows are counted from there. Gives the offset behind the last one: there may be more than are wanted.
+    fn each(&self, start: u64, end: u64, mut take: impl FnMut(u64, u64, &[u8]) -> Result<()>) -> Result<u64> {
         let mut buffer: Vec<u8> = Vec::new();
         let (mut at, mut row, mut offset) = (start, 0, start);
         while at < end {
@@ -221,6 +234,9 @@ impl Lines {
             let mut from = 0;
             // What was carried holds no end of a line.
             while let Some(found) = memchr::memchr(b'\n', &buffer[from.max(carried)..]) {
+                if self.most == Some(row) {
+                    return Ok(offset);
+                }
                 let stop = from.max(carried) + found;
                 take(row, offset, without_return(&buffer[from..stop]))?;
                 offset += (stop + 1 - from) as u64;
@@ -230,7 +246,11 @@ impl Lines {
             buffer.drain(..from);
             Limits::check("bytes in one line", "header_bytes", buffer.len() as u64, self.longest)?;
         }
-        if buffer.is_empty() { Ok(()) } else { take(row, offset, without_return(&buffer)) }
+        if !buffer.is_empty() && self.most != Some(row) {
+            take(row, offset, without_return(&buffer))?;
+            offset = end;
+        }
+        Ok(offset)
     }
 
     /// The numbers of a line: its fields, without the name.

@@ -12,12 +12,16 @@
 //! never made: of one that holds tensors these are found, and the rest is noted as left out, as is what a call would make
 //! that is not known. What tensors and values stand in is [`Checkpoint::containers`].
 //!
+//! A quantized tensor is listed as its integers, with `scale` and `zero_point` below its name, a sparse one as its indices and
+//! `values`; their attributes say what they were, and torch gets the same tensors again. Arrays of numpy are tensors, too.
+//!
 //! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
 //! with `weights_only=True`, with the versions of modules ([`MODULE_VERSIONS`](crate::checkpoint::MODULE_VERSIONS)) as its attribute, whatever
 //! form they came from; those of state dicts within an object below its name. Of these what the pickle has counts. Metadata, and what flat names cannot say (see
 //! [`crate::checkpoint::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
 //! does not look at.
 
+mod composite;
 mod facts;
 mod metadata;
 mod outline;
@@ -38,7 +42,7 @@ use crate::containers::zip;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
 
 /// The format.
@@ -122,6 +126,20 @@ impl Format for Torch {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        read::is_distributed(folder)
+    }
+
+    fn open_folder(&self, folder: &FolderRef, _: &OpenOptions) -> Result<Checkpoint> {
+        if read::is_distributed(folder) {
+            let what = "a PyTorch distributed checkpoint (torch.distributed.checkpoint)";
+            return Err(read::distributed(what, folder.label()).in_file(folder.label()));
+        }
+        Err(Error::usage("not-a-file", format!("{} has no form that is a folder", FACTS.id))
+            .in_file(folder.label())
+            .hint("give the path of one model file"))
     }
 
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {

@@ -9,8 +9,9 @@ use crate::containers::torch::{self, Salvaged, Saved};
 use crate::containers::zip::Member;
 use crate::error::{Error, Kind, Result};
 use crate::formats::OpenOptions;
-use crate::source::{SourceRef, read_vec};
+use crate::source::{FolderItem, FolderRef, SourceRef, read_vec};
 use crate::text::counted;
+use std::path::Path;
 
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
@@ -21,6 +22,8 @@ const LONGEST_INFLATED: u64 = 8 << 20;
 
 /// The extension of the files of `torch.distributed.checkpoint`.
 const DISTRIBUTED: &str = ".distcp";
+/// The file of `torch.distributed.checkpoint` that says where the tensors are.
+const DIRECTORY: &str = ".metadata";
 
 /// True for the tar archives that torch wrote before version 0.1.10.
 pub(super) fn is_torch_tar(head: &[u8]) -> bool {
@@ -65,13 +68,27 @@ fn of_distributed(source: &SourceRef, error: Error) -> Error {
     if error.kind() != Kind::Corrupt || !source.label().ends_with(DISTRIBUTED) {
         return error;
     }
-    Error::unsupported(
-        "torch-distributed",
-        "this is a part of a checkpoint of torch.distributed.checkpoint, which is not read",
+    distributed("a part of a PyTorch distributed checkpoint", "DIR")
+        .found(error.message())
+        .in_file(source.label())
+}
+
+/// True for a folder that `torch.distributed.checkpoint` wrote: a directory `.metadata`, and files with the elements.
+/// Paddle's directories have a number before the dot.
+pub(super) fn is_distributed(folder: &FolderRef) -> bool {
+    let is_part = |item: &FolderItem| item.name.as_os_str().to_string_lossy().ends_with(DISTRIBUTED);
+    matches!(folder.open(Path::new(DIRECTORY)), Ok(Some(_)))
+        && folder.list(1).is_ok_and(|items| items.iter().any(is_part))
+}
+
+/// The error for a distributed checkpoint, or a part of one; `folder` is that in the command that converts it.
+pub(super) fn distributed(what: &str, folder: &str) -> Error {
+    Error::unsupported("torch-distributed", format!("this is {what}, which is not read yet")).hint(
+        format_args!(
+            "convert it with torch 2.3 or later: \
+         python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt"
+        ),
     )
-    .found(error.message())
-    .in_file(source.label())
-    .hint("torch.distributed.checkpoint.format_utils.dcp_to_torch_save makes one file of its folder (torch 2.3 and later)")
 }
 
 /// What is intact of a damaged file: the tensors whose storages are. Where the pickle of the object is
@@ -123,6 +140,9 @@ fn members(
             METADATA => carried(member, source, options, checkpoint, overlaps)?,
             // What the object does not refer to, no tensor has; see below.
             name if name.starts_with("data/") && saved.refers_to(&name["data/".len()..]) => {}
+            name if name.starts_with("constants/") => {
+                checkpoint.notes.push(Note::skipped_tensor(name, "a constant of TorchScript code"));
+            }
             name if is_code(name) => code += 1,
             _ => unread.push(&member.name),
         }

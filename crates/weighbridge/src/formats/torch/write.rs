@@ -1,12 +1,14 @@
 //! From the index to a plan.
 
+use super::composite::{Composites, Meaning, Whole};
 use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
 use crate::checkpoint::{
     ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, joined_versions, left_behind, renamed,
 };
-use crate::containers::torch::{SavedBuilder, is_recent};
+use crate::containers::torch::{Quantizer, SavedBuilder, Sparse, is_recent};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
+use crate::pickle::ObjectId;
 use crate::plan::WritePlan;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,19 +32,56 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }
     let mut builder = SavedBuilder::new();
-    let mut first = HashMap::new();
+    let mut first = First::new();
     let mut pairs = Vec::with_capacity(names.len());
-    for (entry, name) in checkpoint.tensors.iter().zip(&names) {
+    let composites = Composites::of(checkpoint, &names)?;
+    losses.extend(composites.losses.iter().cloned());
+    for (place, (entry, name)) in checkpoint.tensors.iter().zip(&names).enumerate() {
         if is_recent(entry.dtype()) {
             let detail = format!("torch before version 2.3 cannot load {}", entry.dtype());
             losses.push(Loss::new("recent-dtype", entry.name(), detail));
         }
-        let shared = entry.text_attribute(ALIAS_OF).and_then(|of| first.get(of)).copied();
-        let id = match shared {
-            Some((other, of)) if same_bytes(entry, other) => builder.alias(entry, of)?,
-            _ => builder.tensor(entry)?,
+        if composites.parts.contains(&place) {
+            continue;
+        }
+        let mut part = |place: &usize| {
+            let entry = &checkpoint.tensors[*place];
+            let id = builder.part(entry, shared(&first, entry))?;
+            first.entry(entry.text()).or_insert((entry, id));
+            Result::Ok(id)
         };
-        first.entry(entry.text()).or_insert((entry, id));
+        let (name, id) = match composites.whole.get(&place) {
+            None => {
+                let id = match shared(&first, entry) {
+                    Some(of) => builder.alias(entry, of)?,
+                    None => builder.tensor(entry)?,
+                };
+                first.entry(entry.text()).or_insert((entry, id));
+                (name, id)
+            }
+            Some(Whole::Sparse { name, sparse, indices }) => {
+                let places = indices.iter().zip(&sparse.indices);
+                let indices = places.map(|(place, (name, _))| Ok((*name, part(place)?)));
+                let indices = indices.collect::<Result<Vec<_>>>()?;
+                let values = part(&place)?;
+                (name, builder.sparse(&Sparse { indices, values, ..sparse.clone() })?)
+            }
+            Some(Whole::Quantized { scheme, quantizer }) => {
+                let quantizer = match quantizer {
+                    Meaning::Tensor { scale, zero_point } => {
+                        Quantizer::Tensor { scale: *scale, zero_point: *zero_point }
+                    }
+                    Meaning::Channel { scale, zero_point, axis } => {
+                        let (scales, zero_points) = (part(scale)?, part(zero_point)?);
+                        Quantizer::Channel { scales, zero_points, axis: *axis }
+                    }
+                };
+                let of = shared(&first, entry);
+                let id = builder.quantized(entry, of, scheme, &quantizer)?;
+                first.entry(entry.text()).or_insert((entry, id));
+                (name, id)
+            }
+        };
         pairs.push((builder.builder_mut().text(name)?, id));
     }
     let root = builder.builder_mut().ordered_dict(&pairs)?;
@@ -62,6 +101,15 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let file = builder.finish(root, "")?;
     Ok(WritePlan { format: "torch", kind: STATE_DICT, files: vec![file], losses })
+}
+
+/// Tensors that were written, by their names.
+type First<'a> = HashMap<String, (&'a TensorEntry, ObjectId)>;
+
+/// The tensor that `entry` shares its bytes with, if one was written.
+fn shared(first: &First<'_>, entry: &TensorEntry) -> Option<ObjectId> {
+    let &(other, id) = first.get(entry.text_attribute(ALIAS_OF)?)?;
+    same_bytes(entry, other).then_some(id)
 }
 
 /// True where both are the same range of bytes, read alike.

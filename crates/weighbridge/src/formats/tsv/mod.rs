@@ -11,6 +11,10 @@
 //! Rows without names are written without the first field; where the elements are integers, which
 //! could be taken for names then, the numbers of the rows are written instead.
 //!
+//! The published embeddings of Wikidata (`wikidata_translation_v1.tsv`) have one more line in front, with the
+//! numbers of entities, relations and columns. They are read as two tables: `entities`, and `relations` for
+//! the lines behind these.
+//!
 //! Read: opening reads the file once, to find its lines and that all have as many fields. All numbers
 //! are f32, whatever the digits say. The first field is the name, unless it is a number with a point,
 //! an exponent or no finite value in all of the first lines: names that look so are reported when they

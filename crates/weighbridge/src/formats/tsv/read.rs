@@ -1,6 +1,6 @@
 //! From text to the index.
 
-use crate::checkpoint::{Checkpoint, LabelList, Note};
+use crate::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorPath};
 use crate::error::{Error, Result};
 use crate::formats::table::lines::{Lines, number};
 use crate::formats::{HEAD, OpenOptions};
@@ -10,9 +10,96 @@ use crate::source::{SourceRef, read_vec};
 /// numbers are seen.
 const ENOUGH: usize = 8;
 
+/// The first line of embeddings as PyTorch-BigGraph published those of Wikidata: the numbers of entities,
+/// relations and columns, separated by tabs.
+#[derive(Debug, Clone, Copy)]
+struct Published {
+    entities: u64,
+    columns: u64,
+    /// Bytes of the line.
+    len: u64,
+}
+
+/// That line, where the next one is a row of such a table.
+fn published(head: &[u8], whole: bool) -> Option<Published> {
+    let end = memchr::memchr(b'\n', head)?;
+    let mut numbers = without_return(&head[..end]).split(|&b| b == b'\t').map(|field| {
+        let digits = !field.is_empty() && field.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(field).ok().filter(|_| digits)?.parse::<u64>().ok()
+    });
+    let (entities, _, columns) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    // A row with two numbers looks the same.
+    if numbers.next().is_some() || entities == 0 || matches!(columns, 0 | 2) {
+        return None;
+    }
+    let row = &head[end + 1..];
+    let stop = memchr::memchr(b'\n', row);
+    let mut fields: Vec<&[u8]> =
+        without_return(&row[..stop.unwrap_or(row.len())]).split(|&b| b == b'\t').collect();
+    let complete = stop.is_some() || whole;
+    if !complete {
+        fields.pop();
+    }
+    let (name, row) = fields.split_first()?;
+    let count = row.len() as u64;
+    let fits = if complete { count == columns } else { count <= columns && row.len() >= ENOUGH };
+    let is_row = fits && std::str::from_utf8(name).is_ok() && row.iter().all(|field| number(field).is_ok());
+    is_row.then_some(Published { entities, columns, len: end as u64 + 1 })
+}
+
+impl Published {
+    fn of(source: &SourceRef) -> Result<Option<Self>> {
+        let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+        Ok(published(&head, head.len() as u64 == source.len()))
+    }
+
+    /// The lines of entities.
+    fn lines(&self, source: &SourceRef, options: &OpenOptions) -> Lines {
+        let mut lines = Lines::new(source, b'\t', true, &options.limits);
+        (lines.start, lines.first_line) = (self.len, 2);
+        (lines.columns, lines.most) = (Some(self.columns), Some(self.entities));
+        lines
+    }
+
+    /// The table of entities, and the one of what follows them, which are relations.
+    fn open(&self, source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
+        let (mut entities, end) = self.lines(source, options).table_and_end()?;
+        if entities.shape.dims().first() != Some(&self.entities) {
+            return Err(Error::corrupt("row-count", "there are fewer lines than the first one says")
+                .expected(format_args!("{} rows", self.entities))
+                .found(&entities.shape));
+        }
+        entities.path = TensorPath::new([Name::from("entities")]);
+        entities.role = Role::Embedding;
+        checkpoint.tensors.push(entities);
+        if end < source.len() {
+            let mut lines = Lines::new(source, b'\t', true, &options.limits);
+            (lines.start, lines.first_line) = (end, self.entities.saturating_add(2));
+            match lines.table() {
+                Ok(mut relations) => {
+                    relations.path = TensorPath::new([Name::from("relations")]);
+                    checkpoint.tensors.push(relations);
+                }
+                Err(error) if error.code() == "ragged-line" => {
+                    let text = format!("the rows of relations were skipped: {}", error.message());
+                    checkpoint.notes.push(Note::omission("relations-skipped", text));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let text = "the text does not say the type of its numbers: f32 is taken";
+        checkpoint.notes.push(Note::new("dtype-guessed", text));
+        Ok(checkpoint)
+    }
+}
+
 /// True where all lines of `head` are a name and numbers, of which one at least is written as a
 /// float. `whole` says that the head is all there is.
 pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
+    if published(head, whole).is_some() {
+        return true;
+    }
     let mut columns = None;
     let mut float = false;
     let mut rest = head;
@@ -91,6 +178,9 @@ fn without_return(line: &[u8]) -> &[u8] {
 /// # Errors
 /// What the source says.
 pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+    if let Some(published) = Published::of(source)? {
+        return Ok(published.lines(source, options).intact()?.2);
+    }
     let (lines, ..) = lines(source, options, true)?;
     Ok(lines.intact()?.2)
 }
@@ -101,6 +191,13 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
 /// # Errors
 /// What is wrong with the first line.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
+    if let Some(published) = Published::of(source)? {
+        let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
+        let (entry, lost) = published.lines(source, options).whole_rows(Some(published.entities))?;
+        checkpoint.tensors.push(entry);
+        checkpoint.damage_mut(error).lost.extend(lost);
+        return Ok(checkpoint);
+    }
     let (lines, bare, mostly_bare) = lines(source, options, true)?;
     if bare != mostly_bare {
         let text = "the first fields of some lines are numbers, of others not: are they names?";
@@ -136,6 +233,9 @@ fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines,
 }
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    if let Some(published) = Published::of(source)? {
+        return published.open(source, options);
+    }
     let (lines, bare, _) = lines(source, options, false)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     let entry = lines.table()?;

@@ -16,7 +16,7 @@ fn open(text: &[u8]) -> Result<Checkpoint> {
 }
 
 fn upstream() -> PlanOptions {
-    PlanOptions { kind: None, settings: vec![("floats".into(), "upstream".into())] }
+    PlanOptions { settings: vec![("floats".into(), "upstream".into())], ..PlanOptions::default() }
 }
 
 #[test]
@@ -161,4 +161,35 @@ fn the_extension_tells_what_the_content_does_not() {
     let found = open_file("t.vec", b"a\t1.5\nb\t2\n").unwrap();
     assert!(found.format == "tsv" && found.notes.iter().all(|note| note.code != "told-by-extension"));
     assert_eq!(open_file("u.vec", b"a 1 2\n").unwrap_err().code(), "word2vec-header");
+}
+
+#[test]
+fn published_embeddings_are_entities_and_relations() {
+    let read = |entry: &TensorEntry| {
+        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let names = entry.labels.as_ref().unwrap().read().unwrap().iter().collect::<Vec<_>>().join(",");
+        (entry.text(), names, entry.shape.dims().to_vec(), values)
+    };
+    let text = "3\t1\t4\n<Q1>\t0.5\t-1\t2\t3e1\n\"Foo\"@fr\t1\t2\t3\t4\nQ 3\t0\t0\t0\t0\n<P1>\t9\t8\t7\t6\n<P1>_r\t1\t1\t1\t1\n";
+    for text in [text.to_owned(), text.replace('\n', "\r\n"), text.trim_end().to_owned()] {
+        let source: SourceRef = Arc::new(MemorySource::new("wikidata.tsv", text.into_bytes()));
+        let found = open_source(source, &OpenOptions::default()).unwrap();
+        assert_eq!((found.format, found.tensors.len()), ("tsv", 2));
+        let entities = vec![0.5, -1.0, 2.0, 30.0, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0];
+        let expected = ("entities".to_owned(), "<Q1>,\"Foo\"@fr,Q 3".to_owned(), vec![3, 4], entities);
+        assert_eq!(read(&found.tensors[0]), expected);
+        let relations = vec![9.0, 8.0, 7.0, 6.0, 1.0, 1.0, 1.0, 1.0];
+        assert_eq!(
+            read(&found.tensors[1]),
+            ("relations".to_owned(), "<P1>,<P1>_r".to_owned(), vec![2, 4], relations)
+        );
+    }
+    // Without relations, and with relations of other widths.
+    assert_eq!(open(b"1\t0\t3\na\t1\t2\t3\n").unwrap().tensors.len(), 1);
+    let ragged = open(b"1\t2\t3\na\t1\t2\t3\nr\t1\nq\t1\t2\n").unwrap();
+    assert!(ragged.tensors.len() == 1 && ragged.notes.iter().any(|note| note.code == "relations-skipped"));
+    assert_eq!(open(b"2\t0\t3\na\t1\t2\t3\n").unwrap_err().code(), "row-count");
+    // A table of two columns whose first name is a number.
+    assert_eq!(open(b"5\t1\t2\nb\t1.5\t2\n").unwrap().tensors[0].shape.dims(), [2, 2]);
 }

@@ -22,7 +22,9 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply};
-use crate::checkpoint::{Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry};
+use crate::checkpoint::{
+    Checkpoint, Lost, Note, SALVAGED_KEY, Selection, TensorEntry, has_versions, take_versions,
+};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -66,7 +68,8 @@ pub struct DiffOptions {
     pub names_only: bool,
     /// Leave out metadata.
     pub no_metadata: bool,
-    /// Compare also what a layer knew of its tensors and few files keep: `stop_gradient` and `trainable` of Paddle.
+    /// Compare metadata that few files have a place for, too: the versions of modules of PyTorch, where the form of one
+    /// side has none; `stop_gradient` and `trainable` of Paddle.
     pub metadata: bool,
     /// Threads; 0 for one a processor. Fewer run where `memory` is not enough for all of them.
     pub threads: usize,
@@ -400,6 +403,9 @@ pub fn diff_checkpoints(
     }
     let mut metadata = Vec::new();
     if !options.no_metadata {
+        if !options.metadata {
+            notes.extend(leave_out_versions(&mut left, &mut right));
+        }
         told::metadata(&left, &right, &mut metadata);
     }
     metadata.extend(structure.changes);
@@ -415,6 +421,21 @@ pub fn diff_checkpoints(
         left_out,
         values_compared: !options.names_only,
     })
+}
+
+/// Takes the versions of modules off a side where the other one is of another form and has none: that form has no place for
+/// them. Gives a note.
+fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<String> {
+    if left.format == right.format {
+        return None;
+    }
+    let (name, side) = match [&*left, &*right].map(|side| has_versions(&side.metadata)) {
+        [true, false] => ("left", left),
+        [false, true] => ("right", right),
+        _ => return None,
+    };
+    take_versions(&mut side.metadata);
+    Some(format!("only the {name} side has versions of modules (_metadata): --metadata compares them, too"))
 }
 
 /// Renames the tensors of the left side as the options say. Gives the notes on rules that were of no use.

@@ -2,6 +2,7 @@
 
 use super::permuted::{PermutedSource, permuted};
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry};
+use crate::containers::torch::{QUANTIZED_AXIS, SPARSE_LAYOUT};
 use crate::error::{Error, Result};
 use crate::tensor::{Encoding, Region, Shape};
 use crate::text::quoted;
@@ -9,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Attributes that say something of a certain dimension.
-const OF_A_DIMENSION: [&str; 5] = ["batch", "lod", "rows", "height", "reversed"];
+const OF_A_DIMENSION: [&str; 7] =
+    ["batch", "lod", "rows", "height", "reversed", QUANTIZED_AXIS, SPARSE_LAYOUT];
 
 /// What was turned.
 pub(super) struct Turned {

@@ -61,12 +61,19 @@ fn weigh(note: &Note, kind: &str) -> Option<Finding> {
         "edge-lists" => (Severity::Warning, "offsets say which features are whose"),
         "model-missing" => (Severity::Error, "resuming would start the parameters anew; exporting fails"),
         "embeddings-shape" => (Severity::Error, "training and exporting stop there"),
-        "snapshot-version" => (Severity::Error, "the snapshot cannot be used as a checkpoint"),
+        "snapshot-version" | "snapshot-incomplete" => {
+            (Severity::Error, "the snapshot cannot be used as a checkpoint")
+        }
         "dead-link" => (Severity::Error, "links of snapshots are absolute: make them again"),
         "counts-differ" => {
             (Severity::Error, "the tables belong to other entities, or to another import of them")
         }
         "entities-unreadable" => (Severity::Unchecked, "give the folder of entities that belongs to it"),
+        "bucket-missing" => (
+            Severity::Error,
+            "training stops there. Where the importer left them out, converting the folder to biggraph writes them; \
+             otherwise their edges are lost",
+        ),
         "count-broken" | "count-missing" => (Severity::Error, "training stops there"),
         "state-broken" | "state-form" => (Severity::Error, "resuming training stops there"),
         "state-shape" | "state-parameters" | "state-incomplete" => {

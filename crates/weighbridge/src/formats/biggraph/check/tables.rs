@@ -1,13 +1,15 @@
 //! Tables, parameters, names and statistics against what the configuration says of them.
 
-use super::super::config::Config;
+use super::super::config::{Config, Relation};
 use super::super::layout::FileName;
 use super::super::read::{self, CHECKPOINT, MODEL, lists_of, numbers, table_path};
 use super::super::text::summarise_stats;
 use crate::checkpoint::{Checkpoint, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
 use crate::finding::Finding;
+use crate::formats::OpenOptions;
 use crate::limits::Limits;
+use crate::text::escape;
 use std::collections::{HashMap, HashSet};
 
 /// The tables and parameters that the configuration wants, and no others.
@@ -34,6 +36,89 @@ pub(super) fn check(checkpoint: &Checkpoint, config: Option<&Config>) -> Result<
     if matches!(checkpoint.kind, CHECKPOINT | MODEL) && !has_no_model(checkpoint) {
         findings.extend(parameters(&own, config));
     }
+    if checkpoint.kind == CHECKPOINT {
+        findings.extend(partitions(checkpoint, config, "the configuration"));
+        findings.extend(folder_config(checkpoint, &own, config)?);
+    }
+    Ok(findings)
+}
+
+/// The partitions of each type as a configuration has them.
+fn partitions(checkpoint: &Checkpoint, config: &Config, name: &str) -> Vec<Finding> {
+    let found = lists_of(checkpoint.metadata.get("partitions"));
+    let wanted = config.stored_types().map(|(entity, known)| (entity, known.num_partitions));
+    let differ = |(entity, wanted): (&str, u64)| {
+        let found = found.get(entity).map_or(0, |parts| parts.len() as u64);
+        (found != wanted).then(|| {
+            let text = format!(
+                "{name} has {wanted} partitions of the type {}, the files have {found}",
+                escape(entity)
+            );
+            Finding::error("partitions-differ", text).hint("training would go on with other rows than these")
+        })
+    };
+    wanted.filter_map(differ).collect()
+}
+
+/// The `config.json` of the folder against the files of the version, and the configuration in them:
+/// whoever goes on from the folder does so with it.
+fn folder_config(
+    checkpoint: &Checkpoint,
+    own: &HashMap<&TensorPath, &TensorEntry>,
+    config: &Config,
+) -> Result<Vec<Finding>> {
+    let name = FileName::Config.to_string();
+    let Some((_, source)) = checkpoint.companions.iter().find(|(other, _)| *other == name) else {
+        return Ok(Vec::new());
+    };
+    let folder = match Config::read(source, &OpenOptions { lenient: true, ..OpenOptions::default() }) {
+        Ok((folder, _)) => folder,
+        Err(error) => return Finding::from_error(&error).map(|finding| vec![finding]).ok_or(error),
+    };
+    if folder == *config {
+        return Ok(Vec::new());
+    }
+    let mut texts = Vec::new();
+    let dimension = |config: &Config, entity: &str| config.dimension_of(entity).unwrap_or(0);
+    for (entity, _) in folder.stored_types() {
+        let Some(table) = own.get(&table_path(Some(entity))) else { continue };
+        let (found, wanted) = (table.shape.dims().get(1).copied(), dimension(&folder, entity));
+        if found.is_some_and(|found| found != wanted) && dimension(config, entity) != wanted {
+            texts.push(format!(
+                "the type {} has {wanted} columns, the table {}",
+                escape(entity),
+                table.shape
+            ));
+        }
+    }
+    let stored: HashSet<&str> = folder.stored_types().map(|(entity, _)| entity).collect();
+    for (entity, _) in config.stored_types().filter(|(entity, _)| !stored.contains(entity)) {
+        texts.push(format!("no relation joins the type {}, which has a table", escape(entity)));
+    }
+    if folder.relations.len() != config.relations.len() {
+        let (wanted, found) = (folder.relations.len(), config.relations.len());
+        texts.push(format!("there are {wanted} relations, the files were trained with {found}"));
+    }
+    for (number, (one, other)) in folder.relations.iter().zip(&config.relations).enumerate() {
+        let of = |r: &Relation| format!("{} {} {} {}", r.name, r.lhs, r.rhs, r.operator);
+        if of(one) != of(other) {
+            let (one, other) = (escape(&of(one)), escape(&of(other)));
+            texts.push(format!("relation {number} is `{one}`, the files were trained with `{other}`"));
+            break;
+        }
+    }
+    for (key, one, other) in [
+        ("dynamic_relations", folder.dynamic_relations, config.dynamic_relations),
+        ("global_emb", folder.global_emb, config.global_emb),
+    ] {
+        if one != other {
+            texts.push(format!("{key} is {one}, the files were trained with {other}"));
+        }
+    }
+    let hint = "name the configuration of these files when you go on from them, or restore it";
+    let finding = |text: String| Finding::error("config-differs", format!("{name}: {text}")).hint(hint);
+    let mut findings: Vec<Finding> = texts.into_iter().map(finding).collect();
+    findings.extend(partitions(checkpoint, &folder, &name));
     Ok(findings)
 }
 

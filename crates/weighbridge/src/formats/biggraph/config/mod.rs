@@ -2,11 +2,12 @@
 //!
 //! `config.json` is one JSON object, written with `json.dumps(config, indent=4)`: all keys in the order
 //! of the fields of [`Config`], defaults filled in. The same text stands in the attribute `config/json`
-//! of each file of a checkpoint. A configuration that is Python code is never executed.
+//! of each file of a checkpoint. Of a Python file the literal dictionary is read; it is never executed.
 
 mod field;
 mod parameters;
 mod problems;
+mod python;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -22,11 +23,6 @@ use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use field::{Field, Loader, Writer};
 use std::collections::{HashMap, HashSet};
-
-/// How to make a JSON file of a configuration that is Python code: by upstream's own parser.
-const BY_UPSTREAM: &str = "it is code and is not run here; if you trust it: python -c 'import sys, json; \
-     from torchbiggraph.config import ConfigFileLoader as L; \
-     print(json.dumps(L().load_config(sys.argv[1]).to_dict(), indent=4))' FILE > config.json";
 
 /// Longest name of a type, in bytes: it is a part of the names of files, none of which is longer.
 const MOST_TYPE_NAME: usize = 255;
@@ -45,21 +41,20 @@ pub struct Sides {
 }
 
 impl Config {
-    /// Reads the JSON text of a configuration. The findings tell what was taken though it is odd;
+    /// Reads the text of a configuration: JSON, or a Python file whose function returns a literal
+    /// dictionary, which is not run. The findings tell what was taken though it is odd;
     /// where `lenient` is set also unknown keys and values of the wrong sort, in whose place the
     /// default stands.
     ///
     /// # Errors
     /// [`crate::Kind::Corrupt`]: `not-json`, or `config` with upstream's own words: an unknown key, a
     /// missing one, a value of the wrong sort or against the rule, a type whose name is too long for a
-    /// file, or too many of them; [`crate::Kind::Unsupported`], `python-config`, for Python code.
+    /// file, or too many of them; [`crate::Kind::Unsupported`], `python-config`, for Python code that is more
+    /// than literals.
     pub fn parse(text: &str, lenient: bool) -> Result<(Self, Vec<Finding>)> {
         let json = match json::parse(text) {
             Ok(json) => json,
-            Err(_) if looks_like_python(text) => {
-                let what = "the configuration is Python code, not JSON";
-                return Err(Error::unsupported("python-config", what).hint(BY_UPSTREAM));
-            }
+            Err(_) if python::is_python(text) => python::parse(text)?,
             Err(error) => return Err(error),
         };
         let mut loader = Loader::new(lenient);
@@ -214,6 +209,15 @@ impl Config {
     }
 }
 
-fn looks_like_python(text: &str) -> bool {
-    text.contains("get_torchbiggraph_config") || text.lines().any(|line| line.starts_with("def "))
+/// The JSON text of a configuration: `text` itself, or what the literals of a Python file are, with all
+/// defaults filled in.
+///
+/// # Errors
+/// As [`Config::parse`] where a Python file is more than literals.
+pub(in crate::formats::biggraph) fn json_text(text: String) -> Result<String> {
+    if text.trim_start().starts_with('{') || !python::is_python(&text) {
+        return Ok(text);
+    }
+    let json = json::write(&python::parse(&text)?);
+    Ok(Config::parse(&json, false).map_or(json, |(config, _)| config.to_json()))
 }

@@ -62,10 +62,10 @@ impl MovedColumn {
             What::Features(side) => self.features(target, side, range, out),
             What::Offsets(side) => self.offsets(target, side, range, out),
             _ => {
-                let first = target.runs.partition_point(|run| run.first + run.edges <= range.start);
+                let first = target.runs.partition_point(|run| run.end() <= range.start);
                 for run in target.runs[first..].iter().take_while(|run| run.first < range.end) {
                     let start = range.start.max(run.first) - run.first;
-                    let end = range.end.min(run.first + run.edges) - run.first;
+                    let end = range.end.min(run.end()) - run.first;
                     self.edges(run, to_usize(start)?..to_usize(end)?, out)?;
                 }
                 Ok(())
@@ -75,7 +75,7 @@ impl MovedColumn {
 
     /// Some of the edges of a run.
     fn edges(&self, run: &Run, range: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
-        let selection = self.mover.select(run.block, self.target)?;
+        let selection = self.mover.select(run.block(), self.target)?;
         let numbers = match self.what {
             What::Ids(side) => selection.ids(side as usize),
             What::Relations => selection.rel(),
@@ -89,9 +89,9 @@ impl MovedColumn {
 
     fn weights(&self, run: &Run, positions: &[u32], out: &mut Vec<u8>) -> Result<()> {
         let (Some(&first), Some(&last)) = (positions.first(), positions.last()) else { return Ok(()) };
-        let column = self.mover.bucket_of(run.block).needed("weight")?;
+        let column = self.mover.bucket_of(run.block()).needed("weight")?;
         let region = Region {
-            start: vec![self.mover.first_of(run.block) + u64::from(first)],
+            start: vec![self.mover.first_of(run.block()) + u64::from(first)],
             extent: vec![u64::from(last - first) + 1],
         };
         let bytes = read_region(column, &region, Order::Row)?;
@@ -109,11 +109,11 @@ impl MovedColumn {
             out.extend_from_slice(&0u64.to_le_bytes());
         }
         let edges = range.start.saturating_sub(1)..range.end.saturating_sub(1);
-        let first = target.runs.partition_point(|run| run.first + run.edges <= edges.start);
+        let first = target.runs.partition_point(|run| run.end() <= edges.start);
         for run in target.runs[first..].iter().take_while(|run| run.first < edges.end) {
-            let lists = self.mover.lists(run.block, side)?;
-            let selection = self.mover.select(run.block, self.target)?;
-            let mut end = run.first_feature[side as usize];
+            let lists = self.mover.lists(run.block(), side)?;
+            let selection = self.mover.select(run.block(), self.target)?;
+            let mut end = run.first_feature(side);
             for (edge, &position) in (run.first..).zip(selection.positions()) {
                 let list = &lists[position as usize];
                 end = end.saturating_add(list.end - list.start);
@@ -126,17 +126,16 @@ impl MovedColumn {
     }
 
     fn features(&self, target: &Target, side: Side, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let place = side as usize;
-        let end_of = |run: &Run| run.first_feature[place] + run.features[place];
+        let end_of = |run: &Run| run.first_feature(side) + run.features(side);
         let first = target.runs.partition_point(|run| end_of(run) <= range.start);
-        for run in target.runs[first..].iter().take_while(|run| run.first_feature[place] < range.end) {
-            if run.features[place] == 0 {
+        for run in target.runs[first..].iter().take_while(|run| run.first_feature(side) < range.end) {
+            if run.features(side) == 0 {
                 continue;
             }
-            let column = self.mover.bucket_of(run.block).needed(side.data())?;
-            let lists = self.mover.lists(run.block, side)?;
-            let selection = self.mover.select(run.block, self.target)?;
-            let mut at = run.first_feature[place];
+            let column = self.mover.bucket_of(run.block()).needed(side.data())?;
+            let lists = self.mover.lists(run.block(), side)?;
+            let selection = self.mover.select(run.block(), self.target)?;
+            let mut at = run.first_feature(side);
             for &position in selection.positions() {
                 let list = &lists[position as usize];
                 let begin = at;

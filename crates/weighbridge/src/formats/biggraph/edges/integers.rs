@@ -100,7 +100,7 @@ impl Source for IntegerSource {
 
 /// Fills `buffer` with the bytes from `offset` on of elements of `size` bytes, which `make` appends for
 /// a range of whole ones.
-pub(super) fn read_elements(
+pub(in crate::formats::biggraph) fn read_elements(
     offset: u64,
     buffer: &mut [u8],
     size: u64,

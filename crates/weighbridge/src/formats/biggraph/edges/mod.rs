@@ -29,7 +29,7 @@ use crate::source::SourceRef;
 use crate::tensor::{Encoding, Shape};
 use buckets::{BUCKET, Side, bucket_value, is_column};
 use column::{MovedColumn, What};
-use mover::Mover;
+use mover::{Mover, Room};
 use places::{EntityType, Places};
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ pub(crate) const CONFIG: &str = "config";
 ///
 /// The checkpoint must know its configuration (metadata `config`) and the rows of every partition
 /// (`counts`). Ids and relations become `i64`; weights stay as they are. Every bucket that upstream
-/// asks for is there, if only with no edges: it stops at one that is missing.
+/// asks for is there, if only with no edges: it stops at one that is missing. Ids of edges from another
+/// format, which name no bucket, are rows of whole types.
 ///
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, `bucket-missing`, and where the columns or the
@@ -51,6 +52,18 @@ pub(crate) const CONFIG: &str = "config";
 /// `relation-out-of-range`, `no-such-partition`, `bad-list`, with the bucket and the edge;
 /// [`crate::Kind::Limit`]: `too-many-edges`, `too-many-buckets`, `too-many-runs`.
 pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<Checkpoint> {
+    repartition_within(checkpoint, partitions, None)
+}
+
+/// As [`repartition`], with so many bytes of memory for what is kept of the edges until they are written.
+///
+/// # Errors
+/// As [`repartition`].
+pub(in crate::formats::biggraph) fn repartition_within(
+    checkpoint: &Checkpoint,
+    partitions: &Partitions,
+    memory: Option<u64>,
+) -> Result<Checkpoint> {
     let config = config(checkpoint)?;
     partitions.check(config.entities.iter().map(|(name, _)| name.as_str()))?;
     let all: Vec<Vec<u64>> =
@@ -59,9 +72,12 @@ pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<C
     let old: Vec<(String, u64)> = names.zip(all.iter().map(|counts| counts.len() as u64)).collect();
     let partitions = partitions.resolve(&old)?;
     let mut types = Vec::with_capacity(config.entities.len());
+    let buckets = buckets::buckets(checkpoint)?;
+    // Edges from elsewhere that name no bucket mean rows of whole types.
+    let whole = checkpoint.format != "biggraph" && buckets.iter().all(|bucket| bucket.parts.is_none());
     for ((name, entity), counts) in config.entities.iter().zip(all) {
         let parts = partitions.of(name, counts.len() as u64);
-        types.push(EntityType::new(name, entity.featurized, &counts, parts)?);
+        types.push(EntityType::new(name, entity.featurized, &counts, parts, whole)?);
     }
     let place = |name: &str| {
         config.entities.iter().position(|(own, _)| own == name).ok_or_else(|| {
@@ -71,9 +87,8 @@ pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<C
     let relation = |relation: &super::config::Relation| Ok([place(&relation.lhs)?, place(&relation.rhs)?]);
     let relations = config.relations.iter().map(relation).collect::<Result<Vec<_>>>()?;
     let places = Places::new(types, relations, config.dynamic_relations)?;
-    let buckets = buckets::buckets(checkpoint)?;
     buckets::check_all(&buckets, places.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
-    let mover = Mover::new(&checkpoint.label, buckets, places)?;
+    let mover = Mover::new(&checkpoint.label, buckets, places, Room::of(memory))?;
     moved(checkpoint, config, mover)
 }
 

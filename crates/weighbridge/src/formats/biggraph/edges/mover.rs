@@ -4,17 +4,17 @@
 //! fixes every length. What a new column holds is made when it is read, from the old columns of the
 //! blocks that it draws from.
 //!
-//! Blocks that were sorted while counting are kept as long as there is room for them ([`KEPT`]), so that
-//! graphs of up to ten million edges are read once. Of larger ones, the blocks that are not kept are
-//! read again once for each group of new buckets that have room together ([`STORED`]): for every five
-//! million edges that are written. A bucket that alone has more is made of blocks that are read again
-//! for each of its columns. Lists of features are always read again: for each bucket and column.
+//! All of it is bounded by a memory budget ([`Room`]). Blocks that were sorted while counting are kept in
+//! half of it, so that graphs of up to five million edges are read once with the usual 256 MiB. Of larger
+//! ones, the blocks that are not kept are read again once for each group of new buckets that fit into the
+//! store together. A bucket that alone has more is made of blocks that are read again for each of its
+//! columns. Lists of features are always read again: for each bucket and column.
 
 use super::buckets::{Bucket, Side};
 use super::integers;
 use super::places::{Places, Window};
 use super::sorted::{Assigned, Groups, Selection, Sorted, Store};
-use crate::engine::default_threads;
+use crate::engine::{MIN_MEMORY, default_threads};
 use crate::error::{Error, Result};
 use crate::source::to_usize;
 use crate::tensor::DType;
@@ -22,17 +22,49 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Edges in a block: a few megabytes of columns.
-const BLOCK: u64 = if cfg!(test) { 16 } else { 1 << 18 };
-/// Bytes of sorted blocks that are kept between planning and writing.
-const KEPT: u64 = if cfg!(test) { 4 << 10 } else { 256 << 20 };
-/// Bytes of what groups of new buckets need of other blocks. Two groups have room: one ends where
-/// the next begins.
-const STORED: u64 = if cfg!(test) { 8 << 10 } else { 256 << 20 };
-/// The most bytes of an edge in there.
+/// The usual budget in bytes: that of [`RunOptions`](crate::engine::RunOptions).
+const USUAL: u64 = 256 << 20;
+/// Budget for each thread that counts.
+const OF_THREAD: u64 = 32 << 20;
+/// Bytes that a thread has at most for an edge of the block that it looks at.
+const WORK: u64 = 64;
+/// The most bytes of an edge in the store.
 const EDGE: u64 = 28;
-/// The most runs: about a gigabyte of them. Every block may have one for every new bucket.
-const MOST_RUNS: u64 = 1 << 24;
+
+/// The memory budget of a [`Mover`], dealt out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Edges in a block.
+    pub(super) block: u64,
+    /// Threads that count.
+    pub(super) threads: usize,
+    /// Bytes of sorted blocks that are kept between planning and writing.
+    pub(super) kept: u64,
+    /// Bytes of what groups of new buckets need of other blocks. Two groups fit: one ends where the
+    /// next begins.
+    pub(super) stored: u64,
+    /// The most runs. Every block may have one for every new bucket.
+    pub(super) runs: u64,
+}
+
+impl Room {
+    /// Deals out so many bytes, or the usual ones.
+    pub(crate) fn of(memory: Option<u64>) -> Self {
+        let memory = memory.unwrap_or(USUAL).max(MIN_MEMORY);
+        let threads = to_usize(memory / OF_THREAD).unwrap_or(1).clamp(1, default_threads());
+        let run = (size_of::<Run>() + size_of::<Share>()) as u64;
+        let room = Self {
+            block: (memory / 8 / threads as u64 / WORK).clamp(1 << 12, 1 << 18),
+            threads,
+            kept: memory / 2,
+            stored: memory / 4,
+            runs: memory / 4 / run,
+        };
+        // Small graphs of tests have many blocks too, more than are kept and stored.
+        if cfg!(test) { Self { block: 16, kept: 4 << 10, stored: 8 << 10, ..room } } else { room }
+    }
+}
+
 /// The most edges that are moved. A file that claims more without having the bytes would only waste
 /// time.
 const MOST_EDGES: u64 = 1 << 36;
@@ -52,6 +84,7 @@ pub(crate) struct Mover {
     groups: Groups,
     /// What the groups need of blocks that are not kept.
     store: Store,
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -74,12 +107,33 @@ pub(super) struct Target {
 /// The edges of one block that go to one new bucket.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) block: usize,
-    /// Its first edge and feature in the new bucket.
+    block: u32,
+    edges: u32,
+    /// Its first edge in the new bucket.
     pub(super) first: u64,
-    pub(super) first_feature: [u64; 2],
-    pub(super) edges: u64,
-    pub(super) features: [u64; 2],
+    /// Of each side, its first feature in the new bucket and the number of them, where edges have lists.
+    features: Option<Box<[[u64; 2]; 2]>>,
+}
+
+impl Run {
+    pub(super) fn block(&self) -> usize {
+        self.block as usize
+    }
+    pub(super) fn edges(&self) -> u64 {
+        u64::from(self.edges)
+    }
+    /// Behind its last edge.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.edges()
+    }
+    /// The first feature of a side.
+    pub(super) fn first_feature(&self, side: Side) -> u64 {
+        self.features.as_ref().map_or(0, |of| of[side as usize][0])
+    }
+    /// The number of features of a side.
+    pub(super) fn features(&self, side: Side) -> u64 {
+        self.features.as_ref().map_or(0, |of| of[side as usize][1])
+    }
 }
 
 /// What counting has for all blocks together.
@@ -96,9 +150,9 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(most_runs: u64) -> Self {
+    fn new(room: Room) -> Self {
         let tallies = Mutex::new(Vec::new());
-        Self { room: AtomicU64::new(KEPT), runs: AtomicU64::new(0), most_runs, tallies }
+        Self { room: AtomicU64::new(room.kept), runs: AtomicU64::new(0), most_runs: room.runs, tallies }
     }
 
     /// A list of `targets` zeros.
@@ -118,8 +172,9 @@ impl Counting {
 /// What a block gives to a new bucket.
 struct Share {
     target: u32,
-    edges: u64,
-    features: [u64; 2],
+    edges: u32,
+    /// Features of each side, where edges have lists.
+    features: Option<Box<[u64; 2]>>,
 }
 
 impl Mover {
@@ -131,17 +186,7 @@ impl Mover {
     /// `weights-differ`, where the weights of two buckets are not of one type, or only some have any;
     /// [`crate::Kind::Limit`]: `too-many-edges`, and `too-many-runs` where so many edges go to too
     /// many buckets.
-    pub(crate) fn new(label: &str, buckets: Vec<Bucket>, places: Places) -> Result<Self> {
-        Self::with_runs(label, buckets, places, MOST_RUNS)
-    }
-
-    /// As [`new`](Self::new), with another number of runs as the most.
-    pub(super) fn with_runs(
-        label: &str,
-        buckets: Vec<Bucket>,
-        places: Places,
-        most_runs: u64,
-    ) -> Result<Self> {
+    pub(crate) fn new(label: &str, buckets: Vec<Bucket>, places: Places, room: Room) -> Result<Self> {
         let mut blocks = Vec::new();
         let mut sum = 0u64;
         for (place, bucket) in buckets.iter().enumerate() {
@@ -153,9 +198,9 @@ impl Mover {
                     .expected(format_args!("at most {MOST_EDGES}"))
                     .found(sum));
             }
-            blocks.extend((0..edges.div_ceil(BLOCK)).map(|number| {
-                let first = number * BLOCK;
-                Block { bucket: place, first, count: BLOCK.min(edges - first), sorted: None }
+            blocks.extend((0..edges.div_ceil(room.block)).map(|number| {
+                let first = number * room.block;
+                Block { bucket: place, first, count: room.block.min(edges - first), sorted: None }
             }));
         }
         let has = |name: &str| buckets.iter().any(|b| b.column(name).is_some());
@@ -172,30 +217,33 @@ impl Mover {
             weight,
             groups: Groups::default(),
             store: Store::default(),
+            room,
         };
         mover.check_ends()?;
-        let counting = Counting::new(most_runs);
-        let counted = parallel(mover.blocks.len(), |block| mover.count(block, &counting))?;
+        let counting = Counting::new(room);
+        let counted = parallel(mover.blocks.len(), room.threads, |block| mover.count(block, &counting))?;
         drop(counting);
         for (block, (shares, sorted)) in counted.into_iter().enumerate() {
             mover.blocks[block].sorted = sorted.map(Arc::new);
             for share in shares {
                 let target = &mut mover.targets[share.target as usize];
-                let (first, first_feature) = (target.edges, target.features);
+                let (first, starts) = (target.edges, target.features);
                 let Share { edges, features, .. } = share;
-                target.runs.push(Run { block, first, first_feature, edges, features });
-                target.edges += edges;
-                for side in 0..2 {
+                target.edges += u64::from(edges);
+                for (sum, own) in target.features.iter_mut().zip(features.as_deref().into_iter().flatten()) {
                     // Features may be named by several edges; together they may be very many.
-                    target.features[side] =
-                        first_feature[side].checked_add(features[side]).ok_or_else(|| {
-                            Error::corrupt("bad-list", "the lists of features never end").in_file(label)
-                        })?;
+                    *sum = sum.checked_add(*own).ok_or_else(|| {
+                        Error::corrupt("bad-list", "the lists of features never end").in_file(label)
+                    })?;
                 }
+                let features = features.map(|own| Box::new([[starts[0], own[0]], [starts[1], own[1]]]));
+                // There are at most 2^36 edges, and 2^12 or more in a block.
+                let block = u32::try_from(block).unwrap_or(u32::MAX);
+                target.runs.push(Run { block, edges, first, features });
             }
         }
         let edges = mover.targets.iter().map(|target| target.edges);
-        mover.groups = Groups::new(edges, STORED / 2 / EDGE);
+        mover.groups = Groups::new(edges, room.stored / 2 / EDGE);
         Ok(mover)
     }
 
@@ -247,10 +295,11 @@ impl Mover {
         let mut tally = counting.tally(self.targets.len());
         let starts = assigned.tally(&mut tally);
         let ends = starts.iter().skip(1).map(|s| s.1).chain([assigned.target.len()]);
+        let has_lists = self.lists != [false; 2];
         let share = |(&(target, start), end): (&(u32, usize), usize)| Share {
             target,
-            edges: (end - start) as u64,
-            features: [0; 2],
+            edges: u32::try_from(end - start).unwrap_or(u32::MAX),
+            features: has_lists.then(Box::default),
         };
         let mut shares: Vec<Share> = starts.iter().zip(ends).map(share).collect();
         let runs = counting.runs.fetch_add(shares.len() as u64, Ordering::Relaxed);
@@ -259,22 +308,24 @@ impl Mover {
                 .in_file(&self.label)
                 .expected(format_args!("at most {} runs of edges for one bucket", counting.most_runs))
                 .found(format_args!("more, for {} buckets", self.targets.len()))
-                .hint("fewer partitions"));
+                .hint("fewer partitions, or more memory: --memory"));
         }
         for side in Side::BOTH.into_iter().filter(|side| self.lists[*side as usize]) {
             for (index, list) in self.lists(number, side)?.into_iter().enumerate() {
                 let target = assigned.target[index];
                 let place = shares.partition_point(|share| share.target < target);
                 // At most 2^18 lists of less than 2^63 features; sums above are refused.
-                let sum = &mut shares[place].features[side as usize];
-                *sum = sum.saturating_add(list.end - list.start);
+                if let Some(sums) = &mut shares[place].features {
+                    let sum = &mut sums[side as usize];
+                    *sum = sum.saturating_add(list.end - list.start);
+                }
             }
         }
         let columns = 3 + u64::from(self.weight.is_some());
         let bytes = assigned.rel.len() as u64 * 8 * columns;
         let claim = |left: u64| left.checked_sub(bytes);
-        let keep = self.lists == [false; 2]
-            && counting.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
+        let keep =
+            !has_lists && counting.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
         let touched: Vec<u32> = starts.iter().map(|s| s.0).collect();
         let sorted = keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
         touched.into_iter().for_each(|target| tally[target as usize] = 0);
@@ -374,7 +425,7 @@ impl Mover {
             return Ok(sorted.select(target));
         }
         let sorted = Arc::new(self.assign(number)?.pick(&group, self.with_positions()));
-        self.store.put(key, sorted.clone(), STORED);
+        self.store.put(key, sorted.clone(), self.room.stored);
         Ok(sorted.select(target))
     }
 }
@@ -407,8 +458,12 @@ fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
     }
 }
 
-/// Does `count` pieces of work on all processors. The results are in order; the first failure wins.
-fn parallel<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+/// Does `count` pieces of work on so many threads. The results are in order; the first failure wins.
+fn parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
     let slots: Vec<Mutex<Option<Result<T>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let run = || {
@@ -426,7 +481,7 @@ fn parallel<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> 
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..default_threads().min(count) {
+        for _ in 1..threads.min(count) {
             scope.spawn(run);
         }
         run();

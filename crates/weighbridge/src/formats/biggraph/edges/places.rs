@@ -16,13 +16,14 @@ pub(crate) struct EntityType {
 }
 
 impl EntityType {
-    /// A type with so many rows in each of its partitions, and the number that it is to have.
+    /// A type with so many rows in each of its partitions, and the number that it is to have. Where edges
+    /// mean rows of the `whole` type, they are as those of one partition.
     ///
     /// # Errors
     /// [`crate::Kind::Corrupt`], code `too-many-rows`, where the counts pass 2^63 rows;
     /// [`crate::Kind::Unsupported`], code `featurised-partitions`, for a featurised type with several
     /// partitions: its edges hold lists, and a list has no one partition.
-    pub(crate) fn new(name: &str, featurised: bool, counts: &[u64], parts: u64) -> Result<Self> {
+    pub(crate) fn new(name: &str, featurised: bool, counts: &[u64], parts: u64, whole: bool) -> Result<Self> {
         if featurised && (counts.len() != 1 || parts != 1) {
             return Err(Error::unsupported(
                 "featurised-partitions",
@@ -32,7 +33,10 @@ impl EntityType {
             )
             .hint("leave it with one partition: --set partitions=TYPE:N,… names those that change"));
         }
-        let old = starts(counts.iter().copied())?;
+        let mut old = starts(counts.iter().copied())?;
+        if whole {
+            old = vec![0, old.last().copied().unwrap_or(0)];
+        }
         let new = starts(new_counts(counts, parts).into_iter())?;
         Ok(Self { name: name.to_owned(), featurised, old, new })
     }
@@ -219,7 +223,7 @@ mod tests {
         for counts in [vec![14], vec![4, 3, 4, 3], vec![0, 5, 0], vec![0], vec![0, 0, 3], vec![9, 0, 0, 1]] {
             let rows: u64 = counts.iter().sum();
             for parts in 1..20 {
-                let kind = EntityType::new("t", false, &counts, parts).unwrap();
+                let kind = EntityType::new("t", false, &counts, parts, false).unwrap();
                 if parts == counts.len() as u64 {
                     assert!(kind.new_counts().eq(counts.iter().copied()), "nothing moves");
                 } else {
@@ -243,13 +247,16 @@ mod tests {
                 assert_eq!(kind.window(counts.len() as u64).is_some(), alone);
             }
         }
-        assert_eq!(EntityType::new("t", false, &[u64::MAX, 2], 1).unwrap_err().code(), "too-many-rows");
-        assert_eq!(EntityType::new("t", true, &[3], 2).unwrap_err().code(), "featurised-partitions");
+        assert_eq!(
+            EntityType::new("t", false, &[u64::MAX, 2], 1, false).unwrap_err().code(),
+            "too-many-rows"
+        );
+        assert_eq!(EntityType::new("t", true, &[3], 2, false).unwrap_err().code(), "featurised-partitions");
     }
 
     #[test]
     fn sides_must_agree() {
-        let kind = |parts| EntityType::new("t", false, &[10], parts).unwrap();
+        let kind = |parts| EntityType::new("t", false, &[10], parts, false).unwrap();
         let places = |relations| Places::new(vec![kind(4), kind(1), kind(2)], relations, false);
         assert_eq!(places(vec![[0, 0], [1, 0], [0, 1]]).unwrap().parts(), [4, 4]);
         assert_eq!(places(vec![[0, 2], [1, 1]]).unwrap().parts(), [4, 2]);

@@ -230,12 +230,15 @@ fn edges_stand_in_the_order_of_the_old_buckets() {
 fn runs_are_counted() {
     let old = graph(400, false);
     let places = || {
-        let kind = |name: &str, counts: &[u64]| EntityType::new(name, false, counts, 4).unwrap();
-        let whole = EntityType::new("country", false, &[3], 1).unwrap();
+        let kind = |name: &str, counts: &[u64]| EntityType::new(name, false, counts, 4, false).unwrap();
+        let whole = EntityType::new("country", false, &[3], 1, false).unwrap();
         let types = vec![kind("user", &USERS), kind("item", &ITEMS), whole];
         Places::new(types, vec![[0, 1], [2, 1], [0, 2]], false).unwrap()
     };
-    let with = |most: u64| Mover::with_runs("m", buckets(&old).unwrap(), places(), most).map(|_| ());
+    let with = |most: u64| {
+        let room = Room { runs: most, ..Room::of(None) };
+        Mover::new("m", buckets(&old).unwrap(), places(), room).map(|_| ())
+    };
     assert_eq!(with(100).unwrap_err().code(), "too-many-runs");
     assert!(with(100_000).is_ok());
 }

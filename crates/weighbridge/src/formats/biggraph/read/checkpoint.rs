@@ -136,7 +136,8 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     checkpoint.files.extend(read);
     super::was_read(&mut checkpoint, folder, &FileName::Version)?;
     checkpoint.notes = all_notes;
-    checkpoint.notes.extend(notes::of_folder(folder, listing, number, init)?);
+    let of_folder = beside.as_ref().map(|known| &known.config).or(config);
+    checkpoint.notes.extend(notes::of_folder(folder, listing, number, init, of_folder)?);
     names::attach(&mut checkpoint, folder, listing, config, options)?;
     Ok(checkpoint)
 }

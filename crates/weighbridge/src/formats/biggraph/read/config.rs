@@ -1,40 +1,44 @@
 //! Configurations: the one that the caller names, the one beside the files, and the one in them.
 
-use super::super::config::Config;
+use super::super::config::{Config, json_text};
 use super::super::layout::FileName;
 use crate::checkpoint::{Checkpoint, Name, Note, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef, read_vec};
+use crate::source::{FolderRef, MemorySource, SourceRef, read_vec};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Longest configuration that is read, in bytes. One of a thousand relations has 200 kB.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A configuration and the text that it was read from.
-pub(super) struct Known {
-    pub(super) config: Config,
-    pub(super) text: String,
+pub(in super::super) struct Known {
+    pub(in super::super) config: Config,
+    pub(in super::super) text: String,
 }
 
-/// The text of a configuration.
+/// The JSON text of a configuration, which may be a Python file of literals.
 ///
 /// # Errors
-/// [`crate::Kind::Limit`]; [`crate::Kind::Corrupt`], `config-text`, where it is not UTF-8.
+/// [`crate::Kind::Limit`]; [`crate::Kind::Corrupt`], `config-text`, where it is not UTF-8;
+/// [`crate::Kind::Unsupported`], `python-config`, for Python code that is more than literals.
 pub(super) fn text_of(source: &SourceRef) -> Result<String> {
     Limits::check("bytes of a configuration", "header_bytes", source.len(), MOST_BYTES)
         .map_err(|e| e.in_file(source.label()))?;
     let bytes = read_vec(&**source, 0, source.len())?;
     String::from_utf8(bytes)
-        .map_err(|_| Error::corrupt("config-text", "a configuration is UTF-8").in_file(source.label()))
+        .map_err(|_| Error::corrupt("config-text", "a configuration is UTF-8"))
+        .and_then(json_text)
+        .map_err(|e| e.in_file(source.label()))
 }
 
 /// The configuration that the caller names.
 ///
 /// # Errors
 /// What it says that is wrong.
-pub(super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
+pub(in super::super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
     let Some(source) = &options.config else { return Ok(None) };
     let text = text_of(source)?;
     let (config, _) = Config::parse(&text, options.lenient).map_err(|e| e.in_file(source.label()))?;
@@ -91,7 +95,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         Err(error) if options.lenient => checkpoint.notes.push(Note::new(error.code(), error.message())),
         Err(error) => return Err(error.in_file(source.label())),
     }
+    // The file itself, unless it is Python.
+    let is_json = read_vec(&**source, 0, source.len())? == text.as_bytes();
+    let file = if is_json {
+        source.clone()
+    } else {
+        Arc::new(MemorySource::new(source.label(), text.clone().into_bytes()))
+    };
     checkpoint.metadata.set("config", Value::Text(text));
-    checkpoint.companions.push((FileName::Config.to_string(), source.clone()));
+    checkpoint.companions.push((FileName::Config.to_string(), file));
     Ok(checkpoint)
 }

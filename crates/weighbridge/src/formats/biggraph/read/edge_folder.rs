@@ -1,14 +1,16 @@
 //! A folder of edges: a file for each bucket.
 
-use super::super::config::Config;
+use super::super::config::{Config, Sides};
 use super::super::layout::{FileName, Listing};
-use super::{config, edges, names, notes, parallel};
-use crate::checkpoint::{Checkpoint, Note, Value};
+use super::{BUCKET, LISTS, config, edges, names, notes, parallel};
+use crate::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::source::FolderRef;
+use crate::source::{FolderRef, MemorySource, SourceRef};
+use crate::tensor::{DType, Encoding, Shape};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Opens all buckets of a folder, in the order of their numbers.
 ///
@@ -62,31 +64,96 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         checkpoint.notes.push(Note::new("also-here", text));
     }
     checkpoint.notes.extend(notes::strays(listing));
-    know(&mut checkpoint, Some(folder), options)?;
+    if let Some(config) = know(&mut checkpoint, Some(folder), options)? {
+        add_empty_buckets(&mut checkpoint, listing, &config, options)?;
+    }
     Ok(checkpoint)
 }
 
-/// Adds what is known of the meaning of edges: the configuration, and how many entities there are.
+/// Adds the buckets without a file, without edges: upstream's importer writes no file for a bucket that
+/// gets no edge. One that a writer left unfinished is not empty.
+fn add_empty_buckets(
+    checkpoint: &mut Checkpoint,
+    listing: &Listing,
+    config: &Config,
+    options: &OpenOptions,
+) -> Result<()> {
+    // That sides have different numbers is a problem of the configuration.
+    let Ok(Sides { lhs, rhs }) = config.sides() else { return Ok(()) };
+    let mut columns: Vec<(Name, DType)> = Vec::new();
+    for column in &checkpoint.tensors {
+        if let Some(name) =
+            column.path.parts().last().filter(|name| !columns.iter().any(|(own, _)| own == *name))
+        {
+            columns.push((name.clone(), column.dtype()));
+        }
+    }
+    let all = lhs.saturating_mul(rhs);
+    let tensors = all.saturating_mul(columns.len() as u64);
+    if columns.is_empty() || tensors > options.limits.tensors {
+        return Ok(());
+    }
+    let is_there =
+        |bucket: &(u64, u64)| listing.edges.contains(bucket) || listing.unfinished_edges.contains(bucket);
+    let wanted = (0..lhs).flat_map(|l| (0..rhs).map(move |r| (l, r)));
+    let missing: Vec<(u64, u64)> = wanted.filter(|bucket| !is_there(bucket)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let zero: SourceRef = Arc::new(MemorySource::new(checkpoint.label.clone(), vec![0; 8]));
+    for &(l, r) in &missing {
+        for (name, dtype) in &columns {
+            // Where the lists of no edges begin.
+            let is_offsets = LISTS.iter().any(|(offsets, _)| name.as_str() == Some(offsets));
+            let (shape, dtype) = if is_offsets { (1, DType::I64) } else { (0, *dtype) };
+            let path = TensorPath::new([Name::from(format!("{l}_{r}").as_str()), name.clone()]);
+            let mut entry = TensorEntry::dense(path, dtype, Shape::new([shape]), &zero, 0, Encoding::ROW)?;
+            entry.role = Role::Edges;
+            entry.attributes.insert(BUCKET.to_owned(), Value::List(vec![Value::U64(l), Value::U64(r)]));
+            checkpoint.tensors.push(entry);
+        }
+    }
+    let bucket = |entry: &TensorEntry| match entry.attributes.get(BUCKET) {
+        Some(Value::List(pair)) => match pair[..] {
+            [Value::U64(l), Value::U64(r)] => (l, r),
+            _ => (u64::MAX, u64::MAX),
+        },
+        _ => (u64::MAX, u64::MAX),
+    };
+    // Stable: the columns of a bucket stay in their order.
+    checkpoint.tensors.sort_by_key(bucket);
+    let names = missing.iter().map(|&(lhs, rhs)| FileName::Edges { lhs, rhs }.to_string());
+    let text = format!(
+        "{} of {lhs} x {rhs} buckets have no file and are read as empty: {}",
+        missing.len(),
+        notes::some(names)
+    );
+    checkpoint.notes.push(Note::new("bucket-missing", text));
+    Ok(())
+}
+
+/// Adds what is known of the meaning of edges: the configuration, which is returned, and how many entities
+/// there are.
 pub(super) fn know(
     checkpoint: &mut Checkpoint,
     folder: Option<&FolderRef>,
     options: &OpenOptions,
-) -> Result<()> {
-    let text = match (&options.config, folder) {
-        (Some(source), _) => Some(config::text_of(source)?),
-        (None, Some(folder)) => config::beside(folder)?.map(|beside| beside.text),
+) -> Result<Option<Config>> {
+    let known = match (config::given(options)?, folder) {
+        (Some(given), _) => Some(given),
+        (None, Some(folder)) => config::beside(folder)?,
         (None, None) => None,
     };
-    if let (None, Some(folder), Some(_)) = (&options.config, folder, &text) {
+    if let (None, Some(folder), Some(_)) = (&options.config, folder, &known) {
         super::was_read(checkpoint, folder, &FileName::Config)?;
     }
-    let parsed = text.as_deref().and_then(config::lenient);
-    if let Some(text) = text {
-        checkpoint.metadata.set("config", Value::Text(text));
+    let config = known.as_ref().map(|known| &known.config);
+    if let Some(known) = &known {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
     }
-    let counted = count_entities(checkpoint, folder, parsed.as_ref(), options);
+    let counted = count_entities(checkpoint, folder, config, options);
     checkpoint.notes.extend(names::unasked(counted, options)?);
-    Ok(())
+    Ok(known.map(|known| known.config))
 }
 
 /// Tells how many entities there are, where that is found.

@@ -35,6 +35,24 @@ pub(crate) fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
     Ok(items.into_iter().map(|item| item.name).filter(|name| is_of_entities(name)).collect())
 }
 
+/// The names of the relations, where the rows of `entry` are theirs: of a parameter of dynamic relations.
+pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<LabelList> {
+    let is_parameter = entry.path.parts().first().and_then(Name::as_str) == Some("relations");
+    let Some(Value::List(names)) = checkpoint.metadata.get("relation_names") else { return None };
+    let fits = is_parameter && entry.shape.dims().first() == Some(&(names.len() as u64));
+    let dynamic =
+        || super::super::check::config_of(checkpoint).is_some_and(|config| config.dynamic_relations);
+    if !fits || !dynamic() {
+        return None;
+    }
+    let text = |name: &Value| match name {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let names: Vec<String> = names.iter().map(text).collect::<Option<_>>()?;
+    Some(names.iter().map(String::as_str).collect())
+}
+
 /// Opens a folder of entities.
 ///
 /// # Errors

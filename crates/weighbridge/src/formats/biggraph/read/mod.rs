@@ -25,9 +25,9 @@ mod part;
 mod table;
 mod version;
 
-pub(super) use config::{lenient as parse_config, parameters};
+pub(super) use config::{given as given_config, lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
-pub(crate) use entities::entity_files;
+pub(crate) use entities::{entity_files, relation_rows};
 pub(super) use names::{lists_of, numbers};
 pub(in crate::formats) use optimizer::STATE;
 pub(super) use part::{STEP, table_path};

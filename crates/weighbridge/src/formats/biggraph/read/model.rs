@@ -2,13 +2,14 @@
 
 use super::super::config::Config;
 use super::file::{File, entry_attributes, numbers};
+use super::notes;
 use super::optimizer::{Broken, optimizer_value, state_of};
-use super::part::STEP;
+use super::part::{STEP, SUM};
 use crate::checkpoint::{Name, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::Result;
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The group of parameters.
 const MODEL: &str = "model";
@@ -88,14 +89,28 @@ fn assign(
     config: Option<&Config>,
     parameters: &[TensorEntry],
     label: &str,
-    notes: &mut Vec<Note>,
+    remarks: &mut Vec<Note>,
 ) -> HashMap<TensorPath, Vec<TensorEntry>> {
-    let mut note = |code, text: String| notes.push(Note::omission(code, format!("{label}: {text}")));
+    let mut note = |code, text: String| {
+        let text = format!("{label}: {text}");
+        // Nothing is left out where the file itself has less than it should.
+        remarks.push(if code == "state-incomplete" {
+            Note::new(code, text)
+        } else {
+            Note::omission(code, text)
+        });
+    };
     for name in &state.unknown {
         note("state-unknown-key", format!("the optimizer's state has a key {name}"));
     }
     let mut found: HashMap<TensorPath, Vec<TensorEntry>> = HashMap::new();
     if state.state.is_empty() && state.parameters.is_empty() {
+        // An empty dict is the state of a model without parameters.
+        if !parameters.is_empty() {
+            let text =
+                format!("the optimizer's state is of no parameter, and the model has {}", parameters.len());
+            note("state-incomplete", text);
+        }
         return found;
     }
     let Some(config) = config else {
@@ -125,6 +140,16 @@ fn assign(
     let order = order.iter().map(|(path, _)| path);
     let paths: HashMap<i64, &TensorPath> = state.parameters.iter().copied().zip(order).collect();
     let shapes: HashMap<&TensorPath, &TensorEntry> = parameters.iter().map(|p| (&p.path, p)).collect();
+    // What upstream's optimizer looks up for each of its parameters.
+    let complete: HashSet<i64> =
+        state.state.iter().filter(|one| one.is_complete()).map(|one| one.parameter).collect();
+    let lacking = state.parameters.iter().filter(|number| !complete.contains(number));
+    let lacking: Vec<String> =
+        lacking.filter_map(|number| paths.get(number)).map(|path| path.to_string()).collect();
+    if !lacking.is_empty() {
+        let text = format!("the optimizer's state has no `{SUM}` or no `{STEP}` of {}", notes::some(lacking));
+        note("state-incomplete", text);
+    }
     for one in state.state {
         let Some(&path) = paths.get(&one.parameter) else {
             note(

@@ -1,5 +1,6 @@
 //! What is odd about a folder, as notes. The check of the format says how much each weighs.
 
+use super::super::config::Config;
 use super::super::layout::{FileName, Listing, Orphan, OrphanReason};
 use super::checkpoint::Missing;
 use crate::checkpoint::Note;
@@ -7,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::{FolderRef, SkipReason};
 use crate::text::{escape, first_and_more};
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 /// Names that are listed for people, at most.
 const SHOWN: usize = 5;
@@ -69,6 +71,7 @@ pub(super) fn of_folder(
     listing: &Listing,
     version: u64,
     init: bool,
+    config: Option<&Config>,
 ) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
     let orphans = if init { Vec::new() } else { orphans(folder, listing, version)? };
@@ -86,7 +89,7 @@ pub(super) fn of_folder(
             notes.push(Note::new(code, format!("{text}: {}", some(names))));
         }
     }
-    notes.extend(snapshots(folder, listing)?);
+    notes.extend(snapshots(folder, listing, config)?);
     if !listing.edges.is_empty() || !listing.unfinished_edges.is_empty() {
         let text = "edges stand in the same folder and were passed over: give the path of one file of them";
         notes.push(Note::new("also-here", text));
@@ -119,8 +122,9 @@ pub(super) fn strays(listing: &Listing) -> Option<Note> {
     (!listing.strays.is_empty()).then(|| Note::new("other-files", text))
 }
 
-/// Links that lead nowhere, here and in snapshots, and snapshots that are not whole.
-fn snapshots(folder: &FolderRef, listing: &Listing) -> Result<Vec<Note>> {
+/// Links that lead nowhere, here and in snapshots, and snapshots that are not whole: that lack a file which
+/// the configuration of the folder asks for, or have an empty one.
+fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
     let dead = folder.skipped(2)?.into_iter().filter(|item| item.reason == SkipReason::DeadLink);
     let dead: Vec<String> = dead.map(|item| item.name.display().to_string()).collect();
@@ -128,6 +132,8 @@ fn snapshots(folder: &FolderRef, listing: &Listing) -> Result<Vec<Note>> {
         let text = format!("links that lead nowhere, as in a folder that was moved: {}", some(dead));
         notes.push(Note::new("dead-link", text));
     }
+    let items = folder.list(2)?.into_iter().filter(|item| item.len == 0);
+    let empty: HashSet<PathBuf> = items.map(|item| item.name).collect();
     for (epoch, snapshot) in &listing.snapshots {
         let name = FileName::Snapshot { epoch: *epoch };
         if !snapshot.version_file {
@@ -142,6 +148,24 @@ fn snapshots(folder: &FolderRef, listing: &Listing) -> Result<Vec<Note>> {
         if !sound {
             let text = format!("the version file of {name} does not name the version of its files");
             notes.push(Note::new("snapshot-version", text));
+        }
+        let Some((version, files)) = snapshot.versions.first_key_value().filter(|_| sound) else { continue };
+        let empty = |file: &FileName| empty.contains(&Path::new(&name.to_string()).join(file.to_string()));
+        let mut lacking: Vec<String> =
+            files.names(*version).filter(empty).map(|file| file.to_string()).collect();
+        if !files.model {
+            lacking.push(FileName::Model { version: *version }.to_string());
+        }
+        for (entity, known) in config.into_iter().flat_map(Config::stored_types) {
+            let has = files.embeddings.get(entity);
+            let absent =
+                (0..known.num_partitions).filter(|part| !has.is_some_and(|parts| parts.contains(part)));
+            let file = |part| FileName::Embeddings { entity: entity.to_owned(), part, version: *version };
+            lacking.extend(absent.take(SHOWN + 1).map(|part| file(part).to_string()));
+        }
+        if !lacking.is_empty() {
+            let text = format!("{name} lacks {}", some(lacking));
+            notes.push(Note::new("snapshot-incomplete", text));
         }
     }
     Ok(notes)

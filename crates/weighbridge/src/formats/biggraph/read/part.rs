@@ -96,6 +96,11 @@ impl Part {
             self.notes.push(note("state-unknown-key", format!("the optimizer's state has a key {name}")));
         }
         let wanted = state.parameters.first().copied().unwrap_or(0);
+        let slots = state.state.iter().filter(|one| one.parameter == wanted).flat_map(|one| &one.tensors);
+        if !slots.into_iter().any(|(name, _)| name == SUM) {
+            let text = format!("{label}: the optimizer's state has no `{SUM}` of the rows");
+            self.notes.push(Note::new("state-incomplete", text));
+        }
         for one in state.state {
             if one.parameter != wanted {
                 let text = format!("the optimizer's state is of a parameter {}", one.parameter);

@@ -13,11 +13,12 @@ const BLOCK: u64 = 1 << 20;
 
 /// Adds the global embedding of each type to the rows of its table, in float32 as upstream does. The
 /// global embeddings themselves are left out: they are in the rows now, and so would count twice.
+/// Returns the number of tables that were changed; 0 where no type has a global embedding.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`], `no-global-embedding`, where no table has one, `global-shape` where one
-/// is not as wide as its table; and what reading it says.
-pub fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<()> {
+/// [`crate::Kind::Mismatch`], `global-shape`, where a global embedding is not as wide as its table; and
+/// what reading it says.
+pub fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<usize> {
     let mut added = Vec::new();
     for place in 0..checkpoint.tensors.len() {
         let table = &checkpoint.tensors[place];
@@ -41,13 +42,8 @@ pub fn add_global_embeddings(checkpoint: &mut Checkpoint) -> Result<()> {
         checkpoint.tensors[place] = sum;
         added.push(path);
     }
-    if added.is_empty() {
-        return Err(Error::mismatch("no-global-embedding", "no table has a global embedding")
-            .in_file(&checkpoint.label)
-            .hint("leave --with-global out: the rows are whole as they are"));
-    }
     checkpoint.tensors.retain(|tensor| !added.contains(&tensor.path));
-    Ok(())
+    Ok(added.len())
 }
 
 /// The rows of a table, each plus the same row: dense float32, little-endian.
@@ -147,7 +143,7 @@ mod tests {
         let mut checkpoint = Checkpoint::new("biggraph", "checkpoint", "c");
         let global = entry("entities.user.global_embedding", Shape::from([3]), &[0.25, 1.0, 1.0]);
         checkpoint.tensors = vec![table.clone(), global];
-        add_global_embeddings(&mut checkpoint).unwrap();
+        assert_eq!(add_global_embeddings(&mut checkpoint).unwrap(), 1);
         assert_eq!(checkpoint.tensors.len(), 1);
         let sum = &checkpoint.tensors[0];
         let bytes = read_tensor(sum, Order::Row).unwrap();
@@ -160,6 +156,7 @@ mod tests {
 
         let mut without = Checkpoint::new("biggraph", "checkpoint", "c");
         without.tensors = vec![table];
-        assert_eq!(add_global_embeddings(&mut without).unwrap_err().code(), "no-global-embedding");
+        assert_eq!(add_global_embeddings(&mut without).unwrap(), 0);
+        assert_eq!(without.tensors.len(), 1);
     }
 }

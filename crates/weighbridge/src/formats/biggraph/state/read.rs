@@ -8,6 +8,9 @@ use crate::pickle::{Graph, Object, ObjectId};
 use crate::source::{ConcatSource, RangeSource, SourceRef};
 use std::sync::Arc;
 
+/// The slots of Adagrad.
+const SUM: &str = "sum";
+const STEP: &str = "step";
 /// Values of options are taken so deep; BigGraph's have three levels.
 const DEPTH: usize = 16;
 /// Slots and values that are taken out of one blob, and pairs that are looked at for them. A pickle
@@ -40,6 +43,17 @@ pub(in super::super) struct Remembered {
     pub(in super::super) tensors: Vec<(String, TensorEntry)>,
     /// Other values by name, such as a `step` that is an integer.
     pub(in super::super) values: Vec<(String, Value)>,
+}
+
+impl Remembered {
+    /// True where all is there that upstream's Adagrad looks up for a parameter: torch stops with a
+    /// `KeyError` otherwise.
+    pub(in super::super) fn is_complete(&self) -> bool {
+        let has_sum = self.tensors.iter().any(|(name, _)| name == SUM);
+        has_sum
+            && (self.tensors.iter().any(|(name, _)| name == STEP)
+                || self.values.iter().any(|(name, _)| name == STEP))
+    }
 }
 
 /// Reads the blob whose bytes are the elements of `entry`.

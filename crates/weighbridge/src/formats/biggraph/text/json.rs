@@ -5,12 +5,12 @@ use crate::error::{Error, Result};
 use std::fmt::Write as _;
 
 /// Deepest nesting. A configuration has three levels.
-const DEPTH: usize = 64;
+pub(crate) const DEPTH: usize = 64;
 
 /// A value takes so many bytes of text on average; in a configuration that is as short as can be it takes twelve.
-const VALUE: usize = 8;
+pub(crate) const VALUE: usize = 8;
 /// Values that are free.
-const FREE: usize = 1 << 16;
+pub(crate) const FREE: usize = 1 << 16;
 
 /// A value. Integers keep their digits, for they may be of any length.
 #[derive(Debug, Clone, PartialEq)]
@@ -303,6 +303,53 @@ pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// A value as `json.dumps(value, indent=4)` writes it.
+pub(crate) fn write(value: &Json) -> String {
+    let mut out = String::new();
+    write_value(&mut out, value, 0);
+    out
+}
+
+fn write_value(out: &mut String, value: &Json, depth: usize) {
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.push_str(&"    ".repeat(depth));
+    };
+    match value {
+        Json::Null => out.push_str("null"),
+        Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Json::Int(digits) => out.push_str(digits),
+        Json::Float(x) => out.push_str(&float_text(*x)),
+        Json::Text(text) => write_string(out, text),
+        Json::List(items) => {
+            out.push('[');
+            for (place, item) in items.iter().enumerate() {
+                out.push_str(if place > 0 { "," } else { "" });
+                line(out, depth + 1);
+                write_value(out, item, depth + 1);
+            }
+            if !items.is_empty() {
+                line(out, depth);
+            }
+            out.push(']');
+        }
+        Json::Object(pairs) => {
+            out.push('{');
+            for (place, (key, item)) in pairs.iter().enumerate() {
+                out.push_str(if place > 0 { "," } else { "" });
+                line(out, depth + 1);
+                write_string(out, key);
+                out.push_str(": ");
+                write_value(out, item, depth + 1);
+            }
+            if !pairs.is_empty() {
+                line(out, depth);
+            }
+            out.push('}');
+        }
+    }
+}
+
 /// A float as Python's `repr` and `json.dumps` write it: the shortest decimal, `1e-05`, `0.0001`,
 /// `1e+16`, `NaN`, `Infinity`.
 pub(crate) fn float_text(x: f64) -> String {
@@ -359,6 +406,12 @@ mod tests {
         assert!(matches!(parse("NaN").unwrap(), Json::Float(x) if x.is_nan()));
         assert_eq!(parse("1e999").unwrap(), Json::Float(f64::INFINITY));
         assert_eq!(parse(r#""\ud83d\ude00\u00e9\n\/""#).unwrap(), Json::Text("😀é\n/".into()));
+    }
+
+    #[test]
+    fn a_value_is_written_as_python_writes_it() {
+        let text = "{\n    \"a\": [\n        1,\n        -0.5,\n        {}\n    ],\n    \"b\": [],\n    \"\\u00e9\": null\n}";
+        assert_eq!(write(&parse(text).unwrap()), text);
     }
 
     #[test]

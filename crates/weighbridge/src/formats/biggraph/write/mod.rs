@@ -5,15 +5,20 @@ mod edges;
 mod entities;
 mod foreign;
 mod known;
+mod listed;
 mod model;
 mod root;
 mod settings;
 mod tables;
 
+pub use checkpoint::version_file;
+pub use listed::has_columns as is_edge_list;
+pub(super) use listed::refuse as refuse_edge_list;
 pub(super) use settings::SETTINGS;
 
 use self::settings::Settings;
-use crate::checkpoint::{Checkpoint, Loss, Role, TensorEntry, TensorPath, Value};
+use super::retype;
+use crate::checkpoint::{Checkpoint, Loss, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile, WritePlan};
@@ -35,12 +40,20 @@ const KINDS: [&str; 7] = ["checkpoint", "init", "embeddings", "model", "edges", 
 /// rows that there are not.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     checkpoint.check_unique()?;
-    let kind = kind(checkpoint, options)?;
     let settings = Settings::of(options)?;
+    let renamed = settings.renamed.iter().try_fold(None, |made: Option<Checkpoint>, (old, new)| {
+        retype::rename_type(made.as_ref().unwrap_or(checkpoint), old, new).map(Some)
+    })?;
+    let checkpoint = renamed.as_ref().unwrap_or(checkpoint);
+    let kind = kind(checkpoint, options)?;
+    let listed = match kind {
+        "edges" => listed::columns(checkpoint, settings.columns.as_deref())?,
+        "checkpoint" | "init" | "embeddings" => listed::refuse(checkpoint).map(|()| None)?,
+        _ => None,
+    };
+    let checkpoint = listed.as_ref().unwrap_or(checkpoint);
     let mut losses = Vec::new();
-    for note in checkpoint.left_out() {
-        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
-    }
+    losses.extend(checkpoint.left_out().map(Note::loss));
     losses.extend(foreign::losses(checkpoint));
     let files = match kind {
         "checkpoint" => checkpoint::folder(checkpoint, &settings, &mut losses)?,
@@ -70,7 +83,7 @@ fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<&'static str> 
         return Ok(kind);
     }
     let any = |role: &Role| checkpoint.tensors.iter().any(|t| t.role == *role);
-    Ok(if any(&Role::Edges) {
+    Ok(if any(&Role::Edges) || listed::has_columns(checkpoint) || options.setting("columns").is_some() {
         "edges"
     } else if any(&Role::Names) && !any(&Role::Embedding) {
         "entities"
@@ -138,9 +151,9 @@ fn no_such_slot(tensor: &TensorEntry) -> Loss {
     Loss::new("state-slot", tensor.name(), "upstream's optimizer keeps nothing of this name and shape")
 }
 
-fn literal(name: &str, text: &str) -> PlannedFile {
+fn literal(name: &str, content: impl AsRef<[u8]>) -> PlannedFile {
     let mut file = FileBuilder::new(name);
-    file.literal(text);
+    file.literal(content.as_ref());
     file.finish()
 }
 

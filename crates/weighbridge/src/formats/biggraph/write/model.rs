@@ -9,7 +9,7 @@ use crate::checkpoint::{Checkpoint, Loss, Name, Role, TensorEntry, TensorPath, V
 use crate::containers::hdf5::write::{Data, Hdf5Builder, is_attribute};
 use crate::error::{Error, Result};
 use crate::plan::PlannedFile;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The group of parameters.
 const MODEL: &str = "model";
@@ -62,12 +62,13 @@ impl<'a> Model<'a> {
         self.parameters.is_empty()
     }
 
-    /// The file.
+    /// The file, with the optimizer's `state` as `torch.save` wrote it, or else made from the tensors that are state.
     pub(super) fn file(
         &self,
         name: String,
         root: &Root,
         config: Option<&Config>,
+        state: Option<&[u8]>,
         losses: &mut Vec<Loss>,
     ) -> Result<PlannedFile> {
         let mut file = Hdf5Builder::new(name);
@@ -88,7 +89,11 @@ impl<'a> Model<'a> {
             let key = key.or_else(|| state_dict_key(&parameter.path)).unwrap_or_default();
             file.attribute(&path, STATE_DICT_KEY, &Value::Text(key))?;
         }
-        if let Some(blob) = self.blob(config, losses)? {
+        let blob = match state {
+            Some(state) => Some(super::literal("", state)),
+            None => self.blob(config, losses)?,
+        };
+        if let Some(blob) = blob {
             file.dataset(&super::STATE, Data::Opaque(blob))?;
         }
         file.finish()
@@ -122,6 +127,14 @@ impl<'a> Model<'a> {
             slots.push(self.slots(number, tensors, losses)?);
         }
         slots.sort_by_key(|one| one.parameter);
+        let complete = slots.iter().filter(|one| one.sum.is_some() && one.step.is_some());
+        let complete: HashSet<i64> = complete.map(|one| one.parameter).collect();
+        for (number, path) in (0i64..).zip(&order) {
+            if !complete.contains(&number) {
+                let detail = "its optimizer state is not complete, and upstream stops there: --no-state leaves all state out";
+                losses.push(Loss::new("state-incomplete", path.to_string(), detail));
+            }
+        }
         let made = || {
             let lr = config.map_or(0.01, |c| c.relation_lr.unwrap_or(c.lr));
             state::model_groups(lr, order.len())

@@ -1,6 +1,7 @@
 //! What can be chosen when BigGraph's files are written.
 
 use super::super::partitions::Partitions;
+use super::super::retype;
 use crate::error::{Error, Result};
 use crate::formats::{PlanOptions, Setting};
 
@@ -20,6 +21,16 @@ pub(in super::super) const SETTINGS: &[Setting] = &[
         name: "type",
         values: "a name",
         what: "the type of entities that a table is of (default: the last part of its name)",
+    },
+    Setting {
+        name: "rename-type",
+        values: "OLD=NEW,OLD=NEW",
+        what: "give types of entities other names: tables, counts, names and the configuration together",
+    },
+    Setting {
+        name: "columns",
+        values: "NAME,NAME,NAME",
+        what: "the columns of a table of edges, in order: lhs, rhs, rel, and weight or - where there is more",
     },
     Setting {
         name: "entities",
@@ -44,12 +55,18 @@ pub(super) struct Settings {
     pub(super) partitions: Option<Partitions>,
     pub(super) version: Option<u64>,
     pub(super) entity: Option<String>,
+    /// Types that get another name: old and new.
+    pub(super) renamed: Vec<(String, String)>,
+    /// The columns of a table of edges.
+    pub(super) columns: Option<Vec<String>>,
     /// Write counts and names beside a checkpoint.
     pub(super) entities: bool,
     /// Weights become integers.
     pub(super) truncated: bool,
     /// Ids stay in the type they are stored in.
     pub(super) stored_ids: bool,
+    /// Bytes that edges on their way into other partitions may take; the usual ones where `None`.
+    pub(super) memory: Option<u64>,
 }
 
 impl Settings {
@@ -59,9 +76,12 @@ impl Settings {
             partitions: options.setting("partitions").map(Partitions::parse).transpose()?,
             version: options.setting("version").map(version).transpose()?,
             entity: options.setting("type").map(str::to_owned),
+            renamed: options.setting("rename-type").map(retype::parse).transpose()?.unwrap_or_default(),
+            columns: options.setting("columns").map(|text| text.split(',').map(str::to_owned).collect()),
             entities: one_of(options, "entities", ["no", "yes"])?,
             truncated: one_of(options, "weights", ["kept", "truncated"])?,
             stored_ids: one_of(options, "ids", ["int64", "stored"])?,
+            memory: options.memory,
         })
     }
 }

@@ -118,7 +118,8 @@ impl Inventory {
                 Some((stem, "pdparams")) => found.state(stem)[0] = Some(name.to_owned()),
                 Some((stem, "pdopt")) => found.state(stem)[1] = Some(name.to_owned()),
                 Some((_, "distcp")) => shards = true,
-                Some((_, "metadata")) => metadata = true,
+                // PyTorch's directory has no number.
+                Some((number, "metadata")) if !number.is_empty() => metadata = true,
                 _ if matches!(name, "__model__" | "model") && is_program(folder, item)? => {
                     found.programs.push(name.to_owned());
                 }

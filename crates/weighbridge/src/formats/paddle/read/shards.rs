@@ -85,8 +85,8 @@ pub(super) fn open(
         }
         let text = format!("the shard {} is not read: {}", escape_text(file), error.message());
         joint.whole.notes.push(Note::omission(error.code(), text));
-        for (name, _) in list.tensors.iter().filter(|(_, at)| options.salvage && *at == place) {
-            joint.whole.lose(name, &error);
+        for (name, _) in list.tensors.iter().filter(|(_, at)| *at == place) {
+            joint.lack(name, &error, options);
         }
         gone.insert(place);
     }
@@ -129,7 +129,8 @@ impl Joint {
                     .on_tensor(escape_text(&key))
                     .found(format_args!("another one in {}", escape_text(other))));
             }
-            part.notes.push(Note::omission("tensor-twice", format!("{text}: {}", escape_text(&key))));
+            part.notes
+                .push(Note::new("tensor-twice", format!("{text}, the first is read: {}", escape_text(&key))));
         }
         let before = std::mem::replace(&mut self.whole, checkpoint("state", ""));
         let label = before.label.clone();
@@ -142,6 +143,15 @@ impl Joint {
         };
         self.whole.label = label;
         Ok(())
+    }
+
+    /// Notes a tensor of the index that was not found.
+    fn lack(&mut self, name: &str, error: &Error, options: &OpenOptions) {
+        if options.salvage {
+            self.whole.lose(name, error);
+        } else {
+            self.whole.notes.push(Note::skipped_tensor(name, error.message()));
+        }
     }
 
     /// Compares what was found with the index; `gone` are the files that were not read.
@@ -162,11 +172,9 @@ impl Joint {
             if !options.lenient && !options.salvage {
                 return Err(error);
             }
-            for (name, _) in absent.iter().filter(|_| options.salvage) {
-                self.whole.lose(name, &error);
+            for (name, _) in &absent {
+                self.lack(name, &error, options);
             }
-            let names = named(absent.iter().map(|(name, _)| *name)).unwrap_or_default();
-            self.whole.notes.push(Note::omission("tensor-missing", format!("in no shard: {names}")));
         }
         if let Some(&(name, place, found)) = elsewhere.first() {
             let text = "a tensor is in another shard than the index names";
@@ -319,6 +327,7 @@ mod tests {
         let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
         let some = open(&without, &lenient).unwrap();
         assert!(some.notes.iter().any(|note| note.code == "shard-missing" && note.omission));
+        assert_eq!(some.notes.iter().filter(|note| note.skipped.is_some()).count(), 6);
         // A tensor that the index leaves out is read.
         let fewer = open(&files(&WHOLE[..9]), &OpenOptions::default()).unwrap();
         assert_eq!((fewer.tensors.len(), fewer.notes[0].code), (10, "not-in-list"));

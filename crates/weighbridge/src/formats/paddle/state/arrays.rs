@@ -1,13 +1,12 @@
 //! Arrays in a pickle: which objects are tensors, and where their elements are.
 
 use super::structure::Form;
-use crate::error::{Error, Result};
-use crate::pickle::{
-    Graph, Made, NdArray, Object, ObjectId, Options, PayloadSource, Place, Stored, lod_tensor, ndarray,
-};
-use crate::source::{MemorySource, SourceRef};
-use crate::tensor::{DType, Encoding, Order, Shape};
-use std::sync::Arc;
+use crate::checkpoint::TensorEntry;
+use crate::containers::torch;
+use crate::error::Result;
+use crate::pickle::{Graph, Made, NdArray, Object, ObjectId, Options, lod_tensor, ndarray};
+use crate::source::SourceRef;
+use crate::tensor::{DType, Encoding, Shape};
 
 /// The elements of an array.
 #[derive(Debug, Clone)]
@@ -52,12 +51,29 @@ pub(super) fn find(
             None => (Form::Array, None, id),
         },
     };
-    let Some(found) = ndarray(graph, array, options)? else { return Ok(None) };
+    let Some(found) = ndarray(graph, array, options)? else {
+        let found = torch::pickled(graph, array, source, &options.limits)?;
+        return Ok(found.and_then(|(entry, held)| of_torch(&entry, held)));
+    };
     let made_of = graph.made(array).and_then(Made::state).or(Some(array));
     Ok(Some(match locate(&found, source, made_of)? {
         Some(array) => Found::Tensor(form, name.map(str::to_owned), array),
         None => Found::Inert(format!("numpy.ndarray of {}", found.descr)),
     }))
+}
+
+/// A tensor of PyTorch, whose storage the object `held` has.
+fn of_torch(entry: &TensorEntry, held: ObjectId) -> Option<Found> {
+    let piece = entry.single_piece()?;
+    let array = Array {
+        dtype: entry.stored,
+        shape: entry.shape.clone(),
+        source: piece.source.clone(),
+        offset: piece.offset,
+        encoding: piece.encoding,
+        made_of: Some(held),
+    };
+    Some(Found::Tensor(Form::Array, None, array))
 }
 
 /// A pair of a name and what may be an array.
@@ -77,14 +93,7 @@ fn named(graph: &Graph, id: ObjectId) -> Option<(Form, &str, ObjectId)> {
 
 /// Where the elements of an array are; `None` where no tensor can hold them.
 fn locate(array: &NdArray, source: &SourceRef, made_of: Option<ObjectId>) -> Result<Option<Array>> {
-    let (Some(dtype), Some(payload)) = (array.dtype, &array.payload) else { return Ok(None) };
-    let order = if array.fortran_order { Order::Column } else { Order::Row };
-    let encoding = Encoding { order, endian: array.endian };
-    let (source, offset): (SourceRef, u64) = match (payload.place, &payload.short) {
-        (Place::Source(span), _) if span.stored == Stored::Raw => (source.clone(), span.offset),
-        (_, Some(bytes)) => (Arc::new(MemorySource::new(source.label(), bytes.to_vec())), 0),
-        (Place::Source(span), None) => (Arc::new(PayloadSource::new(source.clone(), span, payload.len)?), 0),
-        _ => return Err(Error::corrupt("numpy-array", "the elements of the array are not in the file")),
-    };
+    let Some(dtype) = array.dtype else { return Ok(None) };
+    let Some((source, offset, encoding)) = array.elements(source)? else { return Ok(None) };
     Ok(Some(Array { dtype, shape: array.shape.clone(), source, offset, encoding, made_of }))
 }

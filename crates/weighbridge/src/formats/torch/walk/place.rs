@@ -99,6 +99,10 @@ impl Places {
         checkpoint.notes.extend(self.names.add(&mut entry));
         let (storage, is_new) = self.storages.number(storage);
         let mut first = self.objects.get(&id).copied();
+        // What is decoded is so once.
+        if let Some(same) = first.and_then(|first| checkpoint.tensors.get(first)) {
+            entry.pieces.clone_from(&same.pieces);
+        }
         let place = checkpoint.tensors.len();
         // What is gathered has a source of its own.
         let gathered = entry.single_piece().is_some_and(|p| {
@@ -128,6 +132,12 @@ impl Places {
         if let Some(first) = first.and_then(|first| checkpoint.tensors.get(first)) {
             entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.text()));
         }
+        checkpoint.tensors.push(entry);
+    }
+
+    /// Adds a tensor that the pickle holds as a number: it shares its element with no other.
+    pub(super) fn add_number(&mut self, checkpoint: &mut Checkpoint, mut entry: TensorEntry) {
+        checkpoint.notes.extend(self.names.add(&mut entry));
         checkpoint.tensors.push(entry);
     }
 

@@ -5,12 +5,13 @@ use crate::args::Color;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Effects, Style};
 use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::finding::{Finding, Severity, Verdict};
-use weighbridge::text::{escape, first_and_more};
+use weighbridge::text::{escape, first_and_more, is_escaped};
 
 /// Headings of tables and sections.
 pub(crate) const HEADING: Style = Style::new().effects(Effects::BOLD);
@@ -27,7 +28,7 @@ const SHOWN_SUBJECTS: usize = 3;
 const PLACES: usize = 2;
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
-const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
+pub(crate) const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
 
 /// True from when a document is printed.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -77,7 +78,7 @@ impl Output {
     /// Prints the one JSON document.
     pub(crate) fn document(&mut self, json: &impl Serialize) -> io::Result<()> {
         BEGUN.store(true, Ordering::SeqCst);
-        serde_json::to_writer_pretty(&mut self.out, json)?;
+        json.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, Escaped::default()))?;
         writeln!(self.out)
     }
 
@@ -258,6 +259,44 @@ pub(crate) fn scan_verdict(verdict: Verdict) -> String {
     format!("{style}{word}{style:#}")
 }
 
+/// Indented JSON whose texts have escapes for what could move the cursor, hide, or reorder what a terminal shows.
+#[derive(Default)]
+struct Escaped<'a>(PrettyFormatter<'a>);
+
+macro_rules! as_pretty {
+    ($($name:ident($($argument:ident: $of:ty),*);)*) => {
+        $(fn $name<W: ?Sized + Write>(&mut self, to: &mut W, $($argument: $of),*) -> io::Result<()> {
+            self.0.$name(to, $($argument),*)
+        })*
+    };
+}
+
+impl Formatter for Escaped<'_> {
+    as_pretty! {
+        begin_array();
+        end_array();
+        begin_array_value(first: bool);
+        end_array_value();
+        begin_object();
+        end_object();
+        begin_object_key(first: bool);
+        begin_object_value();
+        end_object_value();
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, text: &str) -> io::Result<()> {
+        let mut shown = 0;
+        for (at, c) in text.char_indices().filter(|&(_, c)| is_escaped(c)) {
+            self.0.write_string_fragment(to, &text[shown..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(to, "\\u{unit:04x}")?;
+            }
+            shown = at + c.len_utf8();
+        }
+        self.0.write_string_fragment(to, &text[shown..])
+    }
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.write(bytes)
@@ -304,6 +343,18 @@ pub(crate) fn human_counted(n: impl TryInto<u64>, one: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_escapes_what_moves_or_hides_text() {
+        let json = serde_json::json!({ "a\u{202e}b": "\u{7f}\u{9b}31m \u{e0041}\n", "plain": ["größe", 1] });
+        let mut text = Vec::new();
+        let to = &mut serde_json::Serializer::with_formatter(&mut text, Escaped::default());
+        json.serialize(to).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(r#""a\u202eb": "\u007f\u009b31m \udb40\udc41\n""#), "{text}");
+        assert!(text.contains("größe"));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), json);
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use weighbridge::finding::Verdict;
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 use weighbridge::{Error, Kind};
 
 /// What a verb found out about one path.
@@ -68,7 +68,7 @@ pub(crate) fn run<R: Report>(
             Err(error) => {
                 heading(path, output)?;
                 writeln!(output, "not read: {}\n", error.code())?;
-                output.error(&error.in_file(path.display()));
+                output.error(&error.in_file(path_text(path)));
             }
         }
     }
@@ -82,11 +82,11 @@ pub(crate) fn run<R: Report>(
 
 /// The document of a path that cannot be read.
 pub(crate) fn unread(path: &Path, error: &Error) -> Json {
-    json!({ "path": path.display().to_string(), "error": error.to_json() })
+    json!({ "path": path_text(path), "error": error.to_json() })
 }
 
 fn heading(path: &Path, output: &mut Output) -> io::Result<()> {
-    writeln!(output, "{HEADING}{}{HEADING:#}", escape(&path.display().to_string()))
+    writeln!(output, "{HEADING}{}{HEADING:#}", escape(&path_text(path)))
 }
 
 /// What came of several paths.

@@ -22,8 +22,9 @@ pub(crate) enum Align {
 /// A heading and rows of cells.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
-    /// Row after row.
-    cells: Vec<Cell>,
+    /// The cells of row after row, one behind the other, and where each ends.
+    text: String,
+    ends: Vec<usize>,
     /// Marks of the long cells that are there.
     told: HashSet<u64>,
     marks: RandomState,
@@ -35,7 +36,7 @@ pub(crate) type Cell = Cow<'static, str>;
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
         let (told, marks) = (HashSet::new(), RandomState::new());
-        Self { columns: columns.to_vec(), cells: Vec::new(), told, marks }
+        Self { columns: columns.to_vec(), text: String::new(), ends: Vec::new(), told, marks }
     }
 
     /// Adds cells; a row is as many as there are columns. Of a long one that is there already, its beginning.
@@ -43,23 +44,23 @@ impl Table {
         for cell in cells {
             let cell = cell.into();
             let again = width(&cell) > WIDEST && !self.told.insert(self.marks.hash_one(&cell));
-            self.cells.push(if again { short(&cell) } else { cell });
+            self.text.push_str(&if again { short(&cell) } else { cell });
+            self.ends.push(self.text.len());
         }
     }
 
     pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| title.len()).collect();
-        for row in self.cells.chunks(self.columns.len()) {
+        for row in self.rows() {
             for (widest, cell) in widths.iter_mut().zip(row) {
                 *widest =
                     Some(width(cell)).filter(|&width| width <= WIDEST).map_or(*widest, |w| w.max(*widest));
             }
         }
-        let titles: Vec<Cell> = self.columns.iter().map(|(title, _)| Cell::from(*title)).collect();
         let mut line = String::new();
-        self.line(&titles, &widths, &mut line);
+        self.line(self.columns.iter().map(|(title, _)| *title), &widths, &mut line);
         writeln!(out, "{HEADING}{line}{HEADING:#}")?;
-        for row in self.cells.chunks(self.columns.len()) {
+        for row in self.rows() {
             self.line(row, &widths, &mut line);
             out.write_all(line.as_bytes())?;
             out.write_all(b"\n")?;
@@ -67,12 +68,23 @@ impl Table {
         Ok(())
     }
 
+    /// The rows, each as its cells.
+    fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+        let mut start = 0;
+        self.ends.chunks(self.columns.len()).map(move |ends| {
+            let first = start;
+            start = ends.last().copied().unwrap_or(start);
+            let starts = std::iter::once(first).chain(ends.iter().copied());
+            starts.zip(ends).map(|(from, &to)| self.text.get(from..to).unwrap_or_default())
+        })
+    }
+
     /// Puts the aligned cells into `line`.
-    fn line(&self, cells: &[Cell], widths: &[usize], line: &mut String) {
+    fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize], line: &mut String) {
         line.clear();
         // Blanks are written when something follows them, so that none stand at the end.
         let mut blanks = 0;
-        for (place, (cell, (_, align))) in cells.iter().zip(&self.columns).enumerate() {
+        for (place, (cell, (_, align))) in cells.zip(&self.columns).enumerate() {
             let gap = widths.get(place).copied().unwrap_or_default().saturating_sub(width(cell));
             let (before, behind) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
             blanks += before;

@@ -303,6 +303,61 @@ fn what_may_not_be_read_or_written_is_said() {
 }
 
 #[test]
+fn verify_names_a_file_of_a_folder_that_may_not_be_read() {
+    let Some(mut command) = as_somebody() else {
+        skipped(
+            "another-user",
+            "verify_names_a_file_of_a_folder: root can, and nobody else may run the command",
+        );
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (model, secret) = (dir.path().join("model.safetensors"), dir.path().join("secret"));
+    named(&model, &["a"]);
+    named(&secret, &["b"]);
+    for (path, mode) in [(dir.path(), 0o755), (&model, 0o644), (&secret, 0o000)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let output = command.args(words(&["verify", "--json"])).arg(dir.path()).output().unwrap();
+    let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &json["verdict"]), (Some(3), &"could-not-tell".into()), "{json}");
+    let named = json["findings"].as_array().unwrap().iter().find(|f| f["code"] == "unreadable-file");
+    assert_eq!(named.unwrap()["file"], secret.to_str().unwrap());
+}
+
+/// A list of shards may name files in folders, but none behind a link to a folder.
+#[test]
+fn a_shard_behind_a_link_to_a_folder_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    named(&real.join("model-00001-of-00001.safetensors"), &["a"]);
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    for (folder, code) in [("real", None), ("link", Some("unsafe-name"))] {
+        let list = dir.path().join(format!("{folder}.safetensors.index.json"));
+        let text = format!(r#"{{"weight_map": {{"a": "{folder}/model-00001-of-00001.safetensors"}}}}"#);
+        fs::write(&list, text).unwrap();
+        let output = Command::new(PROGRAM).args(words(&["ls", "--json"])).arg(&list).output().unwrap();
+        let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["error"]["code"].as_str(), code, "{json}");
+    }
+}
+
+#[test]
+fn names_of_files_that_are_not_utf8_are_given_exactly() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(std::ffi::OsStr::from_bytes(b"m\xff\\.safetensors"));
+    named(&path, &["a"]);
+    for verb in ["ls", "verify", "scan"] {
+        let output = Command::new(PROGRAM).args(words(&[verb, "--json"])).arg(&path).output().unwrap();
+        let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+        let shown = json["path"].as_str().unwrap();
+        assert!(shown.ends_with("/m\\xff\\x5c.safetensors"), "{shown}");
+    }
+}
+
+#[test]
 fn a_folder_that_may_not_be_listed_hides_nothing_of_the_others() {
     let Some(mut command) = as_somebody() else {
         skipped(

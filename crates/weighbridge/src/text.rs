@@ -6,6 +6,7 @@ pub(crate) use near::near;
 
 use serde_json::{Value as Json, json};
 use std::fmt::Display;
+use std::path::Path;
 
 /// `text` with everything escaped that could move the cursor, hide, or reorder what a terminal
 /// shows: control characters, and the invisible and direction-changing ones of Unicode.
@@ -15,18 +16,39 @@ pub fn escape(text: &str) -> String {
     }
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        let invisible = matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
         match c {
             '\n' => safe.push_str("\\n"),
             '\t' => safe.push_str("\\t"),
             '\r' => safe.push_str("\\r"),
-            c if c.is_control() || invisible => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c if is_escaped(c) => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
             c => safe.push(c),
         }
     }
     safe
+}
+
+/// True for control characters, and the invisible and direction-changing ones of Unicode.
+pub fn is_escaped(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The text of a path: as it is, or where it is not UTF-8 with `\xNN` for each byte that is no part of a character, and for
+/// each backslash.
+pub fn path_text(path: &Path) -> String {
+    if let Some(text) = path.to_str() {
+        return text.to_owned();
+    }
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        text.push_str(&chunk.valid().replace('\\', "\\x5c"));
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
 }
 
 /// A number and what it counts: `1 tensor`, `2 tensors`.
@@ -104,6 +126,16 @@ mod tests {
             [told(&[]), told(&["a"]), told(&["a", "b"]), told(&["a", "b", "c", "d"])],
             ["", "a", "a, b", "a, b and 2 more"]
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_that_are_not_utf8_keep_their_bytes() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let text = |bytes: &[u8]| path_text(Path::new(OsStr::from_bytes(bytes)));
+        assert_eq!(text("gr\u{fc}n\\xff.npy".as_bytes()), "gr\u{fc}n\\xff.npy");
+        assert_eq!(text(b"a/\xff\\b.npy"), "a/\\xff\\x5cb.npy");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use weighbridge::ops::edit::read_rules;
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 /// Tensors that lost values in a cast and are named in text.
 const SHOWN_CASTS: usize = 10;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            let path = args.target.display().to_string();
+            let path = path_text(&args.target);
             let notes = rows(&notes, Note::to_json);
             output.document(&Planned { plan: plan.as_json(), path, done: false, notes })?;
         } else {
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     drop(options);
     let outcome = writing.outcome(&plan.losses);
     output.outcome = outcome;
-    let target = args.target.display().to_string();
+    let target = path_text(&args.target);
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
     } else {

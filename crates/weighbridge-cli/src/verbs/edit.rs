@@ -15,7 +15,7 @@ use weighbridge::ops::edit::{
     EditOptions, EditReport, How, InPlace, MetadataChange, Rule, TensorChange, Told, prepare,
     prepare_in_place, read_rules, write, write_in_place,
 };
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     if args.undo || args.forget_undo {
@@ -107,7 +107,7 @@ fn rules(args: &Edit) -> Result<Vec<Rule>, Error> {
 }
 
 fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
-    let path = escape(&args.source.display().to_string());
+    let path = escape(&path_text(&args.source));
     let (done, bytes, text) = if args.undo {
         let bytes = undo(&LocalPatchDisk, &args.source)?;
         ("undo", bytes, format!("{path} is as it was: {} put back", human_bytes(bytes)))
@@ -116,8 +116,7 @@ fn take_back(args: &Edit, output: &mut Output) -> Result<Outcome, Failure> {
         ("forget-undo", 0, format!("the last edit of {path} stays"))
     };
     if output.json {
-        output
-            .document(&json!({ "path": args.source.display().to_string(), "done": done, "bytes": bytes }))?;
+        output.document(&json!({ "path": path_text(&args.source), "done": done, "bytes": bytes }))?;
     } else {
         writeln!(output, "{text}")?;
     }

@@ -8,7 +8,7 @@ use std::io::Write;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::merge::{Same, merge};
 use weighbridge::ops::{ConvertOptions, save};
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let writing = &args.writing;
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     drop(options);
     let outcome = writing.outcome(&prepared.plan.losses);
     output.outcome = outcome;
-    let target = args.output.display().to_string();
+    let target = path_text(&args.output);
     let tensors = prepared.checkpoint.tensors.len();
     if output.json {
         let names = prepared.checkpoint.tensors.iter().map(|t| json!(t.text())).collect::<Json>();
-        let sources = args.sources.iter().map(|s| json!(s.display().to_string())).collect::<Json>();
+        let sources = args.sources.iter().map(|s| json!(path_text(s))).collect::<Json>();
         output.document(&json!({
             "path": target, "done": !writing.plan, "format": prepared.plan.format, "kind": prepared.plan.kind,
             "bytes": bytes, "sources": sources, "tensors": names,

@@ -10,7 +10,7 @@ use weighbridge::Error;
 use weighbridge::engine::LocalSink;
 use weighbridge::ops::seal::{Earlier, SealOptions, SealReport, Sealed, default_target, save, seal};
 use weighbridge::source::real_path;
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let printed = args.output.as_deref() == Some(Path::new("-"));
@@ -60,8 +60,8 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
 
 fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {
     let mut json = json!({
-        "path": args.path.display().to_string(),
-        "manifest": target.display().to_string(),
+        "path": path_text(&args.path),
+        "manifest": path_text(&target),
         "algorithms": args.algorithms.names(),
         "sha256": sealed.manifest.subject_text(),
         "scope": sealed.manifest.own.as_ref().map(|own| own.scope.as_str()),
@@ -80,7 +80,7 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
     })?;
     let SealReport { files, tensors, bytes, .. } = report;
     let files_text = human_counted(*files, "file");
-    let path = escape(&args.path.display().to_string());
+    let path = escape(&path_text(&args.path));
     let mut line = format!("sealed {path}: {files_text}, {}", human_bytes(*bytes));
     if !args.files_only {
         line.push_str(&format!(", {}", human_counted(*tensors, "tensor")));
@@ -99,5 +99,5 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
         let names: Vec<String> = report.left_out.iter().map(|name| escape(name)).collect();
         writeln!(output, "left out: {}", names.join(", "))?;
     }
-    writeln!(output, "wrote {} (not signed)", escape(&target.display().to_string()))
+    writeln!(output, "wrote {} (not signed)", escape(&path_text(&target)))
 }

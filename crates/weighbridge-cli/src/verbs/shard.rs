@@ -10,7 +10,7 @@ use weighbridge::Error;
 use weighbridge::checkpoint::{Loss, Note};
 use weighbridge::ops::shard::{Shard as Told, shard};
 use weighbridge::ops::{ConvertOptions, save, save_replacing};
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let writing = &args.writing;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
     drop(options);
     let outcome = writing.outcome(&prepared.plan.losses);
     output.outcome = outcome;
-    let target = args.target.display().to_string();
+    let target = path_text(&args.target);
     if output.json {
         let one = |shard: &Told| {
             json!({

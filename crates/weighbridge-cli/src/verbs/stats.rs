@@ -7,6 +7,7 @@ use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::io::{self, Write};
+use weighbridge::Error;
 use weighbridge::checkpoint::TensorEntry;
 use weighbridge::json::rows;
 use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
@@ -24,9 +25,15 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
     // The histogram takes a second pass; a table has no room for it.
     let drawn = (args.name.is_some() && tensors.len() == 1) || output.json;
     options.bins = if drawn { args.bins.into() } else { 0 };
+    let values = |tensor: &TensorEntry| stats(tensor, &options).map_err(|e| e.in_file(&checkpoint.label));
+    if !output.json && !drawn {
+        all(&tensors, values, output)?;
+        crate::salvage::say(&checkpoint, output)?;
+        return Ok(Outcome::Done);
+    }
     let mut found = Vec::with_capacity(tensors.len());
     for tensor in tensors {
-        found.push((tensor, stats(tensor, &options).map_err(|e| e.in_file(&checkpoint.label))?));
+        found.push((tensor, values(tensor)?));
     }
     if output.json {
         let one = |(tensor, values): &(&TensorEntry, Values)| {
@@ -43,12 +50,10 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
             tensors: rows(&found, one),
             damage: crate::salvage::damage(&checkpoint),
         })?;
-    } else if let (Some(_), [(tensor, values)]) = (&args.name, found.as_slice()) {
-        one(tensor, values, output)?;
     } else {
-        all(&found, output)?;
-    }
-    if !output.json {
+        for (tensor, values) in &found {
+            one(tensor, values, output)?;
+        }
         crate::salvage::say(&checkpoint, output)?;
     }
     Ok(Outcome::Done)
@@ -92,7 +97,11 @@ fn oddities(values: &Values) -> [(&'static str, u64); 5] {
     ]
 }
 
-fn all(found: &[(&TensorEntry, Values)], output: &mut Output) -> io::Result<()> {
+fn all(
+    tensors: &[&TensorEntry],
+    values: impl Fn(&TensorEntry) -> Result<Values, Error>,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let mut table = Table::new(&[
         ("name", Align::Left),
         ("dtype", Align::Left),
@@ -105,7 +114,8 @@ fn all(found: &[(&TensorEntry, Values)], output: &mut Output) -> io::Result<()> 
         ("NaN", Align::Right),
         ("Inf", Align::Right),
     ]);
-    for (tensor, values) in found {
+    for tensor in tensors {
+        let values = values(tensor)?;
         table.row([
             tensor.name(),
             tensor.dtype().to_string(),
@@ -119,7 +129,7 @@ fn all(found: &[(&TensorEntry, Values)], output: &mut Output) -> io::Result<()> 
             human_count(values.pos_inf + values.neg_inf),
         ]);
     }
-    table.print(output)
+    Ok(table.print(output)?)
 }
 
 fn number(value: Option<Number>) -> String {

@@ -5,7 +5,7 @@ use super::{ALL, Format, OpenOptions, as_folder, by_extension, by_id, detect, op
 use crate::checkpoint::{Checkpoint, Note};
 use crate::error::{Error, Result};
 use crate::source::{FOLDER_DEPTH, FolderItem, FolderRef, LocalFolder, SourceRef};
-use crate::text::{escape, first_and_more};
+use crate::text::{escape, first_and_more, path_text};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,10 +172,10 @@ fn gathering(names: &[PathBuf]) -> Option<&'static dyn Format> {
 fn several(folder: &FolderRef, names: &[PathBuf]) -> Error {
     let error = Error::usage("several-models", "several model files stand in this folder")
         .in_file(folder.label())
-        .found(some(names.iter().map(|name| name.display().to_string())));
+        .found(some(names.iter().map(|name| path_text(name))));
     match names.first() {
         Some(first) => {
-            error.hint(format_args!("give the path of one of them: {}", path_of(folder, first).display()))
+            error.hint(format_args!("give the path of one of them: {}", path_text(&path_of(folder, first))))
         }
         None => error,
     }
@@ -228,7 +228,7 @@ fn find(folder: &FolderRef) -> Result<Models> {
             "the only model file in this folder is one part of a model of several",
         )
         .in_file(folder.label())
-        .found(escape(&name.display().to_string()))
+        .found(escape(&path_text(name)))
         .hint("the other parts are missing; give its own path to look at it alone")),
         [name] => opened(name, true),
         several => Ok(Models::Several(several.iter().map(|name| (*name).to_owned()).collect())),
@@ -253,7 +253,7 @@ fn path_of(folder: &FolderRef, name: &Path) -> PathBuf {
 
 /// The label of a file of `folder`.
 fn label_of(folder: &FolderRef, name: &Path) -> String {
-    path_of(folder, name).display().to_string()
+    path_text(&path_of(folder, name))
 }
 
 /// The files among `items` of `folder` whose labels are not in `used`. Where `format` calls the folder its own, a model file

@@ -77,6 +77,12 @@ pub(super) fn explain(head: &[u8], source: &SourceRef) -> Error {
         return empty(source);
     }
     let is_zip = head.starts_with(b"PK\x03\x04");
+    if is_zip
+        && let Err(error) = zip::read_directory(source, &Limits::default())
+        && error.kind() == Kind::Unsupported
+    {
+        return error;
+    }
     if is_zip && !zip::has_member(source, &Limits::default(), |_| true) {
         return Error::corrupt("truncated", "this zip archive ends early: its directory is not there")
             .in_file(source.label())

@@ -8,6 +8,9 @@ use crate::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use crate::text::escape;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// All members that are no numbers may unpack to this many times the archive together, or to [`FREE`] bytes.
+const TIMES: u64 = 200;
+const FREE: u64 = 1 << 30;
 /// The longest stored member that is held against its checksum.
 const MOST_HELD: u64 = 64 << 20;
 /// What is unpacked in memory at the same time: a member, and those that it stands in.
@@ -41,6 +44,13 @@ pub fn archive(
     };
     for odd in &survey.oddities {
         scan.list(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
+    }
+    // Numbers may all be zero, which packs to a thousandth.
+    let others = survey.members.iter().map(|found| &found.member).filter(|member| !raw(&member.name));
+    let sum = others.fold(0u64, |sum, member| sum.saturating_add(member.len));
+    if sum > FREE.max(source.len().saturating_mul(TIMES)) {
+        let text = format!("{} bytes claim to unpack to {sum}", source.len());
+        scan.list(super::found("zip-bomb", text).at(0).in_file(source.label()));
     }
     let mut left = MOST_TOGETHER;
     // Members that share bytes would have the same bytes looked at again and again.

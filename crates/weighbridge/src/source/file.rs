@@ -4,6 +4,7 @@
 
 use super::{FileRange, Source, check_range};
 use crate::error::{Error, Result};
+use crate::text::path_text;
 use std::fs::File;
 use std::path::Path;
 
@@ -23,7 +24,7 @@ impl FileSource {
     /// a pipe or a device, which have no length and no places.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let label = path.display().to_string();
+        let label = path_text(path);
         let open = || -> Result<(File, u64)> {
             // Look before opening: opening a pipe would wait for a writer.
             let kind = kind_of_path(path)?;

@@ -3,6 +3,7 @@
 
 use super::{FileSource, MemorySource, PathKind, SourceRef, kind_of_path};
 use crate::error::{Error, Kind, Result};
+use crate::text::path_text;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::ErrorKind;
@@ -186,7 +187,7 @@ impl LocalFolder {
     /// [`crate::Kind::Io`] where there is nothing, [`crate::Kind::Usage`] where it is no folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let label = path.display().to_string();
+        let label = path_text(path);
         if kind_of_path(path)? != PathKind::Folder {
             return Err(Error::usage("not-a-folder", "this is not a folder").in_file(label));
         }
@@ -200,7 +201,7 @@ impl LocalFolder {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        Some((Self { path: folder.to_owned(), label: folder.display().to_string() }, name))
+        Some((Self { path: folder.to_owned(), label: path_text(folder) }, name))
     }
 
     /// All that stands in it, `depth` levels deep, as far as it can be looked at: for those who say what they did
@@ -219,7 +220,7 @@ impl LocalFolder {
     }
 
     fn walk(&self, below: &Path, depth: usize, found: &mut Survey) -> Result<()> {
-        let fail = |e| Error::io("cannot list the folder", e).in_file(self.path.join(below).display());
+        let fail = |e| Error::io("cannot list the folder", e).in_file(path_text(&self.path.join(below)));
         for entry in std::fs::read_dir(self.path.join(below)).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let name = below.join(entry.file_name());

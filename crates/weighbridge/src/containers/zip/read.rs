@@ -24,6 +24,9 @@ pub(super) const FLAGS_REFUSED: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
 /// The local header has no CRC and sizes; they follow the data.
 pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 
+/// The newest version of zip, ten times. Python refuses members that need a newer one.
+const NEWEST: u8 = 63;
+
 /// How a member's bytes lie in the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -221,7 +224,13 @@ fn read_record(cursor: &mut Cursor, limits: &Limits) -> Result<Record> {
     let compressed_len = number(le32(&fixed, 20)).map_err(fail)?;
     let header_offset = number(le32(&fixed, 42)).map_err(fail)?;
     if flags & FLAGS_REFUSED != 0 {
-        return Err(fail(unsupported("zip-encrypted", "the member is encrypted or patched")));
+        return Err(fail(encrypted()));
+    }
+    if fixed[6] > NEWEST {
+        let error = unsupported("zip-version", "the member needs a newer version of zip than there is");
+        return Err(fail(error)
+            .expected(format_args!("at most {}", version(NEWEST)))
+            .found(version(fixed[6])));
     }
     if !matches!(u64::from(le16(&fixed, 34)), 0 | MAX16) {
         return Err(volumes(at));
@@ -294,7 +303,7 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
         return Err(differs("encoding of the name"));
     }
     if flags & FLAGS_REFUSED != 0 {
-        return Err(unsupported("zip-encrypted", "the member is encrypted or patched"));
+        return Err(encrypted());
     }
     if le16(&local, 8) != record.method {
         return Err(differs("method"));
@@ -328,7 +337,7 @@ fn check_local(cursor: &mut Cursor, record: &Record) -> Result<()> {
 /// True where an extra field (Unicode Path, 0x7075) gives the member another name than `raw_name`: programs that know the
 /// field, as Python from 3.12 on, take its name. It counts only with the CRC-32 of the name that it is for.
 ///
-/// For a name in no known code page the field is there to say what it is: of such names the ASCII letters must agree.
+/// For a name in no known code page the field is there to say what it is: the ASCII letters must agree.
 pub(super) fn is_renamed(extra: &[u8], raw_name: &[u8], flags: u16) -> bool {
     let mut rest = extra;
     while let [a, b, c, d, behind @ ..] = rest {
@@ -340,7 +349,7 @@ pub(super) fn is_renamed(extra: &[u8], raw_name: &[u8], flags: u16) -> bool {
         let differs = if raw_name.is_ascii() || flags & FLAG_UTF8 != 0 {
             name != raw_name
         } else {
-            !ascii_parts(name).eq(ascii_parts(raw_name))
+            !is_spelling(name, raw_name)
         };
         if u32::from_le_bytes(*crc) == crc32fast::hash(raw_name) && differs {
             return true;
@@ -349,9 +358,26 @@ pub(super) fn is_renamed(extra: &[u8], raw_name: &[u8], flags: u16) -> bool {
     false
 }
 
-/// The runs of ASCII in a name, in order.
-fn ascii_parts(name: &[u8]) -> impl Iterator<Item = &[u8]> {
-    name.split(|byte| !byte.is_ascii()).filter(|part| !part.is_empty())
+/// True where the ASCII letters of `name` are those of `raw_name`, a name in some code page. There a letter behind a byte
+/// beyond ASCII may be the second half of a character.
+fn is_spelling(name: &[u8], raw_name: &[u8]) -> bool {
+    let letters: Vec<u8> = name.iter().copied().filter(u8::is_ascii).collect();
+    // After each byte of the raw name: how many letters may be those before it.
+    let mut counts = vec![false; letters.len() + 1];
+    counts[0] = true;
+    let mut behind = false;
+    for &byte in raw_name {
+        if byte.is_ascii() {
+            // No code page has second halves below the digits.
+            let may_be_half = behind && byte >= b'0';
+            for count in (0..counts.len()).rev() {
+                let by_letter = count > 0 && counts[count - 1] && letters[count - 1] == byte;
+                counts[count] = by_letter || counts[count] && may_be_half;
+            }
+        }
+        behind = !byte.is_ascii();
+    }
+    counts.last() == Some(&true)
 }
 
 fn renamed() -> Error {
@@ -423,6 +449,16 @@ fn unsupported(code: &'static str, message: &str) -> Error {
     Error::unsupported(code, message)
 }
 
+fn encrypted() -> Error {
+    unsupported("zip-encrypted", "the member is encrypted or patched")
+        .hint("unpack the archive with its password first")
+}
+
+/// The version of zip of that number.
+fn version(number: u8) -> String {
+    format!("version {}.{}", number / 10, number % 10)
+}
+
 fn volumes(at: u64) -> Error {
     unsupported("zip-volumes", "the archive is one of several volumes").at(at)
 }
@@ -472,5 +508,11 @@ mod tests {
         let old = b"caf\x82/w.npy";
         assert!(!is_renamed(&field(1, old, "caf\u{e9}/w.npy"), old, 0));
         assert!(is_renamed(&field(1, old, "caf\u{e9}/v.npy"), old, 0));
+        // Big5, where the second half of a character may be an ASCII letter.
+        let big5 = b"\xa7A\xa6n.txt";
+        assert!(!is_renamed(&field(1, big5, "\u{4f60}\u{597d}.txt"), big5, 0));
+        for other in ["\u{4f60}\u{597d}.pkl", "n\u{597d}A.txt", "\u{4f60}\u{597d}.txt.pkl"] {
+            assert!(is_renamed(&field(1, big5, other), big5, 0), "{other}");
+        }
     }
 }

@@ -24,9 +24,10 @@ mod write;
 use super::table::columns::DTYPES;
 use super::table::{Form, pipe, plan};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
-use crate::check::Outline;
+use crate::check::{Outline, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::SourceRef;
@@ -66,6 +67,16 @@ impl Format for Arrow {
     }
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Column
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for held in held(&checkpoint.tensors, &[]) {
+            if let Err(error) = read::check(&held.source, &Limits::default()) {
+                findings.push(Finding::from_error(&error).ok_or(error)?);
+            }
+        }
+        Ok(findings)
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {

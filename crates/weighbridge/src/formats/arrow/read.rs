@@ -2,8 +2,10 @@
 
 mod decode;
 mod outline;
+mod strict;
 
 pub(super) use outline::outline;
+pub(super) use strict::check;
 
 use super::MAGIC;
 use super::stream::{self, Messages};
@@ -525,29 +527,37 @@ fn buffers_of(head: &arrow_ipc::RecordBatch<'_>) -> Result<Vec<(u64, u64)>> {
 
 /// How many nodes and buffers a column of that type has; `None` where that is not known here.
 fn parts(of: &DataType, views: &mut impl Iterator<Item = i64>) -> Option<(usize, usize)> {
-    let (nodes, buffers, children): (usize, usize, Vec<&DataType>) = match of {
-        DataType::Null => (1, 0, Vec::new()),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => (1, 3, Vec::new()),
+    let (buffers, children) = own_parts(of, views)?;
+    let mut sum = (1usize, buffers);
+    for child in children {
+        let more = parts(child, views)?;
+        sum = (sum.0.checked_add(more.0)?, sum.1.checked_add(more.1)?);
+    }
+    Some(sum)
+}
+
+/// How many buffers a column of that type has besides those of the columns within it, and these.
+fn own_parts<'a>(
+    of: &'a DataType,
+    views: &mut impl Iterator<Item = i64>,
+) -> Option<(usize, Vec<&'a DataType>)> {
+    Some(match of {
+        DataType::Null => (0, Vec::new()),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => (3, Vec::new()),
         DataType::Utf8View | DataType::BinaryView => {
-            (1, usize::try_from(views.next()?).ok()?.checked_add(2)?, Vec::new())
+            (usize::try_from(views.next()?).ok()?.checked_add(2)?, Vec::new())
         }
-        DataType::FixedSizeList(item, _) => (1, 1, vec![item.data_type()]),
+        DataType::FixedSizeList(item, _) => (1, vec![item.data_type()]),
         DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
-            (1, 2, vec![item.data_type()])
+            (2, vec![item.data_type()])
         }
-        DataType::Struct(fields) => (1, 1, fields.iter().map(|field| field.data_type()).collect()),
+        DataType::Struct(fields) => (1, fields.iter().map(|field| field.data_type()).collect()),
         DataType::Union(..)
         | DataType::RunEndEncoded(..)
         | DataType::ListView(_)
         | DataType::LargeListView(_) => {
             return None;
         }
-        _ => (1, 2, Vec::new()),
-    };
-    let mut sum = (nodes, buffers);
-    for child in children {
-        let more = parts(child, views)?;
-        sum = (sum.0.checked_add(more.0)?, sum.1.checked_add(more.1)?);
-    }
-    Some(sum)
+        _ => (2, Vec::new()),
+    })
 }

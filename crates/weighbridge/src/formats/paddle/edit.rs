@@ -4,7 +4,7 @@ use super::any_program::Program;
 use super::{Strip, StripReport};
 use crate::check::variable_names;
 use crate::checkpoint::{
-    Checkpoint, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, TensorPath, VARIABLE_NAME, Value,
+    Checkpoint, Note, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, TensorPath, VARIABLE_NAME, Value,
 };
 use crate::error::{Error, Result};
 use crate::text::escape;
@@ -31,6 +31,7 @@ fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
 pub fn strip(checkpoint: &mut Checkpoint, what: &Strip) -> Result<StripReport> {
     let (mut program, before) = program(checkpoint)?;
     let report = program.strip(what)?;
+    checkpoint.notes.extend(no_outputs(&report.ends));
     let after = program.topology();
     let declared = |topology: &Topology| -> HashSet<String> {
         topology.parameters().iter().map(|v| v.name.clone()).collect()
@@ -42,6 +43,19 @@ pub fn strip(checkpoint: &mut Checkpoint, what: &Strip) -> Result<StripReport> {
     checkpoint.tensors.retain(|_| names.next().is_none_or(|name| has.contains(name) || !had.contains(name)));
     checkpoint.topology = Some(Arc::new(after));
     Ok(report)
+}
+
+/// The note on a training program that has no outputs; `ends` are those of its forward pass.
+fn no_outputs(ends: &[String]) -> Option<Note> {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = ends.iter().rev().take(SHOWN).map(|name| escape(name)).collect();
+    let more = if ends.len() > SHOWN { ", ..." } else { "" };
+    let text = format!(
+        "the program has no outputs and keeps its whole forward pass, which ends in {}{more}; name the outputs \
+         to cut it down to a model for inference",
+        shown.join(", ")
+    );
+    (!ends.is_empty()).then(|| Note::new("no-outputs", text))
 }
 
 /// Renames variables of the program of `checkpoint` and the tensors that they are. The state of a

@@ -80,7 +80,7 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
         let sample = leak.sample.as_ref().map_or_else(String::new, |line| format!(": {line}"));
         let text = format!("{} of {} holds source paths or code{sample}", leak.attribute, leak.operator);
         findings.push(
-            Finding::error("source-code", text)
+            found("source-code", text)
                 .in_file(source.label())
                 .hint("weighbridge program --strip source takes it out"),
         );
@@ -88,7 +88,7 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
     if leaks.len() > SHOWN {
         let bytes: u64 = leaks.iter().map(|leak| leak.bytes).sum();
         let text = format!("{} operators in all hold {bytes} bytes of it", leaks.len());
-        findings.push(Finding::error("source-code", text).in_file(source.label()));
+        findings.push(found("source-code", text).in_file(source.label()));
     }
     findings
 }

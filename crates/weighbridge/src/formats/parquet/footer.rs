@@ -34,11 +34,14 @@ const PART: u64 = 40;
 /// Looks through a footer for what its reader would never come to the end of, or not survive.
 ///
 /// # Errors
-/// [`crate::Kind::Corrupt`], code `footer`; [`crate::Kind::Limit`], `inflated`.
+/// [`crate::Kind::Corrupt`], code `footer`; [`crate::Kind::Limit`], `inflated`; [`crate::Kind::Unsupported`], `encrypted`.
 pub(super) fn check(footer: &[u8]) -> Result<()> {
     let mut schema = Schema::default();
     let mut taken = 0u64;
+    let mut encrypted = false;
     let read = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
+        encrypted |=
+            matches!((structure, met), (Structure::Crypto, Met::End) | (Structure::Chunk, Met::Text(9, ..)));
         if let Met::End = met {
             taken = taken.saturating_add(weight(structure));
         }
@@ -46,7 +49,12 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
             schema.meets(met);
         }
     });
+    if encrypted {
+        return Err(Error::unsupported("encrypted", "columns of this file are encrypted")
+            .hint("write the table again without encryption, with the library that has the keys"));
+    }
     let what = match read {
+        Err(Stop::Missing) => "a structure of the footer lacks a field that it must have",
         Err(Stop::Deep) => "the footer has too many levels",
         Err(Stop::Endless) => "the footer has a list without an end",
         Err(Stop::Mistyped) => "a field of the footer has another type than its place asks for",
@@ -59,6 +67,21 @@ pub(super) fn check(footer: &[u8]) -> Result<()> {
     };
     Err(Error::corrupt("footer", what))
 }
+
+/// The physical types of the columns of all row groups, in order, by their numbers. Its reader goes by those of the schema.
+pub(super) fn types(footer: &[u8]) -> Vec<i32> {
+    let mut types = Vec::new();
+    // It was looked through before.
+    let _ = Bytes::new(footer).structure(Structure::Footer, &mut |structure, met| {
+        if let (Structure::Column, Met::Number(1, number)) = (structure, met) {
+            types.push(low(number));
+        }
+    });
+    types
+}
+
+/// The distance from the last field of a column that may be another one to an id that no reader knows.
+const UNKNOWN: u8 = 6;
 
 /// A footer that its reader takes, and what was taken out of it.
 #[derive(Debug, Default)]
@@ -74,6 +97,7 @@ pub(super) struct Readable {
 pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
     let mut texts = Vec::new();
     let (mut number, mut key, mut value, mut met_schema) = (0usize, 0..0, 0..0, false);
+    let mut foreign = Vec::new();
     let bytes: &[u8] = footer;
     let is_odd = |text: &Range<usize>| {
         let text = bytes.get(text.clone()).unwrap_or_default();
@@ -94,12 +118,17 @@ pub(super) fn make_readable(footer: &mut [u8]) -> Readable {
             }
             number += 1;
         }
+        (_, Met::Foreign(at)) => foreign.push(at),
         (Structure::Footer, Met::Text(6, end, len)) if is_odd(&text_at(end, len)) => {
             texts.push((None, text_at(end, len), 0..0));
         }
         _ => {}
     });
-    let mut read = Readable::default();
+    let mut read = Readable { changed: !foreign.is_empty(), ..Readable::default() };
+    for at in foreign {
+        // Readers pass over a field of an unknown id.
+        footer[at] += UNKNOWN << 4;
+    }
     for (number, key, value) in texts {
         let of = |text: &Range<usize>| footer.get(text.clone()).unwrap_or_default().to_vec();
         let (own_key, own_value) = (of(&key), of(&value));

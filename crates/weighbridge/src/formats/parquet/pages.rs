@@ -183,6 +183,11 @@ pub(super) struct Page {
     pub(super) head: u64,
     /// Bytes behind it.
     pub(super) stored: u64,
+    /// Bytes that these are when unpacked, by the head.
+    pub(super) unpacked: u64,
+    /// Values, of data or of a dictionary.
+    pub(super) values: u64,
+    pub(super) is_dictionary: bool,
     /// The CRC-32 that these shall have, where the writer gave one.
     pub(super) crc: Option<u32>,
 }
@@ -201,7 +206,15 @@ pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
         if next > end {
             break;
         }
-        pages.push(Page { offset: at, head: head.len, stored: head.stored, crc: head.crc });
+        pages.push(Page {
+            offset: at,
+            head: head.len,
+            stored: head.stored,
+            unpacked: head.unpacked,
+            values: if head.is_dictionary { head.dictionary } else { head.values },
+            is_dictionary: head.is_dictionary,
+            crc: head.crc,
+        });
         at = next;
     }
     Ok(pages)
@@ -254,6 +267,7 @@ struct Head {
     dictionary: u64,
     /// Values of a page of data.
     values: u64,
+    is_dictionary: bool,
     /// They may be something else than places in a dictionary; lengths of texts, packed as differences.
     plain: bool,
     deltas: bool,
@@ -269,7 +283,7 @@ fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
         match head(&bytes) {
             Ok(head) => return Ok(Some(head)),
             // Zeros may fill the rest; what reads pages stops there as well.
-            Err(Stop::Wrong) if bytes.first() == Some(&0) => return Ok(None),
+            Err(Stop::Wrong | Stop::Missing) if bytes.first() == Some(&0) => return Ok(None),
             Err(Stop::Wrong) => {
                 return Err(Error::corrupt("page-head", "these bytes are no head of a page").at(at));
             }
@@ -280,6 +294,10 @@ fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
             Err(Stop::End) => {}
             Err(Stop::Deep) => {
                 return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
+            }
+            Err(Stop::Missing) => {
+                let text = "the head of a page lacks a field that it must have";
+                return Err(Error::corrupt("page-head", text).at(at));
             }
             Err(Stop::Twofold) => {
                 let text = "the head of a page says of it what only another kind of page is";
@@ -349,7 +367,9 @@ fn head(bytes: &[u8]) -> Result<Head, Stop> {
     // Below 0 it is an error of who reads the page.
     let [dictionary, values] = [dictionary, values].map(|count| u64::try_from(count).unwrap_or(0));
     let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
-    Ok(Head { len: bytes.at() as u64, unpacked, stored, levels, dictionary, values, plain, deltas, crc })
+    let is_dictionary = kind == kind_of(Structure::Dictionary);
+    let len = bytes.at() as u64;
+    Ok(Head { len, unpacked, stored, levels, dictionary, values, is_dictionary, plain, deltas, crc })
 }
 
 #[cfg(test)]
@@ -410,6 +430,7 @@ mod tests {
                     levels: 0,
                     dictionary: 0,
                     values: 3,
+                    is_dictionary: false,
                     plain: true,
                     deltas: false,
                     crc: None

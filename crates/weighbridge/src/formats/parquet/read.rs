@@ -2,6 +2,7 @@
 
 mod lists;
 mod outline;
+mod strict;
 mod texts;
 mod words;
 
@@ -31,7 +32,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
 use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataReader};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -156,6 +157,31 @@ fn check_arrow_schema(metadata: &FileMetaData) -> Result<()> {
     Ok(())
 }
 
+/// The metadata where a column whose dictionary is not said to begin before its data has none: some writers say 0.
+fn without_lost_dictionaries(
+    metadata: ParquetMetaData,
+) -> std::result::Result<ParquetMetaData, ParquetError> {
+    let is_lost = |column: &ColumnChunkMetaData| {
+        // Of a column without data, the data begin at 0.
+        let data = column.data_page_offset();
+        column.dictionary_page_offset().is_some_and(|at| at <= 0 || data > 0 && at >= data)
+    };
+    if !metadata.row_groups().iter().any(|group| group.columns().iter().any(is_lost)) {
+        return Ok(metadata);
+    }
+    let without = |column: ColumnChunkMetaData| match is_lost(&column) {
+        true => column.into_builder().set_dictionary_page_offset(None).build(),
+        false => Ok(column),
+    };
+    let mut builder = metadata.into_builder();
+    let mut groups = Vec::new();
+    for group in builder.take_row_groups() {
+        let columns = group.columns().iter().cloned().map(without).collect::<std::result::Result<_, _>>()?;
+        groups.push(group.into_builder().set_column_metadata(columns).build()?);
+    }
+    Ok(builder.set_row_groups(groups).build())
+}
+
 /// A file whose footer was read.
 struct File {
     source: Chunks,
@@ -188,29 +214,37 @@ impl fmt::Debug for File {
     }
 }
 
+/// The footer, and its offset.
+fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
+    let room = source.len().checked_sub(12).ok_or_else(|| {
+        Error::corrupt("truncated", "the file is too short for Parquet").found(source.len())
+    })?;
+    let mut tail = [0; 8];
+    source.read_at(source.len() - 8, &mut tail)?;
+    let (len, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
+    match magic {
+        super::MAGIC => {}
+        b"PARE" => {
+            return Err(Error::unsupported("encrypted", "this file is encrypted")
+                .hint("write the table again without encryption, with the library that has the keys"));
+        }
+        _ => {
+            return Err(Error::corrupt("parquet-magic", "the file does not end as a Parquet file does")
+                .at(source.len() - 4)
+                .hint("the file may be cut short: compare its length with the original's"));
+        }
+    }
+    Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
+    if len > room {
+        return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
+    }
+    let place = room - len + super::MAGIC.len() as u64;
+    Ok((place, read_vec(&**source, place, len)?))
+}
+
 impl File {
     fn read(source: &SourceRef, limits: &Limits) -> Result<Self> {
-        let room = source.len().checked_sub(12).ok_or_else(|| {
-            Error::corrupt("truncated", "the file is too short for Parquet").found(source.len())
-        })?;
-        let mut tail = [0; 8];
-        source.read_at(source.len() - 8, &mut tail)?;
-        let (len, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
-        match magic {
-            super::MAGIC => {}
-            b"PARE" => return Err(Error::unsupported("encrypted", "the footer of this file is encrypted")),
-            _ => {
-                return Err(Error::corrupt("parquet-magic", "the file does not end as a Parquet file does")
-                    .at(source.len() - 4)
-                    .hint("the file may be cut short: compare its length with the original's"));
-            }
-        }
-        Limits::check("bytes of footer", "header_bytes", len, limits.header_bytes)?;
-        if len > room {
-            return Err(Error::corrupt("truncated", "the footer is longer than the file").found(len));
-        }
-        let place = room - len + super::MAGIC.len() as u64;
-        let mut footer = read_vec(&**source, place, len)?;
+        let (place, mut footer) = footer(source, limits)?;
         super::footer::check(&footer).map_err(|error| error.at(place))?;
         let Readable { changed, odd } = super::footer::make_readable(&mut footer);
         let footer = changed.then_some(footer);
@@ -219,6 +253,7 @@ impl File {
             Some(footer) => ParquetMetaDataReader::decode_metadata(footer),
             None => ParquetMetaDataReader::new().parse_and_finish(&source),
         })?;
+        let metadata = guarded("the footer", || without_lost_dictionaries(metadata))?;
         check_arrow_schema(metadata.file_metadata()).map_err(|error| error.at(place))?;
         let metadata = guarded("the footer", || {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())

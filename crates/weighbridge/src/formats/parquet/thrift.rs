@@ -25,6 +25,8 @@ pub(super) enum Stop {
     /// A field of another type than its place asks for: the reader that comes after this one would take the bytes behind it
     /// for something else.
     Mistyped,
+    /// A field that the structure must have is not there.
+    Missing,
     /// The head of a page with the structure of another kind of page.
     Twofold,
 }
@@ -76,6 +78,8 @@ pub(super) enum Structure {
     Corners,
     /// `KeyValue`.
     KeyValue,
+    /// `ColumnCryptoMetaData`: the column is encrypted. Its fields are passed over.
+    Crypto,
     /// Any other: its fields are passed over.
     Other,
 }
@@ -85,35 +89,43 @@ pub(super) enum Structure {
 enum Kind {
     Truth,
     Byte,
+    Short,
     Number,
+    Long,
     Double,
     Text,
     /// A list, and what its elements are.
     List(Structure),
+    /// A list of values of that type.
+    Values(u8),
     Of(Structure),
 }
 
 impl Structure {
     /// What a field is taken for; `None` where it is passed over.
     fn field(self, id: i16) -> Option<Kind> {
-        use Kind::{Byte, Double, List, Number, Of, Text, Truth};
+        use Kind::{Byte, Double, List, Long, Number, Of, Short, Text, Truth, Values};
         use Structure as S;
         Some(match (self, id) {
             (S::Head, 1..=4)
             | (S::Data, 1..=4)
             | (S::SecondData, 1..=6)
             | (S::Dictionary, 1..=2)
-            | (S::Statistics, 3 | 4 | 9)
-            | (S::Footer, 1 | 3)
+            | (S::Footer, 1)
             | (S::Schema, 1..=3 | 5..=9)
             | (S::Decimal, 1..=2)
             | (S::Geometry, 2)
-            | (S::Group, 2 | 3 | 5 | 7)
             | (S::Sorting, 1)
-            | (S::Chunk, 2 | 4..=7)
-            | (S::Column, 1 | 4..=7 | 9..=11 | 14 | 15)
-            | (S::Encodings, 1..=3)
-            | (S::Sizes, 1) => Number,
+            | (S::Chunk, 5 | 7)
+            | (S::Column, 1 | 4 | 15)
+            | (S::Encodings, 1..=3) => Number,
+            (S::Statistics, 3 | 4)
+            | (S::Footer, 3)
+            | (S::Group, 2 | 3 | 5 | 6)
+            | (S::Chunk, 2 | 4 | 6)
+            | (S::Column, 5..=7 | 9..=11 | 14)
+            | (S::Sizes, 1) => Long,
+            (S::Group, 7) => Short,
             (S::SecondData, 7)
             | (S::Dictionary, 3)
             | (S::Statistics, 7 | 8)
@@ -124,7 +136,7 @@ impl Structure {
             | (S::Footer, 6)
             | (S::Schema, 4)
             | (S::Geometry, 1)
-            | (S::Chunk, 1)
+            | (S::Chunk, 1 | 9)
             | (S::KeyValue, 1 | 2) => Text,
             (S::Integer, 1) => Byte,
             (S::Corners, 1..=8) => Double,
@@ -140,6 +152,7 @@ impl Structure {
             (S::Time, 2) => Of(S::Choice),
             (S::Head, 6) | (S::Logical, _) | (S::Choice, _) => Of(S::Other),
             (S::Chunk, 3) => Of(S::Column),
+            (S::Chunk, 8) => Of(S::Crypto),
             (S::Column, 16) => Of(S::Sizes),
             (S::Column, 17) => Of(S::Places),
             (S::Places, 1) => Of(S::Corners),
@@ -150,9 +163,33 @@ impl Structure {
             (S::Group, 1) => List(S::Chunk),
             (S::Group, 4) => List(S::Sorting),
             (S::Column, 13) => List(S::Encodings),
-            (S::Column, 2) | (S::Sizes, 2 | 3) | (S::Places, 2) => List(S::Other),
+            (S::Column, 2) | (S::Places, 2) => Values(5),
+            (S::Column, 3) => Values(8),
+            (S::Sizes, 2 | 3) => Values(6),
             _ => return None,
         })
+    }
+
+    /// The fields that it must have: a bit of each id.
+    fn required(self) -> u32 {
+        let ids: &[u32] = match self {
+            Self::Head => &[1, 2, 3],
+            Self::Data | Self::Footer => &[1, 2, 3, 4],
+            Self::SecondData => &[1, 2, 3, 4, 5, 6],
+            Self::Dictionary | Self::Decimal | Self::Time | Self::Integer => &[1, 2],
+            Self::Schema => &[4],
+            Self::Group | Self::Sorting | Self::Encodings => &[1, 2, 3],
+            Self::Chunk => &[2],
+            Self::Column => &[1, 2, 3, 4, 5, 6, 7, 9],
+            Self::KeyValue => &[1],
+            _ => &[],
+        };
+        ids.iter().fold(0, |all, id| all | 1 << id)
+    }
+
+    /// True where the reader that comes after this one passes over its fields.
+    fn is_passed_over(self) -> bool {
+        matches!(self, Self::Other | Self::Crypto)
     }
 }
 
@@ -162,10 +199,12 @@ impl Kind {
         match self {
             Self::Truth => matches!(wire, 1 | 2),
             Self::Byte => wire == 3,
-            Self::Number => matches!(wire, 4..=6),
+            Self::Short => wire == 4,
+            Self::Number => wire == 5,
+            Self::Long => wire == 6,
             Self::Double => wire == 7,
             Self::Text => wire == 8,
-            Self::List(_) => matches!(wire, 9 | 10),
+            Self::List(_) | Self::Values(_) => matches!(wire, 9 | 10),
             Self::Of(_) => wire == 12,
         }
     }
@@ -178,6 +217,8 @@ pub(super) enum Met {
     Number(i16, i64),
     /// A field that is a text: where it ends, and of how many bytes it is.
     Text(i16, usize, u64),
+    /// The head of a field of another type than its place asks for, the last of its structure: where it is.
+    Foreign(usize),
     /// Its end.
     End,
 }
@@ -211,23 +252,35 @@ impl<'a> Bytes<'a> {
             return Err(Stop::Deep);
         }
         let mut id = 0i16;
+        let mut missing = structure.required();
         loop {
             let head = self.byte()?;
             let (step, wire) = (head >> 4, head & 15);
             if wire == 0 {
                 watch(structure, Met::End);
-                return Ok(());
+                return if missing == 0 { Ok(()) } else { Err(Stop::Missing) };
             }
             id = match step {
                 0 => low_id(self.zigzag()?),
                 // Who passes over a structure does not add its ids up.
-                step if structure == Structure::Other => i16::from(step),
+                step if structure.is_passed_over() => i16::from(step),
                 step => id.checked_add(i16::from(step)).ok_or(Stop::Wrong)?,
             };
             let kind = structure.field(id);
             if kind.is_some_and(|kind| !kind.fits(wire)) {
-                return Err(Stop::Mistyped);
+                // The filter of a column is newer than some writers, which had another field in its place.
+                let at = self.at - 1;
+                if (structure, id, step) != (Structure::Column, 15, step.clamp(1, 9)) {
+                    return Err(Stop::Mistyped);
+                }
+                self.skip(wire, Structure::Other, depth, watch)?;
+                if self.all.get(self.at) != Some(&0) {
+                    return Err(Stop::Mistyped);
+                }
+                watch(structure, Met::Foreign(at));
+                continue;
             }
+            missing &= !1u32.checked_shl(u32::try_from(id).unwrap_or(u32::MAX)).unwrap_or(0);
             match (wire, kind) {
                 // The value of a truth stands in its head.
                 (1 | 2, _) => {}
@@ -237,10 +290,24 @@ impl<'a> Bytes<'a> {
                     self.pass(len)?;
                     watch(structure, Met::Text(id, self.at, len));
                 }
-                (_, Some(Kind::List(within) | Kind::Of(within))) => self.skip(wire, within, depth, watch)?,
+                (_, Some(Kind::List(within))) => {
+                    self.elements_are(12)?;
+                    self.skip(wire, within, depth, watch)?;
+                }
+                (_, Some(Kind::Values(of))) => {
+                    self.elements_are(of)?;
+                    self.skip(wire, Structure::Other, depth, watch)?;
+                }
+                (_, Some(Kind::Of(within))) => self.skip(wire, within, depth, watch)?,
                 _ => self.skip(wire, Structure::Other, depth, watch)?,
             }
         }
+    }
+
+    /// Fails where the list that comes next has elements, and of another type.
+    fn elements_are(&self, wire: u8) -> Result<(), Stop> {
+        let head = *self.all.get(self.at).ok_or(Stop::End)?;
+        if head & 15 == wire || head >> 4 == 0 { Ok(()) } else { Err(Stop::Mistyped) }
     }
 
     /// Passes over a value that is no number of a field. `structure` is what it is, or what its elements are.
@@ -314,16 +381,19 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
-    /// As the reader that comes after this one: a number may be of any length, and wraps.
+    /// A number of up to ten bytes.
     fn varint(&mut self) -> Result<u64, Stop> {
         let (mut value, mut shift) = (0u64, 0u32);
         loop {
             let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
+            value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(value);
             }
-            shift = shift.wrapping_add(7);
+            shift += 7;
+            if shift > 63 {
+                return Err(Stop::Wrong);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::tensor::Encoding;
 /// # Errors
 /// As [`contents`].
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let Contents { tensors, names, metadata, notes } = contents(source, options)?;
+    let Contents { tensors, names, metadata, notes } = contents(source, options, false)?;
     let mut checkpoint = Checkpoint::new("safetensors", KIND, source.label());
     checkpoint.tensors = tensors;
     checkpoint.notes = notes;
@@ -29,7 +29,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 pub(super) struct Contents {
     /// The tensors in the order of the data, under the paths that follow from their names.
     pub(super) tensors: Vec<TensorEntry>,
-    /// Their names.
+    /// Their names, where they were asked for or an index is carried.
     pub(super) names: Vec<String>,
     /// The pairs of `__metadata__`, the carried index among them.
     pub(super) metadata: Vec<(String, String)>,
@@ -37,12 +37,12 @@ pub(super) struct Contents {
     pub(super) notes: Vec<Note>,
 }
 
-/// Reads the header of `source`.
+/// Reads the header of `source`; the names of the tensors are kept where `keep_names` asks for them.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], [`crate::Kind::Unsupported`] or [`crate::Kind::Limit`] with the
 /// place: that of a fault in the header, or where the data of the tensor begin.
-pub(super) fn contents(source: &SourceRef, options: &OpenOptions) -> Result<Contents> {
+pub(super) fn contents(source: &SourceRef, options: &OpenOptions, keep_names: bool) -> Result<Contents> {
     let length = header_length(source, &options.limits)?;
     let bytes = read_vec(&**source, PREFIX, length)?;
     let Header { tensors: mut rows, metadata, mut notes } = header::parse(&bytes, PREFIX, &options.limits)?;
@@ -52,13 +52,17 @@ pub(super) fn contents(source: &SourceRef, options: &OpenOptions) -> Result<Cont
     rows.sort_by_key(|row| (row.begin, row.end));
     check_cover(&rows, source, PREFIX + length, options.lenient, &mut notes)?;
 
-    let mut names = Vec::with_capacity(rows.len());
+    // Only the carried index asks for the names as they are.
+    let is_carried = metadata.iter().any(|(key, _)| key == INDEX_KEY);
+    let mut names = Vec::new();
     let mut tensors = Vec::with_capacity(rows.len());
     for Row { name, dtype, shape, begin, .. } in rows {
         let path = TensorPath::from_dotted(&name);
         let offset = PREFIX + length + begin;
         tensors.push(TensorEntry::dense(path, dtype, shape, source, offset, Encoding::ROW)?);
-        names.push(name);
+        if keep_names || is_carried {
+            names.push(name);
+        }
     }
     Ok(Contents { tensors, names, metadata, notes })
 }

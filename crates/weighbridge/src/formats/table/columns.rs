@@ -203,7 +203,7 @@ impl Layout {
     /// `width` is the length of each row.
     ///
     /// # Errors
-    /// [`crate::Kind::Unsupported`], `nulls`; [`crate::Kind::Corrupt`], `ragged-list`.
+    /// [`crate::Kind::Unsupported`]: `nulls`, `ragged-list`.
     pub(in crate::formats) fn rows(&self, batch: &RecordBatch, width: u64, out: &mut Vec<u8>) -> Result<()> {
         let size = self.dtype.size().unwrap_or(1);
         let width = to_usize(width)?;
@@ -345,7 +345,7 @@ fn short_text(text: &str) -> String {
 fn of_list(offsets: &[i64], elements: &ArrayRef, width: usize) -> Result<ArrayRef> {
     let lengths = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     if let Some((row, len)) = lengths.enumerate().find(|(_, len)| usize::try_from(*len) != Ok(width)) {
-        return Err(Error::corrupt("ragged-list", "the lists of a column are not all of one length")
+        return Err(Error::unsupported("ragged-list", "the lists of a column are not all of one length")
             .expected(format_args!("{width} elements"))
             .found(format_args!("{len} in row {row} of its batch")));
     }

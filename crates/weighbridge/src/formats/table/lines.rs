@@ -318,6 +318,11 @@ pub(in crate::formats) fn number(field: &[u8]) -> Result<f32> {
     })
 }
 
+/// True for a number with a point, an exponent, or no finite value.
+pub(in crate::formats) fn is_float(field: &[u8]) -> bool {
+    number(field).is_ok() && !field.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+'))
+}
+
 #[derive(Debug)]
 struct LineDecoder {
     lines: Lines,

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorPath};
 use crate::error::{Error, Result};
-use crate::formats::table::lines::{Lines, number};
+use crate::formats::table::lines::{Lines, is_float, number};
 use crate::formats::{HEAD, OpenOptions};
 use crate::source::{SourceRef, read_vec};
 
@@ -138,11 +138,6 @@ pub(super) fn recognises(head: &[u8], whole: bool) -> bool {
     float
 }
 
-/// True for a number with a point, an exponent, or no finite value.
-fn is_float(field: &[u8]) -> bool {
-    number(field).is_ok() && !field.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+'))
-}
-
 /// Bytes of a number and the tab before it, at most as they are written.
 const LONGEST: usize = 64;
 
@@ -231,6 +226,19 @@ fn lines(source: &SourceRef, options: &OpenOptions, cut: bool) -> Result<(Lines,
     Ok((Lines::new(source, b'\t', !bare, &options.limits), bare, mostly))
 }
 
+/// True where all first lines end in two numbers or more between blanks, one of them a float: names of rows alone do not.
+fn is_separated_by_blanks(source: &SourceRef) -> Result<bool> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let end = memchr::memrchr(b'\n', &head).unwrap_or(head.len());
+    Ok(head[..end].split(|&b| b == b'\n').all(|line| {
+        let mut fields = line.trim_ascii_end().rsplit(|&b| b == b' ');
+        let last = [fields.next(), fields.next()].map(Option::unwrap_or_default);
+        fields.next().is_some()
+            && last.iter().all(|field| number(field).is_ok())
+            && last.iter().any(|f| is_float(f))
+    }))
+}
+
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     if let Some(published) = Published::of(source)? {
         return published.open(source, options);
@@ -238,6 +246,15 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let (lines, bare, _) = lines(source, options, false)?;
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     let entry = lines.table()?;
+    if entry.shape.dims().get(1) == Some(&0) && is_separated_by_blanks(source)? {
+        return Err(Error::unsupported(
+            "no-tabs",
+            "the fields of the lines are separated by blanks, not by tabs",
+        )
+        .in_file(source.label())
+        .at(0)
+        .hint("for a table of words and vectors, as GloVe writes it: --from word2vec"));
+    }
     let text = "the text does not say the type of its numbers: f32 is taken";
     checkpoint.notes.push(Note::new("dtype-guessed", text));
     if bare {

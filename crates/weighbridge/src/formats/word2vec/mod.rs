@@ -5,7 +5,7 @@
 //! binary:  rows BLANK columns LF, then for each row:  name BLANK, columns f32 little-endian [LF]
 //! ```
 //!
-//! Read: both; blanks at the end of a line, as the original program writes them, are ignored; so is
+//! Read: both, and the text without its first line, as GloVe writes it; blanks at the end of a line, as the original program writes them, are ignored; so is
 //! the line feed that it writes behind the vectors of a binary file. Written: the text, or with the
 //! setting `form=binary` the binary form as gensim writes it, without line feeds.
 //!
@@ -17,7 +17,7 @@ mod read;
 use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting, paddle};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
@@ -56,7 +56,10 @@ impl Format for Word2Vec {
         &FACTS
     }
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        let whole = head.len() as u64 == source.len();
         read::form(head, source, &Limits::default()).is_some()
+            // A pickle may go on as a row would.
+            || read::is_headless(head, whole) && !paddle::Paddle.recognises(head, source)
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

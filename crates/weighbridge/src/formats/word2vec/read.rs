@@ -4,7 +4,7 @@ use super::binary;
 use crate::check::{Gaps, Outline};
 use crate::checkpoint::{Checkpoint, Damage, Note};
 use crate::error::{Error, Result};
-use crate::formats::table::lines::{Lines, number};
+use crate::formats::table::lines::{Lines, is_float, number};
 use crate::formats::{HEAD, OpenOptions};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
@@ -99,6 +99,37 @@ fn is_text(body: &[u8], header: Header, whole: bool) -> bool {
     fits && std::str::from_utf8(name).is_ok() && numbers.iter().all(|field| number(field).is_ok())
 }
 
+/// True for a table without a first line of counts, as GloVe writes it: each line of `head` is a name and as many numbers
+/// as in the others, one of them at least written as a float. `whole` says that the head is all there is.
+///
+/// Lines of numbers alone have no names, and are no such table.
+pub(super) fn is_headless(head: &[u8], whole: bool) -> bool {
+    let complete = if whole { head.len() } else { memchr::memrchr(b'\n', head).map_or(0, |end| end + 1) };
+    // Of a first row that is longer than the head, the last field is cut short.
+    let (text, least) = match complete {
+        0 => (&head[..memchr::memrchr(b' ', head).unwrap_or(0)], ENOUGH),
+        _ => (&head[..complete], 2),
+    };
+    let (mut columns, mut float, mut word) = (None, false, false);
+    for line in text.strip_suffix(b"\n").unwrap_or(text).split(|&b| b == b'\n') {
+        let mut fields = line.trim_ascii_end().split(|&b| b == b' ');
+        let name = std::str::from_utf8(fields.next().unwrap_or_default()).unwrap_or_default();
+        let mut count = 0;
+        for field in fields {
+            if number(field).is_err() {
+                return false;
+            }
+            float |= is_float(field);
+            count += 1;
+        }
+        if name.is_empty() || name.chars().any(char::is_control) || *columns.get_or_insert(count) != count {
+            return false;
+        }
+        word |= number(name.as_bytes()).is_err();
+    }
+    float && word && columns.is_some_and(|columns| columns >= least) && header(head).is_none()
+}
+
 /// What stands around the vectors: the first line. Between vectors there are names, and all of it is
 /// read when the file is opened.
 pub(super) fn outline(source: &SourceRef) -> Result<Outline> {
@@ -109,12 +140,21 @@ pub(super) fn outline(source: &SourceRef) -> Result<Outline> {
         let len = first.len as u64;
         outline.header(0, len, "numbers of rows and columns");
         outline.elements(len, source.len().saturating_sub(len), "names and vectors");
+    } else {
+        outline.elements(0, source.len(), "names and vectors");
     }
     Ok(outline)
 }
 
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
+    let guessed = "the text does not say the type of its numbers: f32 is taken";
+    if let Some(lines) = headless_lines(&head, source, options) {
+        checkpoint.tensors.push(lines.table()?);
+        checkpoint.notes.push(Note::new("dtype-guessed", guessed));
+        return Ok(checkpoint);
+    }
     let first = header(&head).ok_or_else(|| {
         Error::corrupt("word2vec-header", "the first line is not the numbers of rows and columns").at(0)
     })?;
@@ -126,7 +166,6 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         None if binary::table(source, first, &options.limits).is_ok() => Kind::Binary,
         None => Kind::Text,
     };
-    let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
     if kind == Kind::Binary {
         checkpoint.tensors.push(binary::table(source, first, &options.limits)?);
         checkpoint.notes.push(Note::new("binary", "the vectors are binary"));
@@ -139,9 +178,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
             .found(&entry.shape));
     }
     checkpoint.tensors.push(entry);
-    let text = "the text does not say the type of its numbers: f32 is taken";
-    checkpoint.notes.push(Note::new("dtype-guessed", text));
+    checkpoint.notes.push(Note::new("dtype-guessed", guessed));
     Ok(checkpoint)
+}
+
+/// The lines of a table without a first line of counts; `None` where there is one, or no table.
+fn headless_lines(head: &[u8], source: &SourceRef, options: &OpenOptions) -> Option<Lines> {
+    let lines = || Lines { trimmed: true, ..Lines::new(source, b' ', true, &options.limits) };
+    is_headless(head, head.len() as u64 == source.len()).then(lines)
 }
 
 fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {
@@ -159,6 +203,9 @@ fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {
 /// What the source says.
 pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    if let Some(lines) = headless_lines(&head, source, options) {
+        return Ok(lines.intact()?.2);
+    }
     match form(&head, source, &options.limits) {
         Some((first, Kind::Text)) if first.rows > 0 => Ok(lines(source, first, options).intact()?.2),
         _ => Ok(None),
@@ -171,6 +218,13 @@ pub(super) fn doubts(source: &SourceRef, options: &OpenOptions) -> Result<Option
 /// What is wrong with the first one.
 pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    if let Some(lines) = headless_lines(&head, source, options) {
+        let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
+        let (entry, lost) = lines.whole_rows(None)?;
+        checkpoint.tensors.push(entry);
+        checkpoint.damage_mut(error).lost.extend(lost);
+        return Ok(checkpoint);
+    }
     let first = header(&head)
         .ok_or_else(|| Error::corrupt("word2vec-header", "the first line is damaged: rows cannot be told"))?;
     let mut checkpoint = Checkpoint::new("word2vec", "vectors", source.label());
@@ -218,6 +272,40 @@ mod tests {
             bytes.extend(vector.iter().flat_map(|x| x.to_le_bytes()));
         }
         bytes
+    }
+
+    #[test]
+    fn reads_glove_tables_without_a_first_line() {
+        let open = |text: &str| {
+            let file = source(text.as_bytes().to_vec());
+            let id = detect(&file).map(|format| format.facts().id).ok();
+            id.map(|id| (id, open_source(file, &OpenOptions::default())))
+        };
+        // As the original writes them; blanks at the end of lines; no end of the last line.
+        for text in ["the 0.4 -1 2e-3\n, 1 2 3\n", "the 0.4 -1 2e-3 \n, 1 2 3 \n", "the 0.4 -1 2e-3\n, 1 2 3"]
+        {
+            let (id, opened) = open(text).unwrap();
+            let table = opened.unwrap().tensors.remove(0);
+            assert_eq!((id, table.shape.dims()), ("word2vec", &[2, 3][..]));
+            let names = table.labels.as_ref().unwrap().read().unwrap();
+            assert_eq!(names.iter().collect::<Vec<_>>(), ["the", ","]);
+            let values = read_tensor(&table, Order::Row).unwrap();
+            assert_eq!(values, [0.4f32, -1., 2e-3, 1., 2., 3.].map(f32::to_le_bytes).concat());
+        }
+        // A row that is longer than what is looked at, and many rows.
+        let row = |name: &str, columns: usize| format!("{name}{}\n", " 0.125".repeat(columns));
+        let long = open(&(row("a", 1000) + &row("b", 1000))).unwrap().1.unwrap();
+        assert_eq!(long.tensors[0].shape.dims(), [2, 1000]);
+        let many: String = (0..500).map(|n| row(&format!("w{n}"), 50)).collect();
+        assert_eq!(open(&many).unwrap().1.unwrap().tensors[0].shape.dims(), [500, 50]);
+        let error = open(&(many + "one 1.5\n")).unwrap().1.unwrap_err();
+        assert_eq!(error.code(), "ragged-line");
+        // Numbers alone, text, one number a line, whole numbers, lines of several lengths.
+        for other in
+            ["1.5 2.5\n3.5 4.5\n", "some text\n", "a 1.5\nb 2.5\n", "a 1 2\n", "a 1.5 2\nb 1\n", "\n", ""]
+        {
+            assert!(open(other).is_none(), "{other:?}");
+        }
     }
 
     #[test]

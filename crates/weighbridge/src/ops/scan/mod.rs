@@ -16,11 +16,12 @@ use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
-pub use crate::scan::{RULES, Rule, Scan, Topic};
+pub use crate::scan::{Category, RULES, Rule, Scan, Topic};
 use crate::scan::{TakenFor, found};
 use crate::source::{
     FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
 };
+use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ pub fn scan(path: impl AsRef<Path>, options: &OpenOptions) -> Result<ScanReport>
         let source: SourceRef = Arc::new(FileSource::open(path)?);
         files.push(scan_named(&source, Some(path), options)?);
     }
-    let label = path.display().to_string();
+    let label = path_text(path);
     if files.is_empty() {
         files.push(unread(path, found("no-files", "there is no file to look through")));
     }
@@ -190,7 +191,7 @@ pub fn sarif_of_all(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json
 }
 
 fn unread(path: &Path, finding: Finding) -> ScannedFile {
-    let label = path.display().to_string();
+    let label = path_text(path);
     let finding = finding.in_file(&label);
     ScannedFile {
         label,
@@ -214,6 +215,20 @@ impl ScanReport {
             verdict: scan_word(self.verdict),
             files: rows(&self.files, ScannedFile::as_json),
         }
+    }
+
+    /// Makes warnings of these categories errors, so that the file is `found`.
+    pub fn deny(&mut self, categories: &[Category]) {
+        for finding in self.files.iter_mut().flat_map(|file| &mut file.scan.findings) {
+            if finding.severity > Severity::Note && categories.contains(&Category::of(finding.code)) {
+                finding.severity = Severity::Error;
+            }
+        }
+        for file in &mut self.files {
+            file.scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        }
+        let verdicts = self.files.iter().map(ScannedFile::verdict);
+        self.verdict = verdicts.max().unwrap_or(Verdict::CouldNotTell);
     }
 
     /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
@@ -268,6 +283,7 @@ struct FileDocument<'a, Findings: Serialize, Imports: Serialize, Calls: Serializ
 fn finding(finding: &Finding) -> Json {
     let mut json = finding.to_json();
     json["member"] = finding.member.clone().into();
+    json["category"] = Category::of(finding.code).as_str().into();
     json
 }
 
@@ -288,11 +304,12 @@ fn call(call: &Call) -> Json {
 }
 
 impl Rule {
-    /// `code`, `topic`, `severity`, `text`, `proof`.
+    /// `code`, `topic`, `category`, `severity`, `text`, `proof`.
     pub fn to_json(&self) -> Json {
         json!({
             "code": self.code,
             "topic": self.topic.as_str(),
+            "category": self.category().as_str(),
             "severity": self.severity.as_str(),
             "text": self.what,
             "proof": self.proof,

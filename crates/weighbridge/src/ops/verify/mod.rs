@@ -12,7 +12,7 @@ use super::parallel;
 use crate::check::{self, Account, capped};
 use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, FolderModel, Format, OpenOptions, OtherFile};
 use crate::json::{rows, tree};
@@ -20,6 +20,7 @@ use crate::source::{
     FOLDER_DEPTH, FileSource, Folder, FolderRef, IGNORED_NAMES, LocalFolder, PathKind, SourceRef,
     kind_of_path,
 };
+use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
@@ -177,13 +178,28 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
             damage.file.iter().chain(damage.lost.iter().filter_map(|lost| lost.file.as_ref())).cloned(),
         );
     }
+    for item in &items {
+        let label = path_text(&Path::new(folder.label()).join(&item.name));
+        if !used.contains(&label)
+            && let Err(error) = folder.open(&item.name)
+            && error.kind() == Kind::Io
+        {
+            let text = format!("this file cannot be read: {}", error.message());
+            report.findings.push(Finding::unchecked("unreadable-file", text).in_file(label));
+        }
+    }
     report.other_files = formats::others(&(folder.clone() as FolderRef), &items, &used, format);
     let skipped = all.skipped.iter().map(|item| (&item.name, item.reason.as_str()));
-    let unlisted = all.unreadable.iter().map(|(name, _)| (name, "a folder that cannot be listed"));
-    let skipped = skipped.chain(unlisted).filter(|(name, _)| is_asked(name));
+    let skipped = skipped.filter(|(name, _)| is_asked(name));
     report.findings.extend(skipped.map(|(name, what)| {
         let text = format!("this is {what}: nobody looked at it");
-        Finding::note("not-looked-at", text).in_file(Path::new(folder.label()).join(name).display())
+        Finding::note("not-looked-at", text).in_file(path_text(&Path::new(folder.label()).join(name)))
+    }));
+    let unlisted = all.unreadable.iter().filter(|(name, _)| is_asked(name));
+    report.findings.extend(unlisted.map(|(name, error)| {
+        let text = format!("this folder cannot be listed: {}", error.message());
+        let label = path_text(&Path::new(folder.label()).join(name));
+        Finding::unchecked("unreadable-file", text).in_file(label)
     }));
     Ok(())
 }
@@ -228,7 +244,7 @@ fn unopened(path: &Path, opened: Option<&SourceRef>, options: &VerifyOptions) ->
         None => opened.and_then(|source| formats::detect(source).ok()),
     };
     Ok(VerifyReport {
-        label: path.display().to_string(),
+        label: path_text(path),
         format: format.map(|f| f.facts().id),
         kind: None,
         verdict: Verdict::CouldNotTell,
@@ -309,7 +325,7 @@ fn checked(
     findings.extend(odd);
     Ok(settled(VerifyReport {
         label: checkpoint.label.clone(),
-        format: Some(checkpoint.format),
+        format: Some(checkpoint.shown_format()),
         kind: Some(checkpoint.kind),
         verdict: Verdict::CouldNotTell,
         findings,

@@ -2,7 +2,7 @@
 
 use super::super::{
     CENTRAL, CENTRAL_LEN, DESCRIPTOR, DESCRIPTOR_LEN, END_LEN, END64, END64_LEN, EXTRA_ALIGNMENT,
-    EXTRA_ZIP64, LOCAL_LEN, LOCATOR64_LEN,
+    EXTRA_UNICODE_PATH, EXTRA_ZIP64, LOCAL_LEN, LOCATOR64_LEN,
 };
 use super::end::End;
 use super::{FLAG_DESCRIPTOR, Member, le16, le32, le64, read_central, read_locals};
@@ -57,16 +57,16 @@ fn local(outline: &mut Outline, cursor: &mut Cursor) -> Result<()> {
     let at = cursor.position();
     let fixed: [u8; 30] = cursor.array("a local header")?;
     let name = u64::from(le16(&fixed, 26));
-    cursor.skip(name, "a name")?;
+    let raw_name = cursor.bytes(name, "a name")?;
     outline.header(at, LOCAL_LEN + name, "zip local header");
     let place = cursor.position();
     let bytes = cursor.bytes(le16(&fixed, 28).into(), "an extra field")?;
-    extra(outline, place, &bytes);
+    extra(outline, place, &bytes, &raw_name);
     Ok(())
 }
 
-/// Claims the extra fields in `bytes`, which begin at `at`.
-fn extra(outline: &mut Outline, at: u64, bytes: &[u8]) {
+/// Claims the extra fields in `bytes`, which begin at `at`, of a member of this name.
+fn extra(outline: &mut Outline, at: u64, bytes: &[u8], raw_name: &[u8]) {
     let mut from = 0;
     while let Some(head) = bytes.get(from..from + 4) {
         let (id, len) = (le16(head, 0), usize::from(le16(head, 2)));
@@ -81,6 +81,8 @@ fn extra(outline: &mut Outline, at: u64, bytes: &[u8]) {
             0x5855 => 12,
             0x7855 => 4,
             0x7875 => 15,
+            // The name once more, which was held against the name before.
+            EXTRA_UNICODE_PATH if body.get(1..5) == Some(&crc32fast::hash(raw_name).to_le_bytes()) => len,
             _ => 0,
         };
         match id {
@@ -136,11 +138,11 @@ fn central(outline: &mut Outline, source: &SourceRef, end: &End, count: u64) -> 
             break;
         }
         let name = u64::from(le16(&fixed, 28));
-        cursor.skip(name, "a name in the directory")?;
+        let raw_name = cursor.bytes(name, "a name in the directory")?;
         outline.header(at, CENTRAL_LEN + name, "zip directory");
         let place = cursor.position();
         let bytes = cursor.bytes(le16(&fixed, 30).into(), "an extra field in the directory")?;
-        extra(outline, place, &bytes);
+        extra(outline, place, &bytes, &raw_name);
         let comment = u64::from(le16(&fixed, 32));
         outline.hidden(cursor.position(), comment, "a comment on a zip member");
         cursor.skip(comment, "a comment in the directory")?;

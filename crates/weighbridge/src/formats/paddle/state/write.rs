@@ -5,7 +5,7 @@ use super::split::MOST_BYTES;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, TensorPath, VARIABLE_NAME, Value, escape_text,
+    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, PICKLE, TensorPath, VARIABLE_NAME, Value, escape_text,
     left_behind,
 };
 use crate::engine::latin1_lengths;
@@ -33,7 +33,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> 
 
 /// [`plan`] with another limit, in bytes, for arrays in one piece with protocols 2 and 3.
 pub(super) fn plan_split(checkpoint: &Checkpoint, options: &PlanOptions, most: u64) -> Result<WritePlan> {
-    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
+    if let Some(kind) = options.kind.as_deref().filter(|&kind| ![KIND, PICKLE].contains(&kind)) {
         return Err(Error::usage("unknown-kind", "this is no pickled state").expected(KIND).found(kind));
     }
     let protocol = protocol(checkpoint, options)?;

@@ -62,7 +62,7 @@ pub(in crate::formats::parquet) fn outline(source: &SourceRef, limits: &Limits) 
     Ok(outline)
 }
 
-/// Holds every page that has a checksum against it: `page-crc`.
+/// Holds every page that has a checksum against it: `page-crc`; and the columns of the table against what the footer says.
 ///
 /// # Errors
 /// [`crate::Kind::Io`]; what keeps the footer from being read.
@@ -76,6 +76,11 @@ pub(in crate::formats::parquet) fn check(source: &SourceRef, limits: &Limits) ->
                 findings.push(Finding::error(PAGE_CRC, text).in_file(source.label()).at(offset));
             }
         })?;
+    }
+    if damaged == 0
+        && let Err(error) = file.check_strictly()
+    {
+        findings.push(Finding::from_error(&error).ok_or(error)?);
     }
     let more = damaged.saturating_sub(TOLD as u64);
     if more > 0 {

@@ -161,7 +161,7 @@ fn look(encoding: Encoding, values: u32, bytes: &[u8], named: bool) -> Option<Te
 pub(super) struct Numbers<'a> {
     bytes: &'a [u8],
     /// How many there are, and how many are left.
-    count: u64,
+    pub(super) count: u64,
     left: u64,
     /// Miniblocks of a block, and numbers of a miniblock.
     minis: usize,

@@ -106,6 +106,16 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     let mut shards = Vec::with_capacity(list.files.len());
     for (place, file) in list.files.iter().enumerate() {
         check_plain(file)?;
+        // The file itself may be a link, as in the cache of a hub; a folder on the way could lead anywhere.
+        let mut above = Path::new(file).ancestors().skip(1).filter(|part| *part != Path::new(""));
+        if above.any(|part| folder.is_link(&around.join(part))) {
+            return Err(Error::corrupt(
+                "unsafe-name",
+                "the path of a shard leads through a symbolic link to a folder",
+            )
+            .found(escape_text(file))
+            .hint("put the folder itself in the place of the link"));
+        }
         match folder.open(&around.join(file))? {
             Some(source) => shards.push((place, source)),
             None => {
@@ -234,7 +244,7 @@ impl Joint {
         options: &OpenOptions,
     ) -> Result<()> {
         self.files.push(source.clone());
-        let read = match read::contents(source, options) {
+        let read = match read::contents(source, options, true) {
             Ok(read) => read,
             Err(error) if options.salvage && Damage::is(&error) => {
                 let Some(read) = self.salvage(number, source, error, listed, options) else { return Ok(()) };

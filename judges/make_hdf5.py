@@ -8,9 +8,10 @@ types and one with named types, testdata/hdf5/forms.
 Needs h5py and numpy. Each file comes in the oldest form that the library writes ("default") and in
 the newest ("latest"). expected.json holds for each file: datasets with type, shape and the SHA-256
 of the elements as little-endian row-major bytes, texts, attributes, groups, links and the paths
-that must be reported as unreadable.
+that must be reported as unreadable. testdata/hdf5/rules has files that tests judge by a rule each.
 """
 
+import ctypes
 import hashlib
 import json
 import os
@@ -260,12 +261,10 @@ def describe(ds):
     shape = [0] if ds.shape is None else list(ds.shape)
     if h5py.check_string_dtype(kind):
         return {"texts": [v.decode() for v in ds[()].ravel()], "shape": shape}
-    if ds.name in ("/odd_int", "/odd_float", "/enum", "/record", "/refs", "/lists", "/arrays"):
+    if ds.name in ("/odd_int", "/odd_float", "/record", "/refs", "/lists", "/arrays"):
         return {"other": True, "shape": shape}
     if ds.shape is None:
         return {"dtype": NAMES[kind.name], "shape": shape, "sha256": hashlib.sha256(b"").hexdigest()}
-    if ds.compression == "lzf":
-        return {"dtype": NAMES[kind.name], "shape": shape, "unread": "hdf5-filter"}
     if ds.name == "/bf16":
         raw = np.array([0x3F80, 0xC000, 0x3F00], "<u2").tobytes()
         return {"dtype": "bf16", "shape": shape, "sha256": hashlib.sha256(raw).hexdigest()}
@@ -286,6 +285,9 @@ def walk(group, path, seen, out):
         at = path + "/" + name
         if isinstance(link, h5py.SoftLink):
             out["links"].append(at)
+            target = group.get(name)
+            if isinstance(target, h5py.Dataset):
+                out["soft"].append([at, {**describe(target), "attributes": attrs_of(target)}])
             continue
         if isinstance(link, h5py.ExternalLink):
             out["problems"].append(at)
@@ -327,6 +329,108 @@ def make_bad(small, bad):
             out.write("\n")
 
 
+def make_old_shared(path):
+    """A dataset of a named type, whose header refers to it as HDF5 before 1.6 did."""
+    with h5py.File(path, "w", libver="earliest") as f:
+        f["type"] = np.dtype("<f4")
+        f.create_dataset("of_type", data=values("<f4", 4), dtype=f["type"])
+        address = h5py.h5o.get_info(f["of_type"].id).addr
+        target = h5py.h5o.get_info(f["type"].id).addr
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    at, end, messages = address + 16, address + 16 + int.from_bytes(data[address + 8:address + 12], "little"), []
+    while at < end:
+        kind, size = int.from_bytes(data[at:at + 2], "little"), int.from_bytes(data[at + 2:at + 4], "little")
+        messages.append([kind, bytes(data[at + 4:at + 8]), bytes(data[at + 8:at + 8 + size])])
+        at += 8 + size
+    for message in messages:
+        if message[0] == 3:
+            assert message[1][0] & 2, "the type is shared"
+            # Version, kind, six bytes; where the name would be; where the object is.
+            old = bytes([1]) + bytes(7) + bytes(8) + target.to_bytes(8, "little")
+            more, message[2] = len(old) - len(message[2]), old
+    room = max((m for m in messages if m[0] == 0), key=lambda m: len(m[2]))
+    assert more >= 0 and len(room[2]) >= more
+    room[2] = room[2][more:]
+    out = b"".join(k.to_bytes(2, "little") + len(p).to_bytes(2, "little") + h + p for k, h, p in messages)
+    assert len(out) == end - address - 16
+    data[address + 16:end] = out
+    with open(path, "wb") as f:
+        f.write(data)
+    with h5py.File(path) as f:
+        assert np.array_equal(f["of_type"][()], values("<f4", 4))
+
+
+class ImageConfig(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_int32), ("generate", ctypes.c_bool), ("resize", ctypes.c_bool),
+                ("ageout", ctypes.c_int32)]
+
+
+def make_cache_image(path):
+    """A file whose metadata is in an image of the cache, not at its place."""
+    with open("/proc/self/maps") as maps:
+        library = ctypes.CDLL(next(line.split()[-1] for line in maps if "libhdf5-" in line))
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_LATEST)
+    config = ImageConfig(1, True, False, -1)
+    assert library.H5Pset_mdc_image_config(ctypes.c_int64(access.id), ctypes.byref(config)) >= 0
+    with h5py.File(h5py.h5f.create(path.encode(), h5py.h5f.ACC_TRUNC, fapl=access)) as f:
+        f["group/a"] = values("<f4", 3, 4)
+        f.create_dataset("chunks", data=values("<i4", 30), chunks=(4,))
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((5,))
+        h5py.h5d.create(f.id, b"compact", h5py.h5t.STD_I32LE, space, plist).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, values("<i4", 5))
+        f["group"].attrs["epoch"] = 3
+    with open(path, "rb") as f:
+        assert b"MDCI" in f.read()
+
+
+def make_killed(path):
+    """A file whose writer was killed."""
+    child = os.fork()
+    if child == 0:
+        f = h5py.File(path, "w", libver="latest")
+        f["a"] = values("<f4", 3)
+        f.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def make_free_room(path):
+    """A file that keeps lists of its free room."""
+    with h5py.File(path, "w", libver="latest", fs_strategy="fsm", fs_persist=True) as f:
+        f["a"] = values("<f4", 3)
+        f["gone"] = values("<f8", 100)
+    with h5py.File(path, "r+", libver="latest") as f:
+        del f["gone"]
+
+
+def make_soft(path):
+    """Soft links: to datasets, along groups and other links, to a group, in a circle, to nothing."""
+    with h5py.File(path, "w") as f:
+        f["g/inner/a"] = values("<f4", 3)
+        f["g/near"] = h5py.SoftLink("inner/a")
+        f["far"] = h5py.SoftLink("/g/./inner/a")
+        f["group"] = h5py.SoftLink("g")
+        f["along"] = h5py.SoftLink("group/near")
+        f["circle"] = h5py.SoftLink("/circle")
+        f["nothing"] = h5py.SoftLink("/g/b")
+
+
+def make_oldest(path):
+    """A file of the oldest form, which has no checksums: tests damage it in many ways."""
+    with h5py.File(path, "w", libver="earliest") as f:
+        f["a"] = values("<f4", 6, 5)
+        f["c"] = 2.5
+        f.create_dataset("g/b", data=values("<i8", 8, 5), chunks=(3, 2), compression="gzip", shuffle=True)
+
+
+RULES = {"oldest": make_oldest, "old_shared": make_old_shared, "cache_image": make_cache_image, "killed": make_killed,
+         "free_room": make_free_room, "soft": make_soft}
+
+
 def main():
     target = sys.argv[1]
     os.makedirs(target, exist_ok=True)
@@ -338,9 +442,11 @@ def main():
             with h5py.File(os.path.join(target, name), "w", libver=libver, **block) as f:
                 maker(f)
             with h5py.File(os.path.join(target, name), "r") as f:
-                out = {"items": [], "links": [], "problems": [], "attributes": attrs_of(f),
+                out = {"items": [], "soft": [], "links": [], "problems": [], "attributes": attrs_of(f),
                        "user_block": f.userblock_size}
                 walk(f, "", [f.id], out)
+                # What soft links lead to comes behind all else.
+                out["items"] += out.pop("soft")
             expected[name] = out
     small = os.path.join(target, "..", "small")
     os.makedirs(small, exist_ok=True)
@@ -348,6 +454,10 @@ def main():
         for form, libver in (("default", None), ("latest", "latest")):
             with h5py.File(os.path.join(small, f"{stem}_{form}.h5"), "w", libver=libver) as f:
                 maker(f)
+    rules = os.path.join(target, "..", "rules")
+    os.makedirs(rules, exist_ok=True)
+    for stem, maker in RULES.items():
+        maker(os.path.join(rules, f"{stem}.h5"))
     make_bad(small, os.path.join(target, "..", "bad"))
     make_heaps(os.path.join(target, "..", "heaps"))
     forms = os.path.join(target, "..", "forms")

@@ -113,6 +113,7 @@ COMPANY: Dict[str, Dict[str, Any]] = {
     "prune": {"keep": 1},
     "tensors_only": {"manifest": "m.json"},
     "strip": {"output": "out"},
+    "outputs": {"strip": "training", "output": "out"},
 }
 """What a keyword makes sense with."""
 

@@ -107,7 +107,7 @@ bad = {
     "system_through_memo": (P4 + u("system") + b"\x94" + u("posix") + b"h\x00\x93" + u("echo") + b"\x85R.", None, "unsound"),
     "inst_import": (b"(S'echo'\nios\nsystem\n.", None, "unsound"),
     "obj_import": (b"(cos\nsystem\nS'echo'\no.", None, "unsound"),
-    "newobj_unknown": (P4 + glob("evil", "Class") + b")\x81.", None, "unsound"),
+    "newobj_unknown": (P4 + glob("evil", "Class") + b")\x81.", None, "could-not-tell"),
     "import_only": (P4 + glob("antigravity", "x") + b".", None, "unsound"),
     "import_thrown_away": (P4 + glob("os", "system") + b"0N.", None, "unsound"),
     "dotted_name": (P4 + glob("numpy", "core.os.system") + u("echo") + b"\x85R.", None, "unsound"),

@@ -47,7 +47,7 @@ def text(word):
 
 def pickles():
     put("import_os.pkl", EVIL, "found", "dangerous-import")
-    put("import_unknown.pkl", b"\x80\x02cmymodule\nThing\n)\x81.", "found", "unknown-import")
+    put("import_unknown.pkl", b"\x80\x02cmymodule\nThing\n)\x81.", "could-not-tell", "unknown-import")
     put("call_computed.pkl", b"\x80\x02ccollections\nOrderedDict\n)R)R.", "found", "computed-call")
     put("call_unusual.pkl", b"\x80\x02cbuiltins\neval\nX\x03\x00\x00\x001+1\x85R.", "found", "unusual-call")
     put("zeros.pkl", b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "found", "unusual-call")
@@ -128,8 +128,8 @@ def pickles():
     memo = b"\x80\x04" + text("os") + b"\x94" + text("getcwd") + b"\x9400h\x00h\x01\x93)R."
     put("global_through_memo.pkl", memo, "found", "dangerous-import")
     put("newobj_ex.pkl", b"\x80\x04" + text("subprocess") + text("Popen") + b"\x93)}\x92.", "found", "dangerous-import")
-    put("build.pkl", b"\x80\x02cmymodule\nThing\n)\x81}b.", "found", "unknown-import")
-    put("old_print.pkl", PRINT + b".", "found", "unknown-import")
+    put("build.pkl", b"\x80\x02cmymodule\nThing\n)\x81}b.", "could-not-tell", "unknown-import")
+    put("old_print.pkl", PRINT + b".", "found", "dangerous-import")
     put("state.pdiparams.info", EVIL, "found", "dangerous-import")
 
 
@@ -369,6 +369,10 @@ def zips():
     put("hidden.zip", archive([hidden], [central(b"a.txt", b"words", 0)]), "found", "zip-hidden-member", "dangerous-import")
     put("bomb.zip", bomb(), "found", "zip-bomb")
     put("crc.zip", archive([local(b"a.pkl", EVIL, crc=1)], [central(b"a.pkl", EVIL, 0, crc=1)]), "found", "zip-crc", "dangerous-import")
+    # As zip encrypts what it does not pack: twelve bytes stand before the data.
+    secret = struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 1, 0, 0, 0x21, 7, 16, 4, 5, 0) + b"a.txt" + bytes(range(16))
+    names = struct.pack("<4s6H3I5H2I", b"PK\x01\x02", 20, 20, 1, 0, 0, 0x21, 7, 16, 4, 5, 0, 0, 0, 0, 0, 0) + b"a.txt"
+    put("encrypted_stored.zip", archive([secret], [names]), "could-not-tell", "zip-encrypted")
     put("encrypted.zip", archive([local(b"a.pkl", EVIL, flags=1)], [central(b"a.pkl", EVIL, 0, flags=1)]), "could-not-tell", "zip-encrypted")
     whole = zipped([("a.txt", b"words"), ("b.pkl", GOOD)])
     put("damaged.zip", whole[: len(whole) - 30], "could-not-tell", "zip-damaged")
@@ -620,13 +624,17 @@ def contents():
     put("program.bin", b"\x7fELF\x02\x01\x01" + bytes(57), "could-not-tell", "program-file")
     put("script.sh", b"#!/bin/sh\necho hello\n", "could-not-tell", "program-file")
     put("table.py", b"__import__('os').getcwd()\t-1.0\n", "could-not-tell", "program-file")
-    put("words.txt", b"cidlelib.run\nmain\n(tR and more words\n", "found", "unknown-import", "pickle-breaks")
+    put("words.txt", b"cidlelib.run\nmain\n(tR and more words\n", "found", "dangerous-import", "pickle-breaks")
     put("page.pt", b"<!DOCTYPE html>\n<html></html>\n", "could-not-tell", "program-file")
     put("noise.bin", bytes(range(200, 256)), "could-not-tell", "unknown-content")
     put("packed.bin.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x03\x00" + bytes(8), "could-not-tell", "archive-not-entered")
     put("cut.safetensors", plain[:-2], "could-not-tell", "unreadable")
     objects = array("|O", (1,), b"\x80\x02" + GETCWD + b".")
     put("objects.npy", objects, "found", "dangerous-import")
+    # As numpy of Python 2 wrote objects, a range among them.
+    old = b"\x80\x02cnumpy.core._internal\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01K\x02\x85cnumpy\ndtype\nU\x02O8K\x00K\x01\x87R"
+    old += b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb\x89](Nc__builtin__\nxrange\netb."
+    put("objects_python2.npy", array("|O8", (2,), old), "clean")
     put("objects_by_name.npy", array("object", (1,), b"\x80\x02" + GETCWD + b"."), "found", "dangerous-import")
     put("objects.npz", zipped([("a.npy", objects)]), "found", "dangerous-import")
     put("objects_as_metadata.npz", zipped([("weighbridge.metadata.npy", objects)]), "found", "dangerous-import")

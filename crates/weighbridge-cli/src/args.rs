@@ -202,6 +202,7 @@ pub(crate) enum Verb {
                             weighbridge program inference.pdmodel --dot | dot -Tsvg > net.svg\n  \
                             weighbridge program inference.pdmodel --json | jq '.program.blocks[0].operators[].type'\n  \
                             weighbridge program model/ --strip source,unused --output small/\n  \
+                            weighbridge program trained/ --strip all --outputs softmax_0.tmp_0 --output inference/\n  \
                             weighbridge program model/ --rename linear_0.w_0=head.w --output renamed/\n  \
                             weighbridge program inference.pdmodel --text > net.txt; weighbridge convert net.txt net.pdmodel")]
     Program(Program),
@@ -348,6 +349,9 @@ pub(crate) struct Program {
     /// Take parts out and write the model anew, with the parameters that are left
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "output", help_heading = "Changes")]
     pub strip: Vec<StripPart>,
+    /// With --strip training or all: cut the program down to these outputs
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "strip", help_heading = "Changes")]
+    pub outputs: Vec<String>,
     /// Rename a variable in the program and its parameters; may be repeated
     #[arg(long, value_name = "OLD=NEW", requires = "output", value_parser = setting, help_heading = "Changes")]
     pub rename: Vec<(String, String)>,
@@ -369,7 +373,7 @@ pub(crate) struct Program {
 pub(crate) enum StripPart {
     /// Source paths and lines of code
     Source,
-    /// Operators that only training needs
+    /// Operators that only training needs; the others are switched to inference
     Training,
     /// Gradient variables
     Gradients,

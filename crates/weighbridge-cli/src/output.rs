@@ -28,7 +28,7 @@ const SHOWN_SUBJECTS: usize = 3;
 const PLACES: usize = 2;
 const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
-const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
+pub(crate) const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
 
 /// True from when a document is printed.
 static BEGUN: AtomicBool = AtomicBool::new(false);

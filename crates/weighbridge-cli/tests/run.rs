@@ -1,9 +1,9 @@
-//! `weighbridge run`: a program of Paddle 2.6.2 that feeds, scales, saves and fetches.
+//! `weighbridge run`: a program of Paddle 2.6.2 that feeds, scales, saves and fetches; and `program --strip` of models.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
-use common::{command, testdata};
+use common::{command, error, golden, json, ok, testdata, text_of, weighbridge};
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -95,4 +95,38 @@ fn what_is_wrong_is_said() {
     assert!(run(dir.path(), &["--feed", &feed]).status.success());
     let again = complaint(&["--feed", &feed, "--no-replace"]);
     assert!(again.contains("operator 3 (save)") && again.contains("exists"), "{again}");
+}
+
+#[test]
+fn a_stripped_training_program_is_written_for_inference() {
+    let temp = tempfile::tempdir().unwrap();
+    for (number, (model, output, files)) in [
+        ("paddle/strip/training", "softmax_0.tmp_0", ["model.pdmodel", "model.pdiparams"]),
+        ("paddle/good/p331/cnn_pir_train", "%78", ["model.json", "model.pdiparams"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (source, target) = (golden(model), temp.path().join(format!("{number}")));
+        let to = text_of(&target);
+        let unknown = error(&["program", &source, "--strip", "training", "--outputs", "none", "-o", to]);
+        assert_eq!(unknown["code"], "no-such-output");
+        assert!(!target.exists());
+        let whole = weighbridge(&[
+            "program",
+            &source,
+            "--strip",
+            "all",
+            "-o",
+            text_of(&temp.path().join("whole")),
+            "--force",
+        ]);
+        assert!(whole.status.success() && text(&whole.stdout).contains("no-outputs"), "{whole:?}");
+        ok(&["program", &source, "--strip", "all", "--outputs", output, "-o", to]);
+        assert!(files.iter().all(|name| target.join(name).is_file()), "{model}");
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 2, "{model}");
+        ok(&["verify", to]);
+        let shown = json(&["program", to]);
+        assert_eq!(shown["summary"]["outputs"].as_array().unwrap().len(), 1);
+    }
 }

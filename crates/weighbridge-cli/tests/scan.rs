@@ -47,7 +47,7 @@ fn findings_that_are_the_same_are_one_in_text() {
     let path = path.to_str().unwrap();
     let text = String::from_utf8(weighbridge(&["scan", path]).stdout).unwrap();
     assert!(text.lines().count() < 30, "{text}");
-    assert!(text.contains("imports os.getcwd: runs commands and changes files (200 times)"), "{text}");
+    assert!(text.contains("imports os.getcwd: runs commands (200 times)"), "{text}");
     assert!(text.contains("also     197 more places, listed by --json"), "{text}");
     let report = json(&["scan", path]);
     let findings = report["files"][0]["findings"].as_array().unwrap();
@@ -224,11 +224,65 @@ fn rules_are_listed_and_documented() {
     for rule in rules {
         let word = |key: &str| rule[key].as_str().unwrap();
         assert!(text.contains(word("code")) && text.contains(word("text")) && text.contains(word("proof")));
-        let line = format!("| `{}` | {} | {} |", word("code"), word("severity"), word("text"));
+        let (severity, category) = (word("severity"), word("category"));
+        let line = format!("| `{}` | {severity} | {category} | {} |", word("code"), word("text"));
         assert!(page.contains(&line), "docs/scan.md lacks: {line}");
     }
     assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), rules.len());
     assert_eq!(code(&["scan", "--list-rules", "x"]), 2);
+}
+
+/// What a program gives away is a warning, and denied it is found.
+#[test]
+fn denied_categories_are_found() {
+    let path = golden("scan/bad/source.pdmodel");
+    assert_eq!(code(&["scan", &path]), 0);
+    assert_eq!(code(&["scan", &path, "--deny", "code", "--deny", "files"]), 0);
+    assert_eq!(code(&["scan", &path, "--deny", "privacy"]), 1);
+    assert_eq!(code(&["scan", &path, "--deny", "nothing"]), 2);
+    let report = json(&["scan", &path, "--deny", "privacy"]);
+    let findings = report["files"][0]["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["code"] == "source-code").unwrap();
+    assert_eq!((&found["category"], &found["severity"]), (&"privacy".into(), &"error".into()));
+}
+
+/// The words of a model's settings are text, unless they name something of Python to call.
+#[test]
+fn yaml_beside_a_model_is_text() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(golden("safetensors/good/mlp.safetensors"), folder.path().join("m.safetensors")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    for (name, text, expected) in [
+        ("inference.yml", "PreProcess:\n- Resize:\n    scale: 1./255.\n", 0),
+        ("inference.yaml", "a: !!python/object/apply:os.getcwd []\n", 3),
+    ] {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        assert_eq!(code(&["scan", path]), expected, "{name}");
+        fs::remove_file(file).unwrap();
+    }
+}
+
+/// The first line says what loading would run, and what to do.
+#[test]
+fn info_warns_of_pickles_that_run_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.pkl");
+    for (bytes, verb, verdict) in [
+        (&b"\x80\x04cposix\nsystem\n."[..], "import", 3),
+        (b"\x80\x04cposix\nsystem\nX\x02\0\0\0id\x85R.", "call", 3),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let path = path.to_str().unwrap();
+        let text = String::from_utf8(weighbridge(&["info", path]).stdout).unwrap();
+        let line = format!(
+            "Loading this file in Python would {verb} `posix.system`. Run `weighbridge scan` before you use it."
+        );
+        assert!(text.lines().next().unwrap().ends_with(&line), "{text}");
+        assert!(text.contains("pickle - of Python"), "{text}");
+        assert_eq!((code(&["verify", path]), code(&["scan", path])), (verdict, 1));
+        assert_eq!(json(&["info", path])["format"], "pickle");
+    }
 }
 
 /// No finding prints how a type of Rust is written.

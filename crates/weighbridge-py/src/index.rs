@@ -135,7 +135,7 @@ impl Index {
     /// The id of the format.
     #[getter]
     fn format(&self) -> &'static str {
-        self.checkpoint.format
+        self.checkpoint.shown_format()
     }
 
     /// Which file of the format's family it is.

@@ -51,6 +51,7 @@ pub(crate) fn read_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
 }
 
 /// The program without what is named: `source`, `training`, `gradients`, `state`, `unused`; and what was taken out.
+/// `outputs` are the variables that become its outputs.
 #[pyfunction]
 pub(crate) fn strip_program<'py>(
     py: Python<'py>,
@@ -60,9 +61,10 @@ pub(crate) fn strip_program<'py>(
     gradients: bool,
     state: bool,
     unused: bool,
+    outputs: Vec<String>,
 ) -> PyResult<(Program, Bound<'py, PyAny>)> {
     let topology = program.topology().clone();
-    let what = Strip { source, training, gradients, state, unused };
+    let what = Strip { source, training, gradients, state, unused, outputs };
     let (stripped, report) = py
         .detach(move || {
             let mut program = paddle::Program::of(&topology)?;

@@ -80,9 +80,9 @@ fn program_in(name: &Path) -> Option<Program> {
     program.then(|| Program::read(&source(good("").join(name)), &Default::default()).unwrap())
 }
 
-/// Programs that hold the author's source or that save files; all other golden files are clean.
+/// Programs that save files are found, programs that hold the author's source are warned of; all other golden files are clean.
 #[test]
-fn golden_files_are_clean_but_for_source_code_and_saving() {
+fn golden_files_are_clean_but_for_saving() {
     let (mut leaking, mut naming, mut clean) = (0, 0, 0);
     for name in files_below(&good("")).iter().filter(|f| is_data(f)) {
         let report = look(good("").join(name));
@@ -94,15 +94,14 @@ fn golden_files_are_clean_but_for_source_code_and_saving() {
             program.iter().flat_map(Program::source_leaks).partition(|leak| leak.attribute == "struct_name");
         let findings = &report.files[0].scan.findings;
         let has = |severity, code: &str| findings.iter().any(|f| f.severity == severity && f.code == code);
-        assert_eq!(has(Severity::Error, "source-code"), !leaks.is_empty(), "{name:?}: {report:?}");
+        assert_eq!(has(Severity::Warning, "source-code"), !leaks.is_empty(), "{name:?}: {report:?}");
         assert_eq!(has(Severity::Error, "writes-files"), saves, "{name:?}: {report:?}");
         assert_eq!(has(Severity::Warning, "class-names"), !names.is_empty(), "{name:?}: {report:?}");
-        if saves || !leaks.is_empty() {
+        leaking += usize::from(!leaks.is_empty());
+        if saves {
             assert_eq!(word(&report), "found", "{name:?}");
             let error = |f: &&weighbridge::finding::Finding| f.severity == Severity::Error;
-            let known = ["source-code", "writes-files"];
-            assert!(findings.iter().filter(error).all(|f| known.contains(&f.code)), "{findings:?}");
-            leaking += 1;
+            assert!(findings.iter().filter(error).all(|f| f.code == "writes-files"), "{findings:?}");
         } else if name.extension().is_some_and(|e| e == "metadata") {
             // An index of shards holds classes that no state has.
             println!("{name:?} {report:?}");

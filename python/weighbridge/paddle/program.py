@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _weighbridge as rust
 from ..checks import path_text
@@ -146,15 +146,21 @@ class Program:
         gradients: bool = False,
         state: bool = False,
         unused: bool = False,
+        outputs: Sequence[str] = (),
     ) -> Program:
         """The program without what is named.
 
         - `source`: paths and lines of the source code of the author;
-        - `training`: operators that only training needs;
+        - `training`: operators that only training needs; the others are switched to inference;
         - `gradients`, `state`: variables that hold gradients, or state of an optimizer;
         - `unused`: variables that no operator uses.
+
+        With `training`, `outputs` are the variables that become the outputs of the program; without them it keeps
+        its own.
         """
-        program, removed = rust.strip_program(self._program, source, training, gradients, state, unused)
+        program, removed = rust.strip_program(
+            self._program, source, training, gradients, state, unused, list(outputs)
+        )
         return Program(program, removed)
 
     def to_dict(self) -> Dict[str, Any]:

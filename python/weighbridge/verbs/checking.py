@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Literal, NamedTuple, Optional, Tup
 from ..opened import Path
 from ..errors import Error, from_json
 from ..progress import Progress
-from .ask import NameStyle, Pairs, Paths, ask, ask_for
+from .ask import NameStyle, Pairs, Paths, Some, ask, ask_for
 from .report import Finding, Report, count, findings, many, picked, table
 
 
@@ -310,6 +310,7 @@ def scan(
     paths: Paths,
     *,
     sarif: bool = False,
+    deny: Some = None,
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
@@ -323,6 +324,7 @@ def scan(
     """Could opening it elsewhere run code or give away source code? Nothing is executed.
 
     - `sarif`: make a log of SARIF, too, for tools that gather findings.
+    - `deny`: categories whose warnings are `found`, too: `"privacy"`, or several.
 
     How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
     said as to `open`, where `from_` is `format` and `limit` is `limits`.
@@ -344,6 +346,7 @@ class Rule(NamedTuple):
 
     code: str
     topic: str
+    category: str
     severity: str
     text: str
     proof: str

@@ -7,7 +7,7 @@ from typing import Any, Dict, Literal, Optional, Sequence, Tuple, Union
 
 from ..opened import Path
 from ..progress import Progress
-from .ask import NameStyle, Pairs, ask
+from .ask import NameStyle, Pairs, Some, ask
 from .report import Loss, Report, WrittenFile, files, many, told
 
 Part = Literal["source", "training", "gradients", "state", "unused", "all"]
@@ -76,6 +76,7 @@ def program(
     dot: bool = False,
     text: bool = False,
     strip: Union[None, Part, Sequence[Part]] = None,
+    outputs: Some = None,
     rename: Pairs = None,
     output: Optional[Path] = None,
     force: bool = False,
@@ -96,7 +97,8 @@ def program(
 
     - `list`, `dot`, `text`: one of these: all of it as text, as a graph for Graphviz, or in the text form of
       protobuf;
-    - `strip`: what to take out; `rename`: variables, in the program and its parameters, as a dict or as texts
+    - `strip`: what to take out; `outputs`: with `strip="training"` or `"all"`, the variables that become the
+      outputs of the program; `rename`: variables, in the program and its parameters, as a dict or as texts
       `OLD=NEW`;
     - `output`: the folder, or the program file where there are no parameters, to write; `force`: replace it;
     - `set`: how it is written, such as `{"prefix": "inference"}`.

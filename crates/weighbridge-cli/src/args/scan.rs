@@ -3,6 +3,7 @@
 use super::Input;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
+use weighbridge::ops::scan::Category;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Scan {
@@ -12,9 +13,19 @@ pub(crate) struct Scan {
     /// Print the findings as a log of SARIF 2.1.0
     #[arg(long, conflicts_with = "json")]
     pub sarif: bool,
-    /// Print every rule: code, weight, what it means, and the crafted file that proves it
+    /// Exit with 1 for warnings of this category, too: code, files, privacy, deception, resources, unread; may be repeated
+    #[arg(long, value_name = "CATEGORY", value_parser = category)]
+    pub deny: Vec<Category>,
+    /// Print every rule: code, category, weight, what it means, and the crafted file that proves it
     #[arg(long, conflicts_with_all = ["paths", "sarif"])]
     pub list_rules: bool,
     #[command(flatten)]
     pub input: Input,
+}
+
+fn category(name: &str) -> Result<Category, String> {
+    Category::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = Category::ALL.iter().map(|category| category.as_str()).collect();
+        format!("one of {}", names.join(", "))
+    })
 }

@@ -1,10 +1,10 @@
 //! `info`: what a file is, in a few lines.
 
 use crate::args::{Common, Info};
-use crate::output::{DIM, HEADING, Output, human_bytes, human_count, human_counted};
+use crate::output::{DIM, HEADING, ODD, Output, human_bytes, human_count, human_counted};
 use crate::{Failure, Outcome};
 use std::io::{self, Write};
-use weighbridge::checkpoint::{Checkpoint, Value};
+use weighbridge::checkpoint::{Checkpoint, RUNS_CODE, Value};
 use weighbridge::ops::info::{self, Tally};
 use weighbridge::text::escape;
 
@@ -29,10 +29,19 @@ pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcom
 }
 
 fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::Result<()> {
+    let (warnings, notes): (Vec<_>, Vec<_>) =
+        checkpoint.notes.iter().cloned().partition(|note| note.code == RUNS_CODE);
+    for warning in &warnings {
+        writeln!(output, "{ODD}warning{ODD:#}      {}", escape(&warning.text))?;
+    }
     let mut line = |label: &str, text: String| writeln!(output, "{HEADING}{label:<12}{HEADING:#} {text}");
     line("file", escape(&checkpoint.label))?;
     let title = weighbridge::formats::by_id(checkpoint.format).map_or("", |f| f.facts().title);
-    line("format", format!("{} {} - {title}", checkpoint.format, checkpoint.kind))?;
+    let format = match checkpoint.kind {
+        "pickle" => "pickle - of Python; nothing says which framework wrote it".to_owned(),
+        kind => format!("{} {kind} - {title}", checkpoint.format),
+    };
+    line("format", format)?;
     if let Some(origin) = &info.origin {
         line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
     }
@@ -56,7 +65,7 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     if more > 0 {
         writeln!(output, "{DIM}... and {} more{DIM:#}", human_count(more as u64))?;
     }
-    output.notes(&checkpoint.notes)
+    output.notes(&notes)
 }
 
 fn count(tally: &Tally) -> String {

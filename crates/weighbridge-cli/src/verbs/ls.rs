@@ -176,5 +176,7 @@ fn summary(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
     let count = checkpoint.tensors.len();
     let tensors = counted(count, "tensor", "tensors");
     let bytes = human_bytes(checkpoint.tensor_bytes());
-    writeln!(output, "{DIM}{tensors}, {bytes}, {} {}{DIM:#}", checkpoint.format, checkpoint.kind)
+    let (format, kind) = (checkpoint.shown_format(), checkpoint.kind);
+    let form = if format == kind { format.to_owned() } else { format!("{format} {kind}") };
+    writeln!(output, "{DIM}{tensors}, {bytes}, {form}{DIM:#}")
 }

@@ -76,7 +76,7 @@ fn rewrite(
     if !names.is_empty() {
         paddle::rename(checkpoint, &names)?;
     }
-    let what = parts(&args.strip);
+    let what = parts(args);
     let report = if what.is_nothing() { StripReport::default() } else { paddle::strip(checkpoint, &what)? };
     let removed = tensors - checkpoint.tensors.len();
     if let Some(form) = written_form(args) {
@@ -100,6 +100,7 @@ fn rewrite(
     // The name says whether the program alone is wanted.
     let kind =
         by_extension(target).ok().map(|(_, kind)| kind.to_owned()).or_else(|| alone(checkpoint, target));
+    let kind = kind.or_else(|| for_inference(checkpoint, &what));
     let options = ConvertOptions {
         settings: args.set.clone(),
         force: args.force,
@@ -158,13 +159,20 @@ fn alone(checkpoint: &Checkpoint, target: &Path) -> Option<String> {
     (lone || json).then(|| if pir { "pir" } else { "program" }.to_owned())
 }
 
-fn parts(words: &[StripPart]) -> Strip {
-    let has = |part: StripPart| words.contains(&part) || words.contains(&StripPart::All);
+/// A model that was stripped of its training and has outputs is one for inference.
+fn for_inference(checkpoint: &Checkpoint, what: &Strip) -> Option<String> {
+    let outputs = checkpoint.topology.as_ref().is_some_and(|t| !t.fetches.is_empty());
+    (what.training && outputs && checkpoint.kind == "training").then(|| "inference".to_owned())
+}
+
+fn parts(args: &Program) -> Strip {
+    let has = |part: StripPart| args.strip.contains(&part) || args.strip.contains(&StripPart::All);
     Strip {
         source: has(StripPart::Source),
         training: has(StripPart::Training),
         gradients: has(StripPart::Gradients),
         state: has(StripPart::State),
         unused: has(StripPart::Unused),
+        outputs: args.outputs.clone(),
     }
 }

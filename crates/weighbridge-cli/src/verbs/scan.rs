@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::path::Path;
 use weighbridge::OpenOptions;
-use weighbridge::finding::{Finding, Verdict};
+use weighbridge::finding::{Finding, Severity, Verdict};
 use weighbridge::ops::scan::{RULES, Rule, ScanReport, ScannedFile, sarif_of_all, scan};
 use weighbridge::pickle::GlobalFinding;
 use weighbridge::text::{escape, path_text};
@@ -23,13 +24,20 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
     if args.sarif {
         return sarif(args, &options, output);
     }
-    several::run(&args.paths, output, |path| scan(path, &options))
+    several::run(&args.paths, output, |path| look(args, path, &options))
+}
+
+/// Looks through a path, and weighs what is denied as an error.
+fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<ScanReport> {
+    let mut report = scan(path, options)?;
+    report.deny(&args.deny);
+    Ok(report)
 }
 
 /// All paths in one log with one run. A caller in this process, who gets JSON in any case, has the log beside the documents.
 fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outcome, Failure> {
     if let [path] = args.paths.as_slice() {
-        let report = scan(path, options)?;
+        let report = look(args, path, options)?;
         output.outcome = report.verdict.into();
         put_log(report.to_sarif(), || report.to_json(), output)?;
         return Ok(output.outcome);
@@ -37,7 +45,7 @@ fn sarif(args: &Scan, options: &OpenOptions, output: &mut Output) -> Result<Outc
     let (mut reports, mut failed, mut documents) = (Vec::new(), Vec::new(), Vec::new());
     let mut counts = Counts::default();
     for path in &args.paths {
-        let scanned = scan(path, options);
+        let scanned = look(args, path, options);
         counts.add(&scanned.as_ref().map(|report| report.verdict))?;
         match scanned {
             Ok(report) => {
@@ -102,9 +110,9 @@ fn rules(output: &mut Output) -> io::Result<()> {
         return output.document(&json!({ "rules": RULES.iter().map(Rule::to_json).collect::<Vec<_>>() }));
     }
     for rule in RULES {
-        let severity = rule.severity.as_str();
-        writeln!(output, "{HEADING}{:<22}{HEADING:#} {severity:<9} {}", rule.code, rule.what)?;
-        writeln!(output, "{DIM}{:32} proof: {}{DIM:#}", "", rule.proof)?;
+        let (severity, category) = (rule.severity.as_str(), rule.category().as_str());
+        writeln!(output, "{HEADING}{:<22}{HEADING:#} {severity:<9} {category:<9} {}", rule.code, rule.what)?;
+        writeln!(output, "{DIM}{:42} proof: {}{DIM:#}", "", rule.proof)?;
     }
     Ok(())
 }
@@ -127,8 +135,11 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         }
         let format = file.format.unwrap_or("not known");
         writeln!(output, "{HEADING}{}{HEADING:#}  {format}  {}", escape(&file.label), scan_verdict(verdict))?;
-        // Of many files, those that are clean take a line each.
+        // Of many files, those that are clean take a line each, and their warnings.
         if many && verdict == Verdict::Sound {
+            if file.scan.findings.iter().any(|finding| finding.severity == Severity::Warning) {
+                findings(file, output)?;
+            }
             continue;
         }
         imports(file, output)?;

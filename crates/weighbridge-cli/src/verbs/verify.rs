@@ -95,7 +95,8 @@ fn text(
     }
     let mut line = |label: &str, text: String| writeln!(output, "{HEADING}{label:<9}{HEADING:#} {text}");
     line("path", escape(&report.label))?;
-    let parts = [report.format, report.kind].into_iter().flatten().collect::<Vec<_>>();
+    let mut parts = [report.format, report.kind].into_iter().flatten().collect::<Vec<_>>();
+    parts.dedup();
     line("format", if parts.is_empty() { "not known".to_owned() } else { parts.join(" ") })?;
     line("checked", report.checked.join(", "))?;
     // A line a file, unless there are many and nobody asked.

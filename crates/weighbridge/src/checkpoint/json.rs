@@ -40,7 +40,7 @@ impl Checkpoint {
     ) -> impl Serialize + 'a {
         Index {
             path: &self.label,
-            format: self.format,
+            format: self.shown_format(),
             kind: self.kind,
             tensors: Rows(self.tensors.iter().enumerate().map(move |(place, tensor)| one(place, tensor))),
             metadata: self.metadata.to_json(),

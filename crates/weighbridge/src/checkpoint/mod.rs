@@ -27,6 +27,7 @@ pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,
 };
+pub(crate) use carry::{INFO_ENTRIES, info_entries};
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
 pub use containers::{Container, Containers};
@@ -159,7 +160,24 @@ impl Note {
     }
 }
 
+/// The kind of a pickle of which nothing says which framework wrote it.
+pub(crate) const PICKLE: &str = "pickle";
+/// The code of the note that loading the file elsewhere would run code.
+pub const RUNS_CODE: &str = "runs-code";
+
 impl Checkpoint {
+    /// Notes first of all that loading the file elsewhere would run code, where it would.
+    pub(crate) fn warn_of_code(&mut self, warning: Option<String>) {
+        if let Some(text) = warning {
+            self.notes.insert(0, Note::omission(RUNS_CODE, text));
+        }
+    }
+
+    /// The format as reports name it: `pickle` for a pickle of which nothing says which framework wrote it.
+    pub fn shown_format(&self) -> &'static str {
+        if self.kind == PICKLE { PICKLE } else { self.format }
+    }
+
     /// An empty checkpoint of a format and kind.
     pub fn new(format: &'static str, kind: &'static str, label: impl Into<String>) -> Self {
         Self { format, kind, label: label.into(), ..Self::default() }

@@ -52,7 +52,7 @@ pub fn verify_tensor(entry: &TensorEntry) -> Result<()> {
 
 /// True where the bytes are made from others, whose own checks are met only by reading to the end.
 pub fn is_encoded(source: &SourceRef) -> bool {
-    source.within().is_some_and(|within| within.encoded)
+    source.is_decoded()
 }
 
 /// Reads a source from front to back, for the checks that its decoding makes.

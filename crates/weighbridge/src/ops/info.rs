@@ -94,7 +94,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
     let depth = checkpoint.tensors.iter().map(|t| t.path.parts().len()).max().unwrap_or(0);
     Info {
         label: checkpoint.label.clone(),
-        format: checkpoint.format,
+        format: checkpoint.shown_format(),
         kind: checkpoint.kind,
         origin: checkpoint.carried_origin().cloned(),
         total,

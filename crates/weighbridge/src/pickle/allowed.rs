@@ -1,5 +1,7 @@
 //! What honest writers of models import, and what is known to be dangerous.
 
+use super::libraries;
+
 /// What is thought of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
@@ -46,7 +48,7 @@ struct Group {
 /// By producer: numpy, Python itself, Paddle, PyTorch.
 const ALLOWED: &[Group] = &[
     Group {
-        modules: &["numpy.core.multiarray", "numpy._core.multiarray"],
+        modules: &["numpy.core.multiarray", "numpy._core.multiarray", "numpy.core._internal"],
         names: &["_reconstruct", "scalar"],
         text: "an array or scalar of numpy",
     },
@@ -254,73 +256,168 @@ const ALLOWED: &[Group] = &[
     Group { modules: &["torch.serialization"], names: &["_get_layout"], text: "a layout of PyTorch" },
 ];
 
-/// Modules of which every name is dangerous; also those below them.
+/// Packages of which every name is dangerous, by what they do; separated by spaces.
 const DANGEROUS: &[(&str, &str)] = &[
-    ("os", "runs commands and changes files"),
-    ("posix", "runs commands and changes files"),
-    ("nt", "runs commands and changes files"),
-    ("subprocess", "runs commands"),
-    ("commands", "runs commands"),
-    ("pty", "runs commands"),
-    ("sys", "changes the interpreter"),
-    ("importlib", "imports anything"),
-    ("runpy", "runs code"),
-    ("code", "runs code"),
-    ("types", "makes code"),
-    ("marshal", "makes code"),
-    ("ctypes", "calls native code"),
-    ("pickle", "loads another pickle"),
-    ("_pickle", "loads another pickle"),
-    ("cPickle", "loads another pickle"),
-    ("shutil", "changes files"),
-    ("socket", "opens connections"),
-    ("urllib", "opens connections"),
-    ("requests", "opens connections"),
-    ("httplib", "opens connections"),
-    ("http", "opens connections"),
-    ("webbrowser", "opens a browser"),
-    ("operator", "reaches any attribute"),
-    ("functools", "calls anything"),
-    ("timeit", "runs code"),
-    ("pdb", "runs code"),
-    ("bdb", "runs code"),
-];
-
-/// Names of otherwise common modules that are dangerous.
-const DANGEROUS_NAMES: &[(&[&str], &[&str], &str)] = &[
     (
-        &["builtins", "__builtin__"],
-        &[
-            "exec",
-            "execfile",
-            "compile",
-            "__import__",
-            "open",
-            "file",
-            "input",
-            "getattr",
-            "setattr",
-            "delattr",
-            "globals",
-            "locals",
-            "vars",
-            "apply",
-            "map",
-            "filter",
-            "breakpoint",
-        ],
+        "os posix nt subprocess commands pty popen2 platform _posixsubprocess multiprocessing concurrent asyncio signal _winapi \
+         pexpect plumbum paramiko",
+        "runs commands",
+    ),
+    (
+        "sys importlib imp runpy code codeop types marshal pickle _pickle cPickle cloudpickle dill jsonpickle shelve copyreg copy_reg \
+         builtins __builtin__ operator _operator functools _functools inspect gc weakref atexit timeit pdb bdb \
+         cProfile profile trace doctest pydoc unittest pkgutil pkg_resources modulefinder zipimport zipapp compileall \
+         py_compile lib2to3 idlelib ensurepip pip setuptools distutils wheel venv site sitecustomize turtle turtledemo \
+         antigravity ast dis threading _thread thread sched traceback linecache codecs encodings _codecs \
+         ctypes _ctypes cffi _cffi_backend numba cython pyximport IPython ipykernel notebook jupyter_core nbconvert \
+         logging optparse cmd rlcompleter readline getpass tkinter Tkinter pytest _pytest nose hypothesis jinja2 mako yaml \
+         sqlite3 _sqlite3 sqlalchemy xml xmlrpc html cgi cgitb wsgiref gdb",
         "runs code, or reaches anything",
     ),
-    (&["torch.storage"], &["_load_from_bytes"], "loads another pickle"),
-    (&["torch"], &["load"], "loads another pickle"),
-    (&["torch.hub"], &["load"], "runs code from elsewhere"),
-    (&["numpy.testing._private.utils"], &["runstring"], "runs code"),
+    (
+        "shutil tempfile glob fileinput tarfile zipfile gzip bz2 lzma zlib dbm mmap fcntl posixpath ntpath \
+         mailbox netrc configparser ConfigParser filecmp stat fsspec h5py tables joblib",
+        "reads or writes files",
+    ),
+    (
+        "socket _socket ssl urllib urllib2 urlparse requests httplib httpx aiohttp webbrowser ftplib smtplib smtpd telnetlib \
+         poplib imaplib nntplib socketserver SocketServer select selectors boto3 botocore huggingface_hub",
+        "opens connections",
+    ),
+];
+
+/// Modules within harmless packages of which every name is dangerous.
+const DANGEROUS_MODULES: &[(&str, &str)] = &[
+    ("test.support", "runs commands"),
+    ("http.client", "opens connections"),
+    ("http.server", "opens connections"),
+    ("http.cookiejar", "opens connections"),
+    ("numpy.f2py", "runs code"),
+    ("numpy.distutils", "runs commands"),
+    ("numpy.testing", "runs code"),
+    ("numpy.ctypeslib", "loads libraries"),
+    ("numpy.lib.npyio", "reads or writes files"),
+    ("numpy.lib._npyio_impl", "reads or writes files"),
+    ("numpy.lib.format", "reads or writes files"),
+    ("pandas.io", "reads or writes files"),
+    ("pandas.core.computation", "evaluates text"),
+    ("pandas.eval", "evaluates text"),
+    ("scipy.io", "reads or writes files"),
+    ("scipy.weave", "runs code"),
+    ("torch.hub", "runs code from elsewhere"),
+    ("torch.jit", "loads code"),
+    ("torch.package", "loads code"),
+    ("torch.ops", "calls native code"),
+    ("torch._ops", "calls native code"),
+    ("torch.classes", "calls native code"),
+    ("torch.fx", "makes code"),
+    ("torch._dynamo", "makes code"),
+    ("torch._inductor", "makes code"),
+    ("torch.compiler", "makes code"),
+    ("torch.distributed.rpc", "opens connections"),
+    ("torch.distributed.elastic", "runs commands"),
+    ("torch.multiprocessing", "runs code"),
+    ("torch.utils.cpp_extension", "runs commands"),
+    ("torch.utils.collect_env", "runs commands"),
+    ("torch.utils.bottleneck", "runs code"),
+    ("torch.utils._config_module", "loads another pickle"),
+    ("torch.utils.model_zoo", "opens connections"),
+    ("torch.utils.model_dump", "reads or writes files"),
+    ("torch.testing", "runs code"),
+    ("torch.onnx", "reads or writes files"),
+    ("paddle.hub", "runs code from elsewhere"),
+    ("paddle.utils.cpp_extension", "runs commands"),
+    ("paddle.utils.download", "opens connections"),
+    ("sklearn.datasets", "reads files or opens connections"),
+    ("tensorflow.keras.utils", "reads files or opens connections"),
+    ("keras.utils", "reads files or opens connections"),
+    ("statsmodels.datasets", "opens connections"),
+    ("statsmodels.iolib.smpickle", "loads another pickle"),
+    ("patsy", "evaluates text"),
+];
+
+/// Names that run, load or reach something in whatever module they are, by their last part.
+const DANGEROUS_ANYWHERE: &[&str] = &[
+    "eval",
+    "exec",
+    "execfile",
+    "execWrapper",
+    "system",
+    "popen",
+    "Popen",
+    "call",
+    "check_call",
+    "check_output",
+    "getoutput",
+    "getstatusoutput",
+    "spawn",
+    "spawnl",
+    "spawnv",
+    "spawnve",
+    "fork",
+    "execv",
+    "execve",
+    "execl",
+    "run",
+    "run_module",
+    "run_path",
+    "run_code",
+    "runcode",
+    "runsource",
+    "runstring",
+    "compile",
+    "FileIO",
+    "import_module",
+    "__import__",
+    "_import_module",
+    "open",
+    "load",
+    "loads",
+    "load_module",
+    "exec_module",
+    "load_library",
+    "LoadLibrary",
+    "CDLL",
+    "unlink",
+    "remove",
+    "rmtree",
+    "getattr",
+    "setattr",
+    "delattr",
+    "__getattribute__",
+    "attrgetter",
+    "methodcaller",
+    "itemgetter",
+    "read_pickle",
+    "to_pickle",
+    "urlopen",
+    "urlretrieve",
+    "fromfile",
+    "tofile",
+    "loadtxt",
+    "savetxt",
+    "genfromtxt",
+    "memmap",
+    "open_memmap",
+    "save",
+    "savez",
+    "savez_compressed",
+    "read_csv",
+    "read_hdf",
+    "myeval",
 ];
 
 /// True for `numpy.memmap`, under its names of all times: a class of arrays of which a pickle has the elements. To call it
 /// opens a file; numpy rebuilds one without doing so.
 pub(super) fn is_mapped_array(module: &str, name: &str) -> bool {
     name == "memmap" && matches!(module, "numpy" | "numpy.core.memmap" | "numpy._core.memmap")
+}
+
+/// What is known of a name that is on the list of known imports.
+fn harmless(module: &str, name: &str) -> Option<&'static str> {
+    let group =
+        || ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name));
+    libraries::known(module, name).map(libraries::Known::text).or_else(|| group().map(|group| group.text))
 }
 
 /// What is thought of importing `name` from `module`.
@@ -338,19 +435,50 @@ pub fn allowed(module: &str, name: &str) -> Judgement {
             "harmless only as the class of an array that numpy rebuilds; called, it opens a file",
         );
     }
-    let inside =
-        |outer: &str| module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    if let Some((_, text)) = DANGEROUS.iter().find(|(outer, _)| inside(outer)) {
-        return Judgement::Dangerous(text);
+    match (module, name) {
+        ("builtins" | "__builtin__", "getattr") => {
+            return Judgement::Pattern(
+                "harmless only as Python writes time zones, and scipy an interpolation",
+            );
+        }
+        ("builtins" | "__builtin__", "type") => {
+            return Judgement::Pattern("harmless only of a constant: type(None)");
+        }
+        ("functools", "partial") => {
+            return Judgement::Pattern("harmless only of a function that is listed itself");
+        }
+        ("torch.storage", "_load_from_bytes") => {
+            return Judgement::Pattern(
+                "harmless only of a storage as PyTorch saves one; the pickles in it are judged",
+            );
+        }
+        _ => {}
     }
-    let first = name.split('.').next().unwrap_or(name);
-    if let Some((.., text)) =
-        DANGEROUS_NAMES.iter().find(|(modules, names, _)| modules.contains(&module) && names.contains(&first))
+    if let Some(text) = harmless(module, name) {
+        return Judgement::Allowed(text);
+    }
+    let package = module.split('.').next().unwrap_or(module);
+    // Exceptions of Python do nothing by themselves.
+    let exception = matches!(module, "builtins" | "__builtin__" | "exceptions")
+        && ["Error", "Exception", "Warning"].iter().any(|end| name.ends_with(end));
+    if let Some((_, text)) = DANGEROUS.iter().find(|(names, _)| names.split(' ').any(|name| name == package))
+        && !exception
     {
         return Judgement::Dangerous(text);
     }
-    match ALLOWED.iter().find(|group| group.modules.contains(&module) && group.names.contains(&name)) {
-        Some(group) => Judgement::Allowed(group.text),
-        None => Judgement::Unknown,
+    let inside =
+        |outer: &str| module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    if let Some((_, text)) = DANGEROUS_MODULES.iter().find(|(outer, _)| inside(outer)) {
+        return Judgement::Dangerous(text);
     }
+    // A dotted name reaches into what it imports: methods of harmless classes need not be harmless.
+    let reaches = name.split_once('.').is_some_and(|(first, _)| harmless(module, first).is_some());
+    if reaches
+        || name
+            .split('.')
+            .any(|part| DANGEROUS_ANYWHERE.contains(&part) || name.contains('.') && part.starts_with("__"))
+    {
+        return Judgement::Dangerous("runs, loads or reaches something, by its name");
+    }
+    Judgement::Unknown
 }

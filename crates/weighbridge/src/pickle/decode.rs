@@ -9,6 +9,8 @@ use crate::source::{Cursor, SourceRef};
 
 /// Text up to this many bytes is read into memory; longer text stays where it is.
 const SHORT_TEXT: u64 = 256;
+/// As [`SHORT_TEXT`], of a pickle that is judged: some texts of libraries are held against what they write.
+const JUDGED_TEXT: u64 = 1024;
 /// As [`SHORT_TEXT`], for bytes: a scalar's, but not an array's.
 const SHORT_BYTES: u64 = 16;
 /// Strings that begin as a pickle, of one pickle, that are taken down.
@@ -73,13 +75,23 @@ pub struct Opcodes {
     /// Strings that may be pickles themselves. They are told as they are met: packed bytes would be unpacked from their start
     /// to look at them afterwards.
     within: Option<Vec<Span>>,
+    /// Text up to this many bytes is read into memory.
+    short: u64,
 }
 
 impl Opcodes {
     /// The instructions of `source` from `offset` on.
     pub fn new(source: &SourceRef, offset: u64) -> Self {
         let cursor = Cursor::new(source.clone(), offset);
-        Self { cursor, stopped: false, most: u64::MAX, start: offset, hopped: 0, within: None }
+        Self {
+            cursor,
+            stopped: false,
+            most: u64::MAX,
+            start: offset,
+            hopped: 0,
+            within: None,
+            short: SHORT_TEXT,
+        }
     }
 
     /// The source that is read.
@@ -91,6 +103,7 @@ impl Opcodes {
     pub(super) fn look_within(&mut self, most: u64) {
         (self.most, self.start, self.hopped) = (most, self.cursor.position(), 0);
         self.within = Some(Vec::new());
+        self.short = JUDGED_TEXT;
     }
 
     /// Where strings begin as a pickle does, of those met since [`look_within`](Self::look_within); of very many the first. No
@@ -248,7 +261,7 @@ impl Opcodes {
         let span = Span { offset: self.cursor.position(), len, stored: Stored::Utf8 };
         self.look(span)?;
         let place = Place::Source(span);
-        let short = if len <= SHORT_TEXT {
+        let short = if len <= self.short {
             // Python also writes halves of surrogate pairs. Such text is kept as it is, unread.
             String::from_utf8(self.cursor.bytes(len, what)?).ok().map(String::into_boxed_str)
         } else {
@@ -256,6 +269,16 @@ impl Opcodes {
             None
         };
         Ok(Arg::Text(Text { short, place }))
+    }
+
+    /// Hops over bytes that are no instructions.
+    pub(super) fn hop_over(&mut self, len: u64, what: &str) -> Result<()> {
+        self.hop(len, what)
+    }
+
+    /// One byte that is no instruction.
+    pub(super) fn one(&mut self, what: &str) -> Result<u8> {
+        self.u8(what)
     }
 
     /// Hops over a long string.
@@ -326,7 +349,7 @@ impl Opcodes {
             if byte == b'\n' {
                 return Ok((first, len, last));
             }
-            if len <= SHORT_TEXT {
+            if len <= self.short {
                 first.push(byte);
             }
             (len, last) = (len + 1, Some(byte));
@@ -362,9 +385,11 @@ impl Opcodes {
         let (line, len, _) = self.long_line(what)?;
         let span = Span { offset, len, stored: Stored::UnicodeEscape };
         self.look_back(&line, span);
-        let short = if len <= SHORT_TEXT {
-            let text = super::payload::unescape(&line, Stored::UnicodeEscape)?;
-            Some(text.into_iter().collect::<String>().into_boxed_str())
+        let short = if len <= self.short {
+            let text = super::payload::unescape(&line, Stored::UnicodeEscape);
+            // What is read for the judge alone is not held against more than the reader holds it.
+            let text = if len <= SHORT_TEXT { Some(text?) } else { text.ok() };
+            text.map(|text| text.into_iter().collect::<String>().into_boxed_str())
         } else {
             None
         };

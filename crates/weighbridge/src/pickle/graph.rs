@@ -328,6 +328,17 @@ impl Graph {
         }
     }
 
+    /// What a class is that PyTorch's old form refers to as something beside the pickle; else the object itself.
+    pub(super) fn class_of(&self, id: ObjectId) -> ObjectId {
+        let Object::PersistentId(key) = self.object(id) else { return id };
+        match self.tuple(*key) {
+            Some(&[kind, class, ..]) if self.text(kind) == Some("module") && self.global(class).is_some() => {
+                class
+            }
+            _ => id,
+        }
+    }
+
     /// The description of something that would be made by a call.
     pub fn made(&self, id: ObjectId) -> Option<&Made> {
         match self.object(id) {

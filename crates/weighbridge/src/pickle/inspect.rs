@@ -2,14 +2,15 @@
 
 use super::allowed::{Judgement, allowed};
 use super::decode::{Arg, Opcodes};
-use super::graph::{Graph, How, Made, Object, ObjectId, Span};
+use super::graph::{Graph, How, Made, Object, ObjectId, Place, Span};
 use super::keys;
 use super::machine::Machine;
-use super::numpy::{is_lod_tensor, rebuilt_mapped};
+use super::nested::string_bytes;
+use super::numpy::{bytes_of, is_lod_tensor, rebuilt_mapped};
 use super::opcode as op;
 use super::opened::Options;
 use super::parts;
-use super::usual::{Copied, Evaluated, Storages, usual};
+use super::usual::{Copied, Evaluated, Storages, in_pattern, is_zone, usual};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use crate::source::SourceRef;
@@ -29,6 +30,11 @@ const NOT_KNOWN: &str = "(not known)";
 /// Names up to this many bytes are compared as text. Those of instructions with lines may be longer; equal ones of these
 /// are the same object.
 const SHORT_NAME: usize = 256;
+
+/// The class by which joblib describes an array whose bytes follow.
+pub(super) const ARRAY_OF_JOBLIB: (&str, &str) = ("joblib.numpy_pickle", "NumpyArrayWrapper");
+/// The first pickle of what PyTorch saved before its archives.
+const SAVED: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
 /// Findings, of which there are not too many.
 #[derive(Debug, Default)]
@@ -168,7 +174,50 @@ pub fn inspect(source: &SourceRef, offset: u64, options: &Options) -> Report {
 
 /// As [`inspect`], for the pickle that begins where `opcodes` stand; those stand behind it then, if it has an end. Of pickles
 /// one behind the other nothing is read twice.
+///
+/// Of a pickle with the description of an array of joblib, both readings are judged: that of Python, which goes on with the
+/// bytes of the array as instructions, and that of joblib, which takes them for the array.
 pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
+    let offset = Opcodes::position(opcodes);
+    let plain = inspect_as(opcodes, options);
+    let of_joblib = |found: &GlobalFinding| (&*found.module, &*found.name) == ARRAY_OF_JOBLIB;
+    let broken = plain.error.as_ref().and_then(Error::offset).unwrap_or(u64::MAX);
+    if options.arrays || !plain.globals.iter().any(of_joblib) {
+        return plain;
+    }
+    let mut again = Opcodes::new(&opcodes.source().clone(), offset);
+    let mut report = inspect_as(&mut again, &Options { arrays: true, ..options.clone() });
+    if report.error.is_some() {
+        return plain;
+    }
+    // What only Python would come to is hidden in an array.
+    let known: HashSet<u64> = report.globals.iter().map(|found| found.offset).collect();
+    report.globals.extend(
+        plain.globals.into_iter().filter(|found| found.offset < broken && !known.contains(&found.offset)),
+    );
+    let listed = |found: &Finding| {
+        report.findings.iter().any(|known| known.code == found.code && known.offset == found.offset)
+    };
+    let more: Vec<_> = plain
+        .findings
+        .into_iter()
+        .filter(|found| {
+            found.severity > Severity::Note && found.offset.is_none_or(|at| at < broken) && !listed(found)
+        })
+        .collect();
+    if let Some(worst) = more.iter().map(|found| found.severity).max() {
+        report.verdict = report.verdict.max(if worst == Severity::Error {
+            Verdict::Unsound
+        } else {
+            Verdict::CouldNotTell
+        });
+    }
+    report.findings.extend(more);
+    *opcodes = again;
+    report
+}
+
+fn inspect_as(opcodes: &mut Opcodes, options: &Options) -> Report {
     let (source, offset) = (&opcodes.source().clone(), Opcodes::position(opcodes));
     opcodes.look_within(options.limits.scanned.left());
     let mut machine = Machine::new(source, offset, options);
@@ -183,7 +232,7 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
             globals.push(&mut notes, part(*module), part(*name), found.offset, found.opcode);
         }
     }
-    let (calls, too_much) = judge_calls(&machine, source.len(), &mut notes);
+    let (calls, too_much) = judge_calls(&machine, source, &mut notes);
     judge_patterns(&machine.graph, machine.root, offset, &mut notes);
     // What is too much to look at was found already.
     if !too_much && keys::are_too_large(&machine.graph, source.len()) {
@@ -256,8 +305,8 @@ impl Globals {
                 notes.add(Severity::Error, "dangerous-import", offset, text);
             }
             Judgement::Unknown => {
-                let text = || format!("imports {}, which is not known", shown());
-                notes.add(Severity::Error, "unknown-import", offset, text);
+                let text = || format!("imports {}, which is not on the list of known imports", shown());
+                notes.add(Severity::Unchecked, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.
             Judgement::Pattern(_) | Judgement::Allowed(_) | Judgement::Defined(_) => {}
@@ -273,8 +322,8 @@ impl Globals {
 }
 
 /// Looks at everything that would be called, whether its result is used or not. Gives the calls, and true where they copy too much.
-fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>, bool) {
-    let (graph, start) = (&machine.graph, machine.start);
+fn judge_calls(machine: &Machine<'_>, source: &SourceRef, notes: &mut Notes) -> (Vec<Call>, bool) {
+    let (graph, start, len) = (&machine.graph, machine.start, source.len());
     let evaluated = Evaluated::of(graph, machine.root);
     let (mut persistent, mut buffers, mut evals) = (0u64, 0u64, 0u64);
     let mut calls = Calls::default();
@@ -292,13 +341,18 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
                     };
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
-                let harmless = match graph.global(made.callable) {
+                let harmless = match graph.global(graph.class_of(made.callable)) {
+                    None if is_zone(graph, id) => true,
                     None => {
                         let text = || "calls something that was computed, not imported".to_owned();
                         notes.add(Severity::Error, "computed-call", made.offset, text);
                         continue;
                     }
                     Some((module, name)) => match allowed(module, name) {
+                        Judgement::Pattern(_) if name != "eval" => {
+                            in_pattern(graph, made, module, name)
+                                || is_saved_storage(graph, made, name, source)
+                        }
                         Judgement::Pattern(_) => {
                             let known = is_lod_tensor(graph, id) && evaluated.is_alone(graph, made);
                             evals += u64::from(known);
@@ -311,8 +365,8 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
                     },
                 };
                 if !harmless {
-                    let name = graph.global(made.callable).map_or("", |(_, name)| name);
-                    let text = || format!("calls {} in a way that no honest writer does", escape(name));
+                    let name = graph.global(graph.class_of(made.callable)).map_or("", |(_, name)| name);
+                    let text = || format!("calls {} as its own library does not", escape(name));
                     notes.add(Severity::Error, "unusual-call", made.offset, text);
                 }
             }
@@ -351,6 +405,19 @@ fn judge_calls(machine: &Machine<'_>, len: u64, notes: &mut Notes) -> (Vec<Call>
         notes.push(Finding::note("persistent-id", text));
     }
     (calls.list, copied.is_none())
+}
+
+/// True where PyTorch loads a storage from bytes that begin as it saves one: five pickles, which are judged like all that are
+/// within a pickle. Other bytes could be an archive, whose pickles are not.
+fn is_saved_storage(graph: &Graph, made: &Made, name: &str, source: &SourceRef) -> bool {
+    let Some(&[bytes]) = graph.tuple(made.args) else { return false };
+    let blob = bytes_of(graph, bytes, None).ok().flatten();
+    let Some(Place::Source(span)) = blob.map(|blob| blob.place) else { return false };
+    name == "_load_from_bytes"
+        && made.how == How::Reduce
+        && made.states.is_empty()
+        && !source.is_sequential()
+        && string_bytes(source, span, 2 * SAVED.len() as u64).is_ok_and(|(head, _)| head.starts_with(SAVED))
 }
 
 /// What would be called: equal names are one, whichever import they come from.
@@ -396,11 +463,12 @@ impl<'a> Calls<'a> {
     }
 
     fn count(&mut self, graph: &'a Graph, made: &Made, how: &'static str) {
-        let what = (how, Callable::of(graph, made.callable));
+        let what = (how, Callable::of(graph, graph.class_of(made.callable)));
         if let Some(known) = self.places.get(&what).and_then(|&place| self.list.get_mut(place)) {
             known.count += 1;
         } else if self.list.len() < MOST_CALLS {
-            let callable = graph.global(made.callable).map(|(module, name)| format!("{module} {name}"));
+            let callable =
+                graph.global(graph.class_of(made.callable)).map(|(module, name)| format!("{module} {name}"));
             self.places.insert(what, self.list.len());
             self.list.push(Call { how, callable, count: 1, offset: made.offset });
         }

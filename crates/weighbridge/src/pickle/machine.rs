@@ -1,5 +1,6 @@
 //! The machine: follows the instructions, imports nothing, calls nothing.
 
+mod arrays;
 mod cut;
 mod memory;
 mod stack;
@@ -63,6 +64,8 @@ pub(super) struct Machine<'a> {
     /// True where the pickle may end before it ends.
     cut: bool,
     protocol: Option<u8>,
+    /// The pickle around that of the objects of an array.
+    around: Option<Box<arrays::Around>>,
     uses_frames: bool,
     pub(super) root: ObjectId,
     pub(super) globals: Vec<GlobalUse>,
@@ -90,6 +93,7 @@ impl<'a> Machine<'a> {
             frame_end: None,
             cut: false,
             protocol: None,
+            around: None,
             uses_frames: false,
             root: ObjectId::NONE,
             globals: Vec::new(),
@@ -119,8 +123,10 @@ impl<'a> Machine<'a> {
                 *count += 1;
             }
             self.step(op).and_then(|()| self.take_height()).map_err(|e| e.at(offset))?;
-            if code == op::STOP {
-                return Ok(());
+            match code {
+                op::BUILD if self.options.arrays => self.array(opcodes).map_err(|e| e.at(offset))?,
+                op::STOP if !self.go_on_behind() => return Ok(()),
+                _ => {}
             }
         }
     }

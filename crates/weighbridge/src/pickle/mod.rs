@@ -27,6 +27,7 @@
 //! | `machine`, `objects` | the stack machine, and its objects by number |
 //! | `decode`, `lines` | the instructions, and the arguments that are lines of text |
 //! | `remaining` | what may still be made of a pickle |
+//! | `libraries` | classes and functions of common libraries, and the form of each |
 //! | `usual` | calls of allowed things as honest writers make them, and no others |
 //! | `keys` | what hashing the keys of dicts and the items of sets takes |
 //! | `parts` | parameters that Paddle puts together from parts, and whether these multiply |
@@ -44,6 +45,7 @@ mod graph;
 mod inspect;
 mod json;
 mod keys;
+mod libraries;
 mod lines;
 mod machine;
 mod nested;

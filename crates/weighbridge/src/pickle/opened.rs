@@ -1,8 +1,10 @@
 //! A pickle that was read, and how far reading may go.
 
-use super::graph::{Graph, ObjectId};
+use super::allowed::{Judgement, allowed};
+use super::graph::{Graph, Object, ObjectId};
 use super::opcode::opcode_name;
 use crate::limits::Limits;
+use crate::text::escape;
 
 /// Bounds on what reading a pickle may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Options {
     /// Most instructions, for a pickle that is packed: those that make nothing pack to nothing. `None` for as many as
     /// there are bytes.
     pub instructions: Option<u64>,
+    /// True to take the bytes behind the description of an array of joblib for the array, as joblib does.
+    pub arrays: bool,
 }
 
 impl Default for Options {
@@ -29,14 +33,14 @@ impl Default for Options {
 impl Options {
     /// Reading within these limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { objects: limits.pickle_objects, memory: None, instructions: None, limits }
+        Self { objects: limits.pickle_objects, memory: None, instructions: None, arrays: false, limits }
     }
 }
 
 /// One instruction that would import something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GlobalUse {
-    /// The [`Object::Global`](super::Object::Global) that came of it.
+    /// The [`Object::Global`] that came of it.
     pub object: ObjectId,
     /// Offset of the instruction in the source.
     pub offset: u64,
@@ -71,6 +75,21 @@ impl Pickle {
             .zip(self.counts.iter())
             .filter(|&(_, &count)| count > 0)
             .filter_map(|(code, &count)| Some((opcode_name(code)?, count)))
+    }
+
+    /// Says what loading the pickle in Python would run, where that is known to be dangerous.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let dangerous =
+            |&(module, name): &(&str, &str)| matches!(allowed(module, name), Judgement::Dangerous(_));
+        let first = self.global_names().into_iter().find(dangerous)?;
+        let is_called = self.graph.iter().any(|(_, object)| {
+            matches!(object, Object::Made(made) if self.graph.global(made.callable) == Some(first))
+        });
+        let verb = if is_called { "call" } else { "import" };
+        let name = escape(&format!("{}.{}", first.0, first.1));
+        Some(format!(
+            "Loading this file in Python would {verb} `{name}`. Run `weighbridge scan` before you use it."
+        ))
     }
 
     /// Module and name of each import, once, in order of first use. Names that are not short text

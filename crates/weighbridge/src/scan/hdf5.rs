@@ -87,7 +87,7 @@ impl Look<'_> {
     fn dataset(&mut self, path: &[String], dataset: &Dataset, is_file: bool) -> Result<()> {
         let plugins: Vec<String> = dataset
             .filters()
-            .filter(|(id, _)| *id > 255)
+            .filter(|(id, _)| *id > 255 && *id != hdf5::FILTER_LZF)
             .map(|(id, name)| format!("{id} {}", escape(name.unwrap_or_default())))
             .collect();
         if !plugins.is_empty() {

@@ -38,7 +38,7 @@ pub use names::{judge_member, leads_out};
 pub use pickles::{
     embedded, may_be_pickle, may_import, options as pickle_options, pickle_too, pickles, runs,
 };
-pub use rules::{RULES, Rule, Topic, found, rule};
+pub use rules::{Category, RULES, Rule, Topic, found, rule};
 pub use tar::{is_tar, tar};
 pub use zips::archive;
 

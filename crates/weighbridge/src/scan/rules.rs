@@ -39,6 +39,99 @@ impl Topic {
     }
 }
 
+/// What follows from a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Category {
+    /// Code runs, or may run, when the file is loaded or used.
+    Code,
+    /// Files are read or written, connections are opened.
+    Files,
+    /// Source code, class names or paths of the author are given away.
+    Privacy,
+    /// Programs differ in what the file is or holds.
+    Deception,
+    /// Loading takes any amount of memory or time.
+    Resources,
+    /// A part was not looked at.
+    Unread,
+    /// Nothing.
+    Remark,
+}
+
+impl Category {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Code,
+        Self::Files,
+        Self::Privacy,
+        Self::Deception,
+        Self::Resources,
+        Self::Unread,
+        Self::Remark,
+    ];
+
+    /// The word in JSON, and of `--deny`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Files => "files",
+            Self::Privacy => "privacy",
+            Self::Deception => "deception",
+            Self::Resources => "resources",
+            Self::Unread => "unread",
+            Self::Remark => "remark",
+        }
+    }
+
+    /// The category of that word.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|category| category.as_str() == name)
+    }
+
+    /// The category of the findings of that code.
+    pub fn of(code: &str) -> Self {
+        match code {
+            "source-code" | "class-names" | "absolute-path" => Self::Privacy,
+            "writes-files"
+            | "reads-files"
+            | "network"
+            | "name-leads-out"
+            | "path-like-name"
+            | "link-leads-out"
+            | "hdf5-external-link"
+            | "hdf5-external-storage"
+            | "hdf5-virtual"
+            | "unsafe-member-name"
+            | "member-link" => Self::Files,
+            "memo-far" | "large-keys" | "parts-multiply" | "zip-bomb" => Self::Resources,
+            "dangerous-import"
+            | "unknown-import"
+            | "computed-call"
+            | "unusual-call"
+            | "unfollowed-import"
+            | "extension"
+            | "another-pickle"
+            | "nested-pickle"
+            | "hdf5-user-link"
+            | "hdf5-plugin-filter"
+            | "keras-lambda"
+            | "keras-foreign-module"
+            | "keras-loads"
+            | "runs-python"
+            | "torchscript-code"
+            | "remote-code"
+            | "names-callable"
+            | "arrow-pickled-type"
+            | "program-file" => Self::Code,
+            code => match rule(code).map(|rule| rule.severity) {
+                Some(Severity::Error | Severity::Warning) => Self::Deception,
+                Some(Severity::Note) => Self::Remark,
+                Some(Severity::Unchecked) | None => Self::Unread,
+            },
+        }
+    }
+}
+
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
@@ -52,6 +145,13 @@ pub struct Rule {
     pub what: &'static str,
     /// The crafted file in `testdata/scan/bad` that gives it.
     pub proof: &'static str,
+}
+
+impl Rule {
+    /// What follows from a finding.
+    pub fn category(&self) -> Category {
+        Category::of(self.code)
+    }
 }
 
 /// The rule of that code.
@@ -87,12 +187,12 @@ const fn note(code: &'static str, topic: Topic, proof: &'static str, what: &'sta
 pub static RULES: &[Rule] = &[
     error("dangerous-import", Topic::Pickle, "import_os.pkl",
         "A pickle imports something that runs commands, makes code, opens connections or reaches anything."),
-    error("unknown-import", Topic::Pickle, "import_unknown.pkl",
-        "A pickle imports something that is not on the list of what honest writers import; importing it may already run code."),
+    unchecked("unknown-import", Topic::Pickle, "import_unknown.pkl",
+        "A pickle imports something that is not on the list of known imports, and of which no effect is known. The text has its name."),
     error("computed-call", Topic::Pickle, "call_computed.pkl",
         "A pickle calls something that was computed while loading, so nobody can say what."),
     error("unusual-call", Topic::Pickle, "call_unusual.pkl",
-        "A pickle calls something harmless in a way that no honest writer does: eval with other text, a codec that runs code, a size that fills the memory."),
+        "A pickle calls something harmless as its own library does not: eval with other text, a codec that runs code, a size that fills the memory."),
     error("memo-far", Topic::Pickle, "memo_far.pkl",
         "A pickle uses its memo at a place beyond all that it could hold. Python makes the memo as long as that: ten bytes take gigabytes."),
     error("large-keys", Topic::Pickle, "large_keys.pkl",
@@ -189,10 +289,10 @@ pub static RULES: &[Rule] = &[
     unchecked("keras-unread", Topic::Hdf5, "keras_unread.h5",
         "The configuration of a Keras model could not be understood."),
 
-    error("source-code", Topic::Program, "source.pdmodel",
-        "A program holds paths or lines of its author's source code."),
+    warning("source-code", Topic::Program, "source.pdmodel",
+        "A program holds paths or lines of its author's source code. `weighbridge program --strip source` removes them."),
     warning("class-names", Topic::Program, "class_names.json",
-        "A program tells the names of its author's classes."),
+        "A program holds the names of its author's classes."),
     error("writes-files", Topic::Program, "save.pdmodel",
         "An operator writes a file when the program is run."),
     error("runs-python", Topic::Program, "py_func.pdmodel",

@@ -72,6 +72,9 @@ impl Source for ConcatSource {
     fn is_sequential(&self) -> bool {
         self.parts.iter().any(|part| part.source.is_sequential())
     }
+    fn is_decoded(&self) -> bool {
+        self.parts.iter().any(|part| part.source.is_decoded())
+    }
     fn made_of(&self) -> Option<Vec<Within<'_>>> {
         // Not the same bytes at the same place: the parts stand one behind the other.
         let encoded = self.parts.len() != 1;

@@ -89,6 +89,11 @@ pub trait Source: Debug + Send + Sync {
         false
     }
 
+    /// True where reading unpacks bytes or holds them against a checksum, and so finds what is damaged.
+    fn is_decoded(&self) -> bool {
+        self.within().is_some_and(|within| within.encoded || within.source.is_decoded())
+    }
+
     /// Where these bytes stand in another source, for those who account for every byte of it.
     fn within(&self) -> Option<Within<'_>> {
         None

@@ -6,7 +6,7 @@
 mod read;
 pub mod write;
 
-pub(crate) use read::{ElementReader, RawText};
+pub(crate) use read::{ElementReader, FILTER_LZF, RawText};
 pub use read::{is_hdf5, outline, read};
 
 use crate::checkpoint::Value;
@@ -51,6 +51,8 @@ pub struct Contents {
     pub user_block: u64,
     /// Where the file ends as it says itself, in bytes from its start.
     pub end: u64,
+    /// True where the program that wrote the file has not closed it: it was killed, or still writes.
+    pub is_open: bool,
 }
 
 /// A name that leads to something that stands elsewhere in the list, or nowhere.
@@ -60,6 +62,19 @@ pub struct Link {
     pub path: Vec<String>,
     /// Where it leads, in words: mostly a path, from the root where it begins with `/`.
     pub target: String,
+    /// What kind of object it leads to.
+    pub leads: Leads,
+}
+
+/// What a link leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leads {
+    /// A dataset, which is an item under the name of the link as well.
+    Dataset,
+    /// A group, whose members are listed under the name of the group.
+    Group,
+    /// Nothing in the file.
+    Nowhere,
 }
 
 /// A datatype that stands in a group, as datasets do: a committed one.

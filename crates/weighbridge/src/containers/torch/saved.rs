@@ -279,6 +279,11 @@ impl Saved {
         &self.source
     }
 
+    /// Says what loading the file in Python would run, where that is known to be dangerous.
+    pub fn warning(&self) -> Option<String> {
+        self.pickle.warning()
+    }
+
     /// Module and name of each import, once, in order of first use.
     pub fn imports(&self) -> Vec<(&str, &str)> {
         self.pickle.global_names()

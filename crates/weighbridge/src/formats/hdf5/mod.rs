@@ -48,6 +48,8 @@ pub struct Hdf5;
 
 /// The attribute of a tensor that is a dataset of neither elements nor extents.
 const NULL: &str = "hdf5.null";
+/// The attribute of a tensor that is an enumeration: the numbers by their names.
+const NAMES: &str = "hdf5.enum";
 /// The one kind of file.
 const KIND: &str = "file";
 /// What a file begins with, behind other bytes where there is a user block.

@@ -1,12 +1,12 @@
 //! From bytes to the index.
 
 use super::names::index_name;
-use super::{KIND, NULL, types};
+use super::{KIND, NAMES, NULL, types};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, TensorEntry, TensorPath, Value,
     restore_bridge_index,
 };
-use crate::containers::hdf5::{self, Attributes, Item, Kind, NamedType, Types};
+use crate::containers::hdf5::{self, Attributes, Item, Kind, Leads, Link, NamedType, Types};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
@@ -25,12 +25,23 @@ const QUOTED: usize = 512;
 /// note, as is what this library has no form for.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let contents = hdf5::read(source, &options.limits)?;
+    if contents.is_open && !options.lenient && !options.salvage {
+        return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as still open for writing")
+            .in_file(source.label())
+            .hint(
+                "its writer was killed, or still writes: if it was killed, `h5clear --status FILE` removes the mark; \
+                 --lenient reads the file as it is",
+            ));
+    }
     let mut reader = Reader {
         checkpoint: Checkpoint::new("hdf5", KIND, source.label()),
         names: Vec::new(),
         groups: Vec::new(),
         unread: Vec::new(),
         more: 0,
+        links: Vec::new(),
+        more_links: 0,
+        named: 0,
         lenient: options.lenient,
         salvage: options.salvage,
     };
@@ -45,7 +56,10 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     drop(listed);
     for link in contents.links {
-        reader.note(|| format!("{}: a link to {}", cut(&shown(&link.path)), escape(&cut(&link.target))));
+        // A name of a dataset is a tensor of its own.
+        if link.leads != Leads::Dataset {
+            reader.link(&link);
+        }
     }
     let mut opaque = 0u64;
     for item in contents.items {
@@ -88,6 +102,11 @@ struct Reader {
     unread: Vec<String>,
     /// How many more there are.
     more: usize,
+    /// Links that are no tensors: the first [`NAMED`], and how many more there are.
+    links: Vec<String>,
+    more_links: usize,
+    /// How many tensors are enumerations.
+    named: u64,
     lenient: bool,
     salvage: bool,
 }
@@ -113,6 +132,11 @@ impl Reader {
                 let mut attributes: crate::checkpoint::Attributes = item.attributes.into_iter().collect();
                 if let Some(types) = types::to_value(item.types) {
                     attributes.entry(types::KEY.to_owned()).or_insert(types);
+                }
+                if let Some(names) = dataset.names() {
+                    let names = names.into_iter().map(|(name, value)| (Name::from(name), value));
+                    attributes.entry(NAMES.to_owned()).or_insert(Value::Map(names.collect()));
+                    self.named += 1;
                 }
                 if dataset.is_null {
                     attributes.entry(NULL.to_owned()).or_insert(Value::Bool(true));
@@ -166,6 +190,17 @@ impl Reader {
         Ok(())
     }
 
+    /// Names a link that is no tensor, or counts it.
+    fn link(&mut self, link: &Link) {
+        match self.links.len() < NAMED {
+            true => {
+                let (path, target) = (cut(&shown(&link.path)), escape(&cut(&link.target)));
+                self.links.push(format!("{path}: a link to {target}"));
+            }
+            false => self.more_links += 1,
+        }
+    }
+
     /// Names something that is not read, or counts it.
     fn note(&mut self, text: impl FnOnce() -> String) {
         match self.unread.len() < NAMED {
@@ -176,7 +211,7 @@ impl Reader {
 
     /// Brings in metadata and notes, when all tensors are there.
     fn finish(self, attributes: Attributes, types: Types) -> Checkpoint {
-        let Self { mut checkpoint, names, groups, unread, more, .. } = self;
+        let Self { mut checkpoint, names, groups, unread, more, links, more_links, named, .. } = self;
         let mut index = None;
         let own = attributes.into_iter().filter_map(|(key, value)| match value {
             Value::Text(text) if key == INDEX_KEY => {
@@ -195,6 +230,22 @@ impl Reader {
         }
         if more > 0 {
             checkpoint.notes.push(Note::omission("unread-object", format!("and {more} more")));
+        }
+        // What they lead to is listed under its own name, or is not there.
+        for text in links {
+            checkpoint.notes.push(Note::new("link", text));
+        }
+        if more_links > 0 {
+            let text = format!("and {}", counted(more_links, "more link", "more links"));
+            checkpoint.notes.push(Note::new("link", text));
+        }
+        if named > 0 {
+            let tensors = match named {
+                1 => "1 tensor is an enumeration".to_owned(),
+                named => format!("{named} tensors are enumerations"),
+            };
+            let text = format!("{tensors}: read as numbers, with the names in the attribute `{NAMES}`");
+            checkpoint.notes.push(Note::new("enumeration", text));
         }
         if let Some(index) = index {
             restore_bridge_index(&mut checkpoint, &names, &index);

@@ -27,6 +27,7 @@ mod check;
 mod dtype;
 mod edit;
 pub mod exec;
+mod flow;
 mod outline;
 pub mod pir;
 pub mod program;
@@ -163,6 +164,9 @@ impl Kind {
     }
 
     fn from_word(word: &str) -> Option<Self> {
+        if word == crate::checkpoint::PICKLE {
+            return Some(Self::State);
+        }
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
@@ -179,6 +183,7 @@ impl Format for Paddle {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         any_program::Form::of(head, source.len()).is_some()
             || state::looks_like_pickle(head, source)
+            || read::is_index(head, source)
             || stream::detect(source, &Limits::default()).is_some()
     }
 

@@ -7,6 +7,7 @@ use super::program::is_source;
 use super::state;
 use crate::error::Result;
 use crate::finding::Finding;
+use crate::formats::safetensors::read_list;
 use crate::formats::{Format, HEAD, OpenOptions, Scan};
 use crate::scan::{found, leads_out, pickles};
 use crate::source::SourceRef;
@@ -31,6 +32,10 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
             }
             Err(error) => Scan::of_error(error),
         };
+    }
+    if super::read::is_index(&head, source) {
+        // An index holds names only.
+        return read_list(source, &options.limits).map(|_| Scan::default()).or_else(Scan::of_error);
     }
     if state::looks_like_pickle(&head, source) {
         let mut scan = Scan::default();
@@ -80,7 +85,7 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
         let sample = leak.sample.as_ref().map_or_else(String::new, |line| format!(": {line}"));
         let text = format!("{} of {} holds source paths or code{sample}", leak.attribute, leak.operator);
         findings.push(
-            Finding::error("source-code", text)
+            found("source-code", text)
                 .in_file(source.label())
                 .hint("weighbridge program --strip source takes it out"),
         );
@@ -88,7 +93,7 @@ fn leaks(program: &Program, source: &SourceRef) -> Vec<Finding> {
     if leaks.len() > SHOWN {
         let bytes: u64 = leaks.iter().map(|leak| leak.bytes).sum();
         let text = format!("{} operators in all hold {bytes} bytes of it", leaks.len());
-        findings.push(Finding::error("source-code", text).in_file(source.label()));
+        findings.push(found("source-code", text).in_file(source.label()));
     }
     findings
 }

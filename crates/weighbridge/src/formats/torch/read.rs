@@ -46,6 +46,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     let saved = torch::read(source, &options.limits).map_err(|error| of_distributed(source, error))?;
     let (mut checkpoint, mut overlaps) = Walk::new(&saved, options).run()?;
+    checkpoint.warn_of_code(saved.warning());
     if let Some(rest) = saved.archive_rest() {
         rest.settle(options.lenient, source.label(), &mut checkpoint.notes)?;
     }

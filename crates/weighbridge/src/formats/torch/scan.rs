@@ -7,7 +7,7 @@ use crate::containers::zip::{Member, Method};
 use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
 use crate::pickle::Judgement;
-use crate::scan::{TakenFor, archive, is_tar, pickles, tar};
+use crate::scan::{TakenFor, archive, found, is_tar, pickles, tar};
 use crate::source::{RangeSource, Source, SourceRef, Within, read_vec};
 use crate::text::{counted, escape};
 use std::collections::HashSet;
@@ -189,11 +189,10 @@ impl Classes {
         for finding in scan.findings.iter_mut().filter(|finding| finding.code == "unknown-import") {
             let place = finding.offset.map(|offset| (finding.member.clone(), offset));
             if place.is_some_and(|place| places.contains(&place)) {
-                let text =
-                    finding.text.trim_start_matches("imports ").trim_end_matches(", which is not known");
-                let text = format!("makes an object of {text}, which the code of the archive defines");
-                finding.code = "torchscript-code";
-                finding.text = text;
+                let name = finding.text.trim_start_matches("imports ").split(',').next().unwrap_or_default();
+                let text = format!("makes an object of {name}, which the code of the archive defines");
+                let plain = found("torchscript-code", text);
+                (finding.code, finding.severity, finding.text) = (plain.code, plain.severity, plain.text);
             }
         }
     }

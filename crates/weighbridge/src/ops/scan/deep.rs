@@ -29,7 +29,9 @@ const SCANNED: u64 = 32_000_000;
 /// Bytes of the beginning by which a file is told.
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
-const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "gitattributes", "gitignore"];
+const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "yml", "yaml", "gitattributes", "gitignore"];
+/// Tags by which a text of YAML names something of Python to call.
+const YAML_TAGS: &[&str] = &["!!python/", "tag:yaml.org,2002:python/"];
 
 /// Extensions of templates of Jinja.
 const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];
@@ -320,6 +322,12 @@ fn text(
     let Some(text) = readable(&bytes) else { return Ok(None) };
     if json && config(text, scan) {
         return Ok(Some("json"));
+    }
+    if matches!(&*extension, "yml" | "yaml") && YAML_TAGS.iter().any(|tag| text.contains(tag)) {
+        scan.push(
+            "names-callable",
+            "the text has tags of Python: a loader of YAML that allows them calls what they name",
+        );
     }
     Ok(plain.then_some("text"))
 }

@@ -16,7 +16,7 @@ use crate::finding::{Finding, Severity, Verdict, verdict};
 use crate::formats::{self, OpenOptions};
 use crate::json::{rows, tree};
 use crate::pickle::{Call, GlobalFinding};
-pub use crate::scan::{RULES, Rule, Scan, Topic};
+pub use crate::scan::{Category, RULES, Rule, Scan, Topic};
 use crate::scan::{TakenFor, found};
 use crate::source::{
     FileSource, Folder, FolderItem, LocalFolder, PathKind, SkipReason, SourceRef, kind_of_path,
@@ -217,6 +217,20 @@ impl ScanReport {
         }
     }
 
+    /// Makes warnings of these categories errors, so that the file is `found`.
+    pub fn deny(&mut self, categories: &[Category]) {
+        for finding in self.files.iter_mut().flat_map(|file| &mut file.scan.findings) {
+            if finding.severity > Severity::Note && categories.contains(&Category::of(finding.code)) {
+                finding.severity = Severity::Error;
+            }
+        }
+        for file in &mut self.files {
+            file.scan.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        }
+        let verdicts = self.files.iter().map(ScannedFile::verdict);
+        self.verdict = verdicts.max().unwrap_or(Verdict::CouldNotTell);
+    }
+
     /// The report in SARIF 2.1.0: rules, results with their places in bytes, the files and the members in
     /// them as artifacts.
     pub fn to_sarif(&self) -> Json {
@@ -269,6 +283,7 @@ struct FileDocument<'a, Findings: Serialize, Imports: Serialize, Calls: Serializ
 fn finding(finding: &Finding) -> Json {
     let mut json = finding.to_json();
     json["member"] = finding.member.clone().into();
+    json["category"] = Category::of(finding.code).as_str().into();
     json
 }
 
@@ -289,11 +304,12 @@ fn call(call: &Call) -> Json {
 }
 
 impl Rule {
-    /// `code`, `topic`, `severity`, `text`, `proof`.
+    /// `code`, `topic`, `category`, `severity`, `text`, `proof`.
     pub fn to_json(&self) -> Json {
         json!({
             "code": self.code,
             "topic": self.topic.as_str(),
+            "category": self.category().as_str(),
             "severity": self.severity.as_str(),
             "text": self.what,
             "proof": self.proof,

@@ -3,7 +3,7 @@
 //! A file is an artifact, and a member of it an artifact within it (`parentIndex`): so the offset of a finding
 //! counts from the start of the innermost one, as in the JSON of the command.
 
-use super::{RULES, ScanReport, scan_word};
+use super::{Category, RULES, ScanReport, scan_word};
 use crate::error::Error;
 use crate::finding::{Finding, Severity, Verdict};
 use serde_json::{Map, Value as Json, json};
@@ -71,7 +71,7 @@ fn rules() -> Json {
             "id": rule.code,
             "shortDescription": { "text": rule.what },
             "defaultConfiguration": { "level": level(rule.severity) },
-            "properties": { "topic": rule.topic.as_str(), "severity": rule.severity.as_str() },
+            "properties": { "topic": rule.topic.as_str(), "category": rule.category().as_str(), "severity": rule.severity.as_str() },
         })
     };
     RULES.iter().map(rule).collect()
@@ -101,7 +101,10 @@ fn result(finding: &Finding, uri: &Json, place: usize) -> Json {
         "level": level(finding.severity),
         "message": { "text": finding.text },
         "locations": [location],
-        "properties": { "severity": finding.severity.as_str() },
+        "properties": {
+            "severity": finding.severity.as_str(),
+            "category": Category::of(finding.code).as_str(),
+        },
     });
     if let Some(index) = RULES.iter().position(|rule| rule.code == finding.code) {
         result["ruleIndex"] = index.into();

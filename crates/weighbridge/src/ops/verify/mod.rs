@@ -325,7 +325,7 @@ fn checked(
     findings.extend(odd);
     Ok(settled(VerifyReport {
         label: checkpoint.label.clone(),
-        format: Some(checkpoint.format),
+        format: Some(checkpoint.shown_format()),
         kind: Some(checkpoint.kind),
         verdict: Verdict::CouldNotTell,
         findings,

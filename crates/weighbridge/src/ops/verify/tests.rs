@@ -442,3 +442,37 @@ fn encoded_bytes_are_read_to_their_end() {
     let sums = (report.files[0].bytes, report.files[0].bytes_of(Use::Tensor));
     assert_eq!((report.files[0].file.as_str(), sums), ("outer", (10, 3)));
 }
+
+/// A file of testdata/hdf5/rules with one byte changed.
+fn hdf5(name: &str, change: impl Fn(&mut Vec<u8>)) -> VerifyReport {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/hdf5/rules");
+    let mut bytes = std::fs::read(std::path::Path::new(rules).join(name)).unwrap();
+    change(&mut bytes);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    verify(&path, &VerifyOptions::default()).unwrap()
+}
+
+#[test]
+fn chunks_are_unpacked_to_find_damage() {
+    let report = hdf5("oldest.h5", |_| ());
+    assert_eq!(report.verdict, Verdict::Sound, "{:?}", report.findings);
+    assert!(report.checked.contains(&"checksums"));
+    let report = hdf5("oldest.h5", |bytes| {
+        let packed = bytes.windows(2).position(|two| two == [0x78, 0x5e]).unwrap();
+        bytes[packed + 6] ^= 0x10;
+    });
+    assert_eq!((report.verdict, codes(&report)[0]), (Verdict::Unsound, "hdf5-chunk"));
+}
+
+#[test]
+fn a_file_that_is_still_open_cannot_be_judged() {
+    let report = hdf5("killed.h5", |_| ());
+    assert_eq!((report.verdict, codes(&report)[0]), (Verdict::CouldNotTell, "hdf5-open"));
+    assert!(report.findings[0].hint.as_ref().unwrap().contains("h5clear"));
+    for sound in ["old_shared.h5", "cache_image.h5", "free_room.h5", "soft.h5"] {
+        let report = hdf5(sound, |_| ());
+        assert_ne!(report.verdict, Verdict::Unsound, "{sound}: {:?}", report.findings);
+    }
+}

@@ -5,6 +5,7 @@ mod golden;
 mod hostile;
 mod instructions;
 mod judged;
+mod libraries;
 mod payloads;
 mod weighed;
 mod written;

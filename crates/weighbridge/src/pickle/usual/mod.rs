@@ -6,6 +6,7 @@
 //! the pickle, or made by a call that has a form itself.
 
 mod copied;
+mod libraries;
 mod lod;
 mod numpy;
 mod seen;
@@ -13,6 +14,7 @@ mod torch;
 
 pub(super) use copied::Copied;
 pub(super) use lod::Evaluated;
+pub(super) use numpy::element_size;
 pub(super) use torch::Storages;
 
 use super::graph::{Graph, How, Made, Object, ObjectId};
@@ -30,6 +32,11 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
         .kwargs
         .is_some_and(|named| !matches!(graph.object(named), Object::Dict(pairs) if pairs.is_empty()));
     let ([] | [_]) = made.states.as_slice() else { return false };
+    if let Some(known) = super::libraries::known(module, name) {
+        return !named
+            && made.items.is_empty()
+            && libraries::usual(Seen::at(graph, made.offset), made, known, args);
+    }
     let grows = matches!((module, name), ("collections", "deque") | ("builtins" | "__builtin__", "list"));
     let maps = matches!(
         (module, name),
@@ -42,6 +49,17 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
         && match (module, name) {
             // Of a type, arguments and state say one thing together.
             ("numpy", "dtype") => numpy::is_type(Seen::at(graph, made.offset.max(made.built)), made),
+            ("copyreg" | "copy_reg", _) => {
+                let seen = Seen::at(graph, made.built);
+                let class = args.first().and_then(|&class| graph.global(class));
+                made.states.iter().all(|&state| match class {
+                    Some((module, name)) if super::libraries::known(module, name).is_some() => {
+                        let states = libraries::states_of(module, name);
+                        states.chars().any(|kind| libraries::stated(seen, kind, state))
+                    }
+                    _ => attributes(seen, state),
+                })
+            }
             _ => {
                 let seen = Seen::at(graph, made.built);
                 made.states.iter().all(|&state| stated(seen, module, name, state))
@@ -49,10 +67,29 @@ pub(super) fn usual(graph: &Graph, made: &Made, module: &str, name: &str) -> boo
         }
 }
 
+/// True where something that is harmless in one pattern only is called in this.
+pub(super) fn in_pattern(graph: &Graph, made: &Made, module: &str, name: &str) -> bool {
+    let seen = Seen::at(graph, made.offset);
+    let alone = made.kwargs.is_none() && made.items.is_empty() && made.pairs.is_empty();
+    alone
+        && match (module, name) {
+            ("builtins" | "__builtin__", "getattr") => libraries::is_known_method(seen, made),
+            ("builtins" | "__builtin__", "type") => libraries::is_type_of_constant(seen, made),
+            ("functools", "partial") => libraries::is_partial(seen, made),
+            _ => false,
+        }
+}
+
+/// True for a call of what `getattr` gave, as Python writes time zones.
+pub(super) fn is_zone(graph: &Graph, id: ObjectId) -> bool {
+    graph.made(id).is_some_and(|made| libraries::is_zone_call(Seen::at(graph, made.offset), id))
+}
+
 /// True where the thing of that name is given such arguments.
 fn given(graph: Seen<'_>, how: How, module: &str, name: &str, args: &[ObjectId]) -> bool {
     match module {
-        "numpy.core.multiarray"
+        "numpy.core._internal"
+        | "numpy.core.multiarray"
         | "numpy._core.multiarray"
         | "numpy.core.numeric"
         | "numpy._core.numeric"
@@ -85,9 +122,7 @@ fn given(graph: Seen<'_>, how: How, module: &str, name: &str, args: &[ObjectId])
 fn stated(graph: Seen<'_>, module: &str, name: &str, state: ObjectId) -> bool {
     match (module, name) {
         (module, "_reconstruct") if module.starts_with("numpy") => numpy::array_state(graph, state),
-        ("collections", "OrderedDict") | ("argparse" | "uuid" | "copyreg" | "copy_reg", _) => {
-            attributes(graph, state)
-        }
+        ("collections", "OrderedDict") | ("argparse" | "uuid", _) => attributes(graph, state),
         (module, _) if module.starts_with("paddle.distributed.") => attributes(graph, state),
         ("torch.nn.parameter", "Parameter") => torch::old_state(graph, state),
         _ => false,
@@ -161,11 +196,12 @@ fn plain(graph: Seen<'_>, name: &str, args: &[ObjectId]) -> bool {
 fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
     let &[class, base, state] = args else { return false };
     let Some((module, name)) = graph.global(class) else { return false };
-    let known = match module {
-        "argparse" | "uuid" | "collections" => true,
-        _ => module.starts_with("paddle.distributed."),
-    };
     let Some(("builtins" | "__builtin__", base)) = graph.global(base) else { return false };
+    let known = libraries::is_object_class(module, name, base)
+        || match module {
+            "argparse" | "uuid" | "collections" => super::libraries::known(module, name).is_none(),
+            _ => module.starts_with("paddle.distributed."),
+        };
     let fits = match (base, graph.object(state)) {
         ("object", _) => state == ObjectId::NONE,
         ("dict", Object::Dict(_)) | ("list", Object::List(_)) | ("tuple", Object::Tuple(_)) => true,
@@ -182,9 +218,9 @@ fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
 fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
     let graph = graph.graph;
     let set = |state: ObjectId| match graph.object(state) {
-        Object::Dict(pairs) => {
-            pairs.iter().all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__")))
-        }
+        Object::Dict(pairs) => pairs
+            .iter()
+            .all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__") || key == "__doc__")),
         Object::None => true,
         _ => false,
     };

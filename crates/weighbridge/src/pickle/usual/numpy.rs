@@ -3,7 +3,7 @@
 use super::seen::Seen;
 use super::{called, count, ints, is_bytes, is_int, is_number};
 use crate::pickle::allowed::is_mapped_array;
-use crate::pickle::graph::{Made, Object, ObjectId};
+use crate::pickle::graph::{Graph, Made, Object, ObjectId};
 use crate::pickle::numpy::bytes_of;
 use std::collections::{HashMap, HashSet};
 
@@ -67,7 +67,7 @@ fn is_one_record(graph: Seen<'_>, kind: ObjectId, known: &Type, array: ObjectId)
 
 fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
     graph.global(class).is_some_and(|(module, name)| {
-        matches!(name, "ndarray" | "matrix" | "recarray") || is_mapped_array(module, name)
+        matches!(name, "ndarray" | "matrix" | "recarray" | "chararray") || is_mapped_array(module, name)
     })
 }
 
@@ -83,6 +83,11 @@ pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
     else {
         return false;
     };
+    elements(graph, shape, kind, order, data)
+}
+
+/// True where the elements are as many as the shape says.
+fn elements(graph: Seen<'_>, shape: ObjectId, kind: ObjectId, order: ObjectId, data: ObjectId) -> bool {
     let (Some(kind), Some(count)) =
         (Type::of_elements(graph, kind), ints(graph, shape).and_then(|shape| count(&shape)))
     else {
@@ -94,6 +99,12 @@ pub(super) fn array_state(graph: Seen<'_>, state: ObjectId) -> bool {
         _ => !kind.objects && is_bytes(graph, data),
     };
     is_int(graph, order) && elements && (kind.size > 0 || count <= MOST_ELEMENTS)
+}
+
+/// The state of a masked array: that of the array, its mask, and a value to fill in.
+pub(super) fn masked_state(graph: Seen<'_>, state: &[ObjectId]) -> bool {
+    let &[version, shape, kind, order, data, mask, _] = state else { return false };
+    graph.int(version).is_some() && elements(graph, shape, kind, order, data) && is_bytes(graph, mask)
 }
 
 /// Bytes of the elements of an array of objects and records that numpy fills one by one: their size is what the type says,
@@ -282,6 +293,13 @@ fn record(graph: Seen<'_>, names: ObjectId, fields: ObjectId, size: u64) -> Opti
     let apart = places.is_sorted_by(|(_, end), (start, _)| end <= start);
     let fits = titles.iter().all(titled) && (apart || !objects);
     fits.then_some(if objects { OBJECT_FIELDS } else { 0 })
+}
+
+/// The size of an element of that type, and whether elements are objects; `None` where it is not written as numpy writes it.
+pub(in crate::pickle) fn element_size(graph: &Graph, kind: ObjectId, at: u64) -> Option<(u64, bool)> {
+    let seen = Seen::at(graph, at);
+    let made = graph.made(kind).filter(|made| is_type(seen, made))?;
+    Type::of_made(seen, made).map(|kind| (kind.size, kind.objects))
 }
 
 /// True for a type that is written as numpy writes it.

@@ -1,9 +1,10 @@
 //! Attributes of groups and datasets, as values.
 
-use super::file::{File, fault};
+use super::file::File;
 use super::header::{Header, follow};
 use super::heap::Heaps;
 use super::links::dense_attributes;
+use super::space::Space;
 use super::types::{Class, Padding, Type};
 use super::values;
 use crate::checkpoint::Value;
@@ -11,7 +12,7 @@ use crate::containers::hdf5::{Attributes, StoredAs, Types};
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{DType, Endian};
 use crate::text::escape;
-use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType};
+use hdf5_reader::messages;
 
 /// Elements of more bytes do not stand beside other attributes.
 const LONG: usize = 60_000;
@@ -98,6 +99,12 @@ fn attribute(
     };
     let (name, class, space) = (part(lens[0])?, part(lens[1])?, part(lens[2])?);
     let data = reader.take(reader.left())?;
+    if flags > 3 || memchr::memchr(0, name) != lens[0].checked_sub(1) {
+        let text = "HDF5: an attribute with a name that does not end where it should, or with unknown flags";
+        return Err(
+            Error::corrupt("hdf5-corrupt", text).found(format_args!("{} bytes, flags {flags}", lens[0]))
+        );
+    }
     let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
         return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
     };
@@ -120,17 +127,15 @@ fn attribute(
                 &shared
             }
         };
-        let mut cursor = hdf5_reader::io::Cursor::new(space);
-        let space = dataspace::parse(&mut cursor, file.offset_size(), file.length_size(), space.len())
-            .map_err(fault)?;
-        let found = match space.dataspace_type {
-            DataspaceType::Null => Value::Null,
-            _ => value(file, &class, &space.dims, data, heaps, room)?,
+        let Space { dims, is_null, .. } = Space::parse(file, space)?;
+        let found = match is_null {
+            true => Value::Null,
+            false => value(file, &class, &dims, data, heaps, room)?,
         };
-        if goes_without_saying(&found, &class, &space.dims, data.len()) {
+        if goes_without_saying(&found, &class, &dims, data.len()) {
             return Ok((found, None));
         }
-        let dims = (found == Value::List(Vec::new())).then_some(space.dims);
+        let dims = (found == Value::List(Vec::new())).then_some(dims);
         let taken = name.len() + datatype.len() + AROUND + dims.as_ref().map_or(0, |dims| 8 * dims.len());
         spend(room, taken as u64)?;
         Ok((found, Some(StoredAs { datatype: datatype.to_vec(), dims })))
@@ -212,7 +217,7 @@ fn value(
                 spend(room, bytes.len() as u64)?;
                 Value::Bytes(bytes.to_vec())
             }
-            Class::Number(dtype, endian) | Class::Enum(dtype, endian) => {
+            Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
                 values::number(*dtype, *endian, bytes).ok_or_else(|| no_value(element))?
             }
             Class::Array(..) | Class::Other(_) => return Err(no_value(element)),

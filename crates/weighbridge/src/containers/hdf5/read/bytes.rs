@@ -88,6 +88,13 @@ impl<'a> Reader<'a> {
         self.number(usize::from(self.lengths))
     }
 
+    /// A length; `u64::MAX` where all its bits are set.
+    pub(super) fn largest(&mut self) -> Result<u64> {
+        let length = self.length()?;
+        let most = u64::MAX >> (64 - 8 * u32::from(self.lengths.clamp(1, 8)));
+        Ok(if length == most { u64::MAX } else { length })
+    }
+
     /// Text that ends with a zero byte, without it.
     pub(super) fn text(&mut self) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.at..];

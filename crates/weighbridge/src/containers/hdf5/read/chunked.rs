@@ -3,11 +3,10 @@
 use super::axes::{Axis, axes, boxes};
 use super::chunks::{Grid, Slot};
 use super::dataset::Stored;
-use super::file::fault;
 use super::fill::repeat;
+use super::filters::undo;
 use crate::error::{Error, Result};
 use crate::source::{KeptBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
-use hdf5_reader::filters::apply_pipeline_with_limit;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,8 +77,8 @@ impl ChunkedSource {
             true => packed,
             false => {
                 let size = to_usize(self.grid.size)?;
-                apply_pipeline_with_limit(&packed, &self.filters, slot.mask, size, None, Some(len))
-                    .map_err(|error| fault(error).in_file(self.source.label()).at(slot.offset))?
+                undo(packed, &self.filters, slot.mask, size, len)
+                    .map_err(|error| error.in_file(self.source.label()).at(slot.offset))?
             }
         };
         if bytes.len() == len {
@@ -184,6 +183,10 @@ impl Source for ChunkedSource {
             }
         }
         Ok(())
+    }
+
+    fn is_decoded(&self) -> bool {
+        !self.filters.is_empty()
     }
 
     fn made_of(&self) -> Option<Vec<Within<'_>>> {

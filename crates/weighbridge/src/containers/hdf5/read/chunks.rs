@@ -2,6 +2,7 @@
 
 use super::chunked::ChunkedSource;
 use super::file::{File, fault};
+use super::index::Reading;
 use super::layout::{Chunked, Index};
 use crate::checkpoint::{Piece, TensorEntry};
 use crate::containers::hdf5::Dataset;
@@ -9,10 +10,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
 use crate::tensor::Region;
-use hdf5_reader::btree_v1::{BTreeV1Key, collect_btree_v1_leaves_storage};
 use hdf5_reader::chunk_index::{ChunkEntry, collect_v2_chunk_entries_storage};
-use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage;
-use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
 use hdf5_reader::messages::dataspace::UNLIMITED;
 use std::sync::Arc;
 
@@ -125,7 +123,7 @@ impl Dataset {
         if len == 0 {
             return Ok(entry);
         }
-        super::filters::check(&stored.filters)?;
+        super::filters::check(&stored.filters, stored.element.size)?;
         let grid = Grid::new(self, chunked)?;
         let slots = self.slots(chunked, &grid)?;
         let all: u64 = grid.counts.iter().product();
@@ -256,6 +254,7 @@ impl Dataset {
 
     /// The chunks that the index lists, whatever their order.
     fn index(&self, file: &File, chunked: &Chunked, grid: &Grid, address: u64) -> Result<Vec<ChunkEntry>> {
+        let reading = Reading::new(file, grid, !self.stored.filters.is_empty());
         let (offsets, lengths, storage) = (file.offset_size(), file.length_size(), &file.index());
         let chunk = grid.chunk.iter().map(|&extent| u32::try_from(extent)).collect::<Result<Vec<_>, _>>();
         let chunk = chunk
@@ -275,54 +274,22 @@ impl Dataset {
             .hint("write the file again with larger chunks"));
         }
         match chunked.index {
-            Index::Tree1 => {
-                let leaves = collect_btree_v1_leaves_storage(
-                    storage,
-                    address,
-                    offsets,
-                    lengths,
-                    Some(rank),
-                    &chunk,
-                    None,
-                )
-                .map_err(fault)?;
-                leaves
-                    .into_iter()
-                    .map(|(key, address)| match key {
-                        BTreeV1Key::RawData { chunk_size, filter_mask, offsets } => {
-                            Ok(ChunkEntry { address, size: u64::from(chunk_size), filter_mask, offsets })
-                        }
-                        _ => Err(Error::corrupt("hdf5-corrupt", "HDF5: an index of chunks lists names")),
-                    })
-                    .collect()
-            }
+            Index::Tree1 => reading.tree(address, file.place.halves.chunk),
             Index::Single(size, filter_mask) => {
                 Ok(vec![ChunkEntry { address, size, filter_mask, offsets: vec![0; grid.shape.len()] }])
             }
             // Made by [`Self::implicit`], without a list of places.
             Index::Implicit => Ok(Vec::new()),
-            Index::Fixed => collect_fixed_array_chunk_entries_storage(
-                storage, address, offsets, lengths, full, &chunk, None,
-            )
-            .map_err(fault),
+            Index::Fixed => reading.fixed(address, full),
             Index::Extensible => {
-                // Mark, version, client; elements of fewer bytes than an address would be made room for on their word.
-                let head = file.peek(address, 7)?;
-                if head[6] < offsets {
-                    return Err(Error::corrupt(
-                        "hdf5-corrupt",
-                        "HDF5: an index with elements of too few bytes",
-                    )
-                    .at(address)
-                    .expected(format_args!("{offsets} bytes or more"))
-                    .found(format_args!("{} bytes", head[6])));
-                }
-                let most = self.stored.most.as_deref();
-                let shape = &grid.shape;
-                collect_extensible_array_chunk_entries_storage(
-                    storage, address, offsets, lengths, shape, most, &chunk, None,
-                )
-                .map_err(fault)
+                let most = self.stored.most.as_deref().unwrap_or_default();
+                let first = most.iter().position(|&most| most == UNLIMITED).unwrap_or(0);
+                let bounded = |(axis, &now): (usize, &u64)| match most.get(axis) {
+                    Some(&most) if most != UNLIMITED => most.max(now),
+                    _ => now,
+                };
+                let full: Vec<u64> = grid.shape.iter().enumerate().map(bounded).collect();
+                reading.extensible(address, &full, first)
             }
             Index::Tree2 => {
                 collect_v2_chunk_entries_storage(storage, address, offsets, lengths, rank, &chunk, None)

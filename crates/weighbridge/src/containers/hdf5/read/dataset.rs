@@ -1,21 +1,20 @@
 //! Datasets: what they are and where their elements lie.
 
-use super::file::{File, Place, fault};
+use super::file::{File, Place};
 use super::fill::FillSource;
 use super::header::Header;
 use super::layout::Layout;
+use super::space::Space;
 use super::types::{Class, Type};
-use crate::checkpoint::{TensorEntry, TensorPath};
+use super::values::number;
+use crate::checkpoint::{TensorEntry, TensorPath, Value};
 use crate::containers::hdf5::{Dataset, Kind};
 use crate::error::{Error, Result};
 use crate::source::{ConcatSource, RangeSource, SourceRef};
 use crate::tensor::{DType, Encoding, Endian, Order, Shape};
+use hdf5_reader::messages;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use hdf5_reader::messages::{self, dataspace, dataspace::DataspaceType, fill_value, filter_pipeline};
 use std::sync::Arc;
-
-/// Filters in one dataset, as the format allows.
-const FILTERS: usize = 32;
 
 /// Where the elements of a dataset lie.
 #[derive(Debug, Clone)]
@@ -33,23 +32,17 @@ pub(in crate::containers::hdf5) struct Stored {
 impl Dataset {
     /// The dataset of that header.
     pub(super) fn read(file: &File, header: &Header) -> Result<Self> {
-        let (offsets, lengths) = (file.offset_size(), file.length_size());
         let missing = |what: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: a dataset without {what}"));
         let space = header.first(file, messages::MSG_DATASPACE)?.ok_or_else(|| missing("extents"))?;
-        let mut cursor = hdf5_reader::io::Cursor::new(&space);
-        let space = dataspace::parse(&mut cursor, offsets, lengths, space.len()).map_err(fault)?;
+        let Space { dims, most, is_null } = Space::parse(file, &space)?;
         let limits = &file.place.limits;
-        crate::Limits::check("dimensions", "dimensions", space.dims.len() as u64, limits.dimensions)?;
-        let is_null = space.dataspace_type == DataspaceType::Null;
-        let dims = match space.dataspace_type {
-            // Neither scalar nor array: no element at all.
-            DataspaceType::Null => vec![0],
-            _ => space.dims,
-        };
+        crate::Limits::check("dimensions", "dimensions", dims.len() as u64, limits.dimensions)?;
+        // Neither scalar nor array: no element at all.
+        let dims = if is_null { vec![0] } else { dims };
         let element = header.first(file, messages::MSG_DATATYPE)?.ok_or_else(|| missing("a type"))?;
         let element = Type::parse(&element)?;
         // A length, an address, an index: as many bytes would be read for each text as its type says.
-        let long = 8 + u32::from(offsets);
+        let long = 8 + u32::from(file.offset_size());
         if element.class == Class::LongText && element.size != long {
             return Err(Error::corrupt(
                 "hdf5-corrupt",
@@ -67,21 +60,24 @@ impl Dataset {
         }
         let layout = header.first(file, messages::MSG_DATA_LAYOUT)?.ok_or_else(|| missing("a layout"))?;
         let layout = Layout::parse(file, &layout)?;
+        if let Layout::Chunked(chunked) = &layout
+            && let Kind::Numbers(..) | Kind::Opaque { .. } = element.kind()
+            && (chunked.chunk.len() != dims.len() || chunked.element != u64::from(element.size))
+        {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: chunks that do not fit the dataset")
+                .expected(format_args!("{} dimensions of elements of {} bytes", dims.len(), element.size))
+                .found(format_args!("{:?} of {} bytes", chunked.chunk, chunked.element)));
+        }
         let mut filters = Vec::new();
         if let Some(message) = header.first(file, messages::MSG_FILTER_PIPELINE)? {
-            let mut cursor = hdf5_reader::io::Cursor::new(&message);
-            filters =
-                filter_pipeline::parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?.filters;
-            crate::Limits::check("filters", "dimensions", filters.len() as u64, FILTERS as u64)?;
+            filters = super::filters::parse(file.place.reader(&message))?;
         }
         let mut fill = Vec::new();
-        for (kind, new) in [(messages::MSG_FILL_VALUE, true), (messages::MSG_FILL_VALUE_OLD, false)] {
-            let Some(message) = header.first(file, kind)? else { continue };
-            let mut cursor = hdf5_reader::io::Cursor::new(&message);
-            let parse = if new { fill_value::parse_new } else { fill_value::parse_old };
-            fill =
-                parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?.value.unwrap_or_default();
-            break;
+        for (kind, is_new) in [(messages::MSG_FILL_VALUE, true), (messages::MSG_FILL_VALUE_OLD, false)] {
+            if let Some(message) = header.first(file, kind)? {
+                fill = super::fill::parse(file.place.reader(&message), is_new)?;
+                break;
+            }
         }
         let kind = element.kind();
         // The value of variable length that fills would stand in a heap.
@@ -93,8 +89,7 @@ impl Dataset {
                 .expected(format_args!("{} bytes", element.size))
                 .found(format_args!("{} bytes", fill.len())));
         }
-        let stored =
-            Stored { place: file.place.clone(), element, layout, filters, fill, most: space.max_dims };
+        let stored = Stored { place: file.place.clone(), element, layout, filters, fill, most };
         Ok(Self { kind, shape: Shape::new(dims), is_null, stored })
     }
 
@@ -113,6 +108,14 @@ impl Dataset {
         });
         let bytes = words + fill.len() + size_of::<u64>() * (extents + chunk) + filters.sum::<usize>();
         bytes as u64 + element.held()
+    }
+
+    /// The names of its numbers, where it is an enumeration.
+    pub fn names(&self) -> Option<Vec<(&str, Value)>> {
+        let Class::Enum(dtype, endian, names, values) = &self.stored.element.class else { return None };
+        let size = self.stored.element.size as usize;
+        let values = values.chunks_exact(size.max(1)).map(|value| number(*dtype, *endian, value));
+        names.iter().zip(values).map(|(name, value)| Some((name.as_str(), value?))).collect()
     }
 
     /// The filters that its elements are packed with: their registered numbers, and their names where they
@@ -197,12 +200,15 @@ impl Dataset {
         let (source, offset): (SourceRef, u64) = match &stored.layout {
             Layout::Compact(address, stored_len) => {
                 self.expect(*stored_len, len)?;
+                (own.clone(), stored.place.offset(stored.place.image.place_of(*address), len)?)
+            }
+            Layout::Contiguous(Some(address), stated) if len > 0 => {
+                if let Some(stated) = stated {
+                    self.expect(*stated, len)?;
+                }
                 (own.clone(), stored.place.offset(*address, len)?)
             }
-            Layout::Contiguous(Some(address)) if len > 0 => {
-                (own.clone(), stored.place.offset(*address, len)?)
-            }
-            Layout::Contiguous(_) => (self.filled(len)?, 0),
+            Layout::Contiguous(..) => (self.filled(len)?, 0),
             Layout::Chunked(chunked) => {
                 // Where there is no element there is no chunk; else the chunks take the place of this.
                 let nothing: SourceRef = Arc::new(FillSource::new(own.label(), Vec::new(), len));

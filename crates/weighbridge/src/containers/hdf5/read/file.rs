@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::bytes::Reader;
+use super::extension::{self, Halves, Head, Image};
 use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -35,6 +36,13 @@ pub(super) struct Place {
     /// True where `raw` is in memory.
     quick: bool,
     pub(super) superblock: Superblock,
+    pub(super) head: Head,
+    /// Where the file ends as it says itself, counted from `base`, or where it ends if that is before.
+    end: u64,
+    /// Room in the nodes of trees.
+    pub(super) halves: Halves,
+    /// Metadata that is not at its place.
+    pub(super) image: Arc<Image>,
     pub(super) limits: Limits,
     /// What its datasets took so far.
     pub(super) account: Account,
@@ -58,19 +66,44 @@ impl Place {
             None if quick => Some(Arc::new(read_vec(&**source, 0, source.len())?)),
             None => None,
         };
-        let raw = |base| Raw { source: source.clone(), held: held.clone(), base };
+        let raw = |base, end, image| Raw { source: source.clone(), held: held.clone(), base, end, image };
+        let none = Arc::new(Image::default());
+        let whole = raw(0, source.len(), none.clone());
         let superblock =
-            Superblock::parse_from_storage(&raw(0)).map_err(|e| fault(e).in_file(source.label()))?;
+            Superblock::parse_from_storage(&whole).map_err(|e| fault(e).in_file(source.label()))?;
         let base = superblock.base_address;
-        Ok(Arc::new(Self {
-            source: source.clone(),
-            base,
-            raw: Arc::new(raw(base)),
-            quick,
-            superblock,
-            limits: limits.clone(),
-            account: Account::default(),
-        }))
+        let left = source.len().saturating_sub(base);
+        let start = whole.read_range(base, to_usize(left.min(HEAD * 4))?).map_err(fault)?;
+        let reader = Reader::new(&start, superblock.offset_size, superblock.length_size);
+        let head = Head::parse(superblock.version, reader)?;
+        let end = superblock.eof_address.saturating_sub(head.base).min(left);
+        let has_extension = superblock.extension_address.is_some();
+        let place = |halves, image: Arc<Image>| {
+            Arc::new(Self {
+                source: source.clone(),
+                base,
+                raw: Arc::new(raw(base, end, image.clone())),
+                quick,
+                superblock: superblock.clone(),
+                halves,
+                head,
+                end,
+                image,
+                limits: limits.clone(),
+                account: Account::default(),
+            })
+        };
+        let plain = place(head.halves, none);
+        if !has_extension {
+            return Ok(plain);
+        }
+        let (halves, image) = extension::changes(&plain.open());
+        Ok(place(halves, Arc::new(image)))
+    }
+
+    /// Where the file ends as it says itself, in bytes from its start.
+    pub(super) fn stated_end(&self) -> u64 {
+        self.superblock.eof_address.saturating_sub(self.head.base).saturating_add(self.base)
     }
 
     /// As [`open`](Self::open); what is read is remembered.
@@ -96,6 +129,13 @@ impl Place {
     pub(super) fn offset(&self, address: u64, len: u64) -> Result<u64> {
         let offset = address.saturating_add(self.base);
         crate::source::check_range(&*self.source, offset, len)?;
+        // The original reads nothing behind the end that the file states.
+        if address.checked_add(len).is_none_or(|end| end > self.end) {
+            return Err(Error::corrupt("past-the-end", "HDF5: bytes behind the end that the file states")
+                .at(offset)
+                .expected(format_args!("{len} bytes from here"))
+                .found(format_args!("{} bytes", self.end.saturating_sub(address))));
+        }
         Ok(offset)
     }
 
@@ -179,14 +219,13 @@ struct Raw {
     /// The whole source, where it is in memory.
     held: Option<Arc<dyn AsRef<[u8]> + Send + Sync>>,
     base: u64,
+    /// Where it ends, counted from `base`.
+    end: u64,
+    image: Arc<Image>,
 }
 
-impl Storage for Raw {
-    fn len(&self) -> u64 {
-        self.source.len().saturating_sub(self.base)
-    }
-
-    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+impl Raw {
+    fn read(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
         let at = self.base.checked_add(offset).ok_or(Fault::OffsetOutOfBounds(offset))?;
         if let Some(held) = &self.held {
             let start = usize::try_from(at).map_err(|_| Fault::OffsetOutOfBounds(offset))?;
@@ -195,6 +234,21 @@ impl Storage for Raw {
         read_vec(&*self.source, at, len as u64)
             .map(StorageBuffer::from_vec)
             .map_err(|error| Fault::Io(std::io::Error::other(error)))
+    }
+}
+
+impl Storage for Raw {
+    fn len(&self) -> u64 {
+        self.end
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        let available = self.end.saturating_sub(offset);
+        if len as u64 > available {
+            return Err(Fault::UnexpectedEof { offset, needed: len as u64, available });
+        }
+        let bytes = self.read(offset, len)?;
+        Ok(self.image.patched(offset, &bytes).map_or(bytes, StorageBuffer::from_vec))
     }
 }
 

@@ -1,7 +1,51 @@
 //! Elements that were never written.
 
-use crate::error::Result;
+use super::bytes::Reader;
+use crate::error::{Error, Result};
 use crate::source::{Source, Within, check_range};
+
+/// The element of places that were never written, from a fill value message, new or old; empty for zeros.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`] where the message ends too early or contradicts itself; [`crate::Kind::Unsupported`] for
+/// unknown versions.
+pub(super) fn parse(mut reader: Reader<'_>, is_new: bool) -> Result<Vec<u8>> {
+    /// When elements are filled: as room is made, and where a value is set.
+    const FILLED: [u8; 2] = [0, 2];
+    if !is_new {
+        let len = reader.u32()?;
+        return reader.take(len as usize).map(<[u8]>::to_vec);
+    }
+    let version = reader.u8()?;
+    let (time, has_value) = match version {
+        1 | 2 => {
+            reader.skip(1)?;
+            let (time, is_defined) = (reader.u8()?, reader.u8()?);
+            if is_defined > 1 {
+                let text = "HDF5: a fill value that is neither there nor not";
+                return Err(Error::corrupt("hdf5-corrupt", text).found(is_defined));
+            }
+            (time, version == 1 || is_defined == 1)
+        }
+        3 => {
+            let flags = reader.u8()?;
+            if flags & 0xc0 != 0 || flags & 0x30 == 0x30 {
+                let text = "HDF5: a fill value with flags that cannot be";
+                return Err(Error::corrupt("hdf5-corrupt", text).found(flags));
+            }
+            (flags >> 2 & 3, flags & 0x20 != 0)
+        }
+        version => {
+            let text = "HDF5: a fill value of unknown version";
+            return Err(Error::unsupported("hdf5-unsupported", text).found(version));
+        }
+    };
+    let len = if has_value { reader.u32()? } else { 0 };
+    // Of the first version the length may be negative: there is none.
+    let len = if len > i32::MAX as u32 { 0 } else { len };
+    let value = reader.take(len as usize)?.to_vec();
+    Ok(if FILLED.contains(&time) { value } else { Vec::new() })
+}
 
 /// The same element again and again.
 #[derive(Debug)]

@@ -126,7 +126,7 @@ impl<'a> Fractal<'a> {
             return Err(Error::unsupported("hdf5-filter", "HDF5: the names in a group are packed")
                 .hint("write the file again without filters for groups"));
         }
-        super::free::claim(file, header.free_space_managed_address)?;
+        super::free::check(file, header.free_space_managed_address)?;
         Ok(Self { file, address, header, path: Vec::new(), block: None, broken: 0..0 })
     }
 

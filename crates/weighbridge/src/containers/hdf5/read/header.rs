@@ -12,6 +12,27 @@ use std::ops::Range;
 
 /// What its bytes are called.
 const WHAT: &str = "hdf5 object header";
+/// Bytes in front of a message of version 1.
+const ENVELOPE: u64 = 8;
+/// Flags of a message.
+const SHARED: u8 = 0x02;
+const NEVER_SHARED: u8 = 0x04;
+const FAILS_WRITERS: u8 = 0x08;
+const MARKS: u8 = 0x10;
+const WAS_UNKNOWN: u8 = 0x20;
+const SHAREABLE: u8 = 0x40;
+const FAILS_ALWAYS: u8 = 0x80;
+/// Kinds of messages that several objects may share.
+const SHAREABLE_KINDS: [u16; 6] = [
+    messages::MSG_DATASPACE,
+    messages::MSG_DATATYPE,
+    messages::MSG_FILL_VALUE_OLD,
+    messages::MSG_FILL_VALUE,
+    messages::MSG_FILTER_PIPELINE,
+    messages::MSG_ATTRIBUTE,
+];
+/// The last kind of message that the original knows.
+const LAST_KIND: u16 = 0x18;
 
 /// Kinds of messages that any object may have and that readers look at, or show: attributes, comment, times, references.
 const OF_ALL: [u16; 7] = [
@@ -43,6 +64,10 @@ pub(super) struct Header {
     /// Each with the address of its first byte.
     chunks: Vec<(u64, StorageBuffer)>,
     messages: Vec<Message>,
+    /// How many messages it says it has, where it says so.
+    stated: Option<u64>,
+    /// How many it has.
+    counted: u64,
 }
 
 /// One message.
@@ -115,7 +140,7 @@ impl Header {
     }
 
     fn parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
-        let mut header = Self { chunks: Vec::new(), messages: Vec::new() };
+        let mut header = Self { chunks: Vec::new(), messages: Vec::new(), stated: None, counted: 0 };
         let start = file.peek(address, 16)?;
         let (mut total, mut seen) = (0u64, HashSet::from([address]));
         let mut next = match start.starts_with(b"OHDR") {
@@ -132,6 +157,13 @@ impl Header {
                 }
             };
             next.extend(broken.part(more)?.unwrap_or_default());
+        }
+        // Old writers stated more than there are.
+        if let Some(stated) = header.stated.filter(|&stated| header.counted > stated) {
+            let error =
+                Error::corrupt("hdf5-corrupt", "HDF5: an object header has more messages than it states");
+            let error = error.at(address).expected(stated).found(header.counted);
+            broken.part::<()>(Err(error))?;
         }
         Ok(header)
     }
@@ -177,8 +209,16 @@ impl Header {
             )
             .at(address));
         }
-        reader.skip(7)?;
+        reader.skip(1)?;
+        let count = u64::from(reader.u16()?);
+        reader.skip(4)?;
         let len = u64::from(reader.u32()?);
+        if (count > 0 && len < ENVELOPE) || (count == 0 && len > 0) {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header of a size that does not fit")
+                .at(address)
+                .found(format_args!("{count} messages in {len} bytes")));
+        }
+        self.stated = Some(count);
         grow(file, total, len)?;
         let bytes = file.bytes_as(WHAT, address, 16 + len)?;
         let range = 16..bytes.len();
@@ -245,11 +285,18 @@ impl Header {
             }
             let at = reader.at();
             let payload = reader.take(usize::from(len))?;
+            self.counted += 1;
+            self.check(kind, flags, payload, style).map_err(|error| error.at(address + at as u64))?;
             match kind {
                 messages::MSG_NIL => hide(file, address.saturating_add(at as u64), payload),
                 messages::MSG_CONTINUATION => {
                     let mut payload = file.place.reader(payload);
-                    more.push((payload.offset()?, payload.length()?, style));
+                    let (to, len) = (payload.offset()?, payload.length()?);
+                    if len == 0 {
+                        let text = "HDF5: a continuation without bytes";
+                        return Err(Error::corrupt("hdf5-corrupt", text).at(address + at as u64));
+                    }
+                    more.push((to, len, style));
                 }
                 _ => self.messages.push(Message {
                     kind,
@@ -259,8 +306,51 @@ impl Header {
                 }),
             }
         }
+        if matches!(style, Style::One) && reader.left() > 0 {
+            let text = "HDF5: a part of an object header has bytes behind its last message";
+            return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(reader.left()));
+        }
         self.chunks.push((address, bytes));
         Ok(more)
+    }
+
+    /// Checks a message as the original does, whatever it is.
+    fn check(&self, kind: u16, flags: u8, payload: &[u8], style: Style) -> Result<()> {
+        let bad = |text: &str| Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(kind));
+        let both = |pair: u8| flags & pair == pair;
+        if flags & (SHARED | SHAREABLE) != 0 && kind <= LAST_KIND && !SHAREABLE_KINDS.contains(&kind) {
+            return bad("a message of a kind that cannot be shared, flagged as shared");
+        }
+        let is_first = matches!(style, Style::One);
+        if is_first && payload.len() % 8 != 0 {
+            return bad("a message that does not end at a multiple of 8 bytes");
+        }
+        if both(SHARED | NEVER_SHARED)
+            || both(WAS_UNKNOWN | FAILS_WRITERS)
+            || flags & (WAS_UNKNOWN | MARKS) == WAS_UNKNOWN
+        {
+            return bad("a message with flags that contradict each other");
+        }
+        if kind > LAST_KIND && flags & FAILS_ALWAYS != 0 {
+            return bad("an unknown message that readers must know");
+        }
+        if is_first && kind == messages::MSG_REFERENCE_COUNT {
+            return bad("a count of references in a header that has its own");
+        }
+        if flags & SHARED != 0 {
+            return Ok(());
+        }
+        match kind {
+            messages::MSG_MODIFICATION_TIME if payload.first() != Some(&1) => {
+                bad("a time of unknown version")
+            }
+            messages::MSG_MODIFICATION_TIME_OLD
+                if !payload.get(..14).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) =>
+            {
+                bad("a time that is none")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All messages of one kind.
@@ -317,23 +407,33 @@ impl Style {
 pub(super) fn follow(file: &File, kind: u16, reference: &[u8]) -> Result<Payload> {
     let (offsets, lengths) = (file.offset_size(), file.length_size());
     let mut cursor = hdf5_reader::io::Cursor::new(reference);
+    if reference.first() == Some(&1) {
+        // Version, kind, six bytes; then an entry as groups have: where its name is, where the object is.
+        let mut reader = file.place.reader(reference);
+        reader.skip(8)?;
+        reader.length()?;
+        return in_header(file, kind, reader.offset()?);
+    }
     match shared::parse(&mut cursor, kind, offsets, lengths, reference.len()).map_err(fault)? {
-        SharedMessage::SharedInOhdr { address, .. } => {
-            let header = Header::read(file, address)?;
-            // A reference that leads to a reference is not followed: so there is no circle.
-            let target = header.all(kind).find(|message| !message.shared).cloned();
-            match target {
-                Some(target) => header.payload(file, &target),
-                None => {
-                    Err(Error::corrupt("hdf5-corrupt", "HDF5: a shared message is not where it should be")
-                        .at(address))
-                }
-            }
-        }
+        SharedMessage::SharedInOhdr { address, .. } => in_header(file, kind, address),
         SharedMessage::SharedInSohm { .. } => Err(Error::unsupported(
             "hdf5-shared-messages",
             "HDF5: messages in a table that objects share are not read",
         )),
+    }
+}
+
+/// The message of that kind in the header of the object at `address`.
+fn in_header(file: &File, kind: u16, address: u64) -> Result<Payload> {
+    let header = Header::read(file, address)?;
+    // A reference that leads to a reference is not followed: so there is no circle.
+    let target = header.all(kind).find(|message| !message.shared).cloned();
+    match target {
+        Some(target) => header.payload(file, &target),
+        None => {
+            let text = "HDF5: a shared message is not where it should be";
+            Err(Error::corrupt("hdf5-corrupt", text).at(address))
+        }
     }
 }
 

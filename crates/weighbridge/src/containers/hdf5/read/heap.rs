@@ -10,6 +10,9 @@ use std::ops::Range;
 /// Bytes of heaps that are kept while values are read.
 const KEPT: usize = 4 << 20;
 
+/// The shortest heap that the original makes and reads.
+const SHORTEST: u64 = 4096;
+
 /// Heaps that were read, so that the values of one are not read again for each.
 #[derive(Default)]
 pub(super) struct Heaps {
@@ -84,6 +87,12 @@ fn collection_up_to(file: &File, address: u64, longest: Option<u64>) -> Result<(
             .expected(format_args!("at most {longest} bytes"))
             .found(format_args!("{len} bytes")));
     }
+    if len < SHORTEST {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a heap of values is too short")
+            .at(address)
+            .expected(format_args!("at least {SHORTEST} bytes"))
+            .found(format_args!("{len} bytes")));
+    }
     Ok((file.bytes(address, len)?, head.len()))
 }
 
@@ -99,12 +108,17 @@ impl Heap {
             reader.skip(6)?;
             let len = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
             if index == 0 {
+                // With the head of it: all that is left.
+                if len != reader.left() + head {
+                    let text = "HDF5: the room that is left in a heap of values does not end with the heap";
+                    return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(len));
+                }
                 break;
             }
             let start = reader.at();
             reader.take(len)?;
             objects.insert(index, start..start + len);
-            reader.skip((len.next_multiple_of(8) - len).min(reader.left()))?;
+            reader.skip(len.next_multiple_of(8) - len)?;
         }
         Ok(Self { bytes, objects })
     }

@@ -4,13 +4,16 @@ use super::file::File;
 use super::header::Payload;
 use crate::error::{Error, Result};
 
+/// Extents in a layout: the dimensions, and the size of an element.
+const MOST_EXTENTS: u8 = 33;
+
 /// How the elements are kept.
 #[derive(Debug, Clone)]
 pub(super) enum Layout {
     /// In the header: address of the first byte, and their number.
     Compact(u64, u64),
-    /// In one run at this address; `None` where it was never written.
-    Contiguous(Option<u64>),
+    /// In one run at this address, `None` where it was never written; and its bytes, where they are stated.
+    Contiguous(Option<u64>, Option<u64>),
     /// In boxes of equal extents.
     Chunked(Chunked),
 }
@@ -20,6 +23,8 @@ pub(super) enum Layout {
 pub(super) struct Chunked {
     /// Extents of a chunk, in elements.
     pub(super) chunk: Vec<u64>,
+    /// Bytes of an element.
+    pub(super) element: u64,
     /// The address of the index; `None` where no chunk was written.
     pub(super) address: Option<u64>,
     pub(super) index: Index,
@@ -53,21 +58,22 @@ impl Layout {
         }
         if version <= 2 {
             let (rank, class) = (reader.u8()?, reader.u8()?);
+            if rank == 0 || rank > MOST_EXTENTS {
+                return Err(bad_rank(rank).at(message.address));
+            }
             reader.skip(5)?;
             let address = if class == 0 { None } else { defined(reader.offset()?) };
-            let mut extents = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
+            let extents = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
             return match class {
                 0 => {
                     let len = u64::from(reader.u32()?);
                     Ok(Self::Compact(message.address + reader.at() as u64, len))
                 }
-                1 => Ok(Self::Contiguous(address)),
+                1 => Ok(Self::Contiguous(address, None)),
                 2 => {
-                    // The last extent is the size of an element.
-                    extents.pop();
-                    let chunked =
-                        Chunked { chunk: extents, address, index: Index::Tree1, edges_plain: false };
-                    Ok(Self::Chunked(chunked))
+                    let (chunk, element) = split(extents, message.address)?;
+                    let index = Index::Tree1;
+                    Ok(Self::Chunked(Chunked { chunk, element, address, index, edges_plain: false }))
                 }
                 class => Err(refused(class).at(message.address)),
             };
@@ -77,19 +83,25 @@ impl Layout {
                 let len = u64::from(reader.u16()?);
                 Ok(Self::Compact(message.address + reader.at() as u64, len))
             }
-            1 => Ok(Self::Contiguous(defined(reader.offset()?))),
+            1 => Ok(Self::Contiguous(defined(reader.offset()?), Some(reader.length()?))),
             2 if version == 3 => {
                 let rank = reader.u8()?;
                 let address = defined(reader.offset()?);
-                let mut chunk = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
-                chunk.pop();
-                Ok(Self::Chunked(Chunked { chunk, address, index: Index::Tree1, edges_plain: false }))
+                let extents = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>>>()?;
+                let (chunk, element) = split(extents, message.address)?;
+                Ok(Self::Chunked(Chunked {
+                    chunk,
+                    element,
+                    address,
+                    index: Index::Tree1,
+                    edges_plain: false,
+                }))
             }
             2 => {
                 let (flags, rank, width) = (reader.u8()?, reader.u8()?, reader.u8()?);
-                let mut chunk =
+                let extents =
                     (0..rank).map(|_| reader.number(usize::from(width))).collect::<Result<Vec<_>>>()?;
-                chunk.pop();
+                let (chunk, element) = split(extents, message.address)?;
                 let index = match reader.u8()? {
                     1 if flags & 2 != 0 => Index::Single(
                         if version == 4 { reader.length()? } else { reader.offset()? },
@@ -119,11 +131,26 @@ impl Layout {
                     }
                 };
                 let address = defined(reader.offset()?);
-                Ok(Self::Chunked(Chunked { chunk, address, index, edges_plain: flags & 1 != 0 }))
+                Ok(Self::Chunked(Chunked { chunk, element, address, index, edges_plain: flags & 1 != 0 }))
             }
             class => Err(refused(class).at(message.address)),
         }
     }
+}
+
+/// The extents of a chunk, and the size of an element behind them.
+fn split(mut extents: Vec<u64>, address: u64) -> Result<(Vec<u64>, u64)> {
+    let rank = u8::try_from(extents.len()).unwrap_or(u8::MAX);
+    match extents.pop() {
+        Some(element) if rank > 1 && rank <= MOST_EXTENTS && !extents.contains(&0) => Ok((extents, element)),
+        _ => Err(bad_rank(rank).at(address)),
+    }
+}
+
+fn bad_rank(rank: u8) -> Error {
+    Error::corrupt("hdf5-corrupt", "HDF5: a layout of extents that cannot be")
+        .expected(format_args!("at most {MOST_EXTENTS}, of chunks at least 2, none of them 0"))
+        .found(rank)
 }
 
 fn refused(class: u8) -> Error {

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | hard, to a dataset | an item, also where the dataset has more names: each is one |
 //! | hard, to a group | an item the first time; then a [`Link`](super::Link), so that there is no circle |
-//! | soft | a [`Link`](super::Link); what it leads to has its own item |
+//! | soft | a [`Link`](super::Link); an item as well where it leads to a dataset of this file |
 //! | external | a [`Problem`]: other files are never opened |
 //!
 //! A hard link may lead to a named type as well, which is a [`NamedType`](super::NamedType).
@@ -22,6 +22,7 @@ mod chunked;
 mod chunks;
 mod dataset;
 mod elements;
+mod extension;
 mod file;
 mod fill;
 mod filters;
@@ -29,10 +30,13 @@ mod fractal;
 mod free;
 mod header;
 mod heap;
+mod index;
 mod layout;
 mod links;
+mod lzf;
 mod outline;
 mod record;
+mod space;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -41,12 +45,13 @@ mod values;
 
 pub(super) use dataset::Stored;
 pub(crate) use elements::ElementReader;
+pub(crate) use filters::FILTER_LZF;
 pub use outline::{is_hdf5, outline};
 pub(crate) use texts::RawText;
 pub(super) use types::{Class, Padding, Type};
 pub(super) use values::number;
 
-use super::{Attributes, Contents, Dataset, Item, Link, NamedType, Problem, Types};
+use super::{Attributes, Contents, Dataset, Item, Leads, Link, NamedType, Problem, Types};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::SourceRef;
@@ -57,7 +62,7 @@ use hdf5_reader::messages;
 use header::Header;
 use heap::Heaps;
 use links::{Broken, Target};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The listing may take so many times the length of the file in memory: a dataset, and an attribute, have a hundred
@@ -100,8 +105,8 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
         contents: Contents {
             superblock: block.version,
             user_block: place.base,
-            // Counted from the start of the file, as the library writes it, not from the superblock.
-            end: block.eof_address,
+            end: place.stated_end(),
+            is_open: extension::is_open(place),
             ..Contents::default()
         },
         path: Trail::default(),
@@ -115,6 +120,9 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
             .expected(format_args!("{} bytes", walk.contents.end))
             .found(format_args!("{len} bytes"))
             .hint("the file may be cut short, or was not closed by its writer");
+        walk.problem(&[], error)?;
+    }
+    if let Err(error) = extension::check(&walk.file) {
         walk.problem(&[], error)?;
     }
     let mut broken = Broken::default();
@@ -146,7 +154,38 @@ fn listed(place: &Arc<Place>, file: File) -> Result<Contents> {
         }
         walk.path.pop();
     }
+    walk.lead()?;
     Ok(walk.contents)
+}
+
+/// Soft links that are followed one after the other, as the original does.
+const MOST_LINKS: usize = 16;
+/// Parts of a path that soft links lead along.
+const MOST_PARTS: usize = 4096;
+
+/// Where `target` leads, seen from the group at `group`; `None` where it leads on for too long.
+fn resolve(group: &[String], target: &str, soft: &HashMap<Vec<String>, String>) -> Option<Vec<String>> {
+    let parts = |path: &str| -> Vec<String> {
+        let parts = path.rsplit('/').filter(|part| !part.is_empty() && *part != ".");
+        parts.take(MOST_PARTS).map(str::to_owned).collect()
+    };
+    let mut at = if target.starts_with('/') { Vec::new() } else { group.to_vec() };
+    // The parts that are still to come, the next one last.
+    let (mut open, mut followed) = (parts(target), 1);
+    while let Some(part) = open.pop() {
+        at.push(part);
+        let Some(target) = soft.get(&at) else { continue };
+        followed += 1;
+        if followed > MOST_LINKS || open.len() > MOST_PARTS {
+            return None;
+        }
+        at.pop();
+        if target.starts_with('/') {
+            at.clear();
+        }
+        open.extend(parts(target));
+    }
+    Some(at)
 }
 
 /// The members of a group that are still to be listed.
@@ -204,9 +243,57 @@ impl Walk {
         found
     }
 
-    fn link(&mut self, target: String) -> Result<()> {
+    fn link(&mut self, target: String, leads: Leads) -> Result<()> {
         let path = self.listed_path()?;
-        self.contents.links.push(Link { path, target });
+        self.contents.links.push(Link { path, target, leads });
+        Ok(())
+    }
+
+    /// Finds what the soft links lead to. What leads to a dataset is one more name of it, as a hard link is.
+    fn lead(&mut self) -> Result<()> {
+        let mut soft = HashMap::new();
+        for link in self.contents.links.iter().filter(|link| link.leads == Leads::Nowhere) {
+            soft.insert(link.path.clone(), link.target.clone());
+        }
+        if soft.is_empty() {
+            return Ok(());
+        }
+        let (mut datasets, mut groups) = (HashMap::new(), HashSet::from([Vec::new()]));
+        for (number, item) in self.contents.items.iter().enumerate() {
+            if item.dataset.is_some() {
+                datasets.insert(item.path.clone(), number);
+            } else {
+                groups.insert(item.path.clone());
+            }
+            // Groups that say nothing by themselves are not listed.
+            groups.extend((1..item.path.len()).map(|len| item.path[..len].to_vec()));
+        }
+        for number in 0..self.contents.links.len() {
+            let link = &self.contents.links[number];
+            let Some(target) = soft.get(&link.path) else { continue };
+            let group = &link.path[..link.path.len().saturating_sub(1)];
+            let Some(end) = resolve(group, target, &soft) else { continue };
+            let dataset = datasets.get(&end).copied();
+            let leads = match dataset {
+                Some(_) => Leads::Dataset,
+                None if groups.contains(&end) => Leads::Group,
+                None => continue,
+            };
+            let path = link.path.clone();
+            self.contents.links[number].leads = leads;
+            let Some(Item { attributes, types, dataset, .. }) =
+                dataset.and_then(|at| self.contents.items.get(at))
+            else {
+                continue;
+            };
+            let (attributes, types, dataset) = (attributes.clone(), types.clone(), dataset.clone());
+            let parts: usize = path.iter().map(|part| part.len() + 32).sum();
+            let values = attributes.len() * size_of::<(String, crate::checkpoint::Value)>();
+            let held =
+                dataset.as_ref().map_or(0, Dataset::held) + (parts + values + size_of::<Item>()) as u64;
+            spend(&mut self.room, held)?;
+            self.contents.items.push(Item { path, attributes, types, dataset, is_empty: false });
+        }
         Ok(())
     }
 
@@ -237,7 +324,7 @@ impl Walk {
         let address = match target {
             Target::Hard(address) => address,
             Target::Soft(target) => {
-                self.link(target)?;
+                self.link(target, Leads::Nowhere)?;
                 return Ok(None);
             }
             Target::External(file, inner) => {
@@ -258,7 +345,7 @@ impl Walk {
             return Err(error);
         }
         if is_group && !self.groups.insert(address) {
-            self.link(format!("the group at address {address}, listed before"))?;
+            self.link(format!("the group at address {address}, listed before"), Leads::Group)?;
             return Ok(None);
         }
         if !is_group && !header.has(messages::MSG_DATASPACE) {

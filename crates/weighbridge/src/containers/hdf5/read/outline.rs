@@ -136,6 +136,8 @@ fn around(place: &Arc<Place>, file: &File, record: &Record) -> Result<()> {
         _ => 12 + 4 * width + 4,
     };
     record.claim(0, len, "hdf5 superblock");
+    let image = &place.image.place;
+    record.claim(image.start, image.end - image.start, "hdf5 image of the cache");
     let defined = |address: u64| !Cursor::is_undefined_offset(address, block.offset_size);
     if let Some(address) = block.extension_address.filter(|&address| defined(address)) {
         // One that cannot be read is passed over by readers, too.
@@ -158,12 +160,12 @@ impl Dataset {
         match &stored.layout {
             // In the header, which was read.
             Layout::Compact(..) => {}
-            Layout::Contiguous(Some(address)) => {
+            Layout::Contiguous(Some(address), _) => {
                 let len = self.byte_len()?;
                 stored.place.offset(*address, len)?;
                 record.claim(*address, len, "hdf5 dataset");
             }
-            Layout::Contiguous(None) => {}
+            Layout::Contiguous(None, _) => {}
             Layout::Chunked(chunked) => {
                 for (address, len) in self.chunk_ranges(file, chunked)? {
                     record.claim(address, len, "hdf5 chunk");
@@ -178,7 +180,7 @@ impl Dataset {
         let size = u64::from(self.stored.element.size);
         let entry = self.raw(TensorPath::value())?;
         // Those that were never written are all the same.
-        let unwritten = matches!(self.stored.layout, Layout::Contiguous(None));
+        let unwritten = matches!(self.stored.layout, Layout::Contiguous(None, _));
         let mut seen = HashSet::new();
         for piece in &entry.pieces {
             let step = AT_ONCE.saturating_mul(size);

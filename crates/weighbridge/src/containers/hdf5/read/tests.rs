@@ -4,6 +4,7 @@
 mod elements;
 mod golden;
 mod hostile;
+mod rules;
 
 use crate::containers::hdf5::{Contents, read};
 use crate::error::Result;

@@ -5,6 +5,8 @@ use crate::containers::hdf5::Kind;
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Endian};
 
+/// The newest version of types.
+const VERSION: u32 = 5;
 /// Types within types are followed so deep.
 const DEPTH: usize = 16;
 /// Letters of the words for a type: it may have thousands of extents, or long names, and there are words for each dataset.
@@ -29,8 +31,8 @@ pub(in crate::containers::hdf5) enum Class {
     /// Text in a heap, where the element says.
     LongText,
     Opaque(String),
-    /// Named integers.
-    Enum(DType, Endian),
+    /// Named integers: the names, and the bytes of the numbers.
+    Enum(DType, Endian, Vec<String>, Vec<u8>),
     /// Several elements, with their number along each dimension.
     Array(Box<Type>, Vec<u32>),
     Other(String),
@@ -76,10 +78,9 @@ impl Type {
     /// What a dataset of such elements holds.
     pub(super) fn kind(&self) -> Kind {
         match &self.class {
-            Class::Number(dtype, endian) => Kind::Numbers(*dtype, *endian),
+            Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => Kind::Numbers(*dtype, *endian),
             Class::Text(_) | Class::LongText => Kind::Text,
             Class::Opaque(tag) => Kind::Opaque { size: u64::from(self.size), tag: tag.clone() },
-            Class::Enum(dtype, _) => Kind::Other(format!("an enumeration over {dtype}")),
             Class::Array(base, dims) => {
                 let (few, more) = (dims.iter().take(DIMS).collect::<Vec<_>>(), dims.len() > DIMS);
                 let more = if more { "…" } else { "" };
@@ -103,6 +104,10 @@ impl Type {
     pub(super) fn held(&self) -> u64 {
         match &self.class {
             Class::Opaque(text) | Class::Other(text) => text.len() as u64,
+            Class::Enum(_, _, names, values) => {
+                names.iter().map(|name| name.len() + size_of::<String>()).sum::<usize>() as u64
+                    + values.len() as u64
+            }
             Class::Array(base, dims) => (size_of::<Self>() + size_of_val(&dims[..])) as u64 + base.held(),
             _ => 0,
         }
@@ -125,6 +130,9 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
     }
     let word = reader.u32()?;
     let (version, flags) = (word >> 4 & 15, word >> 8);
+    if !(1..=VERSION).contains(&version) {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: a type of unknown version").found(version));
+    }
     let size = reader.u32()?;
     if size == 0 {
         return Err(Error::corrupt("hdf5-corrupt", "HDF5: a type whose elements have no bytes"));
@@ -135,6 +143,10 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
         2 => {
             reader.skip(2)?;
             Class::Other(format!("times of {size} bytes"))
+        }
+        3 if (flags >> 4) & 15 > 1 => {
+            let text = "HDF5: text in an unknown encoding";
+            return Err(Error::corrupt("hdf5-corrupt", text).found((flags >> 4) & 15));
         }
         3 => Class::Text(Padding::from_bits(flags)),
         4 => {
@@ -148,10 +160,18 @@ fn parse(reader: &mut Reader<'_>, depth: usize) -> Result<Type> {
         6 => compound(reader, flags, size, version, depth)?,
         7 => Class::Other("references".to_owned()),
         8 => enumeration(reader, flags, size, version, depth)?,
+        9 if flags & 15 == 1 && (flags >> 8) & 15 > 1 => {
+            let text = "HDF5: text in an unknown encoding";
+            return Err(Error::corrupt("hdf5-corrupt", text).found((flags >> 8) & 15));
+        }
         9 => {
             let base = parse(reader, depth + 1)?;
             match flags & 15 {
-                1 => Class::LongText,
+                1 if base.size == 1 => Class::LongText,
+                1 => {
+                    let text = "HDF5: text of variable length of letters of more than a byte";
+                    return Err(Error::corrupt("hdf5-corrupt", text).found(base.size));
+                }
                 _ => Class::Other(cut(format!("lists of {}", base.words()))),
             }
         }
@@ -172,6 +192,10 @@ fn endian(flags: u32) -> Endian {
 
 fn integer(reader: &mut Reader<'_>, flags: u32, size: u32) -> Result<Class> {
     let (offset, precision) = (reader.u16()?, reader.u16()?);
+    if precision == 0 || u32::from(offset) + u32::from(precision) > size.saturating_mul(8) {
+        return Err(Error::corrupt("hdf5-corrupt", "HDF5: integers with bits beyond their bytes")
+            .found(format_args!("{precision} bits from bit {offset} of {size} bytes")));
+    }
     let signed = flags & 8 != 0;
     let dtype = match (size, signed) {
         (1, false) => Some(DType::U8),
@@ -273,10 +297,7 @@ fn enumeration(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, dep
     let count = (flags & 0xffff) as usize;
     let mut names = Vec::new();
     for _ in 0..count {
-        let name = padded_name(reader, version)?;
-        if names.len() < 3 {
-            names.push(name);
-        }
+        names.push(padded_name(reader, version)?);
     }
     let values = reader.take(count.saturating_mul(base.size as usize))?;
     Ok(match base.class {
@@ -286,7 +307,10 @@ fn enumeration(reader: &mut Reader<'_>, flags: u32, size: u32, version: u32, dep
         {
             Class::Number(DType::Bool, endian)
         }
-        Class::Number(dtype, endian) => Class::Enum(dtype, endian),
+        Class::Number(dtype, endian) => {
+            let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+            Class::Enum(dtype, endian, names, values.to_vec())
+        }
         _ => Class::Other(cut(format!("an enumeration over {}", base.words()))),
     })
 }

@@ -146,7 +146,7 @@ fn bytes_of(value: &Value) -> Option<&[u8]> {
 /// One element of `size` bytes; `None` where the type does not give this value back.
 fn encoded(class: &Class, size: usize, value: &Value) -> Option<Vec<u8>> {
     match class {
-        Class::Number(dtype, endian) | Class::Enum(dtype, endian) => {
+        Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
             let mut bytes = number_bytes(*dtype, size, value)?;
             if *endian == Endian::Big {
                 swap_bytes(&mut bytes, dtype.swap_unit());

@@ -192,7 +192,7 @@ fn differences(record: &Record, local: &Local, at: u64, survey: &mut Survey) {
             differs.push("length");
         }
     }
-    // What encrypts stored data puts bytes before it.
+    // Encryption puts bytes of its own before stored data.
     if record.method == 0 && record.len != record.compressed_len && record.flags & FLAGS_REFUSED == 0 {
         differs.push("two lengths of stored data");
     }

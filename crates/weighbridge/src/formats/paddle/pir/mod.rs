@@ -151,24 +151,34 @@ impl PirProgram {
     ///
     /// - `source`: the attributes `op_callstack`, `op_namescope` and `struct_name`, which no
     ///   operator needs.
-    /// - `training`: operators on which no output and no side effect depends: gradients and
-    ///   optimizer steps, and what only they use. Inputs that only they read go too. A program
-    ///   without outputs, as saved for training, keeps what does not depend on a gradient.
+    /// - `training`: operators on which no output depends, and no effect that is independent of
+    ///   training (prints, assertions, random draws, changes of stored tensors). Inputs that only
+    ///   they read go too. A program without outputs keeps its forward pass. Each operator that has
+    ///   the setting `is_test` gets it.
     /// - `state`, `gradients`: such tensors (by name `@GRAD` for the second), where no operator
     ///   that stays reads them.
     /// - `unused`: parameters and state that no operator reads.
+    /// - `outputs`: see [`Strip::outputs`]; a value without a name is called by its number, `%12`.
+    ///
+    /// The changed program is held against the outputs of the one before.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse), of which none is known to occur. The program is as before.
+    /// [`crate::Kind::Usage`], `outputs-without-training`; [`crate::Kind::Mismatch`],
+    /// `no-such-output`; [`crate::Kind::Corrupt`], `outputs-changed`. The program is as before.
     pub fn strip(&mut self, what: &Strip) -> Result<StripReport> {
-        let (edits, mut report) = strip::edits(&self.model, what);
+        what.check()?;
+        let topology = self.topology();
+        let (edits, mut change) = strip::edits(&self.model, &topology, what)?;
+        let mut changed = self.clone();
+        changed.apply(edits)?;
+        change.check(&self.model, &topology, &changed.topology())?;
         let before = view::all_names(&self.model);
-        self.apply(edits)?;
-        if report.operators > 0 {
+        *self = changed;
+        if change.report.operators > 0 {
             let after = view::all_names(&self.model);
-            report.variables = before.difference(&after).cloned().collect();
+            change.report.variables = before.difference(&after).cloned().collect();
         }
-        Ok(report)
+        Ok(change.report)
     }
 
     /// Attributes that tell of the author's source code: those that [`strip`](Self::strip) takes

@@ -70,6 +70,8 @@ pub(super) struct Value {
     /// Positive for results, negative for arguments of blocks, 0 for none.
     pub(super) id: i64,
     pub(super) kind: Type,
+    /// Where its type stands in the text.
+    pub(super) text: Range<usize>,
     /// `None` where the file does not say.
     pub(super) persistable: Option<bool>,
     pub(super) stop_gradient: bool,

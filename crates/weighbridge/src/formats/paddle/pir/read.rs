@@ -110,7 +110,8 @@ impl Reader<'_> {
                 .found(id));
         }
         let kind = kind.ok_or_else(|| item.missing(what, "TT"))?;
-        Ok(Value { id, kind: type_of(kind, self.limits)?, persistable: None, stop_gradient: false })
+        let text = kind.span();
+        Ok(Value { id, kind: type_of(kind, self.limits)?, text, persistable: None, stop_gradient: false })
     }
 
     fn op(&mut self, item: Item<'_>, block: usize) -> Result<Op> {

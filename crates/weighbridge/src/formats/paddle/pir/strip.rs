@@ -3,13 +3,14 @@
 use super::edit::Edits;
 use super::model::{Attr, Model, Op};
 use super::view::{fed, stored};
-use super::words::{DATA, FETCH, PARAMETER, SET_PARAMETER, SHADOW_OUTPUT};
+use super::words::{DATA, FETCH, PARAMETER, SHADOW_OUTPUT};
 use super::{SourceLeak, Strip, StripReport};
-use crate::topology::AttributeValue;
-use std::collections::HashMap;
-
-/// Attributes that tell of source code and that no operator needs.
-const SOURCE: &[&str] = &["op_callstack", "op_namescope", "struct_name"];
+use crate::error::Result;
+use crate::formats::paddle::flow::{Flow, IS_TEST, Phase, SOURCE, short};
+use crate::formats::paddle::strip_options::no_such_output;
+use crate::topology::{AttributeValue, Topology};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// Operators that train, beside those whose name ends in `_grad`.
 const TRAINING: &[&str] = &[
@@ -45,47 +46,204 @@ const TRAINING: &[&str] = &[
     "update_loss_scaling_",
 ];
 
-/// Operators that do something beside their results.
-const EFFECTS: &[&str] =
-    &["assert", "print", "save", "save_combine", "py_func", "run_program", "send_v2", "p_send", "barrier"];
-
-/// The name without dialect.
-fn short(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(_, short)| short)
-}
-
-fn trains(op: &Op) -> bool {
+/// The part of training that an operator belongs to.
+fn phase(op: &Op) -> Phase {
     let name = short(&op.name);
     // An operator that works in place has the ending `_`; those on sparse rows say so.
     let bare = name.strip_suffix('_').unwrap_or(name);
     let dense = bare.strip_suffix("_dense_param_sparse").unwrap_or(bare);
-    bare.ends_with("_grad")
-        || TRAINING.iter().any(|t| *t == name || t.strip_suffix('_').unwrap_or(t) == dense)
+    if TRAINING.iter().any(|t| *t == name || t.strip_suffix('_').unwrap_or(t) == dense) {
+        Phase::Update
+    } else if bare.ends_with("_grad") {
+        Phase::Backward
+    } else {
+        Phase::Forward
+    }
 }
 
 /// The changes that take out what is asked for, and what they take. Names are left to the caller.
-pub(super) fn edits(model: &Model, what: &Strip) -> (Edits, StripReport) {
+///
+/// # Errors
+/// See [`super::PirProgram::strip`].
+pub(super) fn edits(model: &Model, topology: &Topology, what: &Strip) -> Result<(Edits, Change)> {
     let mut edits = Edits::default();
     let mut report = StripReport::default();
-    let graph = Graph::of(model);
-    let gone = graph.gone(what);
-    for (block, units) in graph.by_block() {
-        let operators = &model.blocks[block].operators;
-        let elements: Vec<_> =
-            operators.iter().zip(units).map(|(op, unit)| (op.span.clone(), gone[unit])).collect();
-        edits.remove(&model.blocks[block].list, &elements);
+    let mut kept = Vec::new();
+    let main = &model.blocks[0];
+    let flow = Flow::of(topology, |block, place| phase(&model.blocks[block].operators[place]));
+    let outputs = outputs(model, topology, what)?;
+    let mut names: Option<Vec<String>> =
+        (!outputs.is_empty()).then(|| outputs.iter().map(|o| o.value.clone()).collect());
+    let named = names.is_some();
+    let mut gone = vec![false; main.operators.len()];
+    let prunes = what.training && (named || flow.has_outputs() || flow.trains());
+    if prunes {
+        if named || flow.has_outputs() {
+            kept = flow.live(names.as_deref());
+        } else {
+            kept = flow.forward();
+            report.ends = flow.ends(&kept);
+            names = Some(report.ends.clone());
+        }
+        for (place, op) in main.operators.iter().enumerate() {
+            gone[place] = !kept[place] && ![PARAMETER, DATA].contains(&op.name.as_str());
+        }
     }
-    for (block, owner) in graph.owners.iter().enumerate() {
-        for (position, op) in model.blocks[block].operators.iter().enumerate() {
-            let unit = owner.unwrap_or_else(|| graph.first[block] + position);
-            if gone[unit] {
+    let used = |gone: &[bool]| -> HashSet<i64> {
+        let blocks = model
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|&(block, _)| !flow.owner(block).is_some_and(|step| gone[step]));
+        let operators = blocks
+            .flat_map(|(block, b)| b.operators.iter().enumerate().map(move |(place, op)| (block, place, op)));
+        let stays = operators.filter(|&(block, place, _)| block > 0 || !gone[place]);
+        stays.flat_map(|(_, _, op)| &op.operands).copied().collect()
+    };
+    let (before, now) = (used(&vec![false; gone.len()]), used(&gone));
+    let handed: HashSet<i64> = outputs.iter().map(|o| o.id).collect();
+    for (place, op) in main.operators.iter().enumerate() {
+        let id = op.results.first().map_or(0, |r| r.id);
+        if now.contains(&id) || handed.contains(&id) {
+            continue;
+        }
+        let (parameter, data, kept) = (op.name == PARAMETER, op.name == DATA, stored(op));
+        let gradient = op.named.as_ref().is_some_and(|n| n.name.contains("@GRAD"));
+        gone[place] |= (what.drops(what.state) && data && kept)
+            || (what.gradients && (parameter || data) && gradient)
+            || (what.drops(what.unused) && (parameter || kept))
+            || (prunes && fed(op) && (named || before.contains(&id)));
+    }
+    let elements: Vec<_> =
+        main.operators.iter().zip(&gone).map(|(op, gone)| (op.span.clone(), *gone)).collect();
+    edits.remove(&main.list, &elements);
+    for (block, b) in model.blocks.iter().enumerate() {
+        for (place, op) in b.operators.iter().enumerate() {
+            let step = if block == 0 { Some(place) } else { flow.owner(block) };
+            if step.is_some_and(|step| gone[step]) {
                 report.operators += 1;
-            } else if what.source {
+                continue;
+            }
+            if what.source {
                 source(op, &mut edits, &mut report);
+            }
+            if what.training {
+                inference(op, &topology.bytes, &mut edits);
             }
         }
     }
-    (edits, report)
+    fetches(model, &outputs, &topology.bytes, &mut edits);
+    Ok((edits, Change { report, kept, outputs: names }))
+}
+
+/// What a strip does to a program.
+pub(super) struct Change {
+    pub(super) report: StripReport,
+    /// For each operator of the main block whether the outputs need it; empty where none is taken
+    /// out for the sake of the others.
+    pub(super) kept: Vec<bool>,
+    /// The values that become outputs, or the ends of the forward pass of a program without outputs.
+    pub(super) outputs: Option<Vec<String>>,
+}
+
+impl Change {
+    /// Holds the changed program against the outputs of the program before.
+    ///
+    /// # Errors
+    /// See [`Flow::check`].
+    pub(super) fn check(&self, model: &Model, before: &Topology, after: &Topology) -> Result<()> {
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        let flow = Flow::of(before, |block, place| phase(&model.blocks[block].operators[place]));
+        flow.check(&self.kept, self.outputs.as_deref(), after)
+    }
+}
+
+/// A value that becomes an output.
+struct Output {
+    id: i64,
+    /// Its name in the topology.
+    value: String,
+    /// The name of the output.
+    name: String,
+    /// Its type as the file has it.
+    kind: Range<usize>,
+}
+
+/// The values of the main block that have the names of `what.outputs`. The name of an output that
+/// the program has names the value that it hands out.
+fn outputs(model: &Model, topology: &Topology, what: &Strip) -> Result<Vec<Output>> {
+    if what.outputs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let values = || {
+        model
+            .blocks
+            .iter()
+            .flat_map(|b| b.arguments.iter().chain(b.operators.iter().flat_map(|op| &op.results)))
+    };
+    let kinds: HashMap<i64, &Range<usize>> = values().map(|v| (v.id, &v.text)).collect();
+    let mut found: HashMap<&str, (i64, &str)> = HashMap::new();
+    for (op, said) in model.blocks[0].operators.iter().zip(&topology.blocks[0].operators) {
+        let operand = op.operands.first().zip(said.inputs.first().and_then(|slot| slot.arguments.first()));
+        let results = said.outputs.iter().flat_map(|slot| &slot.arguments).zip(&op.results);
+        if [FETCH, SHADOW_OUTPUT].contains(&op.name.as_str()) {
+            let name = op.named.as_ref().map(|named| named.name.as_str());
+            if let (Some(name), Some((id, value))) = (name, operand) {
+                found.entry(name).or_insert((*id, value));
+            }
+            continue;
+        }
+        for (name, result) in results.filter(|(_, result)| result.id != 0) {
+            found.insert(name, (result.id, name));
+        }
+    }
+    let output = |(place, wanted): (usize, &String)| {
+        let (id, value) = *found.get(wanted.as_str()).ok_or_else(|| no_such_output(wanted))?;
+        let kind = kinds.get(&id).copied().ok_or_else(|| no_such_output(wanted))?.clone();
+        // Paddle names an output after its value where that has a name.
+        let unnamed = wanted.starts_with('%') || wanted.starts_with("fetch_name_");
+        let name = if unnamed { format!("fetch_name_{place}") } else { wanted.clone() };
+        Ok(Output { id, value: value.to_owned(), name, kind })
+    };
+    what.outputs.iter().enumerate().map(output).collect()
+}
+
+/// Switches an operator to inference.
+fn inference(op: &Op, bytes: &[u8], edits: &mut Edits) {
+    let Some(attr) = op.attribute(IS_TEST).filter(|a| a.attribute.value == AttributeValue::Bool(false))
+    else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&bytes[attr.span.clone()]);
+    let text = match text.contains("false") {
+        true => text.replacen("false", "true", 1),
+        false => format!(r##"{{"AT":{{"#":"0.a_bool","D":true}},"N":"{IS_TEST}"}}"##),
+    };
+    edits.replace(attr.span.clone(), text);
+}
+
+/// Adds the operators that hand out `outputs`, as Paddle writes them.
+fn fetches(model: &Model, outputs: &[Output], bytes: &[u8], edits: &mut Edits) {
+    let ids = model.blocks.iter().flat_map(|b| b.operators.iter().flat_map(|op| &op.results)).map(|r| r.id);
+    let mut id = ids.max().unwrap_or(0).max(0);
+    let flag = |name: &str| {
+        format!(r##"{{"AT":{{"#":"0.a_array","D":[{{"#":"0.a_bool","D":true}}]}},"N":"{name}"}}"##)
+    };
+    let end = model.blocks[0].list.end.saturating_sub(1);
+    for (column, output) in outputs.iter().enumerate() {
+        id = id.saturating_add(1);
+        let kind = String::from_utf8_lossy(&bytes[output.kind.clone()]);
+        let name = serde_json::Value::from(output.name.as_str());
+        let text = format!(
+            r##",{{"#":"1.fetch","A":[{{"AT":{{"#":"0.a_str","D":{name}}},"N":"name"}},{{"AT":{{"#":"0.a_i32","D":{column}}},"N":"col"}}],"I":[{{"%":{}}}],"O":[{{"%":{id},"TT":{kind}}}],"OA":[{},{}]}}"##,
+            output.id,
+            flag("persistable"),
+            flag("stop_gradient"),
+        );
+        edits.replace(end..end, text);
+    }
 }
 
 fn source(op: &Op, edits: &mut Edits, report: &mut StripReport) {
@@ -137,165 +295,5 @@ fn text(value: &AttributeValue) -> String {
             list.iter().map(text).filter(|t| !t.is_empty()).collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),
-    }
-}
-
-/// One operator of an outermost block, with all that its bodies do.
-struct Unit<'m> {
-    op: &'m Op,
-    trains: bool,
-    acts: bool,
-    operands: Vec<i64>,
-}
-
-/// Who makes what, and who reads it.
-struct Graph<'m> {
-    units: Vec<Unit<'m>>,
-    /// For each block the unit around it; none for an outermost one.
-    owners: Vec<Option<usize>>,
-    /// For each outermost block the unit of its first operator.
-    first: Vec<usize>,
-    /// The unit that makes a value.
-    makers: HashMap<i64, usize>,
-}
-
-impl<'m> Graph<'m> {
-    fn of(model: &'m Model) -> Self {
-        let count = model.blocks.len();
-        let mut graph = Self {
-            units: Vec::new(),
-            owners: vec![None; count],
-            first: vec![0; count],
-            makers: HashMap::new(),
-        };
-        // A body stands after the block around it, so its owner is known when it is met.
-        for (place, block) in model.blocks.iter().enumerate() {
-            let owner = graph.owners[place];
-            graph.first[place] = graph.units.len();
-            for op in &block.operators {
-                let unit = owner.unwrap_or(graph.units.len());
-                if owner.is_none() {
-                    graph.units.push(Unit { op, trains: false, acts: false, operands: Vec::new() });
-                }
-                for &body in &op.blocks {
-                    graph.owners[body] = Some(unit);
-                }
-                let name = short(&op.name);
-                // A yield only hands on, and a push onto a stack only serves a pop.
-                let hands_on = op.name.starts_with("cf.");
-                let declares = [PARAMETER, DATA, FETCH, SHADOW_OUTPUT].contains(&op.name.as_str());
-                let acts = op.name == SET_PARAMETER
-                    || EFFECTS.contains(&name)
-                    || (op.results.is_empty() && !hands_on && !declares);
-                let whole = &mut graph.units[unit];
-                whole.trains |= trains(op);
-                whole.acts |= acts;
-                whole.operands.extend(op.operands.iter().filter(|id| **id != 0));
-                for result in op.results.iter().filter(|r| r.id != 0) {
-                    graph.makers.insert(result.id, unit);
-                }
-            }
-        }
-        graph
-    }
-
-    /// Units of outermost blocks, block by block.
-    fn by_block(&self) -> Vec<(usize, std::ops::Range<usize>)> {
-        let mut blocks = Vec::new();
-        let roots: Vec<usize> = (0..self.owners.len()).filter(|&b| self.owners[b].is_none()).collect();
-        for (i, &block) in roots.iter().enumerate() {
-            let end = roots.get(i + 1).map_or(self.units.len(), |&next| self.first[next]);
-            blocks.push((block, self.first[block]..end));
-        }
-        blocks
-    }
-
-    fn makers_of(&self, unit: usize) -> impl Iterator<Item = usize> {
-        self.units[unit].operands.iter().filter_map(|id| self.makers.get(id).copied())
-    }
-
-    /// For each unit whether it goes.
-    fn gone(&self, what: &Strip) -> Vec<bool> {
-        let mut gone = if what.training { self.training() } else { vec![false; self.units.len()] };
-        let used = self.used(&vec![false; self.units.len()]);
-        let still = self.used(&gone);
-        for (place, unit) in self.units.iter().enumerate().filter(|&(place, _)| !still[place]) {
-            let (op, kept) = (unit.op, stored(unit.op));
-            let gradient = op.named.as_ref().is_some_and(|n| n.name.contains("@GRAD"));
-            let parameter = op.name == PARAMETER;
-            let declares = parameter || op.name == DATA;
-            gone[place] |= (what.state && op.name == DATA && kept)
-                || (what.gradients && declares && gradient)
-                || (what.unused && (parameter || kept))
-                || (what.training && fed(op) && used[place]);
-        }
-        gone
-    }
-
-    /// For each unit whether one that stays reads what it makes.
-    fn used(&self, gone: &[bool]) -> Vec<bool> {
-        let mut used = vec![false; self.units.len()];
-        for unit in (0..self.units.len()).filter(|&unit| !gone[unit]) {
-            for maker in self.makers_of(unit).filter(|&maker| maker != unit) {
-                used[maker] = true;
-            }
-        }
-        used
-    }
-
-    /// Units that only training needs. Declarations of tensors are not among them.
-    fn training(&self) -> Vec<bool> {
-        let count = self.units.len();
-        let declares = |unit: usize| [PARAMETER, DATA].contains(&self.units[unit].op.name.as_str());
-        // Makers come before readers, so one pass forward is enough.
-        let mut after = vec![false; count];
-        for unit in 0..count {
-            after[unit] = self.units[unit].trains || self.makers_of(unit).any(|maker| after[maker]);
-        }
-        let is_output = |unit: usize| {
-            let name = self.units[unit].op.name.as_str();
-            // A fetch is asked for by name; what dynamic code hands out may be its gradients.
-            name == FETCH || (name == SHADOW_OUTPUT && !after[unit])
-        };
-        if (0..count).any(is_output) {
-            let mut live: Vec<bool> =
-                (0..count).map(|unit| is_output(unit) || (self.units[unit].acts && !after[unit])).collect();
-            for unit in (0..count).rev().filter(|&unit| live[unit]).collect::<Vec<_>>() {
-                let mut open = vec![unit];
-                while let Some(unit) = open.pop() {
-                    for maker in self.makers_of(unit) {
-                        if !std::mem::replace(&mut live[maker], true) {
-                            open.push(maker);
-                        }
-                    }
-                }
-            }
-            return (0..count).map(|unit| !live[unit] && !declares(unit)).collect();
-        }
-        self.after_outputless(&after, declares)
-    }
-
-    /// Where there are no outputs, the forward part ends in values that nobody reads but training.
-    /// It stays; constants, and what is made of them and of state alone, go with their readers.
-    fn after_outputless(&self, after: &[bool], declares: impl Fn(usize) -> bool) -> Vec<bool> {
-        let count = self.units.len();
-        let mut constant = vec![false; count];
-        for unit in 0..count {
-            let op = self.units[unit].op;
-            let like = ["full_like", "ones_like", "zeros_like"].contains(&short(&op.name));
-            let state = op.name == DATA && stored(op);
-            let free = !declares(unit) && !self.units[unit].acts;
-            constant[unit] = state || (free && (like || self.makers_of(unit).all(|maker| constant[maker])));
-        }
-        let mut gone: Vec<bool> = (0..count).map(|unit| after[unit] && !declares(unit)).collect();
-        let (mut read, mut kept) = (vec![false; count], vec![false; count]);
-        for unit in (0..count).rev() {
-            gone[unit] |= constant[unit] && !declares(unit) && read[unit] && !kept[unit];
-            for maker in self.makers_of(unit) {
-                read[maker] = true;
-                kept[maker] |= !gone[unit];
-            }
-        }
-        gone
     }
 }

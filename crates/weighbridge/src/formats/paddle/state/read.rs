@@ -6,7 +6,7 @@ use super::slots::{MASTER_WEIGHTS, Scope};
 use super::structure::{self, Form, marked};
 use super::walk::{Member, Spot, Walk};
 use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
-use crate::checkpoint::{Checkpoint, Name, Note, Origin, Value};
+use crate::checkpoint::{Checkpoint, Name, Note, Origin, PICKLE, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::pickle::{self, Cut, Object, ObjectId, Options, Pickle};
@@ -22,7 +22,11 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     let bounds = Options::with_limits(options.limits.clone());
     let cut = match options.salvage {
         true => pickle::read_cut(source, 0, &bounds)?,
-        false => Cut { pickle: pickle::read(source, 0, &bounds)?, error: None, key: None },
+        false => {
+            let pickle =
+                pickle::read(source, 0, &bounds).map_err(|error| of_joblib(source, &bounds, error))?;
+            Cut { pickle, error: None, key: None }
+        }
     };
     let pickle = cut.pickle;
     let mut walk = Walk::new(&pickle, source, options, &bounds);
@@ -33,6 +37,10 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
     let mut checkpoint = walk.finish()?;
     checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
     checkpoint.files.push(source.clone());
+    checkpoint.warn_of_code(pickle.warning());
+    if !is_of_paddle(source, &pickle, &checkpoint) {
+        checkpoint.kind = PICKLE;
+    }
     facts(&mut checkpoint, &pickle);
     if let Some(error) = &cut.error {
         cut_short(&mut checkpoint, error, cut.key);
@@ -44,6 +52,36 @@ pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Resul
         checkpoint.metadata.set(STRUCTURE, root);
     }
     Ok(checkpoint)
+}
+
+/// The error of a pickle that breaks: a dump of joblib has raw bytes of arrays between the instructions.
+fn of_joblib(source: &SourceRef, bounds: &Options, error: Error) -> Error {
+    let arrays = Options { arrays: true, ..bounds.clone() };
+    let is_dump = pickle::read(source, 0, &arrays).is_ok();
+    if !is_dump {
+        return error;
+    }
+    Error::unsupported(
+        "joblib",
+        "this is a dump of joblib, whose arrays stand between the instructions of a pickle",
+    )
+    .in_file(source.label())
+    .hint("load it with joblib and save its arrays as .npz")
+}
+
+/// True where something says that Paddle wrote the pickle: the name of the file, an import, a key of its own, or a tensor in
+/// its form.
+fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) -> bool {
+    const NAMES: &[&str] =
+        &[".pdparams", ".pdopt", ".pdmodel", ".pdiparams.info", ".pdstates", ".distcp", ".metadata"];
+    let imports =
+        || pickle.global_names().iter().any(|(module, _)| module.split('.').next() == Some("paddle"));
+    let keys = || {
+        let pairs = pickle.graph.pairs(pickle.root).unwrap_or_default();
+        pairs.iter().any(|&(key, _)| matches!(pickle.graph.text(key), Some(TABLE | split::INFO)))
+    };
+    let named = || checkpoint.tensors.iter().any(|tensor| tensor.attributes.contains_key(VARIABLE_NAME));
+    NAMES.iter().any(|name| source.label().ends_with(name)) || imports() || keys() || named()
 }
 
 /// What an array of a shard takes, beside its key and its extents.

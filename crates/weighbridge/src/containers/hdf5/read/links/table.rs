@@ -1,12 +1,16 @@
 //! Groups of the first kind: names in a heap, entries in the leaves of a tree.
 
 use super::super::file::{File, fault};
+use super::super::index::Siblings;
 use super::{Broken, Link, Owned, Target};
 use crate::error::{Error, Result};
-use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::symbol_table_msg;
 use hdf5_reader::storage::StorageBuffer;
+use std::cmp::Ordering;
 use std::collections::HashSet;
+
+/// Levels of a tree.
+const DEEPEST: usize = 64;
 
 /// Gives `keep` the links of the group of that message. A node of the tree or a name that cannot be read goes to `broken`.
 ///
@@ -23,7 +27,8 @@ pub(super) fn links(
     let table = symbol_table_msg::parse(&mut cursor, offsets, lengths, message.len()).map_err(fault)?;
     let names = Names::read(file, table.heap_address, broken)?;
     let mut owned = Owned::new(file);
-    for address in leaves(file, table.btree_address, broken)? {
+    let mut before: Option<&[u8]> = None;
+    for Leaf { address, bounds } in leaves(file, table.btree_address, broken)? {
         let Some(leaf) = broken.part(leaf(file, address, &mut owned))? else { continue };
         let mut reader = file.place.reader(&leaf);
         reader.skip(8)?;
@@ -32,9 +37,18 @@ pub(super) fn links(
             reader.skip(4)?;
             let scratch = reader.take(16)?;
             let target = match cache {
+                0 | 1 => Ok(object),
                 2 => Err(u32::from_le_bytes([scratch[0], scratch[1], scratch[2], scratch[3]])),
-                _ => Ok(object),
+                kind => {
+                    let text = "HDF5: an entry of a group of an unknown kind";
+                    broken.part::<()>(Err(Error::corrupt("hdf5-corrupt", text).at(address).found(kind)))?;
+                    continue;
+                }
             };
+            // The original finds a name by what is before and behind it.
+            let in_order = names.is_between(name, before, &bounds).map_err(|error| error.at(address));
+            broken.part(in_order)?;
+            before = names.from(name).ok();
             let link = names.link(name, target).map_err(|error| error.at(address));
             if let Some(link) = broken.part(link)? {
                 // Nothing is read behind it: each name would cost time for nothing.
@@ -56,9 +70,16 @@ struct Names {
 impl Names {
     /// Those in the heap at `address`, as far as they are in the file.
     fn read(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
-        let (offsets, lengths) = (file.offset_size(), file.length_size());
-        let heap = LocalHeap::parse_at_storage(file.storage(), address, offsets, lengths).map_err(fault)?;
-        let (at, size) = (heap.data_segment_address, heap.data_segment_size);
+        let (offset, length) = (u64::from(file.offset_size()), u64::from(file.length_size()));
+        let head = file.bytes(address, 8 + 2 * length + offset)?;
+        let mut reader = file.place.reader(&head);
+        if reader.take(4)? != b"HEAP" || reader.u8()? != 0 {
+            return Err(
+                Error::corrupt("hdf5-corrupt", "HDF5: the names of a group have lost their mark").at(address)
+            );
+        }
+        reader.skip(3)?;
+        let (size, free, at) = (reader.length()?, reader.length()?, reader.offset()?);
         if size == 0 {
             return Ok(Self { heap: None, end: 0 });
         }
@@ -69,8 +90,37 @@ impl Names {
         }
         let there = if left > 0 { left } else { size };
         let heap = file.bytes_as("hdf5 local heap", at, there)?;
+        let unused = unused(file, &heap, free).map_err(|error| error.at(address));
+        broken.part(unused)?;
         let end = memchr::memrchr(0, &heap).map_or(0, |last| last + 1);
         Ok(Self { heap: Some(heap), end })
+    }
+
+    /// Fails unless the name at `at` is one, is behind `before`, and is between the names of all `bounds`. Costs no more
+    /// than to read the name.
+    fn is_between(&self, at: u64, before: Option<&[u8]>, bounds: &[(u64, u64)]) -> Result<()> {
+        let name = self.from(at)?;
+        let bad = |text: &str| {
+            let shown = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let found =
+                String::from_utf8_lossy(shown.get(..shown.len().min(80)).unwrap_or_default()).into_owned();
+            Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(found))
+        };
+        let is_path = name.iter().take_while(|&&byte| byte != 0).any(|&byte| byte == b'/');
+        if name.starts_with(b"\0") || name.starts_with(b".\0") || is_path {
+            return bad("a name in a group that no path can lead to");
+        }
+        if before.is_some_and(|before| order(before, name) != Ordering::Less) {
+            return bad("the names in a group are not in order");
+        }
+        for &(low, high) in bounds {
+            if order(self.from(low)?, name) != Ordering::Less
+                || order(self.from(high)?, name) == Ordering::Less
+            {
+                return bad("the keys of a group are not around its names");
+            }
+        }
+        Ok(())
     }
 
     /// The link of that name to an object, or to the path at the place that `target` says.
@@ -113,6 +163,42 @@ fn text(names: &[u8]) -> Result<String, String> {
     own.map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
+/// Checks the list of unused places in a heap of names, from the one at `at` on.
+fn unused(file: &File, heap: &[u8], mut at: u64) -> Result<()> {
+    /// Ends the list.
+    const NONE: u64 = 1;
+    let bad = |found: u64| {
+        let text = "HDF5: the list of unused places among the names of a group leads elsewhere";
+        Err(Error::corrupt("hdf5-corrupt", text).found(found))
+    };
+    let mut seen = HashSet::new();
+    while at != NONE {
+        let Some(rest) = usize::try_from(at).ok().and_then(|at| heap.get(at..)) else { return bad(at) };
+        if !seen.insert(at) || rest.len() < 2 * usize::from(file.length_size()) {
+            return bad(at);
+        }
+        let mut reader = file.place.reader(rest);
+        let (next, len) = (reader.length()?, reader.length()?);
+        if next == 0 || len > rest.len() as u64 {
+            return bad(at);
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+/// The order of two names that end with a zero byte.
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    let ended = |pair: &(&u8, &u8)| pair.0 != pair.1 || *pair.0 == 0;
+    a.iter().zip(b).find(ended).map_or_else(|| a.len().cmp(&b.len()), |(a, b)| a.cmp(b))
+}
+
+/// A leaf of a tree, or a node above, and the keys on both sides of it and of each node above: the places of names.
+struct Leaf {
+    address: u64,
+    bounds: Vec<(u64, u64)>,
+}
+
 /// The bytes of the leaf at `address`, as far as it has entries.
 fn leaf(file: &File, address: u64, owned: &mut Owned) -> Result<StorageBuffer> {
     let head = file.bytes(address, 8)?;
@@ -122,38 +208,91 @@ fn leaf(file: &File, address: u64, owned: &mut Owned) -> Result<StorageBuffer> {
     }
     reader.skip(1)?;
     let entry = 2 * u64::from(file.offset_size()) + 24;
-    let bytes = file.bytes(address, 8 + u64::from(reader.u16()?) * entry)?;
+    let count = u64::from(reader.u16()?);
+    fits(file, address, count, file.place.halves.leaf, |most| 8 + most * entry)?;
+    let bytes = file.bytes(address, 8 + count * entry)?;
     owned.take(bytes.len() as u64)?;
     Ok(bytes)
 }
 
-/// The addresses of the leaves of the tree at `root`, in order.
-fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<u64>> {
-    let (mut leaves, mut open, mut seen) = (Vec::new(), vec![root], HashSet::new());
+/// Fails unless `count` entries fit a node, all of which, however many it has, is in the file: the original reads it so.
+fn fits(file: &File, address: u64, count: u64, half: u16, len: impl Fn(u64) -> u64) -> Result<()> {
+    let most = 2 * u64::from(half);
+    if count > most {
+        return Err(Error::corrupt(
+            "hdf5-corrupt",
+            "HDF5: a node of a group has more entries than there is room for",
+        )
+        .at(address)
+        .expected(format_args!("at most {most}"))
+        .found(count));
+    }
+    file.place.offset(address, len(most)).map(drop)
+}
+
+/// The leaves of the tree at `root`, in order.
+fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<Leaf>> {
+    let (mut leaves, mut open, mut seen) = (Vec::new(), vec![(root, None, Vec::new())], HashSet::new());
     // Its nodes lie beside each other: together they have no more bytes than the file.
     let mut owned = Owned::new(file);
-    while let Some(address) = open.pop() {
+    let mut siblings = Siblings::default();
+    let mut whole = true;
+    while let Some((address, level, bounds)) = open.pop() {
         if hdf5_reader::io::Cursor::is_undefined_offset(address, file.offset_size()) {
             continue;
         }
         let node = match seen.insert(address) {
-            true => node(file, address, &mut owned),
+            true => node(file, address, &bounds, &mut owned),
             false => {
                 let error = Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group comes to a node twice");
                 Err(error.at(address))
             }
         };
-        match broken.part(node)? {
-            Some((true, children)) => leaves.extend(children),
-            Some((false, children)) => open.extend(children.into_iter().rev()),
-            None => {}
+        let node = node.and_then(|node| match bounds.len() < DEEPEST {
+            true => Ok(node),
+            false => Err(Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group is too deep").at(address)),
+        });
+        let Some(node) = broken.part(node)? else {
+            whole = false;
+            continue;
+        };
+        let wrong = |text: &str| Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address);
+        if level.is_some_and(|level| level != node.level) {
+            broken.part::<()>(Err(wrong("a node of the tree of a group at another level than its own")))?;
         }
+        // Where a node is lost, the one beside it leads to it.
+        if whole {
+            let met = siblings.meet(node.level, address, node.left, node.right).map_err(wrong);
+            broken.part(met)?;
+        }
+        match node.level.checked_sub(1) {
+            None => leaves.extend(node.children),
+            Some(below) => {
+                open.extend(
+                    node.children.into_iter().rev().map(|child| (child.address, Some(below), child.bounds)),
+                );
+            }
+        }
+    }
+    if whole {
+        let end = siblings
+            .end()
+            .map_err(|(address, text)| Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address));
+        broken.part(end)?;
     }
     Ok(leaves)
 }
 
-/// The children of the node at `address`; true where they are leaves.
-fn node(file: &File, address: u64, owned: &mut Owned) -> Result<(bool, Vec<u64>)> {
+/// A node of the tree.
+struct Node {
+    level: u8,
+    left: u64,
+    right: u64,
+    children: Vec<Leaf>,
+}
+
+/// The node at `address`, which is between the names of all `bounds`.
+fn node(file: &File, address: u64, bounds: &[(u64, u64)], owned: &mut Owned) -> Result<Node> {
     let (offset, length) = (u64::from(file.offset_size()), u64::from(file.length_size()));
     let head = 8 + 2 * offset;
     let start = file.bytes(address, head)?;
@@ -163,14 +302,20 @@ fn node(file: &File, address: u64, owned: &mut Owned) -> Result<(bool, Vec<u64>)
             .at(address));
     }
     let (level, count) = (reader.u8()?, reader.u16()?);
-    let bytes = file.bytes(address, head + u64::from(count) * (length + offset) + length)?;
+    let (left, right) = (reader.offset()?, reader.offset()?);
+    let len = |count: u64| head + count * (length + offset) + length;
+    fits(file, address, count.into(), file.place.halves.node, len)?;
+    let bytes = file.bytes(address, len(count.into()))?;
     owned.take(bytes.len() as u64)?;
     let mut reader = file.place.reader(&bytes);
     reader.skip(crate::source::to_usize(head)?)?;
     let mut children = Vec::with_capacity(usize::from(count));
+    let mut low = reader.length()?;
     for _ in 0..count {
-        reader.length()?;
-        children.push(reader.offset()?);
+        let (address, high) = (reader.offset()?, reader.length()?);
+        let bounds = bounds.iter().copied().chain([(low, high)]).collect();
+        children.push(Leaf { address, bounds });
+        low = high;
     }
-    Ok((level == 0, children))
+    Ok(Node { level, left, right, children })
 }

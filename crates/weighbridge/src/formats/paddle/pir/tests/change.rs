@@ -2,12 +2,19 @@
 
 use super::{GOLDEN, PirProgram, bytes, fetch, golden, named, of, op, p};
 use crate::formats::paddle::Strip;
-use crate::topology::Topology;
+use crate::formats::paddle::flow::{Flow, Phase};
+use crate::topology::{AttributeValue, Topology};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
-const TRAINING: Strip =
-    Strip { source: false, training: true, gradients: false, state: false, unused: false };
+const TRAINING: Strip = Strip {
+    source: false,
+    training: true,
+    gradients: false,
+    state: false,
+    unused: false,
+    outputs: Vec::new(),
+};
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|&(old, new)| (old.to_owned(), new.to_owned())).collect()
@@ -162,8 +169,52 @@ fn call_stacks_are_found_under_any_name() {
     assert!(text.to_bytes()[usize::try_from(leaks[0].offset).unwrap()..].starts_with(stack.as_bytes()));
 }
 
+/// The result of the first operator of that kind.
+fn result(program: &PirProgram, kind: &str) -> String {
+    let topology = program.topology();
+    let op = topology.blocks[0].operators.iter().find(|op| op.kind == kind).unwrap();
+    op.output("")[0].clone()
+}
+
 #[test]
-fn a_training_program_becomes_its_forward_part() {
+fn a_training_program_becomes_one_for_inference() {
+    let mut program = golden("cnn_pir_train");
+    let before: Topology = program.topology();
+    let named = Strip { outputs: vec![result(&program, "pd_op.softmax")], ..TRAINING };
+    let report = program.strip(&named).unwrap();
+    assert_whole(&program);
+    let left = kinds(&program);
+    assert!(
+        !left.iter().any(|k| k.ends_with("_grad") || k.ends_with("adam_") || k.contains("full_like")),
+        "{left:?}"
+    );
+    let forward = ["pd_op.conv2d", "pd_op.batch_norm_", "pd_op.pool2d", "pd_op.softmax"];
+    for kind in forward {
+        let count = |topology: &Topology| topology.operators().filter(|op| op.kind == kind).count();
+        assert_eq!(count(&program.topology()), count(&before), "{kind}");
+    }
+    // The loss and its label go; one fetch comes.
+    assert!(!left.iter().any(|k| k == "pd_op.mean"));
+    assert_eq!(report.operators, (before.operators().count() - left.len() + 1) as u64);
+    let topology = program.topology();
+    assert_eq!(topology.feeds.len(), 1);
+    assert_eq!(topology.fetches.len(), 1);
+    assert_eq!(topology.fetches[0].shape, Some(vec![-1, 10]));
+    for test in topology.operators().filter_map(|op| op.attribute("is_test")) {
+        assert_eq!(*test, AttributeValue::Bool(true));
+    }
+    // What inference does not read is gone: moments, powers, the learning rate.
+    assert!(
+        report.variables.contains("conv2d_0.w_0_moment1_0") && report.variables.contains("learning_rate_0")
+    );
+    assert_eq!(topology.parameters().len(), 13);
+    let mut again = program.clone();
+    assert_eq!(again.strip(&TRAINING).unwrap(), crate::formats::paddle::StripReport::default());
+    assert_eq!(again.to_bytes(), program.to_bytes());
+}
+
+#[test]
+fn a_training_program_without_outputs_keeps_its_forward_part() {
     let mut program = golden("cnn_pir_train");
     let before: Topology = program.topology();
     let report = program.strip(&TRAINING).unwrap();
@@ -178,7 +229,12 @@ fn a_training_program_becomes_its_forward_part() {
         let count = |topology: &Topology| topology.operators().filter(|op| op.kind == kind).count();
         assert_eq!(count(&program.topology()), count(&before), "{kind}");
     }
+    // The mean of the loss.
+    assert_eq!(report.ends, [result(&program, "pd_op.mean")]);
     assert_eq!(report.operators, (before.operators().count() - left.len()) as u64);
+    for test in program.topology().operators().filter_map(|op| op.attribute("is_test")) {
+        assert_eq!(*test, AttributeValue::Bool(true));
+    }
     // Parameters and state are tensors of files: they stay until asked for.
     assert_eq!(program.topology().parameters().len(), before.parameters().len());
     let gone = program.strip(&Strip { state: true, ..Strip::default() }).unwrap().variables;
@@ -189,6 +245,132 @@ fn a_training_program_becomes_its_forward_part() {
     let mut at_once = golden("cnn_pir_train");
     at_once.strip(&Strip { state: true, ..TRAINING }).unwrap();
     assert_eq!(at_once.to_bytes(), program.to_bytes());
+}
+
+#[test]
+fn outputs_must_be_there_and_need_training_to_go() {
+    let mut program = golden("cnn_pir_train");
+    let before = program.to_bytes();
+    let named = |name: &str, training| Strip { training, outputs: vec![name.to_owned()], ..TRAINING };
+    assert_eq!(program.strip(&named("%999999", true)).unwrap_err().code(), "no-such-output");
+    assert_eq!(program.strip(&named("%20", false)).unwrap_err().code(), "outputs-without-training");
+    assert_eq!(program.to_bytes(), before);
+}
+
+#[test]
+fn an_output_that_exists_can_be_kept_alone() {
+    let ops = [
+        p(1, "w"),
+        p(2, "v"),
+        named("1.data", "name", "x", &[], 3),
+        named("1.data", "name", "y", &[], 4),
+        op("1.add", "", &[1, 3], 5),
+        op("1.add", "", &[2, 4], 6),
+        op("1.print", "", &[6], 7),
+        fetch(0, 5, 8),
+        fetch(1, 6, 9),
+    ];
+    let mut program = of(&ops.join(",")).unwrap();
+    let report = program.strip(&Strip { outputs: vec!["fetch_name_0".to_owned()], ..TRAINING }).unwrap();
+    assert_eq!(kinds(&program), ["builtin.parameter", "pd_op.data", "pd_op.add", "pd_op.fetch"]);
+    assert_eq!(report.variables, ["%6", "%7", "fetch_name_1", "v", "y"].map(String::from).into());
+    assert_eq!(program.topology().fetches[0].name, "fetch_name_0");
+}
+
+/// The models with tensor arrays.
+fn arrays() -> Vec<PirProgram> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/paddle/strip");
+    let read = |name| std::fs::read(format!("{root}/{name}/model.json")).unwrap();
+    ["tensor_array_pir", "loop_gru_pir"].map(|name| super::parse(&read(name)).unwrap()).into()
+}
+
+#[test]
+fn what_is_written_in_place_stays_where_an_output_reads_it() {
+    for mut program in arrays() {
+        let mut expected = program.clone();
+        expected.strip(&Strip { source: true, ..Strip::default() }).unwrap();
+        assert!(program.topology().operators().any(|op| op.kind == "pd_op.array_write_"));
+        let report = program.strip(&Strip::all()).unwrap();
+        assert_eq!((report.operators, report.variables.len()), (0, 0));
+        assert_eq!(program.to_bytes(), expected.to_bytes());
+    }
+}
+
+#[test]
+fn a_program_that_lost_a_writer_is_refused() {
+    for program in arrays() {
+        let before = program.topology();
+        let flow = Flow::of(&before, |_, _| Phase::Forward);
+        let main = &before.blocks[0].operators;
+        flow.check(&vec![true; main.len()], None, &before).unwrap();
+        // Nothing reads the results of the loop; what it writes to is read.
+        let text = String::from_utf8(program.to_bytes()).unwrap();
+        let place = main.iter().position(|op| op.kind == "pd_op.while").unwrap();
+        let span = program.model.blocks[0].operators[place].span.clone();
+        let after =
+            super::parse(format!("{}{}", &text[..span.start], &text[span.end + 1..]).as_bytes()).unwrap();
+        let kept: Vec<bool> = (0..main.len()).map(|step| step != place).collect();
+        assert_eq!(flow.check(&kept, None, &after.topology()).unwrap_err().code(), "outputs-changed");
+        // The slice of the array's loop, from the outputs back.
+        assert!(flow.live(None)[place]);
+    }
+}
+
+/// The kinds that `--strip training` leaves of these operators.
+fn left(ops: &[String]) -> Vec<String> {
+    let mut program = of(&ops.join(",")).unwrap();
+    program.strip(&TRAINING).unwrap();
+    assert_whole(&program);
+    kinds(&program).iter().map(|k| k.split_once('.').unwrap().1.to_owned()).collect()
+}
+
+#[test]
+fn effects_stay_and_idle_operators_go() {
+    let silent = r##"{"#":"1.assert","A":[],"I":[{"%":10}],"O":[],"OA":[]}"##.to_owned();
+    let ops = [
+        p(1, "w"),
+        op("1.tanh", "", &[1], 2),
+        op("1.exp", "", &[1], 3),
+        op("1.print", "", &[3], 4),
+        op("1.uniform", "", &[], 5),
+        op("1.randint", "", &[], 6),
+        op("1.dropout", r##"{"AT":{"#":"0.a_bool","D":false},"N":"is_test"}"##, &[2], 7),
+        op("1.increment_", "", &[1], 8),
+        op("1.increment_", "", &[3], 9),
+        op("1.shape", "", &[2], 10),
+        silent,
+        fetch(0, 2, 11),
+    ];
+    let stays =
+        ["parameter", "tanh", "exp", "print", "uniform", "randint", "increment_", "shape", "assert", "fetch"];
+    assert_eq!(left(&ops), stays);
+}
+
+#[test]
+fn in_place_operators_stay_as_far_as_they_are_seen() {
+    // y = relu_(x) writes to x; z = exp_(y) writes to both, after x was read for the last time.
+    let ops = |fetched| {
+        [
+            named("1.data", "name", "x", &[], 1),
+            op("1.relu_", "", &[1], 2),
+            op("1.scale", "", &[1], 3),
+            op("1.exp_", "", &[2], 4),
+            fetch(0, fetched, 5),
+        ]
+    };
+    assert_eq!(left(&ops(3)), ["data", "relu_", "scale", "fetch"]);
+    assert_eq!(left(&ops(2)), ["data", "relu_", "exp_", "fetch"]);
+    // What is assigned to is the second operand.
+    let assigned = [
+        named("1.data", "name", "x", &[], 1),
+        op("1.full", "", &[], 2),
+        op("1.assign_out_", "", &[1, 2], 3),
+        fetch(0, 2, 4),
+    ];
+    assert_eq!(left(&assigned), ["data", "full", "assign_out_", "fetch"]);
+    let mut other = assigned.clone();
+    other[3] = fetch(0, 1, 4);
+    assert_eq!(left(&other), ["data", "fetch"]);
 }
 
 #[test]

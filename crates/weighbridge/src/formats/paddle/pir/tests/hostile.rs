@@ -26,7 +26,11 @@ fn use_it(bytes: &[u8]) -> bool {
     let names: BTreeMap<_, _> =
         topology.parameters().iter().map(|v| (v.name.clone(), format!("{}'", v.name))).collect();
     let _ = (program.notes(), program.source_leaks(), program.rename(&names));
-    program.strip(&Strip::all()).unwrap();
+    let before = program.to_bytes();
+    if let Err(error) = program.strip(&Strip::all()) {
+        // A value that is read before it is made.
+        assert_eq!((error.code(), program.to_bytes()), ("outputs-changed", before));
+    }
     // What was written is read again.
     parse(&program.to_bytes()).unwrap();
     true

@@ -78,18 +78,7 @@ impl Builder {
     /// [`crate::Kind::Unsupported`] for an element type or a kind that Paddle does not have.
     pub fn variable(&mut self, variable: &Variable) -> Result<&mut Self> {
         let name = &variable.name;
-        if name.is_empty() {
-            return Err(Error::usage("empty-name", "a variable needs a name"));
-        }
-        let desc = VarDesc {
-            name: Some(name.clone().into_bytes()),
-            r#type: MessageField::some(var_type(variable)?),
-            persistable: Some(variable.persistable),
-            // As Paddle: what is false is left out.
-            is_parameter: variable.parameter.then_some(true),
-            stop_gradient: variable.stop_gradient.then_some(true),
-            ..VarDesc::default()
-        };
+        let desc = self::variable(variable)?;
         if !self.names.insert(name.clone()) {
             return Err(Error::usage("name-collision", "a variable was declared twice").found(name));
         }
@@ -106,14 +95,7 @@ impl Builder {
         for name in operator.inputs.iter().chain(&operator.outputs).flat_map(|slot| &slot.arguments) {
             self.declared(name)?;
         }
-        let attrs: Result<Vec<_>> = operator.attributes.iter().map(attribute::attribute).collect();
-        self.ops.push(OpDesc {
-            inputs: operator.inputs.iter().map(slot).collect(),
-            outputs: operator.outputs.iter().map(slot).collect(),
-            r#type: Some(operator.kind.clone().into_bytes()),
-            attrs: attrs?,
-            ..OpDesc::default()
-        });
+        self.ops.push(self::operator(operator)?);
         Ok(self)
     }
 
@@ -189,6 +171,43 @@ impl Builder {
         let list = Variable { kind, dtype: None, shape: None, ..dense(name, DType::F32, &[]) };
         self.variable(&list).map(|_| ())
     }
+}
+
+/// The message of a variable.
+pub(super) fn variable(variable: &Variable) -> Result<VarDesc> {
+    if variable.name.is_empty() {
+        return Err(Error::usage("empty-name", "a variable needs a name"));
+    }
+    Ok(VarDesc {
+        name: Some(variable.name.clone().into_bytes()),
+        r#type: MessageField::some(var_type(variable)?),
+        persistable: Some(variable.persistable),
+        // As Paddle: what is false is left out.
+        is_parameter: variable.parameter.then_some(true),
+        stop_gradient: variable.stop_gradient.then_some(true),
+        ..VarDesc::default()
+    })
+}
+
+fn operator(operator: &Operator) -> Result<OpDesc> {
+    let attrs: Result<Vec<_>> = operator.attributes.iter().map(attribute::attribute).collect();
+    Ok(OpDesc {
+        inputs: operator.inputs.iter().map(slot).collect(),
+        outputs: operator.outputs.iter().map(slot).collect(),
+        r#type: Some(operator.kind.clone().into_bytes()),
+        attrs: attrs?,
+        ..OpDesc::default()
+    })
+}
+
+/// The message of an operator `feed` or `fetch`.
+pub(super) fn endpoint(
+    kind: &str,
+    input: (&str, &str),
+    output: (&str, &str),
+    column: usize,
+) -> Result<OpDesc> {
+    operator(&files::endpoint(kind, input, output, column)?)
 }
 
 fn slot(slot: &Slot) -> Var {

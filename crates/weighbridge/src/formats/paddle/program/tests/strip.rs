@@ -2,7 +2,7 @@
 
 use super::{all, golden, parse, read};
 use crate::formats::paddle::{Strip, StripReport};
-use crate::topology::Topology;
+use crate::topology::{AttributeValue, Topology};
 use std::collections::BTreeSet;
 
 fn kinds(topology: &Topology) -> Vec<String> {
@@ -45,62 +45,93 @@ fn source_lines_go_and_nothing_else() {
     assert_eq!(after.strip(&Strip { source: true, ..Strip::default() }).unwrap(), StripReport::default());
 }
 
+/// Training programs and what they compute.
+const TRAINED: [(&str, &str); 2] = [
+    ("p262/cnn_static_train/train.pdmodel", "softmax_0.tmp_0"),
+    ("p262/seq_static_train/train.pdmodel", "linear_25.tmp_1"),
+];
+
+fn to(output: &str) -> Strip {
+    Strip { outputs: vec![output.to_owned()], ..Strip::all() }
+}
+
 #[test]
-fn a_training_program_becomes_its_forward_pass() {
-    for path in ["p262/cnn_static_train/train.pdmodel", "p262/seq_static_train/train.pdmodel"] {
+fn a_training_program_becomes_one_for_inference() {
+    for (path, output) in TRAINED {
         let before = golden(path).topology();
         let mut program = golden(path);
-        let report = program.strip(&Strip::all()).unwrap();
+        let report = program.strip(&to(output)).unwrap();
         let after = program.topology();
         for kind in kinds(&after) {
-            assert!(!kind.ends_with("_grad") && kind != "adam", "{path} {kind}");
+            assert!(!kind.ends_with("_grad") && kind != "adam" && kind != "cross_entropy", "{path} {kind}");
         }
-        assert_eq!(report.operators, (kinds(&before).len() - kinds(&after).len()) as u64);
+        let ends = after.feeds.len() + after.fetches.len();
+        assert_eq!(report.operators, (kinds(&before).len() + ends - kinds(&after).len()) as u64);
         let gone: BTreeSet<String> = declared(&before).difference(&declared(&after)).cloned().collect();
         assert_eq!(report.variables, gone);
         assert!(gone.iter().any(|n| n.ends_with("@GRAD")));
         for part in ["_moment1_0", "_beta1_pow_acc_0", "learning_rate_0"] {
             assert!(gone.iter().any(|n| n.contains(part)), "{path} {part}");
         }
-        // What the forward pass uses is declared still; so are all its parameters.
+        // What the operators use is declared still, and nothing else.
         let left = declared(&after);
-        for op in after.operators() {
-            for name in op.inputs.iter().chain(&op.outputs).flat_map(|s| &s.arguments) {
-                assert!(left.contains(name), "{path} {name}");
-            }
+        let used: BTreeSet<String> = after
+            .operators()
+            .flat_map(|op| op.inputs.iter().chain(&op.outputs).flat_map(|s| s.arguments.clone()))
+            .collect();
+        assert_eq!(left, used, "{path}");
+        assert_eq!(after.fetches[0].name, output);
+        assert_eq!(after.feeds.len(), 1, "{path}: the label is no input any more");
+        for test in after.operators().filter_map(|op| op.attribute("is_test")) {
+            assert_eq!(*test, AttributeValue::Bool(true), "{path}");
         }
-        // One weight of the recurrent net is kept for its layout only: no operator uses it.
-        let weights = |t: &Topology| -> BTreeSet<String> {
-            let all = t.blocks[0].variables.iter().filter(|v| v.parameter).map(|v| v.name.clone());
-            all.filter(|n| n != "lstm_0.w_0").collect()
-        };
-        assert_eq!(weights(&after), weights(&before), "{path}");
-        assert!(!left.contains("lstm_0.w_0"));
-        assert!(!weights(&after).is_empty());
+        let mut again = program.clone();
+        again.strip(&Strip::all()).unwrap();
+        assert_eq!(again, program);
     }
+}
+
+#[test]
+fn batch_norm_and_dropout_are_switched_to_inference() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/paddle/strip/training/net.pdmodel");
+    let mut program = parse(&std::fs::read(root).unwrap());
+    let tests = |program: &super::ProgramDesc| -> Vec<(String, bool)> {
+        let topology = program.topology();
+        let tests = topology.operators().filter_map(|op| {
+            Some((op.kind.clone(), *op.attribute("is_test")? == AttributeValue::Bool(true)))
+        });
+        tests.collect()
+    };
+    assert!(tests(&program).iter().any(|(kind, test)| kind == "batch_norm" && !test));
+    let topology = program.topology();
+    // Without outputs the whole forward pass stays, the loss too.
+    let mut whole = program.clone();
+    let report = whole.strip(&Strip::all()).unwrap();
+    assert_eq!(report.ends.last().unwrap(), "mean_0.tmp_0");
+    assert!(tests(&whole).iter().all(|(_, test)| *test), "{:?}", tests(&whole));
+    assert!(!kinds(&whole.topology()).iter().any(|kind| kind.ends_with("_grad") || kind == "adam"));
+    assert!(whole.topology().feeds.is_empty() && whole.topology().fetches.is_empty());
+    let last = topology.blocks[0].operators.iter().rfind(|op| op.kind == "elementwise_add").unwrap();
+    program.strip(&to(&last.output("Out")[0])).unwrap();
+    assert!(tests(&program).iter().all(|(_, test)| *test), "{:?}", tests(&program));
+    let topology = program.topology();
+    let norm = topology.operators().find(|op| op.kind == "batch_norm").unwrap();
+    assert!(norm.output("ReserveSpace").is_empty() && !norm.output("MeanOut").is_empty());
 }
 
 #[test]
 fn what_is_used_stays() {
     // Without taking the operators out, gradients and state are in use.
-    let path = "p262/cnn_static_train/train.pdmodel";
+    let (path, output) = TRAINED[0];
     let mut program = golden(path);
     let report = program.strip(&Strip { gradients: true, state: true, ..Strip::default() }).unwrap();
     assert_eq!(report, StripReport::default());
     assert_eq!(program.to_bytes(), read(path));
-    // Taking the operators out alone leaves all variables.
-    let report = program.strip(&Strip { training: true, ..Strip::default() }).unwrap();
-    assert!(report.operators > 0 && report.variables.is_empty());
-    // Moments are known as such while the operators are there, and by nothing afterwards.
-    let mut both = golden(path);
-    let report = both.strip(&Strip { training: true, state: true, ..Strip::default() }).unwrap();
-    let stored: BTreeSet<String> = both.topology().parameters().iter().map(|v| v.name.clone()).collect();
-    let before: BTreeSet<String> =
-        golden(path).topology().parameters().iter().map(|v| v.name.clone()).collect();
-    assert_eq!(report.variables, before.difference(&stored).cloned().collect());
-    let state =
-        before.iter().filter(|n| n.contains("_moment") || n.contains("_pow_acc") || *n == "learning_rate_0");
-    assert_eq!(report.variables, state.cloned().collect());
+    // Outputs are for operators that are taken out; and they must be there.
+    let alone = Strip { outputs: vec![output.to_owned()], ..Strip::default() };
+    assert_eq!(program.strip(&alone).unwrap_err().code(), "outputs-without-training");
+    assert_eq!(program.strip(&to("no.such")).unwrap_err().code(), "no-such-output");
+    assert_eq!(program.to_bytes(), read(path));
 }
 
 #[test]
@@ -115,9 +146,8 @@ fn a_gradient_that_is_fetched_keeps_what_makes_it() {
     let limits = crate::Limits::default();
     let mut with = super::ProgramDesc::from_text(&with, &limits).unwrap();
     let mut without = program;
-    let strip = Strip { training: true, ..Strip::default() };
-    with.strip(&strip).unwrap();
-    without.strip(&strip).unwrap();
+    with.strip(&Strip { training: true, ..Strip::default() }).unwrap();
+    without.strip(&to("embedding_0.w_0")).unwrap();
     let with = kinds(&with.topology());
     let without = kinds(&without.topology());
     for kind in ["lookup_table_v2_grad", "reduce_mean_grad"] {

@@ -22,6 +22,7 @@ from paddle_runs import OLD, VERSION, core, load_state, paddle, run_pir, run_pro
 
 ROOT = Path(__file__).resolve().parent.parent
 GOOD = ROOT / "testdata" / "paddle" / "good"
+MADE = ROOT / "testdata" / "paddle" / "made"
 COMMAND = Path(sys.argv[1]).resolve()
 passed = failed = 0
 
@@ -331,6 +332,105 @@ def real_models(folder, work):
             check(f"jieba: {path.name}: bytes", path.read_bytes() == (back / path.name).read_bytes())
 
 
+def stream(array):
+    """A tensor as Paddle keeps it in a file."""
+    number = {"float32": 5, "int8": 21, "int32": 2}[array.dtype.name]
+    dims = b"".join(b"\x10" + varint(extent) for extent in array.shape)
+    desc = b"\x08" + varint(number) + dims
+    return bytes(16) + len(desc).to_bytes(4, "little") + desc + array.tobytes()
+
+
+def varint(number):
+    out = bytearray()
+    while number >= 128:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes(out + bytes([number]))
+
+
+def quantized(work):
+    """A model of PostTrainingQuantization through every change; and scales of all shapes that are called the same."""
+    folder = MADE / "ptq"
+    feeds = {"x": np.random.default_rng(3).standard_normal((2, 1, 6, 6)).astype("float32")}
+    truth, outputs = load(folder, feeds)
+    tool("verify", folder)
+
+    def arrived(what, target, names=None):
+        values, out = load(target, feeds)
+        same_values(f"quantized: {what}", truth, values, names)
+        same_outputs(f"quantized: {what}", outputs, out)
+        tool("verify", target)
+
+    tool("convert", folder, work / "same", "--to", "paddle", "--kind", "inference")
+    arrived("converted", work / "same")
+    tool("convert", folder, work / "m.safetensors")
+    tool("convert", work / "m.safetensors", work / "back", "--to", "paddle", "--kind", "inference", "--program", folder / "inference.pdmodel")
+    arrived("through safetensors", work / "back")
+    tool("program", folder, "--strip", "all", "--output", work / "stripped")
+    arrived("stripped", work / "stripped")
+    new = {"conv2d_0.w_0": "zz", "conv2d_0.w_0@scale": "zz@scale"}
+    tool("program", folder, "--rename", "conv2d_0.w_0=zz", "--output", work / "renamed")
+    arrived("renamed with its scale", work / "renamed", new)
+    tool("convert", folder, work / "alone", "--to", "paddle", "--kind", "inference", "--rename", '["fc_0","w_0"]=aa')
+    # A rule for a path holds for those below it.
+    point = "quantized.dequantized@zero_point"
+    arrived("renamed without its scale", work / "alone", {"fc_0.w_0": "aa", f"fc_0.w_0.{point}": f"aa.{point}"})
+    # Scales with and without extents of 1.
+    for form in ((), (1,), (1, 1)):
+        shaped = work / f"shaped{len(form)}"
+        shutil.copytree(folder, shaped)
+        values = {}
+        for name, array in truth.items():
+            is_scale = "@scale" in name
+            values[name] = array.reshape(form + tuple(e for e in array.shape if e != 1)) if is_scale else array
+        (shaped / "inference.pdiparams").write_bytes(b"".join(stream(values[name]) for name in sorted(values)))
+        _, out = load(shaped, feeds)
+        same_outputs(f"quantized: scales with {len(form)} extents of 1", outputs, out)
+        tool("verify", shaped)
+    # Paddle itself does not run what is for Paddle Lite.
+    told = json.loads(tool("verify", MADE / "lite", "--json"))
+    check("quantized for Paddle Lite: found", any(f["code"] == "for-paddle-lite" for f in told["findings"]))
+    try:
+        load(MADE / "lite", feeds)
+        check("quantized for Paddle Lite: refused by Paddle", False)
+    except Exception:
+        check("quantized for Paddle Lite: refused by Paddle", True)
+
+
+def sharded(work):
+    """States as PaddleNLP cuts them: one model, with all tensors of the shards."""
+    folder = MADE / "paddlenlp"
+    truth = {}
+    for shard in sorted(folder.glob("*.pdparams")):
+        truth.update(load_state(shard))
+    for number, source in enumerate((folder, folder / "model_state.pdparams.index.json")):
+        target = work / f"{number}.pdparams"
+        tool("convert", source, target)
+        same_values("PaddleNLP's shards", truth, load_state(target))
+    tool("verify", folder)
+
+
+def names_of_a_state(work):
+    """Structured names of a model of 3.x: each is the tensor of that name in the state beside it."""
+    truth = {path[0]: array for path, array in load_state(MADE / "names" / "inference.pdparams").items()}
+    tool("convert", MADE / "names", work / "m.safetensors", "--names", "structured")
+    named = {name: array for name, array in safetensors.numpy.load_file(work / "m.safetensors").items() if name in truth}
+    check("names of a state: number", len(named) == 8)
+    for name, array in named.items():
+        check(f"names of a state: {name}", same_bits(truth[name], array))
+
+
+def large_integers(work):
+    """Integers of any length in a state."""
+    source = MADE / "bigint.pdparams"
+    for protocol in (2, 3, 4):
+        target = work / f"{protocol}.pdparams"
+        tool("convert", source, target, "--set", f"protocol={protocol}")
+        truth, found = (paddle.load(str(path)) for path in (source, target))
+        for key in ("seed", "other"):
+            check(f"integers of protocol {protocol}: {key}", truth[key] == found[key] and abs(found[key]) >= 1 << 64)
+
+
 MODELS = (
     ["cnn_static_infer", "cnn_jit", "cnn_legacy_separate", "seq_static_infer", "seq_jit", "seq_legacy_separate", "control_flow"]
     if OLD
@@ -358,6 +458,12 @@ def main():
     for optimizer in ("Adam", "Momentum"):
         for form in ("merged", "folder", "flat", "nested", "list"):
             fresh(f"transposed {optimizer} {form}", lambda folder: transposed(optimizer, form, folder))
+    if OLD:
+        fresh("quantized", quantized)
+    else:
+        fresh("sharded", sharded)
+        fresh("names of a state", names_of_a_state)
+        fresh("large integers", large_integers)
     fresh("streams", streams)
     fresh("casts", casts)
     if OLD and len(sys.argv) > 2:

@@ -368,19 +368,16 @@ fn a_type_is_renamed_everywhere_and_back() {
     let listed = ok(at, "ls %m");
     assert!(listed.contains("entities.person.global_embedding/sum") && !listed.contains("user"), "{listed}");
     ok(at, "convert %m %back --to biggraph --set rename-type=person=user,thing=item");
-    for name in ["model.v6.h5", "embeddings_user_2.v6.h5", "config.json"] {
-        ok(at, "convert @ckpt_std_zip %plain --to biggraph --force");
-        assert_eq!(
-            fs::read(at.join("back").join(name)).unwrap(),
-            fs::read(at.join("plain").join(name)).unwrap(),
-            "{name}"
-        );
-    }
+    ok(at, "diff %back @ckpt_std_zip --no-metadata");
+    assert_eq!(
+        fs::read(at.join("back/config.json")).unwrap(),
+        fs::read(golden("ckpt_std_zip/config.json")).unwrap()
+    );
     for (pair, code) in [("usr=x", "no-such-type"), ("user=item", "type-exists"), ("user=a.b", "bad-setting")]
     {
         let output =
             run(at, &format!("convert @ckpt_std_zip %no --to biggraph --set rename-type={pair} --json"));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{pair}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains(code), "{pair}: {output:?}");
     }
 }
 
@@ -415,7 +412,7 @@ fn a_table_of_edges_is_cut_and_is_no_table_of_embeddings() {
     ok(at, &format!("convert %edges.npy %b {know} --set partitions=2 --set columns=lhs,rel,rhs"));
     let column = |bucket: &str, name: &str| {
         let shown = ok(at, &format!("show %b/edges_{bucket}.h5 {name}"));
-        shown.lines().last().unwrap().to_owned()
+        shown.lines().next().unwrap().to_owned()
     };
     assert_eq!((column("0_0", "lhs"), column("0_0", "rhs")), ("[2]".into(), "[1]".into()));
     assert_eq!((column("0_1", "lhs"), column("0_1", "rhs")), ("[0]".into(), "[1]".into()));
@@ -432,7 +429,7 @@ fn a_table_of_edges_is_cut_and_is_no_table_of_embeddings() {
         ("edges.npy", " --set columns=lhs,rhs,lhs", "edge-columns"),
     ] {
         let output = run(at, &format!("convert %{source} %no --to biggraph{more} --json"));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{source}{more}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains(code), "{source}{more}: {output:?}");
         assert!(!at.join("no").exists());
     }
 }
@@ -443,8 +440,7 @@ fn rows_of_relation_parameters_go_by_the_names_of_relations() {
     let at = dir.path();
     let names: Vec<String> =
         serde_json::from_slice(&fs::read(golden("dyn/entities/dynamic_rel_names.json")).unwrap()).unwrap();
-    let plain = |name: &String| name.bytes().all(|b| b.is_ascii_alphanumeric());
-    let row = names.iter().position(plain).unwrap();
+    let row = names.len() - 2;
     let tensor = "relations.0.operator.rhs.translations";
     let know = "--entities @dyn/entities";
     let by_name = ok(at, &format!("show @ckpt_dyn_affine {tensor}['{}'] {know}", names[row]));

@@ -283,3 +283,28 @@ fn a_type_alone_can_be_no_difference() {
     assert_eq!(code(&["diff", &model, &half, "--ignore-dtype", "--rtol", "0.004"]), 0);
     assert_eq!(code(&["diff", &model, &half, "--ignore-dtype", "--names-only"]), 0);
 }
+
+/// The versions of modules that PyTorch keeps have a place in its own files alone.
+#[test]
+fn metadata_of_one_format_is_no_difference_unless_asked_for() {
+    let folder = Folder::new();
+    let source = golden("torch/good/module_state.pt");
+    let (bridge, other) = (folder.path("a.safetensors"), folder.path("b.pt"));
+    for target in [&bridge, &other] {
+        ok(&["edit", &source, target, "--remove-metadata", "_metadata", "-q"]);
+    }
+    for sides in [[&source, &bridge], [&bridge, &source]] {
+        let words = ["diff", sides[0], sides[1]];
+        let report = json(&words);
+        assert_eq!((code(&words), &report["same"]), (0, &true.into()), "{report}");
+        assert!(report["notes"][0].as_str().unwrap().contains("_metadata"), "{report}");
+        assert_eq!(code(&[&words[..], &["--metadata"]].concat()), 1);
+        assert_eq!(code(&[&words[..], &["--metadata", "--no-metadata"]].concat()), 2);
+    }
+    // Both of these could hold it.
+    assert_eq!(code(&["diff", &source, &other]), 1);
+    // What both say is compared, whatever the formats.
+    let carried = folder.path("c.safetensors");
+    ok(&["convert", &source, &carried, "-q"]);
+    assert_eq!(json(&["diff", &source, &carried])["notes"], Json::Array(Vec::new()));
+}

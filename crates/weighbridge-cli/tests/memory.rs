@@ -125,3 +125,49 @@ fn four_gibibytes_pass_through_the_budget() {
         fs::remove_file(&target).unwrap();
     }
 }
+
+/// Edges of PyTorch-BigGraph that go to other partitions: 48 MB of them, with a budget of 16 MiB.
+#[test]
+fn the_budget_bounds_edges_on_their_way() {
+    const EDGES: u64 = 2_000_000;
+    const ENTITIES: u64 = 50_000;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("e")).unwrap();
+    fs::write(at("e/entity_count_all_0.txt"), format!("{ENTITIES}\n")).unwrap();
+    let config = r#"{"entities": {"all": {"num_partitions": 1}}, "relations": [{"name": "r", "lhs": "all", "rhs": "all"}],
+        "dimension": 4, "entity_path": "e", "edge_paths": ["x"], "checkpoint_path": "c"}"#;
+    fs::write(at("config.json"), config).unwrap();
+    let mut header = format!("{{'descr': '<i8', 'fortran_order': False, 'shape': ({EDGES}, 3), }}");
+    header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.bytes());
+    let mut dice = 1u64;
+    for _ in 0..EDGES {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        for number in [(dice >> 33) % ENTITIES, 0, (dice >> 17) % ENTITIES] {
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+    fs::write(at("edges.npy"), bytes).unwrap();
+    let path = |name: &str| at(name).to_str().unwrap().to_owned();
+    let (source, target, config, entities) = (path("edges.npy"), path("out"), path("config.json"), path("e"));
+    let words = ["convert", &source, &target, "--to", "biggraph", "--set", "columns=lhs,rel,rhs"];
+    let more = [
+        "--set",
+        "partitions=4",
+        "--config",
+        &config,
+        "--entities",
+        &entities,
+        "--memory",
+        "16MiB",
+        "--no-sync",
+    ];
+    let highest = run_and_watch(&words.into_iter().chain(more).collect::<Vec<_>>());
+    assert!(highest < (16 << 10) + (48 << 10), "{highest} KiB");
+    let first = fs::metadata(at("out/edges_0_0.h5")).unwrap().len();
+    assert!((2_900_000..3_100_000).contains(&first), "{first}");
+}

@@ -359,6 +359,44 @@ fn what_a_target_cannot_hold_is_said() {
 }
 
 #[test]
+fn entries_of_a_list_of_names_that_vanish_are_a_loss() {
+    let (_temp, dir) = temp();
+    // The functions of a layer share the list, so one of them lacks variables of the others.
+    let model = good("p262/jit_multi_function/model.second.pdmodel");
+    for (number, options) in
+        [to("", &[("era", "1")]), to("separate", &[]), to("combined", &[]), to("state", &[])]
+            .into_iter()
+            .enumerate()
+    {
+        let plan = run(&model, dir.join(number.to_string()), &options);
+        let loss = plan.losses.iter().find(|loss| loss.code == "info-entries").unwrap();
+        assert!(loss.is_left_out() && loss.detail.contains("linear_1.b_0, linear_1.w_0"), "{loss:?}");
+    }
+    let plan = run(&model, dir.join("s.safetensors"), &ConvertOptions::default());
+    assert!(codes(&plan).contains("info-entries"));
+    let plan = run(&model, dir.join("kept"), &to("inference", &[]));
+    assert_eq!(codes(&plan), [].into());
+    same(dir.join("kept/model.pdiparams.info"), good("p262/jit_multi_function/model.pdiparams.info"));
+
+    // A frozen parameter: a pickle does not say so.
+    let mut frozen = weighbridge::open(good("p262/cnn_jit")).unwrap();
+    for entry in &mut frozen.tensors {
+        entry.attributes.remove("structured_name");
+    }
+    let plan = |frozen: &weighbridge::Checkpoint| {
+        let paddle = weighbridge::formats::by_id("paddle").unwrap();
+        weighbridge::ops::plan_checkpoint(frozen.clone(), paddle, Some("state".into()), &to("", &[])).unwrap()
+    };
+    assert!(!codes(&plan(&frozen)).contains("attribute-dropped"));
+    frozen.tensors[0].attributes.insert("trainable".into(), weighbridge::checkpoint::Value::Bool(false));
+    let losses = plan(&frozen).losses;
+    assert!(
+        losses.iter().any(|l| l.code == "attribute-dropped" && l.detail.contains("trainable")),
+        "{losses:?}"
+    );
+}
+
+#[test]
 fn casts_keep_levels_and_rows() {
     let (_temp, dir) = temp();
     let options = || {

@@ -4,7 +4,7 @@
 #[path = "common/paddle.rs"]
 mod paddle;
 
-use paddle::{bad, copy_folder, expected, good, list, with_program};
+use paddle::{bad, copy_folder, expected, good, list, made, with_program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -321,4 +321,57 @@ fn missing_words_are_found() {
     assert!(report.findings.iter().any(|f| f.tensor.as_deref() == Some("vocab") && f.severity == Error));
     fs::remove_file(folder.join("another_vocab")).unwrap();
     assert_eq!(plain(&folder).verdict, CouldNotTell);
+}
+
+#[test]
+fn quantized_models_are_sound() {
+    let report = plain(made("ptq"));
+    assert_eq!(report.verdict, Sound, "{:#?}", report.findings);
+    has(&report, Note, "quantized", "7 quantization scales have");
+    has(&report, Note, "quantized", "2 quantized weights are i8");
+    assert!(report.findings.iter().all(|f| f.severity <= Note), "{:#?}", report.findings);
+    let report = plain(made("lite"));
+    assert_eq!(report.verdict, Sound, "{:#?}", report.findings);
+    has(&report, Warning, "for-paddle-lite", "2 quantized weights have their scales");
+    // A scale of as many elements is one; a weight of other extents is not.
+    let temp = tempfile::tempdir().unwrap();
+    copy_folder(&made("ptq"), temp.path());
+    let file = temp.path().join("inference.pdiparams");
+    let mut bytes = fs::read(&file).unwrap();
+    let dims = [0x08, 0x15, 0x10, 0x30, 0x10, 0x04];
+    let at = bytes.windows(6).position(|window| window == dims).unwrap();
+    bytes[at + 3] = 0x04;
+    bytes[at + 5] = 0x30;
+    fs::write(&file, bytes).unwrap();
+    has(&plain(temp.path()), Error, "shape-differs", "the tensor is [4, 48]");
+}
+
+#[test]
+fn encrypted_folders_are_left_open() {
+    let report = plain(made("encrypted"));
+    assert_eq!(report.verdict, CouldNotTell, "{:#?}", report.findings);
+    has(&report, Severity::Unchecked, "encrypted", "its bytes look random");
+    // The parameters alone.
+    let temp = tempfile::tempdir().unwrap();
+    fs::copy(made("encrypted/inference.pdiparams"), temp.path().join("model.pdiparams")).unwrap();
+    fs::copy(good("p262/cnn_static_infer/model.pdmodel"), temp.path().join("model.pdmodel")).unwrap();
+    let report = plain(temp.path());
+    assert_eq!(report.verdict, CouldNotTell, "{:#?}", report.findings);
+    has(&report, Severity::Unchecked, "encrypted", "no file of tensors");
+}
+
+#[test]
+fn broken_text_of_a_parameter_in_parts_is_found() {
+    let mut bytes = fs::read(good("p262/split_big_param/big.pdparams")).unwrap();
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("big.pdparams");
+    fs::write(&file, &bytes).unwrap();
+    assert_eq!(plain(&file).verdict, Sound);
+    let part = bytes.windows(9).position(|window| window == b"big64@@.0").unwrap();
+    let text = bytes[..part].iter().rposition(|&byte| byte == 0xc2).unwrap();
+    bytes[text + 1] = b'A';
+    fs::write(&file, &bytes).unwrap();
+    let report = plain(&file);
+    assert_eq!(report.verdict, Unsound, "{:#?}", report.findings);
+    assert!(report.findings.iter().any(|f| f.severity == Error && f.tensor.as_deref() == Some("big")));
 }

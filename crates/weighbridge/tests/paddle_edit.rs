@@ -4,7 +4,7 @@
 #[path = "common/paddle.rs"]
 mod paddle;
 
-use paddle::{good, open};
+use paddle::{copy_folder, good, made, open};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -180,4 +180,124 @@ fn stripping_source_keeps_all_tensors() {
         assert_eq!(topology.histogram(), before.topology.unwrap().histogram());
         assert!(weighbridge::formats::paddle::Program::of(&topology).unwrap().source_leaks().is_empty());
     }
+}
+
+#[test]
+fn the_scale_of_a_weight_is_renamed_with_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let before = open(made("ptq"));
+    let mut changed = before.clone();
+    rename(&mut changed, &names(&[("conv2d_0.w_0", "zz")])).unwrap();
+    let target = temp.path().join("renamed");
+    write(&changed, &target, None);
+    let after = open(&target);
+    assert!(
+        ["zz", "zz@scale"].iter().all(|name| paths(&after).contains(&(*name).to_owned())),
+        "{:?}",
+        paths(&after)
+    );
+    let (old, new) = (content(&before), content(&after));
+    assert_eq!((&old["conv2d_0.w_0"], &old["conv2d_0.w_0@scale"]), (&new["zz"], &new["zz@scale"]));
+    assert_eq!(verify(&target, &VerifyOptions::default()).unwrap().verdict, Verdict::Sound);
+    // A scale whose tensor is renamed by itself, and one that keeps its name beside its renamed weight.
+    for (old, new) in [("conv2d_0.w_0@scale", "s"), ("conv2d_0.w_0", "w")] {
+        let mut changed = before.clone();
+        let entry = changed.tensors.iter_mut().find(|t| t.text() == old).unwrap();
+        entry
+            .attributes
+            .insert("renamed_from".to_owned(), weighbridge::checkpoint::Value::Text(old.to_owned()));
+        entry.path = weighbridge::checkpoint::TensorPath::from_dotted(new);
+        let target = temp.path().join(new);
+        write(&changed, &target, None);
+        assert!(paths(&open(&target)).contains(&new.to_owned()));
+        assert_eq!(verify(&target, &VerifyOptions::default()).unwrap().verdict, Verdict::Sound);
+    }
+}
+
+#[test]
+fn the_scale_in_an_attribute_is_renamed_with_its_weight() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut changed = open(made("lite"));
+    rename(&mut changed, &names(&[("fc_0.w_0", "w")])).unwrap();
+    let target = temp.path().join("renamed");
+    write(&changed, &target, None);
+    let after = open(&target);
+    let topology = after.topology.as_ref().unwrap();
+    assert!(topology.operators().any(|op| op.attribute("w_quant_scale").is_some()));
+    assert!(topology.operators().all(|op| op.attribute("fc_0.w_0_quant_scale").is_none()));
+    assert_eq!(verify(&target, &VerifyOptions::default()).unwrap().verdict, Verdict::Sound);
+}
+
+#[test]
+fn quantized_models_are_stripped_and_written_again() {
+    let temp = tempfile::tempdir().unwrap();
+    for name in ["ptq", "lite"] {
+        let mut model = open(made(name));
+        let plan = Paddle.plan(&model, &PlanOptions::default()).unwrap();
+        assert_eq!(plan.losses, [], "{name}");
+        write(&model, &temp.path().join(name), None);
+        paddle::same_files(&temp.path().join(name), &made(name));
+        let all = content(&model);
+        strip(&mut model, &Strip::all()).unwrap();
+        let target = temp.path().join(format!("{name}-stripped"));
+        write(&model, &target, None);
+        assert_eq!(content(&open(&target)), all, "{name}");
+    }
+}
+
+#[test]
+fn hidden_files_of_macos_are_no_models() {
+    let temp = tempfile::tempdir().unwrap();
+    for name in ["p262/cnn_jit", "p262/cnn_state_dict", "p331/cnn_pir", "p262/cnn_legacy_combined"] {
+        let folder = temp.path().join(name);
+        copy_folder(&good(name), &folder);
+        if name == "p262/cnn_state_dict" {
+            let kept = ["m_p4.pdparams", "m_p4.pdopt"];
+            for item in fs::read_dir(&folder).unwrap().map(|item| item.unwrap()) {
+                if !kept.iter().any(|name| item.file_name() == *name) {
+                    fs::remove_file(item.path()).unwrap();
+                }
+            }
+        }
+        let before = open(&folder);
+        for item in fs::read_dir(&folder).unwrap().map(|item| item.unwrap()).collect::<Vec<_>>() {
+            let name = item.file_name().into_string().unwrap();
+            fs::write(folder.join(format!("._{name}")), b"\0\x05\x16\x07\0\x02\0\0Mac OS X        ").unwrap();
+        }
+        let after = open(&folder);
+        assert_eq!(content(&after), content(&before), "{name}");
+        assert_eq!(after.kind, before.kind);
+        let report = verify(&folder, &VerifyOptions::default()).unwrap();
+        assert_eq!(report.verdict, Verdict::Sound, "{name}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn a_model_of_3_x_has_the_names_of_the_state_beside_it() {
+    let model = open(made("names"));
+    let name = |variable: &str| {
+        let entry = model.tensors.iter().find(|t| t.text() == variable).unwrap();
+        entry.text_attribute("structured_name").map(str::to_owned)
+    };
+    for (variable, structured) in [
+        ("linear_5.w_0", "first.weight"),
+        ("linear_6.w_0", "second.weight"),
+        ("linear_5.b_0", "first.bias"),
+        ("linear_7.w_0", "out.weight"),
+        ("linear_7.b_0", "out.bias"),
+        ("batch_norm1d_1.w_2", "norm._variance"),
+    ] {
+        assert_eq!(name(variable).as_deref(), Some(structured), "{variable}");
+    }
+    // Both are zeros, and the table of names is that of another program.
+    assert_eq!((name("batch_norm1d_1.b_0"), name("batch_norm1d_1.w_1")), (None, None));
+    assert!(model.notes.iter().any(|n| n.code == "names-of-state" && n.text.starts_with("8 of 10 tensors")));
+    // Given as a file it has them too; a state of another model gives none.
+    assert_eq!(open(made("names/inference.pdiparams")).tensors[0].attributes, model.tensors[0].attributes);
+    let temp = tempfile::tempdir().unwrap();
+    copy_folder(&made("names"), temp.path());
+    fs::copy(good("p262/cnn_state_dict/m_p4.pdparams"), temp.path().join("inference.pdparams")).unwrap();
+    let other = open(temp.path());
+    assert!(other.tensors.iter().all(|t| t.text_attribute("structured_name").is_none()));
+    assert!(other.notes.iter().any(|n| n.code == "state-ignored"), "{:?}", other.notes);
 }

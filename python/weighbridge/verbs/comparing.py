@@ -258,8 +258,8 @@ def diff(
     - `ignore_dtype`: a type that differs is no difference by itself;
     - `rules`, `rename`, `rename_regex`: what to do to the left side before, as of `edit`; `lenient_rules` goes
       on where one of them fits nothing;
-    - `select`, `drop`, `no_state`, `no_metadata`: what is compared; `metadata`: what only one of two formats can
-      hold, too;
+    - `select`, `drop`, `no_state`, `no_metadata`: what is compared; `metadata`: what few files can hold, too, such
+      as `stop_gradient`;
     - `names_only`: names, types and shapes, and no values;
     - `all`: list the pairs that are the same, too;
     - `markdown`: make the report as Markdown, too;

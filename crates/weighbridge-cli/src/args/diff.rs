@@ -43,7 +43,7 @@ pub(crate) struct Diff {
     /// Leave out metadata
     #[arg(long)]
     pub no_metadata: bool,
-    /// Compare metadata that only one of two formats can hold, too: the versions of modules of PyTorch
+    /// Compare also metadata that few files keep: versions of PyTorch's modules, Paddle's stop_gradient
     #[arg(long, conflicts_with = "no_metadata")]
     pub metadata: bool,
     /// Compare names, types and shapes, and read no values

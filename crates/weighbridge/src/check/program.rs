@@ -5,7 +5,7 @@ use crate::checkpoint::{PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_
 use crate::finding::Finding;
 use crate::tensor::{DType, Shape};
 use crate::text::{counted, escape};
-use crate::topology::{Topology, Variable, VariableKind};
+use crate::topology::{Quantized, QuantizedRole, Topology, Variable, VariableKind};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
@@ -23,6 +23,8 @@ pub fn program(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> {
 /// those), `swapped-tensors`, `names-in-other-order`, `lod-differs`. Unchecked: `saved-as-half` (all
 /// tensors are f16 and the program says otherwise, as Paddle's `save_as_fp16` leaves it: whether
 /// it runs depends on how it is loaded), and `no-parameters` where there are no tensors at all.
+/// Notes: `quantized` (scales and weights that differ from their declarations, as Paddle writes them). Warnings:
+/// `for-paddle-lite` (quantized weights whose scales are attributes).
 ///
 /// A tensor is known to the program by its attribute `variable_name` or `renamed_from`, else by its
 /// path. An extent of -1 matches every extent. Vocabularies are no tensors, and left to the format.
@@ -48,9 +50,11 @@ pub fn parameters(topology: &Topology, tensors: &[TensorEntry]) -> Vec<Finding> 
     findings.extend(extra(&declared, &names, tensors));
     let pairs: Vec<(&Variable, &TensorEntry)> =
         declared.iter().filter_map(|v| Some((*v, *by_name.get(v.name.as_str())?))).collect();
-    findings.extend(shapes(&pairs));
-    findings.extend(order(topology, &names, tensors));
-    findings.extend(dtypes(&pairs));
+    let quantized = topology.quantized();
+    findings.extend(shapes(&pairs, &quantized));
+    findings.extend(order(topology, &names, tensors, &quantized));
+    findings.extend(dtypes(&pairs, &quantized));
+    findings.extend(quantization(&pairs, &quantized));
     findings.extend(pairs.iter().filter_map(|(variable, tensor)| levels(variable, tensor)));
     findings
 }
@@ -142,12 +146,12 @@ fn extra(declared: &[&Variable], names: &[String], tensors: &[TensorEntry]) -> O
 
 /// True where a tensor of that shape can be that variable. Only dense tensors are declared with the
 /// shape of their data.
-fn fits(variable: &Variable, shape: &Shape) -> bool {
-    variable.kind != VariableKind::Tensor || variable.admits(shape.dims())
+fn fits(variable: &Variable, shape: &Shape, quantized: &Quantized<'_>) -> bool {
+    variable.kind != VariableKind::Tensor || quantized.admits(variable, shape.dims())
 }
 
-fn shapes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {
-    let wrong: Vec<_> = pairs.iter().filter(|(v, t)| !fits(v, &t.shape)).collect();
+fn shapes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec<Finding> {
+    let wrong: Vec<_> = pairs.iter().filter(|(v, t)| !fits(v, &t.shape, quantized)).collect();
     let mut findings = Vec::new();
     for (variable, tensor) in &wrong {
         let declared = variable.shape.as_deref().unwrap_or_default();
@@ -177,11 +181,19 @@ fn shapes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {
 }
 
 /// Where shapes differ: would they fit if the names had been sorted in another way?
-fn order(topology: &Topology, names: &[String], tensors: &[TensorEntry]) -> Option<Finding> {
+fn order(
+    topology: &Topology,
+    names: &[String],
+    tensors: &[TensorEntry],
+    quantized: &Quantized<'_>,
+) -> Option<Finding> {
     let variables: HashMap<&str, &Variable> =
         topology.parameters().into_iter().map(|v| (v.name.as_str(), v)).collect();
     let fit = |names: &[&str]| {
-        names.iter().zip(tensors).all(|(name, t)| variables.get(name).is_some_and(|v| fits(v, &t.shape)))
+        names
+            .iter()
+            .zip(tensors)
+            .all(|(name, t)| variables.get(name).is_some_and(|v| fits(v, &t.shape, quantized)))
     };
     let as_given: Vec<&str> = names.iter().map(String::as_str).collect();
     let known = as_given.iter().all(|name| variables.contains_key(name));
@@ -235,8 +247,8 @@ fn trim_zeros(digits: &[u8]) -> &[u8] {
     &digits[zeros..]
 }
 
-fn dtypes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {
-    let differs = |(v, t): &&(&Variable, &TensorEntry)| v.dtype.is_some_and(|declared| declared != t.stored);
+fn dtypes(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec<Finding> {
+    let differs = |(v, t): &&(&Variable, &TensorEntry)| !quantized.admits_dtype(v, t.stored);
     let typed = |pair: &&(&Variable, &TensorEntry)| pair.0.kind != VariableKind::Vocab && differs(pair);
     let wrong: Vec<_> = pairs.iter().filter(typed).collect();
     let all_half = pairs.iter().all(|(_, t)| t.stored == DType::F16);
@@ -256,6 +268,47 @@ fn dtypes(pairs: &[(&Variable, &TensorEntry)]) -> Vec<Finding> {
         Finding::error("dtype-differs", text).on_tensor(tensor.name())
     };
     wrong.iter().map(one).collect()
+}
+
+/// Tensors that differ from their declarations and are right so, because they were quantized.
+fn quantization(pairs: &[(&Variable, &TensorEntry)], quantized: &Quantized<'_>) -> Vec<Finding> {
+    let of = |role: QuantizedRole| {
+        let differ = |(v, t): &&(&Variable, &TensorEntry)| match role {
+            QuantizedRole::Scale => !v.admits(t.shape.dims()) && quantized.admits(v, t.shape.dims()),
+            _ => v.dtype != Some(t.stored) && quantized.admits_dtype(v, t.stored),
+        };
+        let differ = pairs.iter().filter(|(v, _)| quantized.role(&v.name) == Some(role)).filter(differ);
+        differ.map(|(_, tensor)| tensor.text()).collect::<Vec<_>>()
+    };
+    let listed = |names: &[String]| listed(names.iter().map(String::as_str));
+    let mut findings = Vec::new();
+    let scales = of(QuantizedRole::Scale);
+    if !scales.is_empty() {
+        let count = counted(scales.len(), "quantization scale has", "quantization scales have");
+        let text = format!(
+            "{count} more or fewer extents of 1 than the program declares, which is the same to Paddle: {}",
+            listed(&scales)
+        );
+        findings.push(Finding::note("quantized", text));
+    }
+    let weights = of(QuantizedRole::Weight);
+    if !weights.is_empty() {
+        let count = counted(weights.len(), "quantized weight is", "quantized weights are");
+        let text = format!(
+            "{count} i8, which the program declares otherwise and makes real numbers of: {}",
+            listed(&weights)
+        );
+        findings.push(Finding::note("quantized", text));
+    }
+    let lite = of(QuantizedRole::LiteWeight);
+    if !lite.is_empty() {
+        let count =
+            counted(lite.len(), "quantized weight has its scale", "quantized weights have their scales");
+        let text = format!("{count} in an attribute of an operator: {}", listed(&lite));
+        let hint = "such a model is for Paddle Lite; Paddle refuses it when the operator runs";
+        findings.push(Finding::warning("for-paddle-lite", text).hint(hint));
+    }
+    findings
 }
 
 /// The levels of LoD that a variable is declared with against those that its tensor has.

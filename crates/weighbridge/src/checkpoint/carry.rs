@@ -68,6 +68,15 @@ pub fn renamed<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> impl Iter
     })
 }
 
+/// The code of a note on entries of a list of structured names whose variables are no tensors of the checkpoint.
+pub(crate) const INFO_ENTRIES: &str = "info-entries";
+
+/// The losses of a target without a list of structured names: entries of which no tensor knows.
+pub(crate) fn info_entries(checkpoint: &Checkpoint) -> impl Iterator<Item = Loss> + '_ {
+    let notes = checkpoint.notes.iter().filter(|note| note.code == INFO_ENTRIES);
+    notes.map(|note| Loss::new("info-entries", "list of structured names", note.text.as_str()))
+}
+
 /// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
 /// that never came into the index (`omitted`), and the program (`program`).
 pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
@@ -78,6 +87,7 @@ pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
         let detail = "there is no place for this file, which stands beside the tensors";
         losses.push(Loss::new("companion", name, detail));
     }
+    losses.extend(info_entries(checkpoint));
     if checkpoint.topology.is_some() {
         let detail = "there is no place for it: keep its file, --program joins it with the tensors again";
         losses.push(Loss::new("program", "the program", detail));

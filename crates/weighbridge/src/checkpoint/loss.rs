@@ -18,9 +18,10 @@ impl Loss {
     /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
     /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
     /// without its role.
-    pub const LEFT_OUT: [&str; 22] = [
+    pub const LEFT_OUT: [&str; 23] = [
         "attribute-dropped",
         "companion",
+        "info-entries",
         "lod",
         "metadata-conflict",
         "metadata-dropped",

@@ -27,6 +27,7 @@ pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,
 };
+pub(crate) use carry::{INFO_ENTRIES, info_entries};
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
 pub use containers::{Container, Containers};

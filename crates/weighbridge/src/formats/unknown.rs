@@ -50,6 +50,19 @@ fn looks_random(bytes: &[u8]) -> bool {
     (squares * 256 / len).saturating_sub(len) < 400 + len / 2
 }
 
+/// The error for a file whose name says what it is, and whose bytes look random; `None` where they do not.
+pub(super) fn encrypted(head: &[u8], source: &SourceRef, what: &str) -> Option<Error> {
+    looks_random(head).then(|| {
+        Error::unsupported("encrypted", format!("this file is no {what}, and its bytes look random"))
+            .in_file(source.label())
+            .at(0)
+            .hint(
+                "Paddle's AES encryption leaves no mark: decrypt the file first, if it is encrypted; compressed data \
+                 looks the same",
+            )
+    })
+}
+
 /// True where the beginning is that of something else, so that no extension can be right.
 pub(super) fn is_known(head: &[u8]) -> bool {
     KNOWN.iter().any(|(magic, _)| head.starts_with(magic))

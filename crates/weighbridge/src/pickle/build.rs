@@ -127,6 +127,14 @@ impl Builder {
         self.push(Object::Int(value))
     }
 
+    /// An integer of any length: two's complement, little-endian.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn big_int(&mut self, bytes: &[u8]) -> Result<ObjectId> {
+        self.push(Object::BigInt(bytes.into()))
+    }
+
     /// A real number.
     ///
     /// # Errors

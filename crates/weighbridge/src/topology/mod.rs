@@ -7,8 +7,11 @@
 //! survives.
 
 mod attribute;
+mod quantized;
 
 pub use attribute::{Attribute, AttributeValue};
+pub(crate) use quantized::SCALE_ATTRIBUTE;
+pub use quantized::{Quantized, QuantizedRole};
 
 use crate::tensor::DType;
 use std::sync::Arc;

@@ -14,6 +14,11 @@ pub(crate) fn good(name: &str) -> PathBuf {
     testdata().join("good").join(name)
 }
 
+/// The path of a file or folder that `judges/make_paddle.py` wrote.
+pub(crate) fn made(name: &str) -> PathBuf {
+    testdata().join("made").join(name)
+}
+
 /// The path of a broken file or folder.
 pub(crate) fn bad(name: &str) -> PathBuf {
     testdata().join("bad").join(name)

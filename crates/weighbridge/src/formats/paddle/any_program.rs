@@ -5,6 +5,7 @@ use super::program::{self, Derived, ProgramDesc};
 use super::{Strip, StripReport};
 use crate::checkpoint::Note;
 use crate::error::{Error, Result};
+use crate::formats::unknown;
 use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef, read_vec};
 use crate::topology::Topology;
@@ -77,6 +78,9 @@ impl Program {
             let bytes = read_vec(&**source, 0, source.len())?;
             Self::parse(&bytes, limits).map_err(|error| {
                 let head = &bytes[..bytes.len().min(crate::formats::HEAD)];
+                if let Some(error) = unknown::encrypted(head, source, "program of Paddle") {
+                    return error;
+                }
                 let meant = [".pdmodel", "__model__", ".pb"].iter().any(|end| source.label().ends_with(end));
                 if meant || Form::of(head, source.len()).is_some() {
                     return error;

@@ -1,6 +1,7 @@
 //! Changes of a program together with its parameters.
 
 use super::any_program::Program;
+use super::program::derived_name;
 use super::{Strip, StripReport};
 use crate::check::variable_names;
 use crate::checkpoint::{
@@ -59,7 +60,7 @@ fn no_outputs(ends: &[String]) -> Option<Note> {
 }
 
 /// Renames variables of the program of `checkpoint` and the tensors that they are. The state of a
-/// renamed parameter goes with it. In a combined file the order of the tensors changes with the
+/// renamed parameter goes with it, and so does what Paddle derived from it by an `@`, such as the scale `w@scale`. In a combined file the order of the tensors changes with the
 /// names.
 ///
 /// # Errors
@@ -75,6 +76,7 @@ pub fn rename(checkpoint: &mut Checkpoint, names: &BTreeMap<String, String>) -> 
             .found(escape(name)));
     }
     let own = variable_names(&before, &checkpoint.tensors);
+    let names = &with_derived(&program, &before, names);
     let mut all = names.clone();
     for (tensor, old) in checkpoint.tensors.iter().zip(&own) {
         if let (Some(slot), Some(parameter)) = (tensor.role.slot(), names.get(&parameter_of(tensor)))
@@ -89,6 +91,21 @@ pub fn rename(checkpoint: &mut Checkpoint, names: &BTreeMap<String, String>) -> 
     }
     checkpoint.topology = Some(Arc::new(program.topology()));
     Ok(())
+}
+
+/// `names`, and the new names of parameters that a program of protobuf renames along with them.
+fn with_derived(
+    program: &Program,
+    before: &Topology,
+    names: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut all = names.clone();
+    if let Program::Desc(_) = program {
+        for variable in before.parameters().into_iter().filter(|v| !names.contains_key(&v.name)) {
+            all.extend(derived_name(&variable.name, names).map(|new| (variable.name.clone(), new)));
+        }
+    }
+    all
 }
 
 /// The variable of the parameter that a state tensor belongs to.

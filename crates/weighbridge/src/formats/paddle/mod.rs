@@ -183,6 +183,7 @@ impl Format for Paddle {
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         any_program::Form::of(head, source.len()).is_some()
             || state::looks_like_pickle(head, source)
+            || read::is_index(head, source)
             || stream::detect(source, &Limits::default()).is_some()
     }
 

@@ -36,6 +36,7 @@ mod shards;
 mod tests;
 mod write;
 
+pub(in crate::formats) use shards::{List, is_list, mentions, read_list};
 pub use shards::{ListOfShards, ListsOfShards, list_with, lists_of_shards, parse_size};
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
@@ -146,10 +147,11 @@ impl Format for Safetensors {
     }
 
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
-    /// has a length above 2^56 in its first 8 characters. A list of shards is a JSON object itself.
+    /// has a length above 2^56 in its first 8 characters. A list of shards is a JSON object itself; one of Paddle's states
+    /// is not ours.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         if shards::is_list(head, source) {
-            return true;
+            return !shards::is_of_states(source);
         }
         let Some((&length, [b'{', next, ..])) = head.split_first_chunk::<8>() else { return false };
         let length = u64::from_le_bytes(length);

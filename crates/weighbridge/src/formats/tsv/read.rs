@@ -82,8 +82,7 @@ impl Published {
                     checkpoint.tensors.push(relations);
                 }
                 Err(error) if error.code() == "ragged-line" => {
-                    let text = format!("the rows of relations were skipped: {}", error.message());
-                    checkpoint.notes.push(Note::omission("relations-skipped", text));
+                    checkpoint.notes.push(Note::skipped_tensor("relations", error.message()));
                 }
                 Err(error) => return Err(error),
             }

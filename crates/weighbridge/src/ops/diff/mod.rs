@@ -68,7 +68,8 @@ pub struct DiffOptions {
     pub names_only: bool,
     /// Leave out metadata.
     pub no_metadata: bool,
-    /// Compare metadata that the form of one side has no place for, too: the versions of modules of PyTorch.
+    /// Compare metadata that few files have a place for, too: the versions of modules of PyTorch, where the form of one
+    /// side has none; `stop_gradient` and `trainable` of Paddle.
     pub metadata: bool,
     /// Threads; 0 for one a processor. Fewer run where `memory` is not enough for all of them.
     pub threads: usize,
@@ -371,7 +372,7 @@ pub fn diff_checkpoints(
         })
         .collect();
     let programs = match (&left.topology, &right.topology) {
-        (Some(a), Some(b)) => program(a, b),
+        (Some(a), Some(b)) => program::compare(a, b, options.metadata),
         (None, None) => ProgramDiff::default(),
         (a, _) => {
             let side = if a.is_some() { "left" } else { "right" };
@@ -490,7 +491,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
     change("shape", left.shape.to_string(), right.shape.to_string());
     change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
     if attributes {
-        told::attributes(&left.attributes, &right.attributes, &mut changes);
+        told::attributes(&left.attributes, &right.attributes, options.metadata, &mut changes);
     }
     let same_shape = left.shape == right.shape;
     let (mut values, mut unread) = (None, None);

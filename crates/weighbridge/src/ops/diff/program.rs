@@ -30,6 +30,8 @@ impl ProgramChange {
     }
 }
 
+/// The fact of a variable that is compared on request.
+const STOP_GRADIENT: &str = "stop_gradient";
 /// So many differences are listed: an operator takes five bytes in a file, and a line or a hundred bytes of JSON here.
 const MOST: usize = 20_000;
 
@@ -51,7 +53,12 @@ impl ProgramDiff {
 
 /// What is different. Nothing where both say the same, whatever their bytes and whoever wrote them.
 pub fn program(left: &Topology, right: &Topology) -> ProgramDiff {
-    let mut changes = Changes { block: 0, found: ProgramDiff::default() };
+    compare(left, right, true)
+}
+
+/// As [`program`]; without `all`, whether gradients flow through a variable does not count.
+pub(super) fn compare(left: &Topology, right: &Topology, all: bool) -> ProgramDiff {
+    let mut changes = Changes { block: 0, all, found: ProgramDiff::default() };
     for (word, a, b) in [("inputs", &left.feeds, &right.feeds), ("outputs", &left.fetches, &right.fetches)] {
         changes.part(word, None, &endpoints(a), &endpoints(b));
     }
@@ -71,6 +78,7 @@ fn size(block: &Block) -> String {
 
 struct Changes {
     block: usize,
+    all: bool,
     found: ProgramDiff,
 }
 
@@ -97,12 +105,14 @@ impl Changes {
         fn by_name(block: &Block) -> BTreeMap<&str, &Variable> {
             block.variables.iter().map(|v| (v.name.as_str(), v)).collect()
         }
+        let all = self.all;
         let (old, new) = (by_name(left), by_name(right));
         for (name, variable) in &old {
             let subject = format!("variable {name}");
             match new.get(name) {
                 Some(other) => {
-                    for ((part, a), (_, b)) in facts(variable).into_iter().zip(facts(other)) {
+                    let pairs = facts(variable).into_iter().zip(facts(other));
+                    for ((part, a), (_, b)) in pairs.filter(|((part, _), _)| all || *part != STOP_GRADIENT) {
                         self.part(&subject, Some(part), &a, &b);
                     }
                 }
@@ -184,7 +194,7 @@ fn facts(variable: &Variable) -> [(&'static str, String); 5] {
         ),
         ("shape", variable.shape.as_ref().map_or_else(open, |dims| format!("{dims:?}"))),
         ("persistable", variable.persistable.to_string()),
-        ("stop_gradient", variable.stop_gradient.to_string()),
+        (STOP_GRADIENT, variable.stop_gradient.to_string()),
     ]
 }
 

@@ -472,3 +472,30 @@ fn long_names_are_cut_in_each_difference() {
     let change = told::change("k".repeat(1_000_000), Some("1".into()), Some("2".into()));
     assert_eq!((change.what.len(), change.left.as_deref()), (203, Some("1")));
 }
+
+#[test]
+fn flags_of_training_are_compared_on_request() {
+    let golden = |name: &str| {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good").join(name);
+        crate::open(path).unwrap()
+    };
+    let left = golden("p262/cnn_jit");
+    let mut right = left.clone();
+    for (name, flag) in [("stop_gradient", true), ("trainable", false)] {
+        let key = name.to_owned();
+        right.tensors[0].attributes.insert(key, crate::checkpoint::Value::Bool(flag));
+    }
+    let mut topology = (**right.topology.as_ref().unwrap()).clone();
+    let variable = &mut topology.blocks[0].variables[0];
+    variable.stop_gradient = !variable.stop_gradient;
+    right.topology = Some(Arc::new(topology));
+    let report = diff_checkpoints(left.clone(), right.clone(), &DiffOptions::default()).unwrap();
+    assert!(report.is_same(), "{:?} {:?}", report.pairs, report.program);
+    let asked = DiffOptions { metadata: true, ..DiffOptions::default() };
+    let report = diff_checkpoints(left, right, &asked).unwrap();
+    let pair = report.pairs.iter().find(|pair| !pair.changes.is_empty()).unwrap();
+    let what: Vec<&str> = pair.changes.iter().map(|change| change.what.as_str()).collect();
+    assert_eq!(what, ["attribute stop_gradient", "attribute trainable"]);
+    assert_eq!(report.program.changes[0].part.as_deref(), Some("stop_gradient"));
+}

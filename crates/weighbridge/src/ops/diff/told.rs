@@ -21,6 +21,9 @@ const NO_ORIGIN: &str = "safetensors";
 const NAMES: [&str; 6] =
     [VARIABLE_NAME, STRUCTURED_NAME, PARAMETER_VARIABLE, RENAMED_FROM, ALIAS_OF, STORAGE];
 
+/// Attributes that are compared on request: few files keep them.
+const ON_REQUEST: [&str; 2] = ["stop_gradient", "trainable"];
+
 /// A change, with long texts cut around the place where they begin to differ.
 pub(super) fn change(what: String, left: Option<String>, right: Option<String>) -> Change {
     let same = match (&left, &right) {
@@ -68,13 +71,14 @@ fn has_form(side: &Checkpoint, format: &str) -> bool {
 }
 
 /// Differences of what is known of two tensors besides names and elements: levels of sequences, rows that
-/// are selected, batches.
-pub(super) fn attributes(left: &Attributes, right: &Attributes, changes: &mut Vec<Change>) {
-    fn pairs(all: &Attributes) -> Pairs<'_> {
-        let chosen = all.iter().filter(|(key, _)| !NAMES.contains(&key.as_str()));
+/// are selected, batches. With `all` also those that few files keep.
+pub(super) fn attributes(left: &Attributes, right: &Attributes, all: bool, changes: &mut Vec<Change>) {
+    fn pairs(attributes: &Attributes, all: bool) -> Pairs<'_> {
+        let is_left_out = |key: &str| NAMES.contains(&key) || (!all && ON_REQUEST.contains(&key));
+        let chosen = attributes.iter().filter(|(key, _)| !is_left_out(key));
         chosen.map(|(key, value)| (Cow::Owned(format!("attribute {key}")), value)).collect()
     }
-    below("", &pairs(left), &pairs(right), &|_, _, _| false, 0, changes);
+    below("", &pairs(left, all), &pairs(right, all), &|_, _, _| false, 0, changes);
 }
 
 /// Keys with their values.

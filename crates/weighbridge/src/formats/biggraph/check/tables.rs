@@ -48,7 +48,8 @@ fn partitions(checkpoint: &Checkpoint, config: &Config, name: &str) -> Vec<Findi
     let found = lists_of(checkpoint.metadata.get("partitions"));
     let wanted = config.stored_types().map(|(entity, known)| (entity, known.num_partitions));
     let differ = |(entity, wanted): (&str, u64)| {
-        let found = found.get(entity).map_or(0, |parts| parts.len() as u64);
+        // That a table is not there is a finding of its own.
+        let found = found.get(entity)?.len() as u64;
         (found != wanted).then(|| {
             let text = format!(
                 "{name} has {wanted} partitions of the type {}, the files have {found}",
@@ -94,6 +95,10 @@ fn folder_config(
     let stored: HashSet<&str> = folder.stored_types().map(|(entity, _)| entity).collect();
     for (entity, _) in config.stored_types().filter(|(entity, _)| !stored.contains(entity)) {
         texts.push(format!("no relation joins the type {}, which has a table", escape(entity)));
+    }
+    let trained: HashSet<&str> = config.stored_types().map(|(entity, _)| entity).collect();
+    for entity in stored.iter().filter(|entity| !trained.contains(*entity)) {
+        texts.push(format!("the type {} has no table", escape(entity)));
     }
     if folder.relations.len() != config.relations.len() {
         let (wanted, found) = (folder.relations.len(), config.relations.len());

@@ -116,9 +116,14 @@ fn what_is_passed_over_is_told() {
 
 #[test]
 fn python_code_is_not_run() {
-    let error = Config::parse("def get_torchbiggraph_config():\n    return {}\n", true).unwrap_err();
+    let error = Config::parse("def get_torchbiggraph_config():\n    return make()\n", true).unwrap_err();
     assert_eq!(error.code(), "python-config");
     assert!(error.hint_text().unwrap().contains("ConfigFileLoader"));
+    let literal = SMALL.replace("KEYS", "").replace('\n', " ");
+    let python = format!("def get_torchbiggraph_config():\n    return {literal}\n");
+    let (read, findings) = Config::parse(&python, false).unwrap();
+    assert_eq!((&read, findings), (&config(""), Vec::new()));
+    assert_eq!(json_text(python).unwrap(), read.to_json());
 }
 
 #[test]

@@ -73,8 +73,7 @@ pub(in crate::formats::biggraph) fn repartition_within(
     let partitions = partitions.resolve(&old)?;
     let mut types = Vec::with_capacity(config.entities.len());
     let buckets = buckets::buckets(checkpoint)?;
-    // Edges from elsewhere that name no bucket mean rows of whole types.
-    let whole = checkpoint.format != "biggraph" && buckets.iter().all(|bucket| bucket.parts.is_none());
+    let whole = is_whole(checkpoint, &buckets);
     for ((name, entity), counts) in config.entities.iter().zip(all) {
         let parts = partitions.of(name, counts.len() as u64);
         types.push(EntityType::new(name, entity.featurized, &counts, parts, whole)?);
@@ -90,6 +89,29 @@ pub(in crate::formats::biggraph) fn repartition_within(
     buckets::check_all(&buckets, places.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
     let mover = Mover::new(&checkpoint.label, buckets, places, Room::of(memory))?;
     moved(checkpoint, config, mover)
+}
+
+/// True where ids are rows of whole types: of edges from elsewhere that name no bucket.
+fn is_whole(checkpoint: &Checkpoint, buckets: &[buckets::Bucket]) -> bool {
+    let own = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
+    checkpoint.format != "biggraph" && !own && buckets.iter().all(|bucket| bucket.parts.is_none())
+}
+
+/// The partitions into which edges from elsewhere are cut without being asked: those of their entities, where
+/// these have several.
+pub(in crate::formats::biggraph) fn known_partitions(checkpoint: &Checkpoint) -> Option<Partitions> {
+    let Some(Value::Map(counts)) = checkpoint.metadata.get(COUNTS) else { return None };
+    if !matches!(checkpoint.metadata.get(CONFIG), Some(Value::Text(_))) {
+        return None;
+    }
+    let parts = counts.iter().map(|(name, parts)| match parts {
+        Value::List(parts) => Some((name.as_str()?.to_owned(), parts.len() as u64)),
+        _ => None,
+    });
+    let parts: Vec<(String, u64)> = parts.collect::<Option<_>>()?;
+    let several = parts.iter().any(|(_, parts)| *parts > 1);
+    let buckets = buckets::buckets(checkpoint).ok()?;
+    (several && is_whole(checkpoint, &buckets)).then_some(Partitions::Named(parts))
 }
 
 /// The index of what `mover` makes.

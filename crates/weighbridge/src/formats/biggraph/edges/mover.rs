@@ -4,11 +4,12 @@
 //! fixes every length. What a new column holds is made when it is read, from the old columns of the
 //! blocks that it draws from.
 //!
-//! All of it is bounded by a memory budget ([`Room`]). Blocks that were sorted while counting are kept in
-//! half of it, so that graphs of up to five million edges are read once with the usual 256 MiB. Of larger
-//! ones, the blocks that are not kept are read again once for each group of new buckets that fit into the
-//! store together. A bucket that alone has more is made of blocks that are read again for each of its
-//! columns. Lists of features are always read again: for each bucket and column.
+//! All of it is bounded by a memory budget ([`Room`]). Where all edges fit into three quarters of it, which are
+//! seven million with the usual 256 MiB, the blocks that were sorted while counting are kept, and every edge is
+//! read once. Otherwise all blocks are read again once for each group of new buckets that fit into the store
+//! together: with 256 MiB for about every three million edges that are written. A bucket that alone has more
+//! is made of blocks that are read again for each of its columns. Lists of features are always read again: for
+//! each bucket and column.
 
 use super::buckets::{Bucket, Side};
 use super::integers;
@@ -38,11 +39,9 @@ pub(crate) struct Room {
     pub(super) block: u64,
     /// Threads that count.
     pub(super) threads: usize,
-    /// Bytes of sorted blocks that are kept between planning and writing.
-    pub(super) kept: u64,
-    /// Bytes of what groups of new buckets need of other blocks. Two groups fit: one ends where the
-    /// next begins.
-    pub(super) stored: u64,
+    /// Bytes of edges that are kept between planning and writing: of all blocks, or of what groups of new
+    /// buckets need of them. Two groups fit: one ends where the next begins.
+    pub(super) edges: u64,
     /// The most runs. Every block may have one for every new bucket.
     pub(super) runs: u64,
 }
@@ -56,12 +55,11 @@ impl Room {
         let room = Self {
             block: (memory / 8 / threads as u64 / WORK).clamp(1 << 12, 1 << 18),
             threads,
-            kept: memory / 2,
-            stored: memory / 4,
+            edges: memory / 4 * 3,
             runs: memory / 4 / run,
         };
-        // Small graphs of tests have many blocks too, more than are kept and stored.
-        if cfg!(test) { Self { block: 16, kept: 4 << 10, stored: 8 << 10, ..room } } else { room }
+        // Small graphs of tests have many blocks too, and more than are kept.
+        if cfg!(test) { Self { block: 16, edges: 8 << 10, ..room } } else { room }
     }
 }
 
@@ -84,6 +82,8 @@ pub(crate) struct Mover {
     groups: Groups,
     /// What the groups need of blocks that are not kept.
     store: Store,
+    /// True where all blocks are kept.
+    keep: bool,
     room: Room,
 }
 
@@ -138,8 +138,6 @@ impl Run {
 
 /// What counting has for all blocks together.
 struct Counting {
-    /// Bytes of sorted blocks that may still be kept.
-    room: AtomicU64,
     /// Runs so far.
     runs: AtomicU64,
     /// The most of them.
@@ -152,7 +150,7 @@ struct Counting {
 impl Counting {
     fn new(room: Room) -> Self {
         let tallies = Mutex::new(Vec::new());
-        Self { room: AtomicU64::new(room.kept), runs: AtomicU64::new(0), most_runs: room.runs, tallies }
+        Self { runs: AtomicU64::new(0), most_runs: room.runs, tallies }
     }
 
     /// A list of `targets` zeros.
@@ -217,6 +215,7 @@ impl Mover {
             weight,
             groups: Groups::default(),
             store: Store::default(),
+            keep: lists == [false; 2] && sum.saturating_mul(EDGE) <= room.edges,
             room,
         };
         mover.check_ends()?;
@@ -243,7 +242,7 @@ impl Mover {
             }
         }
         let edges = mover.targets.iter().map(|target| target.edges);
-        mover.groups = Groups::new(edges, room.stored / 2 / EDGE);
+        mover.groups = Groups::new(edges, room.edges / 2 / EDGE);
         Ok(mover)
     }
 
@@ -289,7 +288,7 @@ impl Mover {
         self.blocks[block].first
     }
 
-    /// What a block gives to each new bucket, and its edges sorted where there is room for them.
+    /// What a block gives to each new bucket, and its edges sorted where these are kept.
     fn count(&self, number: usize, counting: &Counting) -> Result<(Vec<Share>, Option<Sorted>)> {
         let assigned = self.assign(number)?;
         let mut tally = counting.tally(self.targets.len());
@@ -321,13 +320,8 @@ impl Mover {
                 }
             }
         }
-        let columns = 3 + u64::from(self.weight.is_some());
-        let bytes = assigned.rel.len() as u64 * 8 * columns;
-        let claim = |left: u64| left.checked_sub(bytes);
-        let keep =
-            !has_lists && counting.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
         let touched: Vec<u32> = starts.iter().map(|s| s.0).collect();
-        let sorted = keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
+        let sorted = self.keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
         touched.into_iter().for_each(|target| tally[target as usize] = 0);
         counting.free(tally);
         Ok((shares, sorted))
@@ -425,7 +419,7 @@ impl Mover {
             return Ok(sorted.select(target));
         }
         let sorted = Arc::new(self.assign(number)?.pick(&group, self.with_positions()));
-        self.store.put(key, sorted.clone(), self.room.stored);
+        self.store.put(key, sorted.clone(), self.room.edges);
         Ok(sorted.select(target))
     }
 }

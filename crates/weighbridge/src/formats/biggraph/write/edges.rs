@@ -31,9 +31,11 @@ pub(super) fn files(
             format!("{} values become int64: fractions and what is too large are lost", column.dtype());
         Loss::new("ids-changed", column.name(), detail)
     }));
-    let moved = settings.partitions.as_ref();
-    let moved =
-        moved.map(|parts| edges::repartition_within(checkpoint, parts, settings.memory)).transpose()?;
+    let parts = settings.partitions.clone().or_else(|| edges::known_partitions(checkpoint));
+    let moved = parts
+        .as_ref()
+        .map(|parts| edges::repartition_within(checkpoint, parts, settings.memory))
+        .transpose()?;
     let checkpoint = moved.as_ref().unwrap_or(checkpoint);
     let buckets = buckets::buckets(checkpoint)?;
     for tensor in checkpoint.tensors.iter().filter(|t| !buckets::is_column(t)) {

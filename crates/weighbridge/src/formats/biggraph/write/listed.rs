@@ -3,7 +3,7 @@
 use super::super::edges::buckets::column_name;
 use super::super::edges::integers::read_elements;
 use super::tables;
-use crate::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath};
+use crate::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use crate::engine::{read_region, read_tensor};
 use crate::error::{Error, Result};
 use crate::source::{Source, SourceRef, check_range};
@@ -21,8 +21,13 @@ const MOST: u64 = 4;
 /// Rows of a table of text that are looked at.
 const LOOKED: u64 = 64;
 
-/// True where the tensors are the columns of a list of edges.
+/// True where the tensors are the columns of a list of edges, or the columns of the only table are named so.
 pub fn has_columns(checkpoint: &Checkpoint) -> bool {
+    if let [table] = checkpoint.tensors.as_slice()
+        && NEEDED.iter().all(|name| column_names(table).iter().any(|own| own == name))
+    {
+        return true;
+    }
     let is_column = |name: &str| {
         checkpoint
             .tensors
@@ -30,6 +35,16 @@ pub fn has_columns(checkpoint: &Checkpoint) -> bool {
             .any(|t| t.shape.rank() == 1 && !t.role.is_state() && column_name(t) == Some(name))
     };
     NEEDED.into_iter().all(is_column)
+}
+
+/// The names of the columns of a table, where its file has some.
+fn column_names(table: &TensorEntry) -> Vec<String> {
+    let Some(Value::List(names)) = table.attributes.get("columns") else { return Vec::new() };
+    let text = |name: &Value| match name {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    names.iter().filter_map(text).collect()
 }
 
 /// The columns of a table of edges as tensors of their own, where the checkpoint is such a table; `None`
@@ -43,7 +58,11 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
     if checkpoint.format == super::ID || table.role.is_state() {
         return Ok(None);
     }
-    let names = names.unwrap_or_default();
+    let own: Vec<String> = column_names(table)
+        .into_iter()
+        .map(|name| if name == WEIGHT || NEEDED.contains(&name.as_str()) { name } else { NONE.to_owned() })
+        .collect();
+    let names = names.unwrap_or(&own);
     let once = |name: &&str| names.iter().filter(|own| own == name).count() == 1;
     let known = |name: &String| [WEIGHT, NONE].contains(&name.as_str()) || NEEDED.contains(&name.as_str());
     let fits = names.len() as u64 == count && NEEDED.iter().all(once) && names.iter().all(known);
@@ -98,14 +117,28 @@ fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
     if !table.stored.is_float() {
         return Ok(!matches!(table.stored, DType::C64 | DType::C128));
     }
-    // Text does not say what its numbers are.
+    // Text does not say what its numbers are: ids are whole, and one column more may have weights.
     if checkpoint.format != "tsv" {
         return Ok(false);
     }
     let first = table.rows(0..rows.min(LOOKED))?;
     let bytes = read_tensor(&first, Order::Row)?;
-    let mut values = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-    Ok(values.all(|x| x >= 0.0 && x.fract() == 0.0))
+    let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let width = usize::try_from(columns).unwrap_or(usize::MAX);
+    let is_id = |x: &f32| *x >= 0.0 && x.fract() == 0.0;
+    let whole = (0..width).filter(|place| values.iter().skip(*place).step_by(width).all(is_id)).count();
+    let numbered = match &table.labels {
+        Some(labels) => {
+            let names = labels.read()?;
+            let is_number = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+            names.iter().take(values.len() / width.max(1)).all(is_number)
+        }
+        None => false,
+    };
+    let ids = whole as u64 + u64::from(numbered);
+    // Weights are known as such where all else is a number.
+    let needed = if numbered { all - 1 } else { columns };
+    Ok(ids >= needed.max(2))
 }
 
 /// A column of a table, little-endian.

@@ -63,6 +63,7 @@ pub use leaks::Leak;
 pub(in crate::formats::paddle) use leaks::is_source;
 pub use recognise::{looks_like, looks_like_text};
 pub use rename::Derived;
+pub(super) use rename::derived_name;
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;

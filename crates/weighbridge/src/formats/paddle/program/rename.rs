@@ -4,6 +4,7 @@ use super::ProgramDesc;
 use super::access::{bytes, kind, shown};
 use super::framework;
 use crate::error::{Error, Result};
+use crate::topology::SCALE_ATTRIBUTE;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Text attributes that hold names of variables. Only values that equal a name are renamed.
@@ -50,8 +51,9 @@ pub enum Derived {
 
 impl ProgramDesc {
     /// Renames variables: their declarations in all blocks, the inputs and outputs of operators,
-    /// variables that stand in for attributes, and text attributes that are known to hold names
-    /// (`op_role_var`, `skip_eager_deletion_vars` and others). Gives the number of places that were
+    /// variables that stand in for attributes, text attributes that are known to hold names
+    /// (`op_role_var`, `skip_eager_deletion_vars` and others), and attributes whose own names begin with
+    /// that of a variable (`w_quant_scale`). Gives the number of places that were
     /// changed; with 0 the program keeps its bytes. All names change at once, so two can be
     /// swapped. Names are as [`topology`](Self::topology) shows them. Remember that the order of a
     /// combined file is the order of the names.
@@ -70,11 +72,24 @@ impl ProgramDesc {
                 changed += 1;
             }
         });
+        for attr in message.blocks.iter_mut().flat_map(|block| &mut block.ops).flat_map(|op| &mut op.attrs) {
+            let Some(name) = &mut attr.name else { continue };
+            let weight = name.strip_suffix(SCALE_ATTRIBUTE.as_bytes());
+            if let Some(new) = weight.and_then(|weight| mapping.get(weight)) {
+                *name = [new, SCALE_ATTRIBUTE.as_bytes()].concat();
+                changed += 1;
+            }
+        }
         if changed > 0 {
             self.replace(message)?;
         }
         Ok(changed)
     }
+}
+
+/// The new name of a variable that Paddle derived by an `@` from one of `names`, as [`Derived::Along`] renames it.
+pub(in super::super) fn derived_name(name: &str, names: &BTreeMap<String, String>) -> Option<String> {
+    new_name(name.as_bytes(), names, Derived::Along).and_then(|new| String::from_utf8(new).ok())
 }
 
 /// Old names and new ones, of those that change.

@@ -35,6 +35,11 @@ pub(super) struct Found {
     pub(super) sure: bool,
 }
 
+/// True for the name of a file in which macOS keeps attributes of the file that it is named after: `._x.pdmodel`.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.starts_with("._")
+}
+
 /// The text of a name, where it is UTF-8.
 pub(super) fn text(name: &Path) -> &str {
     name.to_str().unwrap_or("")
@@ -90,7 +95,7 @@ impl Beside<'_> {
     /// Other files that are worth a look: those with telling names first.
     pub(super) fn others(&self) -> Result<Vec<FolderItem>> {
         let mut items = self.folder.list(1)?;
-        items.retain(|item| item.name != self.name);
+        items.retain(|item| item.name != self.name && !is_hidden(text(&item.name)));
         items.sort_by_key(|item| promise(text(&item.name)));
         items.truncate(MOST_LOOKED_AT);
         Ok(items)

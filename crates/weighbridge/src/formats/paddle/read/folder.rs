@@ -3,9 +3,9 @@
 use super::super::any_program::Form;
 use super::super::state;
 use super::super::stream::{Stream, StreamKind, detect};
-use super::beside::{Beside, head, promise, text};
+use super::beside::{Beside, head, is_hidden, promise, text};
 use super::params::open_separate;
-use super::{checkpoint, merge_states, model, params};
+use super::{checkpoint, merge_states, model, params, shards};
 use crate::checkpoint::{Checkpoint, Damage, Name, Note};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -30,6 +30,8 @@ struct Inventory {
     parameters: Vec<String>,
     /// Stems of pickled states: parameters, optimizer.
     states: BTreeMap<String, [Option<String>; 2]>,
+    /// Indexes of states that are cut into shards.
+    indexes: Vec<String>,
     distributed: bool,
 }
 
@@ -76,6 +78,8 @@ pub(super) fn open(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoi
         checkpoint
     } else if !inventory.parameters.is_empty() {
         return Err(several(folder, &inventory.parameters));
+    } else if !inventory.indexes.is_empty() {
+        open_sharded(folder, &inventory, options)?
     } else if !inventory.states.is_empty() {
         open_states(folder, &inventory, options)?
     } else {
@@ -104,10 +108,11 @@ impl Inventory {
         let mut found = Self::default();
         let mut metadata = false;
         let mut shards = false;
-        for item in items {
+        for item in items.iter().filter(|item| !is_hidden(text(&item.name))) {
             let name = text(&item.name);
             match name.rsplit_once('.') {
                 Some((_, "pdmodel")) => found.programs.push(name.to_owned()),
+                Some((_, "json")) if shards::is_index_name(name) => found.indexes.push(name.to_owned()),
                 Some((_, "json" | "pb")) if is_program(folder, item)? => found.programs.push(name.to_owned()),
                 Some((_, "pdiparams")) => found.parameters.push(name.to_owned()),
                 Some((stem, "pdparams")) => found.state(stem)[0] = Some(name.to_owned()),
@@ -198,6 +203,26 @@ fn open_states(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions)
         whole.lose(name, &error);
     }
     // State names the variable of its parameter, which may go by its structured name here.
+    whole.attach_state();
+    Ok(whole)
+}
+
+/// The state of one model, cut into shards: parameters, and the optimizer where it has an index too.
+fn open_sharded(folder: &FolderRef, inventory: &Inventory, options: &OpenOptions) -> Result<Checkpoint> {
+    let (optimizer, parameters): (Vec<&String>, Vec<&String>) =
+        inventory.indexes.iter().partition(|name| shards::is_of_optimizer(name));
+    if optimizer.len() > 1 || parameters.len() > 1 {
+        return Err(several(folder, &inventory.indexes));
+    }
+    let mut whole: Option<Checkpoint> = None;
+    for name in parameters.into_iter().chain(optimizer) {
+        let part = shards::open(&source(folder, name)?, folder, Path::new(""), options)?;
+        whole = Some(match whole {
+            None => part,
+            Some(whole) => merge_states(whole, part),
+        });
+    }
+    let mut whole = whole.unwrap_or_else(|| checkpoint("state", folder.label()));
     whole.attach_state();
     Ok(whole)
 }

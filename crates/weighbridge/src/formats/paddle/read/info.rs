@@ -4,14 +4,19 @@ use super::super::state::{self, Info, InfoRow};
 use super::super::{INFO_FILE, STOP_GRADIENT, TRAINABLE};
 use super::beside::{Beside, base_name};
 use super::join::path_of;
-use crate::checkpoint::{Checkpoint, Note, Role, STRUCTURED_NAME, TensorPath, VARIABLE_NAME, Value};
+use crate::checkpoint::{
+    Checkpoint, INFO_ENTRIES, Note, Role, STRUCTURED_NAME, TensorPath, VARIABLE_NAME, Value,
+};
 use crate::error::Result;
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
-use std::collections::HashMap;
+use crate::text::{counted, escape, first_and_more};
+use std::collections::{HashMap, HashSet};
 
 /// The ending that is added to the name of the parameters.
 pub(super) const ENDING: &str = ".info";
+/// Variables that are named in a note.
+const SHOWN: usize = 5;
 
 /// Gives the tensors of a joined checkpoint the structured names that stand beside their file.
 pub(super) fn join(
@@ -22,19 +27,20 @@ pub(super) fn join(
     let Some((source, name)) = find(checkpoint, beside, options)? else { return Ok(()) };
     match state::read_info(&source, &options.limits) {
         Ok(Some(info)) => {
-            apply(checkpoint, &info);
+            let entries = apply(checkpoint, &info);
+            checkpoint.notes.extend(entries.map(|text| Note::new(INFO_ENTRIES, format!("{name}: {text}"))));
             checkpoint.metadata.set(INFO_FILE, Value::Text(name.clone()));
             checkpoint.companions.push((name, source));
         }
         Ok(None) => {
             checkpoint
                 .notes
-                .push(Note::new("info-ignored", format!("{name} is no list of structured names")));
+                .push(Note::omission("info-ignored", format!("{name} is no list of structured names")));
         }
         Err(error) => {
             checkpoint
                 .notes
-                .push(Note::new("info-ignored", format!("{name} cannot be read: {}", error.message())));
+                .push(Note::omission("info-ignored", format!("{name} cannot be read: {}", error.message())));
         }
     }
     Ok(())
@@ -44,6 +50,8 @@ pub(super) fn join(
 pub(super) fn attach(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     let Some(source) = &options.program_info else { return Ok(()) };
     let Ok(Some(info)) = state::read_info(source, &options.limits) else { return Ok(()) };
+    // It may have more entries than there are tensors.
+    checkpoint.companions.push((base_name(source.label()), source.clone()));
     let name = |row: &InfoRow| Some((path_of(row.structured_name.as_ref()?), row.variable.clone()));
     let variables: HashMap<TensorPath, String> = info.iter().filter_map(name).collect();
     for tensor in checkpoint.tensors.iter_mut().filter(|t| t.role.slot().is_none()) {
@@ -79,7 +87,8 @@ fn find(
     Ok(beside.first(&names)?.or_else(named))
 }
 
-fn apply(checkpoint: &mut Checkpoint, info: &Info) {
+/// Returns the text of a note on entries of variables that the model has not.
+fn apply(checkpoint: &mut Checkpoint, info: &Info) -> Option<String> {
     let rows: HashMap<TensorPath, &InfoRow> = info.iter().map(|row| (path_of(&row.variable), row)).collect();
     for tensor in checkpoint.tensors.iter_mut().filter(|t| !t.guessed) {
         let Some(row) = rows.get(&tensor.path) else { continue };
@@ -95,4 +104,11 @@ fn apply(checkpoint: &mut Checkpoint, info: &Info) {
             tensor.role = Role::Buffer;
         }
     }
+    let held: HashSet<&TensorPath> = checkpoint.tensors.iter().map(|tensor| &tensor.path).collect();
+    let rest = info.iter().filter(|row| !held.contains(&path_of(&row.variable)));
+    let rest: Vec<String> = rest.map(|row| escape(&row.variable)).collect();
+    (!rest.is_empty()).then(|| {
+        let entries = counted(rest.len(), "entry is", "entries are");
+        format!("{entries} of variables that the model does not have: {}", first_and_more(rest, SHOWN))
+    })
 }

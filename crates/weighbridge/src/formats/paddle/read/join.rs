@@ -1,7 +1,7 @@
 //! Names for tensors that have none: the sorted parameters of a program (specification section 4).
 
 use crate::checkpoint::{Name, Note, TensorEntry, TensorPath};
-use crate::topology::Variable;
+use crate::topology::{Quantized, Topology, Variable, VariableKind};
 
 /// The path of a variable: one part between each two dots, as everywhere.
 pub(super) fn path_of(variable: &str) -> TensorPath {
@@ -14,30 +14,26 @@ fn numbered(k: usize) -> TensorPath {
 }
 
 /// True where a tensor is what the program declares: -1 stands for any extent.
-pub(super) fn agrees(entry: &TensorEntry, variable: &Variable) -> bool {
-    variable.dtype.is_none_or(|d| d == entry.stored) && same_shape(entry, variable)
-}
-
-/// True where a tensor has the shape that the program declares.
-fn same_shape(entry: &TensorEntry, variable: &Variable) -> bool {
-    variable.admits(entry.shape.dims())
+pub(super) fn agrees(entry: &TensorEntry, variable: &Variable, quantized: &Quantized<'_>) -> bool {
+    quantized.admits_dtype(variable, entry.stored) && quantized.admits(variable, entry.shape.dims())
 }
 
 /// True where every tensor is what the program declares at its place.
-pub(super) fn fits(entries: &[TensorEntry], parameters: &[&Variable]) -> bool {
-    entries.len() == parameters.len() && entries.iter().zip(parameters).all(|(e, v)| agrees(e, v))
+pub(super) fn fits(entries: &[TensorEntry], program: &Topology) -> bool {
+    let (parameters, quantized) = (program.parameters(), program.quantized());
+    entries.len() == parameters.len() && entries.iter().zip(parameters).all(|(e, v)| agrees(e, v, &quantized))
 }
 
-/// Names the tensors of a combined file. With a program that has as many parameters the k-th one
+/// Names the tensors of a combined file. With a program that has as many parameters, beside words, the k-th one
 /// gives the k-th name; where there are more or fewer of them, or of other shapes, the names are
-/// guesses.
+/// guesses. `label` is the program's name in notes.
 pub(super) fn name_in_order(
     entries: &mut [TensorEntry],
-    parameters: Option<&[&Variable]>,
-    program: &str,
+    program: Option<&Topology>,
+    label: &str,
 ) -> Vec<Note> {
     let count = entries.len();
-    let Some(parameters) = parameters else {
+    let Some(program) = program else {
         for (k, entry) in entries.iter_mut().enumerate() {
             entry.path = numbered(k);
             entry.guessed = true;
@@ -48,8 +44,14 @@ pub(super) fn name_in_order(
              --program FILE names the program",
         )];
     };
+    let mut parameters = program.parameters();
+    parameters.retain(|variable| variable.kind != VariableKind::Vocab);
+    let quantized = program.quantized();
     let same_count = parameters.len() == count;
-    let same_shapes = entries.iter().zip(parameters).all(|(entry, variable)| same_shape(entry, variable));
+    let same_shapes = entries
+        .iter()
+        .zip(&parameters)
+        .all(|(entry, variable)| quantized.admits(variable, entry.shape.dims()));
     let whole = same_count && same_shapes;
     for (k, entry) in entries.iter_mut().enumerate() {
         match parameters.get(k) {
@@ -59,16 +61,16 @@ pub(super) fn name_in_order(
         entry.guessed = !whole;
     }
     if whole {
-        return vec![Note::new("names-joined", format!("the names are those of the program {program}"))];
+        return vec![Note::new("names-joined", format!("the names are those of the program {label}"))];
     }
     if same_count {
         let text = format!(
-            "the program {program} declares other shapes: is it of another model? The names are guesses"
+            "the program {label} declares other shapes: is it of another model? The names are guesses"
         );
         return vec![Note::new("program-differs", text)];
     }
     let text = format!(
-        "the program {program} has {} parameters, the file {count} tensors: the names are guesses",
+        "the program {label} has {} parameters, the file {count} tensors: the names are guesses",
         parameters.len()
     );
     vec![Note::new("parameter-count", text)]
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
-    use crate::topology::VariableKind;
+    use crate::topology::Block;
     use std::sync::Arc;
 
     fn entries(count: usize) -> Vec<TensorEntry> {
@@ -104,24 +106,36 @@ mod tests {
         }
     }
 
+    fn program(variables: Vec<Variable>) -> Topology {
+        Topology {
+            form: "program-desc",
+            writer: None,
+            bytes: Arc::new([]),
+            blocks: vec![Block { variables, ..Block::default() }],
+            feeds: Vec::new(),
+            fetches: Vec::new(),
+            operator_versions: Vec::new(),
+        }
+    }
+
     #[test]
     fn names_by_place() {
-        let (a, b) = (variable("fc_10.w_0", &[2]), variable("fc_2.w_0", &[-1]));
+        let program = self::program(vec![variable("fc_10.w_0", &[2]), variable("fc_2.w_0", &[-1])]);
         let mut two = entries(2);
-        assert!(fits(&two, &[&a, &b]));
-        let notes = name_in_order(&mut two, Some(&[&a, &b]), "p");
+        assert!(fits(&two, &program));
+        let notes = name_in_order(&mut two, Some(&program), "p");
         assert_eq!(
             (notes[0].code, two[1].text(), two[1].guessed),
             ("names-joined", "fc_2.w_0".into(), false)
         );
         let mut three = entries(3);
-        let notes = name_in_order(&mut three, Some(&[&a, &b]), "p");
+        let notes = name_in_order(&mut three, Some(&program), "p");
         assert_eq!(
             (notes[0].code, three[2].text(), three[0].guessed),
             ("parameter-count", "#2".into(), true)
         );
         let notes = name_in_order(&mut three, None, "");
         assert_eq!((notes[0].code, three[0].text()), ("no-names", "#0".into()));
-        assert!(!fits(&entries(1), &[&variable("x", &[3])]));
+        assert!(!fits(&entries(1), &self::program(vec![variable("x", &[3])])));
     }
 }

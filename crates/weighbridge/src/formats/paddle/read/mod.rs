@@ -8,6 +8,8 @@ mod model;
 mod params;
 mod roles;
 mod salvage;
+mod shards;
+mod state_names;
 
 use super::any_program::{Form, Program};
 use super::state;
@@ -17,6 +19,7 @@ use crate::formats::{OpenOptions, Place};
 use crate::source::{FolderRef, SourceRef};
 use beside::Beside;
 pub(super) use folder::program as program_in;
+pub(super) use shards::is_index;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,6 +73,11 @@ fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptio
         return Ok(checkpoint);
     }
     let head = beside::head(source)?;
+    if is_index(&head, source) {
+        let Some(Beside { folder, name }) = beside else { return Err(shards::alone(source)) };
+        let around = name.parent().unwrap_or(Path::new(""));
+        return Ok(with_origin(shards::open(source, folder, around, options)?));
+    }
     let checkpoint = if Form::of(&head, source.len()).is_some() {
         model::open(source, beside, options)?
     } else if state::looks_like_pickle(&head, source) {

@@ -5,7 +5,7 @@ use super::super::stream::{Stream, StreamKind, detect};
 use super::super::{FORM_PIR, PARAMETERS_MISSING, PROGRAM_FILE, VOCAB, state};
 use super::beside::{Beside, Found, base_name, head, parameter_names, text};
 use super::params::{open_combined, open_separate, words_value};
-use super::{checkpoint, roles};
+use super::{checkpoint, roles, state_names};
 use crate::checkpoint::{Checkpoint, Damage, Name, Note, Value};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -62,6 +62,9 @@ pub(super) fn open(
     checkpoint.notes.extend(program.notes());
     checkpoint.files.push(source.clone());
     checkpoint.topology = Some(topology);
+    if checkpoint.kind == "separate" {
+        state_names::join(&mut checkpoint, beside, options)?;
+    }
     source.label().clone_into(&mut checkpoint.label);
     Ok(checkpoint)
 }

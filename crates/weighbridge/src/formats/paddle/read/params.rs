@@ -3,12 +3,12 @@
 use super::super::stream::unshipped::{design_note, size_prefixed};
 use super::super::stream::{Kind, Stream, StreamKind, Wanted, combined, dense, detect, selected_rows, vocab};
 use super::super::{PARAMETERS_FILE, PROGRAM_FILE, VOCAB};
-use super::beside::{Beside, Found, base_name, find_program};
+use super::beside::{Beside, Found, base_name, find_program, head};
 use super::join::{fits, name_in_order, path_of};
-use super::{checkpoint, info};
+use super::{checkpoint, info, state_names};
 use crate::checkpoint::{Checkpoint, Damage, Metadata, Name, Note, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
+use crate::formats::{OpenOptions, unknown};
 use crate::limits::Limits;
 use crate::source::{Cursor, SourceRef};
 use crate::topology::{Topology, Variable, VariableKind};
@@ -30,7 +30,7 @@ pub(super) fn open(
     let tried = RefCell::default();
     let fits = |topology: &Topology| match kind {
         StreamKind::Vocab | StreamKind::VocabCombined => holds_words(source, topology, limits, &tried),
-        _ => tensors().is_some_and(|tensors| fits(tensors, &topology.parameters())),
+        _ => tensors().is_some_and(|tensors| fits(tensors, topology)),
     };
     let program = || find_program(beside, options, readable, fits);
     match kind {
@@ -97,10 +97,11 @@ pub(super) fn open_combined(
     } else {
         let topology = program.as_ref().map(|found| &*found.topology);
         match streams(source, topology, &options.limits) {
-            Err(error) if options.salvage && Damage::is(&error) => {
+            Err(error) if options.salvage && Damage::is(&error) && encrypted(source)?.is_none() => {
                 super::salvage::streams(source, topology, &error, &mut checkpoint, options)
             }
-            read => read?,
+            Err(error) => return Err(encrypted(source)?.unwrap_or(error)),
+            Ok(read) => read,
         }
     };
     let mut words = Metadata::default();
@@ -125,6 +126,11 @@ pub(super) fn open_combined(
     checkpoint.metadata.set(PARAMETERS_FILE, Value::Text(base_name(source.label())));
     join(&mut checkpoint, program, beside, options)?;
     Ok(checkpoint)
+}
+
+/// The error for a file that looks encrypted.
+fn encrypted(source: &SourceRef) -> Result<Option<Error>> {
+    Ok(unknown::encrypted(&head(source)?, source, "file of tensors of Paddle"))
 }
 
 /// The streams of a combined file. What the program says of vocabularies among them is believed
@@ -181,10 +187,8 @@ fn join(
 ) -> Result<()> {
     let notes = match &program {
         Some(found) => {
-            let parameters: Vec<_> =
-                found.topology.parameters().into_iter().filter(|v| v.kind != VariableKind::Vocab).collect();
             let why = if found.sure { "" } else { ", the only one beside it that fits" };
-            name_in_order(&mut checkpoint.tensors, Some(&parameters), &format!("{}{why}", found.name))
+            name_in_order(&mut checkpoint.tensors, Some(&found.topology), &format!("{}{why}", found.name))
         }
         None if checkpoint.tensors.is_empty() => Vec::new(),
         None => name_in_order(&mut checkpoint.tensors, None, ""),
@@ -196,7 +200,8 @@ fn join(
         super::roles::from_program(&mut checkpoint.tensors, &found.topology);
         checkpoint.topology = Some(found.topology);
     }
-    info::join(checkpoint, beside, options)
+    info::join(checkpoint, beside, options)?;
+    state_names::join(checkpoint, beside, options)
 }
 
 /// The tensors of a combined file that needs no program to be read.

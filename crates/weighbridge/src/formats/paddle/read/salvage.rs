@@ -35,6 +35,7 @@ pub(super) fn streams(
             (found.streams.into_iter().map(Stream::Dense).collect(), found.error)
         }
     };
+    let quantized = program.map(Topology::quantized).unwrap_or_default();
     let parameters: Vec<&Variable> = program.map(Topology::parameters).unwrap_or_default();
     // The file is as long as the shapes say, but for what is cut off.
     let cut = match &broken {
@@ -46,7 +47,7 @@ pub(super) fn streams(
     };
     let declared = |place: usize, stream: &Stream| match (parameters.get(place), stream) {
         (Some(variable), Stream::Dense(dense)) => {
-            variable.kind != VariableKind::Vocab && agrees(&dense.entry, variable)
+            variable.kind != VariableKind::Vocab && agrees(&dense.entry, variable, &quantized)
         }
         _ => false,
     };

@@ -74,7 +74,7 @@ pub(super) fn is_of_parameters(key: &str) -> bool {
 
 /// The key of a tensor in a state dict: its name; for an optimizer's tensor that of its parameter as
 /// a variable, and the slot behind it.
-fn key_of(entry: &TensorEntry) -> String {
+pub(super) fn key_of(entry: &TensorEntry) -> String {
     let parameter =
         || entry.text_attribute(PARAMETER_VARIABLE).map_or_else(|| entry.path.to_text(), str::to_owned);
     match entry.role.slot() {

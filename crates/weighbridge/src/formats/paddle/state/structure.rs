@@ -108,6 +108,8 @@ pub(super) enum View<'a> {
     Names(Option<&'a [Value]>),
     /// A numpy scalar: dtype and bytes.
     Scalar(&'a str, &'a [u8]),
+    /// An integer beyond 64 bits: two's complement, little-endian.
+    Integer(&'a [u8]),
     /// A class or function: `module name`.
     Global(&'a str),
     /// What cannot be written.
@@ -173,7 +175,7 @@ pub(super) fn view(value: &Value) -> View<'_> {
         (OBJECT, Value::Text(what)) => View::Other(what),
         (SET, _) => View::Other("a set"),
         (FROZEN_SET, _) => View::Other("a frozen set"),
-        (INTEGER, _) => View::Other("an integer beyond 64 bits"),
+        (INTEGER, Value::Bytes(bytes)) => View::Integer(bytes),
         (_, Value::Text(text)) => match Form::ALL.into_iter().find(|form| form.marker() == marker) {
             Some(form) => View::Tensor(form, text),
             None => View::Other("something of an unknown kind"),

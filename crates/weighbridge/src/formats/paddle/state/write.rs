@@ -5,8 +5,8 @@ use super::split::MOST_BYTES;
 use super::writer::Writer;
 use super::{KIND, NUMPY, PROTOCOL, RESERVED, STRUCTURE, canonical, is_state, slots};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, PICKLE, TensorPath, VARIABLE_NAME, Value, escape_text,
-    left_behind,
+    ALIAS_OF, Checkpoint, Loss, PARAMETER_VARIABLE, PICKLE, Role, TensorEntry, TensorPath, VARIABLE_NAME,
+    Value, escape_text, left_behind,
 };
 use crate::engine::latin1_lengths;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::tensor::DType;
 use crate::text::counted;
 
 /// Attributes that a state holds in its own way, or that go without saying once it is loaded.
-const HELD: [&str; 5] = [VARIABLE_NAME, PARAMETER_VARIABLE, ALIAS_OF, STOP_GRADIENT, TRAINABLE];
+const HELD: [&str; 3] = [VARIABLE_NAME, PARAMETER_VARIABLE, ALIAS_OF];
 /// The protocol that Paddle writes unless it is told otherwise.
 const DEFAULT_PROTOCOL: u8 = 4;
 
@@ -114,7 +114,10 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     let mut losses = left_behind(checkpoint);
     for entry in &checkpoint.tensors {
         let name = entry.name();
-        for key in entry.attributes.keys().filter(|key| !HELD.contains(&key.as_str())) {
+        let lost = |(key, value): &(&String, &Value)| {
+            !HELD.contains(&key.as_str()) && usual_flag(entry, key) != Some(value)
+        };
+        for (key, _) in entry.attributes.iter().filter(lost) {
             let detail = match key.as_str() {
                 "lod" => "a pickle holds the elements without their levels of detail".to_owned(),
                 key => format!("a pickle has no place for `{}`", escape_text(key)),
@@ -144,6 +147,18 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
         }
     }
     losses
+}
+
+/// The value of a flag of `.info` that goes without saying: parameters are trained, buffers are not.
+fn usual_flag(entry: &TensorEntry, key: &str) -> Option<&'static Value> {
+    let is_trained = entry.role != Role::Buffer;
+    match key {
+        STOP_GRADIENT if is_trained => Some(&Value::Bool(false)),
+        STOP_GRADIENT => Some(&Value::Bool(true)),
+        TRAINABLE if is_trained => Some(&Value::Bool(true)),
+        TRAINABLE => Some(&Value::Bool(false)),
+        _ => None,
+    }
 }
 
 /// Names that are read as others: a key is text, which is cut at its dots.

@@ -239,7 +239,7 @@ impl<'a> Writer<'a> {
             return Err(Error::unsupported("too-deep", "the structure is nested too deeply to be written"));
         }
         Ok(Some(match view(value) {
-            View::Plain(plain) => return self.plain(plain, key),
+            View::Plain(plain) => return self.plain(plain),
             View::List(items) => {
                 let items = self.items(items, depth)?;
                 self.builder.list(items)?
@@ -267,6 +267,7 @@ impl<'a> Writer<'a> {
                 Some(dtype) => self.builder.scalar(dtype, bytes.to_vec(), self.modules)?,
                 None => return Ok(self.lose(key, "a numpy scalar of an unknown type")),
             },
+            View::Integer(bytes) => self.builder.big_int(bytes)?,
             View::Global(name) => match name.split_once(' ') {
                 Some((module, name)) => self.builder.global(module, name)?,
                 None => return Ok(self.lose(key, "a class without a name")),
@@ -297,7 +298,7 @@ impl<'a> Writer<'a> {
         None
     }
 
-    fn plain(&mut self, value: &Value, key: Option<&str>) -> Result<Option<ObjectId>> {
+    fn plain(&mut self, value: &Value) -> Result<Option<ObjectId>> {
         Ok(Some(match value {
             Value::Null => self.builder.none(),
             Value::Bool(b) => self.builder.bool(*b),
@@ -305,7 +306,8 @@ impl<'a> Writer<'a> {
             Value::U32(n) => self.builder.int(i64::from(*n))?,
             Value::U64(n) => match i64::try_from(*n) {
                 Ok(n) => self.builder.int(n)?,
-                Err(_) => return Ok(self.lose(key, "an integer beyond 64 bits")),
+                // A zero byte on top, as the highest bit is no sign.
+                Err(_) => self.builder.big_int(&[&n.to_le_bytes()[..], &[0]].concat())?,
             },
             Value::F32(bits) => self.builder.float(f32::from_bits(*bits).into())?,
             Value::F64(bits) => self.builder.float(f64::from_bits(*bits))?,

@@ -87,9 +87,13 @@ type Edited = (Program, Arc<Topology>);
 fn edited_program(checkpoint: &Checkpoint) -> Result<Option<Edited>> {
     let Some(topology) = &checkpoint.topology else { return Ok(None) };
     let mut program = Program::of(topology)?;
-    let renames = variables::renames(checkpoint);
+    let mut renames = variables::renames(checkpoint);
     if renames.is_empty() {
         return Ok(Some((program, topology.clone())));
+    }
+    // A parameter whose tensor keeps its name keeps it in the program too: `w@scale` beside a renamed `w`.
+    for variable in topology.parameters().into_iter().filter(|variable| variable.name.contains('@')) {
+        renames.entry(variable.name.clone()).or_insert_with(|| variable.name.clone());
     }
     program.rename(&renames)?;
     let topology = Arc::new(program.topology());

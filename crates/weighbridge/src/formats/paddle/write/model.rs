@@ -4,7 +4,9 @@ use super::super::stream::{dense, selected_rows, vocab};
 use super::super::{FORM_PIR, PARAMETERS_FILE, PARAMETERS_MISSING, STOP_GRADIENT, TRAINABLE, state};
 use super::variables::{self, Stored};
 use super::{Edited, literal, names, streams};
-use crate::checkpoint::{Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use crate::checkpoint::{
+    Checkpoint, Loss, Role, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value, info_entries,
+};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::limits::Limits;
@@ -97,6 +99,7 @@ fn structured_name(entry: &TensorEntry) -> Option<String> {
 
 /// Structured names stand in a list beside `x.pdiparams`, and nowhere else in a program's files.
 pub(super) fn names_are_lost(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) {
+    losses.extend(info_entries(checkpoint));
     let count =
         checkpoint.tensors.iter().filter(|t| t.role.slot().is_none() && structured_name(t).is_some()).count();
     if count > 0 {

@@ -142,16 +142,18 @@ fn against_program<'a>(
 ) -> Result<()> {
     let declared: HashMap<&str, &Variable> =
         topology.parameters().into_iter().map(|v| (v.name.as_str(), v)).collect();
+    let quantized = topology.quantized();
     for (name, entry) in tensors {
         let Some(variable) = declared.get(name) else { continue };
-        if let Some(shape) = variable.shape.as_ref().filter(|_| !variable.admits(entry.shape.dims())) {
+        let admitted = quantized.admits(variable, entry.shape.dims());
+        if let Some(shape) = variable.shape.as_ref().filter(|_| !admitted) {
             return Err(Error::mismatch("shape-differs", "the tensor is not what the program declares")
                 .on_tensor(entry.name())
                 .expected(format_args!("{shape:?}"))
                 .found(&entry.shape)
                 .hint("is it the program of another model? --kind state or combined writes the tensors without it"));
         }
-        if let Some(dtype) = variable.dtype.filter(|&dtype| dtype != entry.dtype()) {
+        if let Some(dtype) = variable.dtype.filter(|_| !quantized.admits_dtype(variable, entry.dtype())) {
             let detail = format!(
                 "the program declares {dtype} and the file has {}: Paddle loads it, and refuses when an operator runs",
                 entry.dtype()

@@ -23,29 +23,30 @@ const MOST_METADATA: usize = 2 << 20;
 
 /// What a list says, in its own order.
 #[derive(Debug, Default)]
-pub(in super::super) struct List {
+pub(in crate::formats) struct List {
     /// The names of files, each once.
-    pub(super) files: Vec<String>,
+    pub(in crate::formats) files: Vec<String>,
     /// The names of tensors, each once, with the place of its file in `files`.
-    pub(super) tensors: Vec<(String, usize)>,
+    pub(in crate::formats) tensors: Vec<(String, usize)>,
     /// The bytes of all tensors, as the list has them: a number, one would hope.
     pub(super) total_size: Option<Json>,
     /// What else it says.
-    pub(super) metadata: Vec<(String, Value)>,
+    pub(in crate::formats) metadata: Vec<(String, Value)>,
     /// What is odd.
-    pub(super) notes: Vec<Note>,
+    pub(in crate::formats) notes: Vec<Note>,
 }
 
 /// True where a source is a list of shards by its beginning `head`, and by further keys where the
 /// beginning does not tell.
-pub(in super::super) fn is_list(head: &[u8], source: &SourceRef) -> bool {
+pub(in crate::formats) fn is_list(head: &[u8], source: &SourceRef) -> bool {
     let Some((b'{', rest)) = head.split_first() else { return false };
     let rest = rest.trim_ascii_start();
     let begins = |key: &str| {
         let rest = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_prefix(key.as_bytes()));
         rest.is_some_and(|rest| rest.starts_with(b"\""))
     };
-    begins(WEIGHT_MAP) || (begins(METADATA) && mentions_files(source).unwrap_or(false))
+    let names_files = || mentions(source, &format!("\"{WEIGHT_MAP}\"")).unwrap_or(false);
+    begins(WEIGHT_MAP) || (begins(METADATA) && names_files())
 }
 
 /// As [`is_list`], for a source of which nothing is known yet.
@@ -54,9 +55,16 @@ pub(in super::super) fn is_list_file(source: &SourceRef) -> Result<bool> {
     Ok(is_list(&head, source))
 }
 
-/// True where the key of the names of files stands somewhere in the text.
-fn mentions_files(source: &SourceRef) -> Result<bool> {
-    let key = format!("\"{WEIGHT_MAP}\"");
+/// True for a list of Paddle's pickled states.
+pub(in super::super) fn is_of_states(source: &SourceRef) -> bool {
+    [".pdparams\"", ".pdopt\""].iter().any(|ending| mentions(source, ending).unwrap_or(false))
+}
+
+/// True where `key` is somewhere in the text of a list.
+///
+/// # Errors
+/// What the source says.
+pub(in crate::formats) fn mentions(source: &SourceRef, key: &str) -> Result<bool> {
     let end = source.len().min(Limits::default().header_bytes);
     let mut at = 0;
     while at < end {
@@ -86,7 +94,7 @@ pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
 /// # Errors
 /// [`crate::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
 /// `duplicate-key`; [`crate::Kind::Limit`].
-pub(in super::super) fn read_list(source: &SourceRef, limits: &Limits) -> Result<List> {
+pub(in crate::formats) fn read_list(source: &SourceRef, limits: &Limits) -> Result<List> {
     Limits::check("bytes of a list of shards", "header_bytes", source.len(), limits.header_bytes)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     parse(&bytes, limits)

@@ -7,8 +7,9 @@ mod read;
 mod tests;
 mod write;
 
-pub(super) use list::{is_list, is_list_file};
-use list::{read_list, whole_json};
+use list::whole_json;
+pub(in crate::formats) use list::{List, is_list, mentions, read_list};
+pub(super) use list::{is_list_file, is_of_states};
 use names::ListName;
 pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;

@@ -51,8 +51,10 @@ fn every_kind_of_value_comes_back() {
         let bytes = pickled(
             |b| {
                 let (minus, big, half) = (b.int(-7)?, b.int(i64::MAX)?, b.float(0.5)?);
+                let bytes = [7; 300];
+                let huge = [b.big_int(&[0, 0, 0, 0, 0, 0, 0, 0, 1])?, b.big_int(&bytes)?];
                 let (text, raw, none) = (b.text("größe 重み")?, b.bytes(vec![0, 200, 255])?, b.none());
-                let list = b.list(vec![minus, big, half, none, ObjectId::TRUE])?;
+                let list = b.list(vec![minus, big, half, none, ObjectId::TRUE, huge[0], huge[1]])?;
                 let tuple = b.tuple(&[text, raw, ObjectId::EMPTY_TUPLE])?;
                 let key = b.int(3)?;
                 let numbered = b.dict(vec![(key, tuple)])?;
@@ -90,6 +92,16 @@ fn every_kind_of_value_comes_back() {
         assert_eq!(back.metadata, checkpoint.metadata, "protocol {protocol}");
         assert_eq!(again.len(), bytes.len());
     }
+}
+
+#[test]
+fn integers_beyond_64_bits_are_written_again() {
+    let path = good().join("../made/bigint.pdparams");
+    #[allow(clippy::disallowed_methods)]
+    let bytes = std::fs::read(path).unwrap();
+    let checkpoint = open(&bytes).unwrap();
+    assert_eq!(plan(&checkpoint, &PlanOptions::default()).unwrap().losses, []);
+    assert_eq!(rewrite(&checkpoint, &[]), bytes);
 }
 
 #[test]

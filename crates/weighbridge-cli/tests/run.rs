@@ -118,8 +118,7 @@ fn a_stripped_training_program_is_written_for_inference() {
             "--strip",
             "all",
             "-o",
-            text_of(&temp.path().join("whole")),
-            "--force",
+            text_of(&temp.path().join(format!("whole{number}"))),
         ]);
         assert!(whole.status.success() && text(&whole.stdout).contains("no-outputs"), "{whole:?}");
         ok(&["program", &source, "--strip", "all", "--outputs", output, "-o", to]);

@@ -53,6 +53,7 @@ pub(crate) fn read_program(py: Python<'_>, path: PathBuf) -> PyResult<Program> {
 /// The program without what is named: `source`, `training`, `gradients`, `state`, `unused`; and what was taken out.
 /// `outputs` are the variables that become its outputs.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "what Python's keywords are")]
 pub(crate) fn strip_program<'py>(
     py: Python<'py>,
     program: PyRef<'py, Program>,

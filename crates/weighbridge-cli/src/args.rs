@@ -119,6 +119,7 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge convert net.model net.safetensors\n  \
                             weighbridge convert net.model net.npz --no-state\n  \
                             weighbridge convert hf.safetensors net.model --cast f32\n  \
+                            weighbridge convert bert/ bert-safe/ --copy-others        for AutoModel.from_pretrained\n  \
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
                             weighbridge convert net.model net.safetensors --plan      show what would be written\n  \
                             weighbridge convert cut.npz rest.npz --salvage            what is intact of a damaged file\n\n\

@@ -343,7 +343,7 @@ fn counts(partitions: BTreeMap<String, Vec<u64>>) -> Value {
 /// The files of a checkpoint of that version.
 fn laid_out(checkpoint: &Checkpoint, mut settings: Vec<(String, String)>, version: u64) -> Result<WritePlan> {
     settings.push(("version".to_owned(), version.to_string()));
-    let options = PlanOptions { kind: Some("checkpoint".to_owned()), settings };
+    let options = PlanOptions { settings, ..PlanOptions::of_kind("checkpoint") };
     options.check(BigGraph.facts())?;
     BigGraph.plan(checkpoint, &options)
 }

@@ -22,7 +22,7 @@ fn names(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 fn write(checkpoint: &Checkpoint, target: &Path, kind: Option<&str>) {
-    let options = PlanOptions { kind: kind.map(str::to_owned), settings: Vec::new() };
+    let options = PlanOptions { kind: kind.map(str::to_owned), ..PlanOptions::default() };
     let plan = Paddle.plan(checkpoint, &options).unwrap();
     assert!(plan.losses.iter().all(|l| l.code != "not-in-program"), "{:?}", plan.losses);
     save(&plan, target, false, &RunOptions::default()).unwrap();

@@ -108,6 +108,9 @@ def convert(
     repeat: bool = False,
     with_global: bool = False,
     reverse_dims: bool = False,
+    set_metadata: Pairs = None,
+    plain: bool = False,
+    copy_others: bool = False,
     to: Optional[str] = None,
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
@@ -139,7 +142,10 @@ def convert(
     - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
       file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
       embeddings;
-    - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions.
+    - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions;
+    - `set_metadata`: metadata to set, as a dict or as texts `KEY=VALUE`;
+    - `plain`: write no entries of Weighbridge's own (`weighbridge.*`);
+    - `copy_others`: copy the other files of a folder, such as `config.json`, into the target folder.
 
     How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
     can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target

@@ -55,6 +55,15 @@ pub(crate) struct Convert {
     /// Keep column-major bytes as they are and reverse the dimensions instead
     #[arg(long, help_heading = "Changes")]
     pub reverse_dims: bool,
+    /// Set metadata; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Changes")]
+    pub set_metadata: Vec<String>,
+    /// Write no entries of Weighbridge's own (weighbridge.*)
+    #[arg(long, help_heading = "Writing")]
+    pub plain: bool,
+    /// Copy the other files of a folder, such as config.json and the tokenizer, into the target folder
+    #[arg(long, help_heading = "Writing")]
+    pub copy_others: bool,
     #[command(flatten)]
     pub writing: Writing,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use weighbridge::checkpoint::Note;
 use weighbridge::engine::RunReport;
 use weighbridge::formats::biggraph::Draw;
 use weighbridge::json::rows;
-use weighbridge::ops::edit::read_rules;
+use weighbridge::ops::edit::{Rule, read_rules};
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
@@ -30,16 +30,22 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         |(entity, file): &(String, String)| Grow::read(entity, Path::new(file), args.seed, &open.limits);
     let grow = args.grow.iter().map(grow).collect::<weighbridge::Result<Vec<_>>>()?;
     let rules = args.rules.iter().map(|file| read_rules(file)).collect::<weighbridge::Result<Vec<_>>>()?;
+    let mut rules: Vec<Rule> = rules.into_iter().flatten().collect();
+    if !args.set_metadata.is_empty() {
+        rules.extend(Rule::parse("set-metadata", &args.set_metadata)?);
+    }
     let options = ConvertOptions {
         open,
         to: writing.to.clone(),
         kind: writing.kind.clone(),
         settings: writing.set.clone(),
+        plain: args.plain,
+        copy_others: args.copy_others,
         changes: Changes {
             select: args.select.clone(),
             drop: args.drop.clone(),
             no_state: args.no_state,
-            rules: rules.into_iter().flatten().collect(),
+            rules,
             lenient_rules: args.lenient_rules,
             rename: args.rename.clone(),
             cast: args.cast,

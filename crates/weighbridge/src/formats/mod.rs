@@ -28,13 +28,15 @@ pub mod word2vec;
 pub use crate::scan::Scan;
 pub(crate) use biggraph::entity_files;
 pub use folders::OtherFile;
-pub(crate) use folders::{FolderModel, OTHER_MODELS, files_of, others, own_files, told as told_others};
+pub(crate) use folders::{
+    FolderModel, OTHER_MODELS, files_beside, files_of, others, own_files, told as told_others,
+};
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
 
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME, Value};
+use crate::checkpoint::{Checkpoint, Loss, Note, STRUCTURED_NAME, VARIABLE_NAME, Value, escape_text};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -316,12 +318,29 @@ pub struct PlanOptions {
     pub kind: Option<String>,
     /// Values of the format's [settings](Facts::settings), by name.
     pub settings: Vec<(String, String)>,
+    /// Write no entries of Weighbridge's own (`weighbridge.*`): what only they could hold is a loss, `index-dropped`.
+    pub plain: bool,
 }
 
 impl PlanOptions {
     /// Options for a file of that kind.
     pub fn of_kind(kind: impl Into<String>) -> Self {
-        Self { kind: Some(kind.into()), settings: Vec::new() }
+        Self { kind: Some(kind.into()), ..Self::default() }
+    }
+
+    /// The entry of Weighbridge's own that is written for `subject`: none in a plain file.
+    pub(crate) fn own_entry(
+        &self,
+        entry: Option<String>,
+        subject: &str,
+        losses: &mut Vec<Loss>,
+    ) -> Option<String> {
+        if entry.is_some() && self.plain {
+            let detail = "a plain file leaves out the roles, attributes, metadata and exact paths that its format has no place for";
+            losses.push(Loss::new("index-dropped", escape_text(subject), detail));
+            return None;
+        }
+        entry
     }
 
     /// The value of a setting; the last one given counts.
@@ -558,7 +577,8 @@ mod tests {
 
     #[test]
     fn unknown_names_say_what_there_is() {
-        let settings = PlanOptions { kind: None, settings: vec![("colour".to_owned(), "red".to_owned())] };
+        let settings =
+            PlanOptions { settings: vec![("colour".to_owned(), "red".to_owned())], ..PlanOptions::default() };
         let hint = |format: &dyn Format| {
             settings.check(format.facts()).unwrap_err().hint_text().map(str::to_owned).unwrap()
         };

@@ -81,7 +81,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     // One with members says nothing by itself, and is not told when it is read.
     held.extend(empty.into_iter().filter(|(_, path)| !file.has_members(path)).map(|(key, _)| key));
     let names: Vec<String> = paths.iter().map(|path| index_name(path)).collect();
-    if let Some(index) = bridge_index_beside(checkpoint, &names, |key, _| held.contains(key)) {
+    let index = bridge_index_beside(checkpoint, &names, |key, _| held.contains(key));
+    if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
         file.attribute(&[], INDEX_KEY, &Value::Text(index))?;
     }
     losses.extend(left_behind(checkpoint));

@@ -60,7 +60,7 @@ fn checkpoint(tensors: Vec<TensorEntry>) -> Checkpoint {
 
 fn plan(id: &str, tensors: Vec<TensorEntry>, settings: &[(&str, &str)]) -> Result<WritePlan> {
     let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    by_id(id).unwrap().plan(&checkpoint(tensors), &PlanOptions { kind: None, settings })
+    by_id(id).unwrap().plan(&checkpoint(tensors), &PlanOptions { settings, ..PlanOptions::default() })
 }
 
 fn open(bytes: &[u8]) -> Result<Checkpoint> {

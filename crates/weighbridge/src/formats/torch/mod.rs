@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `state_dict` | a dict of tensors and nothing else |
 //! | `object` | anything else: dicts within dicts, an optimizer's state, a whole module, TorchScript |
+//! | `sharded` | a folder of such files with an index `pytorch_model.bin.index.json`, opened as one; not written |
 //!
 //! Tensors are found wherever they stand; the keys that lead to them are their path. Plain values
 //! are metadata, under the keys that lead to them, joined by dots; so are numbers of numpy, and objects of classes
@@ -23,6 +24,7 @@ mod metadata;
 mod outline;
 mod read;
 mod scan;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -38,7 +40,7 @@ use crate::containers::zip;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
 
 /// The format.
@@ -49,6 +51,8 @@ pub struct Torch;
 const STATE_DICT: &str = "state_dict";
 /// Anything else.
 const OBJECT: &str = "object";
+/// A folder of several files and their index.
+const SHARDED: &str = "sharded";
 /// The member of the archive that holds what torch has no place for.
 const METADATA: &str = ".data/weighbridge.metadata";
 
@@ -122,6 +126,18 @@ impl Format for Torch {
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        // Of several indexes opening says that it cannot choose.
+        match shards::index_name(folder) {
+            Ok(name) => name.is_some(),
+            Err(error) => error.code() == "several-models",
+        }
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        shards::open_folder(folder, options)
     }
 
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {

@@ -16,7 +16,7 @@ fn open(text: &[u8]) -> Result<Checkpoint> {
 }
 
 fn upstream() -> PlanOptions {
-    PlanOptions { kind: None, settings: vec![("floats".into(), "upstream".into())] }
+    PlanOptions { settings: vec![("floats".into(), "upstream".into())], ..PlanOptions::default() }
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn open(bytes: &[u8]) -> crate::Result<Checkpoint> {
 
 fn settings(pairs: &[(&str, &str)]) -> PlanOptions {
     let own = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-    PlanOptions { kind: None, settings: pairs.iter().map(own).collect() }
+    PlanOptions { settings: pairs.iter().map(own).collect(), ..PlanOptions::default() }
 }
 
 fn rewrite(checkpoint: &Checkpoint, pairs: &[(&str, &str)]) -> Vec<u8> {

@@ -165,7 +165,7 @@ pub(super) fn training(
         if wanted && part.tensors.is_empty() {
             continue;
         }
-        let settings = PlanOptions { kind: None, settings: options.settings.clone() };
+        let settings = PlanOptions { kind: None, ..options.clone() };
         let plan = state::plan(&part, &settings)?;
         losses.extend(plan.losses.into_iter().filter(|loss| !losses.contains(loss)).collect::<Vec<_>>());
         for mut file in plan.files {

@@ -94,7 +94,7 @@ mod tests {
 
     fn settings(pairs: &[(&str, &str)]) -> PlanOptions {
         let settings = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        PlanOptions { kind: None, settings }
+        PlanOptions { settings, ..PlanOptions::default() }
     }
 
     #[test]

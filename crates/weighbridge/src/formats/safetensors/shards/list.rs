@@ -23,17 +23,17 @@ const MOST_METADATA: usize = 2 << 20;
 
 /// What a list says, in its own order.
 #[derive(Debug, Default)]
-pub(in super::super) struct List {
+pub(in crate::formats) struct List {
     /// The names of files, each once.
-    pub(super) files: Vec<String>,
+    pub(in crate::formats) files: Vec<String>,
     /// The names of tensors, each once, with the place of its file in `files`.
-    pub(super) tensors: Vec<(String, usize)>,
+    pub(in crate::formats) tensors: Vec<(String, usize)>,
     /// The bytes of all tensors, as the list has them: a number, one would hope.
     pub(super) total_size: Option<Json>,
     /// What else it says.
     pub(super) metadata: Vec<(String, Value)>,
     /// What is odd.
-    pub(super) notes: Vec<Note>,
+    pub(in crate::formats) notes: Vec<Note>,
 }
 
 /// True where a source is a list of shards by its beginning `head`, and by further keys where the
@@ -86,7 +86,7 @@ pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
 /// # Errors
 /// [`crate::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
 /// `duplicate-key`; [`crate::Kind::Limit`].
-pub(in super::super) fn read_list(source: &SourceRef, limits: &Limits) -> Result<List> {
+pub(in crate::formats) fn read_list(source: &SourceRef, limits: &Limits) -> Result<List> {
     Limits::check("bytes of a list of shards", "header_bytes", source.len(), limits.header_bytes)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     parse(&bytes, limits)

@@ -7,8 +7,9 @@ mod read;
 mod tests;
 mod write;
 
+use list::whole_json;
+pub(in super::super) use list::{List, read_list};
 pub(super) use list::{is_list, is_list_file};
-use list::{read_list, whole_json};
 use names::ListName;
 pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
@@ -24,8 +25,6 @@ use std::path::Path;
 
 /// The key of the list's metadata that gives the bytes of all tensors.
 const TOTAL_SIZE: &str = "total_size";
-/// The key of metadata that other programs ask every shard for.
-const FORMAT: &str = "format";
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
 const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", METADATA_DIFFERS];
 

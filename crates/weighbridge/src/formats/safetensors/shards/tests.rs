@@ -76,7 +76,7 @@ fn written(plan: &WritePlan) -> Files {
 }
 
 fn sized(size: &str) -> PlanOptions {
-    PlanOptions { kind: None, settings: vec![("shard".into(), size.into())] }
+    PlanOptions { settings: vec![("shard".into(), size.into())], ..PlanOptions::default() }
 }
 
 fn list_of(files: &Files) -> Json {
@@ -274,7 +274,7 @@ fn the_order_of_the_tensors_is_kept() {
     assert_eq!(files.len(), 6);
     // Cut anew as it is, it is cut the same.
     let again = Safetensors.settings_as_cut(&back);
-    let options = PlanOptions { kind: None, settings: again };
+    let options = PlanOptions { settings: again, ..PlanOptions::default() };
     assert_eq!(written(&Safetensors.plan(&back, &options).unwrap()), files);
 }
 

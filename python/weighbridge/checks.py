@@ -82,11 +82,11 @@ def cast_name(value: object, what: str, own: str = CASTS[0]) -> str:
     >>> import numpy
     >>> cast_name(numpy.float16, "cast"), cast_name(numpy.dtype(">f4"), "cast"), cast_name("torch.bfloat16", "cast")
     ('f16', 'f32', 'bf16')
-    >>> cast_name("i8", "cast")
+    >>> cast_name("i16", "cast")
     Traceback (most recent call last):
-    weighbridge.errors.UsageError: invalid value 'i8' for cast: casts go to f16, bf16, f32 or f64
-      expected: f16, bf16, f32 or f64
-      found:    i8
+    weighbridge.errors.UsageError: invalid value 'i16' for cast: casts go to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8
+      expected: f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8
+      found:    i16
       hint:     see help(weighbridge.Tensor.cast)
     """
     text = value if isinstance(value, str) else spelling(value)

@@ -22,7 +22,7 @@ DType = Union[str, type, "numpy.dtype", "torch.dtype"]
 or the type itself: `numpy.float16`, `numpy.dtype("f2")`, `torch.float16`.
 """
 
-CASTS: Tuple[str, ...] = ("f16", "bf16", "f32", "f64")
+CASTS: Tuple[str, ...] = ("f16", "bf16", "f32", "f64", "f8_e4m3", "f8_e5m2", "i8")
 """The types that casts go to."""
 
 NUMPY: Dict[str, str] = {

@@ -182,7 +182,8 @@ class LossWarning(UserWarning):
     """Something was left out of what was written, because the target cannot hold it: a tensor, rows, metadata, a
     program.
 
-    `losses` has each of them. `deny_loss=True` refuses instead, before anything is written; whoever knows of it
+    `losses` has each of them. `deny_loss=True` refuses instead, before anything is written, and
+    `allow_loss=True` is content with fewer tensors; whoever knows of it
     and goes on says so as to any warning: `warnings.simplefilter("ignore", weighbridge.LossWarning)`.
     """
 

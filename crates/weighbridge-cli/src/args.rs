@@ -22,7 +22,7 @@ use weighbridge::engine::Watch;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use weighbridge::Result;
-use weighbridge::tensor::{DType, Rounding};
+use weighbridge::tensor::{CAST_NAMES, CAST_TARGETS, DType, Rounding};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -432,8 +432,8 @@ pub(crate) struct Man {
 }
 
 fn dtype(text: &str) -> Result<DType, String> {
-    let target = |d: &DType| matches!(d, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
-    DType::from_spelling(text).filter(target).ok_or_else(|| "casts go to f16, bf16, f32 or f64".to_owned())
+    let target = |d: &DType| CAST_TARGETS.contains(d);
+    DType::from_spelling(text).filter(target).ok_or_else(|| format!("casts go to {CAST_NAMES}"))
 }
 
 fn rounding(text: &str) -> Result<Rounding, String> {

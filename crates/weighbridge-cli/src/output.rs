@@ -117,10 +117,44 @@ impl Output {
         self.first_rows(told, |output, note| output.warning("note", &format!("{}: {}", note.code, note.text)))
     }
 
-    /// Prints losses, those of one kind together. JSON lists each.
+    /// Prints notes and losses of a plan before it runs, at once; nothing where one JSON document is asked for.
+    pub(crate) fn warn_before(&mut self, notes: &[Note], losses: &[Loss]) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        self.warn_of(notes)?;
+        self.losses(losses)?;
+        self.flush()
+    }
+
+    /// Prints the tensors that are not in the target, by name.
+    fn lost_tensors(&mut self, losses: &[&Loss]) -> io::Result<()> {
+        if losses.is_empty() {
+            return Ok(());
+        }
+        let mut text = String::new();
+        let mut named = losses.iter().take(MOST_ROWS).peekable();
+        while let Some(loss) = named.next() {
+            text.push_str(&format!("`{}`", loss.subject));
+            match named.peek() {
+                Some(next) if next.detail == loss.detail => text.push_str(", "),
+                Some(_) => text.push_str(&format!(" ({}), ", loss.detail)),
+                None => text.push_str(&format!(" ({})", loss.detail)),
+            }
+        }
+        if losses.len() > MOST_ROWS {
+            let more = human_count((losses.len() - MOST_ROWS) as u64);
+            text.push_str(&format!(", and {more} more; --json lists them all"));
+        }
+        self.warning("loss", &format!("{} skipped: {text}", human_counted(losses.len(), "tensor")))
+    }
+
+    /// Prints losses: tensors by name, then those of one kind together. JSON lists each.
     pub(crate) fn losses(&mut self, losses: &[Loss]) -> io::Result<()> {
+        let (tensors, losses): (Vec<&Loss>, Vec<&Loss>) = losses.iter().partition(|loss| loss.is_tensor());
+        self.lost_tensors(&tensors)?;
         let mut groups: Vec<(&Loss, Vec<&str>)> = Vec::new();
-        for loss in losses {
+        for &loss in &losses {
             let full = groups.len() >= MOST_GROUPS;
             match groups.iter_mut().find(|(first, _)| first.code == loss.code && first.detail == loss.detail)
             {

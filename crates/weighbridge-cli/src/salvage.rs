@@ -1,12 +1,11 @@
 //! Damaged files: opened with an error that says what can be done, and the word that goes with what was salvaged.
 
-use crate::Outcome;
 use crate::args::Input;
 use crate::output::Output;
 use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
-use weighbridge::checkpoint::{Loss, Note};
+use weighbridge::checkpoint::Note;
 use weighbridge::formats::offer_salvage;
 use weighbridge::{Checkpoint, Result};
 
@@ -14,12 +13,6 @@ use weighbridge::{Checkpoint, Result};
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     let options = input.options()?;
     weighbridge::open_with(path, &options).map_err(|error| offer_salvage(error, path, &options))
-}
-
-/// The outcome of what was written from a source: it is sound, but where tensors of a damaged source are
-/// missing it is not all that there was.
-pub(crate) fn outcome(losses: &[Loss]) -> Outcome {
-    if losses.iter().any(|loss| loss.code == "missing-damaged") { Outcome::Finding } else { Outcome::Done }
 }
 
 /// The damage of a file, for a document of it.

@@ -11,10 +11,10 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use weighbridge::checkpoint::{Checkpoint, Loss, Name, Value};
+use weighbridge::checkpoint::{Checkpoint, Loss, Name, Role, Value};
 use weighbridge::engine::{RunOptions, Watch, read_tensor};
-use weighbridge::formats::biggraph::BigGraph;
 use weighbridge::formats::biggraph::layout::FileName;
+use weighbridge::formats::biggraph::{BigGraph, version_file};
 use weighbridge::formats::{Format, OpenOptions, PlanOptions};
 use weighbridge::plan::{Content, PlannedFile, WritePlan};
 use weighbridge::source::read_vec;
@@ -129,6 +129,31 @@ impl Store {
     /// A complete version as one checkpoint.
     fn open(&self, py: Python<'_>, version: u64) -> PyResult<Index> {
         self.with(py, move |store| store.checkpoint(version, &OpenOptions::default())).map(Index::new)
+    }
+
+    /// Writes one file of a version under its own name, all or nothing, without the lock of the folder: the partition `part` of
+    /// a table, or the parameters where that is `None`. `state` is the optimizer's, as `torch.save` wrote it. Several processes
+    /// may write files of one version.
+    #[pyo3(signature = (version, part, tensors, attributes, state=None))]
+    fn write_file<'py>(
+        &self,
+        py: Python<'py>,
+        version: u64,
+        part: Option<u64>,
+        tensors: Vec<Given<'py>>,
+        attributes: &Bound<'py, PyDict>,
+        state: Option<Vec<u8>>,
+    ) -> PyResult<()> {
+        let label = self.store.folder().display().to_string();
+        let mut checkpoint = assembled(py, None, &tensors, None, label)?;
+        let attributes = values::metadata(attributes)?;
+        let pairs = attributes.iter().map(|(key, value)| (Name::from(key), value.clone())).collect();
+        checkpoint.metadata.set("attributes", Value::Map(pairs));
+        let run = self.run.clone();
+        self.with(py, move |store| {
+            let (file, _) = version_file(&checkpoint, version, part, state.as_deref())?;
+            save_file(store, file, &run)
+        })
     }
 
     /// The same store, which holds the lock of the folder until `release`.
@@ -270,8 +295,33 @@ impl NextVersion {
             if is_made {
                 no_row_twice(&checkpoint)?;
             }
+            if is_made && !checkpoint.tensors.iter().any(|t| t.role == Role::Embedding) {
+                return put_parameters(staging, &checkpoint, model);
+            }
             let plan = laid_out(&checkpoint, settings, version)?;
             relay.told(watch, plan.bytes(), || put(staging, plan, &store, model, &run))
+        })?;
+        values::json(py, &report)
+    }
+
+    /// Writes the file of one partition of a table under a hidden name; returns the losses.
+    fn put_partition<'py>(
+        &self,
+        py: Python<'py>,
+        part: u64,
+        tensors: Vec<Given<'py>>,
+        metadata: Option<&Bound<'py, PyDict>>,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let label = self.store.folder().display().to_string();
+        let checkpoint = assembled(py, None, &tensors, metadata, label)?;
+        let (staging, relay, version) = (self.staging.clone(), self.relay.clone(), self.version);
+        let report = wait(py, progress, Interrupted::Stops, move |watch| {
+            let staging = locked(&staging);
+            let staging = staging.as_ref().ok_or_else(ended)?;
+            let (file, losses) = version_file(&checkpoint, version, Some(part), None)?;
+            relay.told(watch, file.len, || staging.put(file))?;
+            Ok(losses.iter().map(Loss::to_json).collect::<Json>())
         })?;
         values::json(py, &report)
     }
@@ -369,12 +419,7 @@ fn put(
             // Those of the folder are of its own runs.
             _ if name == STATS && store.source(STATS)?.is_some() => continue,
             _ if name == CONFIG => staging.write_config(&content(&file)?)?,
-            _ => {
-                let own = PlannedFile { name: String::new(), ..file };
-                let plan =
-                    WritePlan { format: plan.format, kind: "entities", files: vec![own], losses: Vec::new() };
-                ops::save(&plan, store.folder().join(&name), true, run)?;
-            }
+            _ => save_file(store, file, run)?,
         }
         names.push(name);
     }
@@ -383,6 +428,35 @@ fn put(
         "files": names,
         "losses": plan.losses.iter().map(Loss::to_json).collect::<Json>(),
     }))
+}
+
+/// Stages the parameters of a version whose tables are written one partition at a time, and writes the configuration.
+fn put_parameters(staging: &Staging, checkpoint: &Checkpoint, model: bool) -> Result<Json> {
+    let mut names = Vec::new();
+    let mut losses = Vec::new();
+    if let Some(Value::Text(config)) = checkpoint.metadata.get("config") {
+        staging.write_config(config.as_bytes())?;
+        names.push(CONFIG.to_owned());
+    }
+    if model {
+        let (file, lost) = version_file(checkpoint, staging.version(), None, None)?;
+        names.push(file.name.clone());
+        losses = lost;
+        staging.put(file)?;
+    }
+    Ok(json!({
+        "version": staging.version(),
+        "files": names,
+        "losses": losses.iter().map(Loss::to_json).collect::<Json>(),
+    }))
+}
+
+/// Writes a file of the folder under its own name, all or nothing.
+fn save_file(store: &CheckpointStore, file: PlannedFile, run: &RunOptions) -> Result<()> {
+    let target = store.folder().join(&file.name);
+    let own = PlannedFile { name: String::new(), ..file };
+    let plan = WritePlan { format: BigGraph.facts().id, kind: "file", files: vec![own], losses: Vec::new() };
+    ops::save(&plan, target, true, run).map(|_| ())
 }
 
 /// The bytes of a small file that is planned.

@@ -185,7 +185,8 @@ impl Entry {
         if !cast_is_supported(tensor.stored, to) {
             let text = format!("cannot cast {} to {to}", tensor.stored);
             let error = Error::unsupported("no-such-cast", text).on_tensor(tensor.name());
-            return Err(error.hint("casts go from numbers to f16, bf16, f32 and f64")).or_raise(py);
+            return Err(error.hint("casts go from numbers to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 and i8"))
+                .or_raise(py);
         }
         tensor.cast = Some(Cast { to, rounding });
         Ok(Self { tensor: Arc::new(tensor), ..self.clone() })

@@ -256,21 +256,25 @@ fn a_target_that_appears_meanwhile_is_not_overwritten() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed_and_rights_kept() {
+fn a_link_as_target_is_refused_and_permissions_are_kept() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let dir = tempfile::tempdir().unwrap();
     let real = dir.path().join("real");
     fs::write(&real, b"old").unwrap();
     fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
-    let link = dir.path().join("link");
+    let (link, dangling) = (dir.path().join("link"), dir.path().join("dangling"));
     symlink(&real, &link).unwrap();
-    write(&link, true).unwrap();
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(fs::read(&real).unwrap(), b"new");
-    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
-    let dangling = dir.path().join("dangling");
     symlink(dir.path().join("nothing"), &dangling).unwrap();
-    assert_eq!(write(&dangling, true).unwrap_err().code(), "not-found");
+    for target in [&link, &dangling] {
+        for force in [false, true] {
+            assert_eq!(write(target, force).unwrap_err().code(), "link");
+            assert!(fs::symlink_metadata(target).unwrap().is_symlink());
+        }
+    }
+    assert_eq!(fs::read(&real).unwrap(), b"old");
+    write(&real, true).unwrap();
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read(&link).unwrap(), b"new");
 }
 
 #[test]

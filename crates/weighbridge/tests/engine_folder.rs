@@ -283,7 +283,7 @@ fn a_folder_that_appears_meanwhile_is_not_replaced() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed_and_rights_kept() {
+fn links_inside_a_folder_are_replaced_and_permissions_kept() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -299,7 +299,9 @@ fn links_are_followed_and_rights_kept() {
     symlink(&outside, real.join("a")).unwrap();
     let link = dir.path().join("link");
     symlink(&real, &link).unwrap();
-    write(&texts(&[("a", "new a"), ("sub/b", "new b")]), &link, true).unwrap();
+    let new = texts(&[("a", "new a"), ("sub/b", "new b")]);
+    assert_eq!(write(&new, &link, true).unwrap_err().code(), "link");
+    write(&new, &real, true).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read(real.join("a")).unwrap(), b"new a");
     assert!(!fs::symlink_metadata(real.join("a")).unwrap().is_symlink());
@@ -308,7 +310,7 @@ fn links_are_followed_and_rights_kept() {
     assert_eq!(names(dir.path()), ["link", "outside", "real"]);
     let dangling = dir.path().join("dangling");
     symlink(dir.path().join("nothing"), &dangling).unwrap();
-    assert_eq!(write(&texts(&[("a", "")]), &dangling, true).unwrap_err().code(), "not-found");
+    assert_eq!(write(&texts(&[("a", "")]), &dangling, true).unwrap_err().code(), "link");
 }
 
 #[test]

@@ -128,6 +128,42 @@ class Version:
             self.notes = [Note("config-made", made[0]["detail"], False)]
         return [loss for loss in report["losses"] if loss["code"] not in ("names-left-out", "config-made")]
 
+    def write_partition(
+        self,
+        entity: str,
+        part: int,
+        rows: Any,
+        *,
+        state: Any = None,
+        iteration: Optional[Mapping[str, Any]] = None,
+        progress: Progress = None,
+    ) -> List[Dict[str, Any]]:
+        """Writes one partition of the table of `entity`, so that a table may be larger than memory; returns the losses.
+
+        - `rows`: the rows of this partition, an array of two dimensions;
+        - `state`: the optimizer state of these rows: an array is the slot `sum`, with a number for each row;
+        - `iteration`: as for `write`.
+
+        The folder's configuration, or `expected` of the store, says how many partitions the version needs.
+        `write({}, parameters=..., config=...)` writes the parameters and the configuration.
+
+        >>> import numpy
+        >>> from weighbridge.biggraph import CheckpointStore
+        >>> store = CheckpointStore("in-parts", expected={"user": 2})
+        >>> with store.begin() as version:
+        ...     for part in range(2):
+        ...         _ = version.write_partition("user", part, numpy.full((3, 4), part, "float32"))
+        ...     _ = version.write({}, parameters={})
+        >>> store.partitions()
+        {'user': [3, 3]}
+        """
+        own = {} if state is None else {entity: state}
+        tensors = _given({entity: _array(rows)}, {}, own, {})
+        metadata = self._metadata({entity: rows}, None, iteration, None)
+        with callback(progress) as tell:
+            losses: List[Dict[str, Any]] = self._staged.put_partition(part, tensors, metadata, tell)
+        return losses
+
     def _carried(self, rows: Mapping[str, Any], state: State) -> Dict[str, Any]:
         """What the optimizer kept in the version before, for tables that come without any: it goes on with its rows."""
         alone = [name for name, table in rows.items() if name not in state and not isinstance(table, Table)]

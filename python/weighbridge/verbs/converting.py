@@ -115,6 +115,7 @@ def convert(
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
     plan: bool = False,
+    allow_loss: bool = False,
     deny_loss: bool = False,
     force: bool = False,
     memory: Size = "256MiB",
@@ -148,8 +149,8 @@ def convert(
     - `copy_others`: copy the other files of a folder, such as `config.json`, into the target folder.
 
     How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target
-    cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
+    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
+    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
@@ -162,11 +163,11 @@ def convert(
     >>> report
     <Conversion half.npz: npz archive, 550 bytes, 2 losses>
     >>> report.losses[0]
-    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16', left_out=False)
+    Loss(code='rounding', subject='head.bias', detail='f32 values are rounded to f16', left_out=False, tensor=False)
     >>> list(weighbridge.open("half.npz"))
     ['head.bias', 'head.weight']
     """
     given = dict(locals())
     if cast is not None:
         given["cast"] = cast_name(cast, "cast")
-    return told(Conversion(*ask(convert, given)), convert)
+    return told(Conversion(*ask(convert, given)), convert, allowed=allow_loss)

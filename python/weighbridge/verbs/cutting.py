@@ -73,6 +73,7 @@ def shard(
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
     plan: bool = False,
+    allow_loss: bool = False,
     deny_loss: bool = False,
     force: bool = False,
     memory: Size = "256MiB",
@@ -94,8 +95,8 @@ def shard(
     - `max_shard_size`: the most bytes of tensors in a file.
 
     How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target
-    cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
+    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
+    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
@@ -106,7 +107,7 @@ def shard(
     >>> [shard.name for shard in weighbridge.shard("net.safetensors", "net", max_shard_size=50).shards]
     ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
     """
-    return told(ShardReport(*ask(shard, locals())), shard)
+    return told(ShardReport(*ask(shard, locals())), shard, allowed=allow_loss)
 
 
 class MergeReport(Written):
@@ -148,6 +149,7 @@ def merge(
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
     plan: bool = False,
+    allow_loss: bool = False,
     deny_loss: bool = False,
     force: bool = False,
     memory: Size = "256MiB",
@@ -171,8 +173,8 @@ def merge(
     - `prefix_each`: put the tensors of each file below the name of the file.
 
     How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target
-    cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
+    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
+    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
@@ -183,4 +185,4 @@ def merge(
     >>> weighbridge.merge(["net.safetensors", "net.safetensors"], output="both.npz", prefer="last")
     <MergeReport both.npz: npz archive, 3 tensors of 2 sources>
     """
-    return told(MergeReport(*ask(merge, locals())), merge)
+    return told(MergeReport(*ask(merge, locals())), merge, allowed=allow_loss)

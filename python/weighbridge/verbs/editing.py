@@ -143,6 +143,7 @@ def edit(
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
     plan: bool = False,
+    allow_loss: bool = False,
     deny_loss: bool = False,
     force: bool = False,
     memory: Size = "256MiB",
@@ -176,8 +177,8 @@ def edit(
     the header back, and `forget_undo=True` forgets how.
 
     How it is written: `to` and `kind` say in which form, where the target's extension does not; `set` what
-    can be chosen for it, as a dict; `plan=True` writes nothing; `deny_loss=True` refuses where the target
-    cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
+    can be chosen for it, as a dict; `plan=True` writes nothing; `allow_loss=True` is content
+    with fewer tensors, `deny_loss=True` refuses where the target cannot hold everything; `force=True` replaces the target; `memory` and `threads` bound the work;
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
@@ -199,7 +200,7 @@ def edit(
     given = dict(locals())
     if cast is not None:
         given["cast"] = _casts(cast)
-    return told(EditReport(*ask(edit, given)), edit)
+    return told(EditReport(*ask(edit, given)), edit, allowed=allow_loss)
 
 
 def _casts(given: Any) -> Any:

@@ -135,6 +135,8 @@ class Loss(NamedTuple):
     """True where nothing of it is in the target: a tensor, rows, metadata. Else it is there, but not as it was:
     rounded, under another name, without its role.
     """
+    tensor: bool
+    """True where it is a whole tensor of the source, which is not in the target."""
 
 
 class Finding(NamedTuple):
@@ -252,10 +254,12 @@ class _Written(Protocol):
 W = TypeVar("W", bound=_Written)
 
 
-def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0) -> W:
-    """The report, after a `LossWarning` where something was left out of what was written; see `warn`."""
+def told(report: W, asked: Optional[Callable[..., Any]], depth: int = 0, *, allowed: bool = False) -> W:
+    """The report, after a `LossWarning` where something was left out of what was written; see `warn`. Tensors are no
+    reason for one where that is `allowed`.
+    """
     if getattr(report, "done", True):
-        warn(report.losses, asked, depth + 1)
+        warn((loss for loss in report.losses if not (allowed and loss.tensor)), asked, depth + 1)
     return report
 
 

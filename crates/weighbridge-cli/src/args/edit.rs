@@ -1,8 +1,10 @@
 //! The arguments of `edit`, `shard` and `merge`, and of all that write.
 
 use super::{Common, Input, setting, size};
+use crate::Outcome;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
+use weighbridge::checkpoint::Loss;
 use weighbridge::engine::RunOptions;
 
 pub(crate) const EDIT_EXAMPLES: &str = "\
@@ -31,7 +33,7 @@ Examples:
   weighbridge merge a.safetensors b.safetensors -o two.safetensors --prefix-each";
 
 /// What says what to change or how to write it: of no use where the last edit is taken back or forgotten.
-const CHANGES: [&str; 23] = [
+const CHANGES: [&str; 24] = [
     "rules",
     "keep",
     "drop",
@@ -52,6 +54,7 @@ const CHANGES: [&str; 23] = [
     "kind",
     "set",
     "plan",
+    "allow_loss",
     "deny_loss",
     "force",
     "no_sync",
@@ -103,7 +106,7 @@ pub(crate) struct Edit {
     /// Transpose matrices that match, or give the order of dimensions; may be repeated
     #[arg(long, value_name = "PATTERN[=AXES]", help_heading = "Rules")]
     pub transpose: Vec<String>,
-    /// Cast floating-point tensors that match, or all, to f16, bf16, f32 or f64; may be repeated
+    /// Cast floating-point tensors that match, or all, to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8; may be repeated
     #[arg(long, value_name = "[PATTERN=]DTYPE", help_heading = "Rules")]
     pub cast: Vec<String>,
     /// Let two tensors of the same elements share their bytes; may be repeated
@@ -199,6 +202,9 @@ pub(crate) struct Writing {
     /// Print what would be written or changed, and write nothing
     #[arg(long, visible_alias = "dry-run", help_heading = "Writing")]
     pub plan: bool,
+    /// End with 0 although tensors of the source are not in the target
+    #[arg(long, conflicts_with = "deny_loss", help_heading = "Writing")]
+    pub allow_loss: bool,
     /// Refuse if the target cannot hold everything
     #[arg(long, help_heading = "Writing")]
     pub deny_loss: bool,
@@ -217,6 +223,15 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
+    /// The outcome of writing with these losses: a finding where a tensor of the source is missing, unless that is
+    /// allowed. A plan alone is always done.
+    pub(crate) fn outcome(&self, losses: &[Loss]) -> Outcome {
+        match self.plan || self.allow_loss || !losses.iter().any(Loss::is_tensor) {
+            true => Outcome::Done,
+            false => Outcome::Finding,
+        }
+    }
+
     /// How to run, as the arguments say.
     pub(crate) fn run_options(&self, common: &Common) -> RunOptions {
         RunOptions { threads: self.threads, memory: self.memory, sync: !self.no_sync, watch: common.watch() }

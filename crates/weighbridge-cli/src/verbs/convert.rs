@@ -74,15 +74,15 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     }
     let begun = Instant::now();
     let (plan, notes) = prepare(args, &options)?;
+    output.warn_before(&notes, &plan.losses)?;
     let report = ops::save(&plan, &args.target, writing.force, &options.run)?;
     drop(options);
-    let outcome = crate::salvage::outcome(&plan.losses);
+    let outcome = writing.outcome(&plan.losses);
     output.outcome = outcome;
     let target = args.target.display().to_string();
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
     } else {
-        output.warn_of(&notes)?;
         text(&target, &plan, &report, begun, output)?;
     }
     Ok(outcome)
@@ -138,7 +138,6 @@ fn text(
     begun: Instant,
     output: &mut Output,
 ) -> std::io::Result<()> {
-    output.losses(&plan.losses)?;
     casts(&report.casts, output)?;
     let seconds = begun.elapsed().as_secs_f64();
     writeln!(output, "{} in {seconds:.2} s", wrote(target, plan, report.bytes))
@@ -150,7 +149,7 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     casts.values().for_each(|cast| all.add(cast));
     let lost = |cast: &CastReport| {
         let (over, under) = (human_count(cast.overflowed), human_count(cast.underflowed));
-        format!("{over} became infinite and {under} became zero")
+        format!("{over} overflowed and {under} became zero")
     };
     if all.changed > 0 {
         let (changed, elements) = (human_count(all.changed), human_count(all.elements));

@@ -37,34 +37,42 @@ pub(crate) fn run(args: &Edit, common: &Common, output: &mut Output) -> Result<O
     match (&args.target, args.in_place) {
         (Some(target), None) => {
             let mut prepared = prepare(&args.source, target, &options)?;
+            before(&prepared.report, output)?;
             if writing.plan {
                 prepared.measure_casts(writing.threads)?;
             } else {
                 write(&mut prepared, target, &options)?;
             }
             drop(options);
-            output.outcome = outcome(&prepared.report, writing.plan);
+            output.outcome = writing.outcome(&prepared.report.losses);
             show(&prepared.report, None, writing.plan, begun, output)?;
         }
         (_, place) => {
             let how = if place == Some(Place::Rewrite) { InPlace::Rewrite } else { InPlace::Header };
             let mut prepared = prepare_in_place(&args.source, how, &options)?;
+            before(&prepared.edit.report, output)?;
             if writing.plan {
                 prepared.edit.measure_casts(writing.threads)?;
             } else {
                 write_in_place(&mut prepared, &args.source, &options)?;
             }
             drop(options);
-            output.outcome = outcome(&prepared.edit.report, writing.plan);
+            output.outcome = writing.outcome(&prepared.edit.report.losses);
             show(&prepared.edit.report, prepared.patch.as_ref(), writing.plan, begun, output)?;
         }
     }
     Ok(output.outcome)
 }
 
-/// A plan alone is done, whatever it says.
-fn outcome(report: &EditReport, plan: bool) -> Outcome {
-    if plan { Outcome::Done } else { crate::salvage::outcome(&report.losses) }
+/// Prints what a reader should know before anything is written.
+fn before(report: &EditReport, output: &mut Output) -> io::Result<()> {
+    if output.json {
+        return Ok(());
+    }
+    output.warn_of(&report.notes)?;
+    changes(report, output)?;
+    output.losses(&report.losses)?;
+    output.flush()
 }
 
 /// The rules of the arguments, in the order that the help names.
@@ -128,9 +136,6 @@ fn show(
         let ranges = patch.map(|patch| rows(&patch.ranges, range));
         return output.document(&Document { report: report.as_json(!planned), ranges });
     }
-    output.warn_of(&report.notes)?;
-    changes(report, output)?;
-    output.losses(&report.losses)?;
     if planned {
         casts(report, output)?;
     }

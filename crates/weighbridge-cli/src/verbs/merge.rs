@@ -30,12 +30,12 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     };
     let prepared = merge(&args.sources, &args.output, same, &options)?;
     let mut bytes = prepared.plan.bytes();
+    output.warn_before(&prepared.notes, &prepared.plan.losses)?;
     if !writing.plan {
         bytes = save(&prepared.plan, &args.output, writing.force, &options.run)?.bytes;
     }
     drop(options);
-    // A plan alone is done, whatever it says.
-    let outcome = if writing.plan { Outcome::Done } else { crate::salvage::outcome(&prepared.plan.losses) };
+    let outcome = writing.outcome(&prepared.plan.losses);
     output.outcome = outcome;
     let target = args.output.display().to_string();
     let tensors = prepared.checkpoint.tensors.len();
@@ -50,8 +50,6 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
         }))?;
         return Ok(outcome);
     }
-    output.warn_of(&prepared.notes)?;
-    output.losses(&prepared.plan.losses)?;
     let word = if writing.plan { "would write" } else { "wrote" };
     let (form, count) =
         (format!("{} {}", prepared.plan.format, prepared.plan.kind), human_counted(tensors, "tensor"));

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
     };
     let prepared = shard(&args.source, &args.target, &args.max_shard_size, &options)?;
     let mut bytes = prepared.plan.bytes();
+    output.warn_before(&prepared.notes, &prepared.plan.losses)?;
     if !writing.plan {
         // A folder of shards may be cut anew in its own place.
         let report = match prepared.replaced.as_slice() {
@@ -38,8 +39,7 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         bytes = report.bytes;
     }
     drop(options);
-    // A plan alone is done, whatever it says.
-    let outcome = if writing.plan { Outcome::Done } else { crate::salvage::outcome(&prepared.plan.losses) };
+    let outcome = writing.outcome(&prepared.plan.losses);
     output.outcome = outcome;
     let target = args.target.display().to_string();
     if output.json {
@@ -57,8 +57,6 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         }))?;
         return Ok(outcome);
     }
-    output.warn_of(&prepared.notes)?;
-    output.losses(&prepared.plan.losses)?;
     let mut table = Table::new(&[
         ("file", Align::Left),
         ("tensors", Align::Right),

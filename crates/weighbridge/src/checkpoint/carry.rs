@@ -71,8 +71,7 @@ pub fn renamed<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> impl Iter
 /// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
 /// that never came into the index (`omitted`), and the program (`program`).
 pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
-    let mut losses: Vec<Loss> =
-        checkpoint.left_out().map(|note| Loss::new("omitted", note.code, note.text.as_str())).collect();
+    let mut losses: Vec<Loss> = checkpoint.left_out().map(Note::loss).collect();
     // What these say is in the index too: as metadata, and as the names of tensors.
     let in_index = |name: &str| name == "config.json" || name.ends_with(".info");
     for (name, _) in checkpoint.companions.iter().filter(|(name, _)| !in_index(name)) {

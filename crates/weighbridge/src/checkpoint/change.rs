@@ -2,9 +2,9 @@
 //! its own, as in checkpoints of PyTorch, it goes by that.
 
 use super::pattern::{Budget, Pattern};
-use super::{Checkpoint, Loss, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use super::{Checkpoint, Loss, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
-use crate::tensor::{Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{CAST_NAMES, Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
 
@@ -46,7 +46,10 @@ impl Selection {
     pub(crate) fn check_matched(&self, checkpoints: &[&Checkpoint]) -> Result<()> {
         for (text, pattern) in self.select.iter().chain(&self.drop) {
             let mut tensors = checkpoints.iter().flat_map(|checkpoint| &checkpoint.tensors);
-            if !tensors.any(|tensor| matches(pattern, tensor)) {
+            let mut skipped = checkpoints.iter().flat_map(|checkpoint| &checkpoint.notes);
+            if !tensors.any(|tensor| matches(pattern, tensor))
+                && !skipped.any(|note| is_skipped(pattern, note))
+            {
                 let error = Error::mismatch("no-match", "this pattern matches no tensor")
                     .found(text)
                     .hint("patterns cover the whole name: write *w for names that end in w");
@@ -58,6 +61,23 @@ impl Selection {
             }
         }
         Ok(())
+    }
+
+    /// True for a note, unless it is of a skipped tensor that is not selected, or is dropped.
+    pub(crate) fn keeps_note(&self, note: &Note) -> bool {
+        self.selects_note(note) && !self.drops_note(note)
+    }
+
+    /// True for a note, unless it is of a skipped tensor that no `select` pattern matches.
+    pub(crate) fn selects_note(&self, note: &Note) -> bool {
+        note.skipped.is_none()
+            || self.select.is_empty()
+            || self.select.iter().any(|(_, pattern)| is_skipped(pattern, note))
+    }
+
+    /// True for a note of a skipped tensor that a `drop` pattern matches.
+    fn drops_note(&self, note: &Note) -> bool {
+        self.drop.iter().any(|(_, pattern)| is_skipped(pattern, note))
     }
 
     /// True for a tensor that is selected and not dropped.
@@ -76,6 +96,11 @@ impl Selection {
     }
 }
 
+/// True for a note of a skipped tensor that the pattern matches.
+fn is_skipped(pattern: &Pattern, note: &Note) -> bool {
+    note.skipped.as_ref().is_some_and(|tensor| pattern.is_match(&tensor.name))
+}
+
 fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
     let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| tensor.text_attribute(key));
     pattern.is_match(&tensor.path.to_text())
@@ -84,13 +109,14 @@ fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
 }
 
 impl Checkpoint {
-    /// Keeps what `selection` names.
+    /// Keeps what `selection` names. A skipped tensor that it leaves out is noted no more.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
     pub fn select(&mut self, selection: &Selection) -> Result<()> {
         selection.check_matched(&[self])?;
         self.tensors.retain(|tensor| selection.keeps(tensor));
+        self.notes.retain(|note| selection.keeps_note(note));
         Ok(())
     }
 
@@ -156,7 +182,7 @@ impl Checkpoint {
                     format!("cannot cast {} to {to}", tensor.stored),
                 )
                 .on_tensor(tensor.name())
-                .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
+                .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
             }
             if !cast_is_exact(tensor.stored, to) {
                 let detail = format!("{} values are rounded to {cast}", tensor.stored);

@@ -52,9 +52,13 @@ impl Checkpoint {
 }
 
 impl Note {
-    /// `{"code", "text"}`.
+    /// `{"code", "text"}`, and `tensor` for one that was skipped.
     pub fn to_json(&self) -> Json {
-        json!({ "code": self.code, "text": self.text })
+        let mut json = json!({ "code": self.code, "text": self.text });
+        if let Some(tensor) = &self.skipped {
+            json["tensor"] = json!(tensor.name);
+        }
+        json
     }
 }
 

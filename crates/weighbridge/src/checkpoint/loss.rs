@@ -18,7 +18,7 @@ impl Loss {
     /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
     /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
     /// without its role.
-    pub const LEFT_OUT: [&str; 21] = [
+    pub const LEFT_OUT: [&str; 22] = [
         "attribute-dropped",
         "companion",
         "lod",
@@ -38,8 +38,21 @@ impl Loss {
         "rows-left-out",
         "state-dropped",
         "state-slot",
+        "tensor-skipped",
         "tensors",
         "value-dropped",
+    ];
+
+    /// Codes of losses of whole tensors: the source has a tensor that the target has not, without having been asked to leave it out.
+    const WHOLE_TENSORS: [&str; 8] = [
+        "missing-damaged",
+        "no-place",
+        "not-a-table",
+        "not-in-program",
+        "state-dropped",
+        "state-slot",
+        "tensor-skipped",
+        "tensors",
     ];
 
     /// A loss of `code` that concerns `subject`.
@@ -52,10 +65,16 @@ impl Loss {
         Self::LEFT_OUT.contains(&self.code)
     }
 
-    /// `{"code", "subject", "detail", "left_out"}`.
+    /// True where the loss is a tensor: `subject` is its name, and nothing of it is in the target.
+    pub fn is_tensor(&self) -> bool {
+        Self::WHOLE_TENSORS.contains(&self.code)
+    }
+
+    /// `{"code", "subject", "detail", "left_out", "tensor"}`.
     pub fn to_json(&self) -> Json {
         json!({
             "code": self.code, "subject": self.subject, "detail": self.detail, "left_out": self.is_left_out(),
+            "tensor": self.is_tensor(),
         })
     }
 }

@@ -108,21 +108,48 @@ pub struct Note {
     pub text: String,
     /// True where a part of the file is not in the index, so that a conversion would lose it.
     pub omission: bool,
+    /// The tensor of the file that is not in the index, where that part is one.
+    pub skipped: Option<Box<SkippedTensor>>,
+}
+
+/// A tensor of a file that is not in the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedTensor {
+    /// The name as it would be displayed, not yet escaped.
+    pub name: String,
+    /// The reason, for people: a word or a clause, such as `quantized`.
+    pub reason: String,
 }
 
 /// The code for metadata of which files of one checkpoint say different things: those of the first are taken.
 pub(crate) const METADATA_DIFFERS: &str = "metadata-differs";
+/// The code for a tensor of a file that is not in the index.
+pub(crate) const TENSOR_SKIPPED: &str = "tensor-skipped";
 /// The code for a type that a file has under a name: it was read, and no tensor is lost with it.
 pub(crate) const NAMED_TYPE: &str = "named-type";
 
 impl Note {
     /// A remark.
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), omission: false }
+        Self { code, text: text.into(), omission: false, skipped: None }
     }
     /// A part of the file that is not in the index.
     pub fn omission(code: &'static str, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), omission: true }
+        Self { code, text: text.into(), omission: true, skipped: None }
+    }
+    /// A tensor of the file that is not in the index. A conversion reports it as a loss of a whole tensor.
+    pub fn skipped_tensor(name: impl Into<String>, reason: impl Into<String>) -> Self {
+        let (name, reason) = (name.into(), reason.into());
+        let text = format!("{}: {reason}", escape_text(&name));
+        let skipped = Some(Box::new(SkippedTensor { name, reason }));
+        Self { code: TENSOR_SKIPPED, text, omission: true, skipped }
+    }
+    /// What a conversion loses with this part of the file.
+    pub(crate) fn loss(&self) -> Loss {
+        match &self.skipped {
+            Some(tensor) => Loss::new(TENSOR_SKIPPED, escape_text(&tensor.name), tensor.reason.as_str()),
+            None => Loss::new("omitted", self.code, self.text.as_str()),
+        }
     }
     /// True where a part of the file was not looked at. What was, and has no place in the index, is an omission alone.
     pub(crate) fn is_unread(&self) -> bool {

@@ -68,10 +68,24 @@ pub(crate) fn read_into(
     gather(entry, region, order, scratch, &mut stored)?;
     let report = cast(&stored, entry.stored, to, out);
     scratch.ordered = stored;
-    report.map(Some).ok_or_else(|| {
+    let report = report.ok_or_else(|| {
         Error::unsupported("no-such-cast", format!("cannot cast {} to {}", entry.stored, to.to))
             .on_tensor(entry.name())
-    })
+    })?;
+    if report.undefined > 0 {
+        return Err(Error::unsupported(
+            "undefined-cast",
+            format!("{} cannot hold all values of the tensor", to.to),
+        )
+        .on_tensor(entry.name())
+        .found(crate::text::counted(
+            report.undefined,
+            "value that is NaN, infinite or out of range",
+            "values that are NaN, infinite or out of range",
+        ))
+        .hint("cast to f16 or bf16, or scale the values first"));
+    }
+    Ok(Some(report))
 }
 
 /// As [`read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller

@@ -2,7 +2,7 @@
 //!
 //! Rounding is to nearest, ties to even, and happens once: wide values are first brought to
 //! `f32` or `f64` by rounding to odd, which makes the second rounding exact. On request it is done as
-//! a version of Paddle does it: see [`Rounding`].
+//! a version of Paddle does it: see [`Rounding`]. Casts to integers cut towards zero, as numpy and PyTorch do.
 
 use super::rounding::{Cast, Rounding, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_f32};
 use super::{DType, Element, element_at};
@@ -15,8 +15,11 @@ pub struct CastReport {
     pub elements: u64,
     /// Elements whose value is not exactly what it was. Infinite results count here too.
     pub changed: u64,
-    /// Finite elements that became infinite.
+    /// Finite elements that became infinite; NaN in `f8_e4m3`, which has no infinity.
     pub overflowed: u64,
+    /// Elements that an integer type cannot hold: NaN, infinite, or out of its range. Their result means nothing, and a
+    /// conversion that meets one fails.
+    pub undefined: u64,
     /// Elements other than zero that became zero.
     pub underflowed: u64,
     /// The largest absolute difference among finite results.
@@ -32,6 +35,7 @@ impl CastReport {
         self.elements += other.elements;
         self.changed += other.changed;
         self.overflowed += other.overflowed;
+        self.undefined += other.undefined;
         self.underflowed += other.underflowed;
         self.worst_error = self.worst_error.max(other.worst_error);
         self.worst_relative = self.worst_relative.max(other.worst_relative);
@@ -57,7 +61,7 @@ impl CastReport {
         if before.is_nan() {
             return;
         }
-        if after.is_infinite() {
+        if !after.is_finite() {
             self.overflowed += 1;
         } else {
             self.underflowed += u64::from(after == 0.0);
@@ -72,14 +76,13 @@ impl CastReport {
 
 /// Casts little-endian elements of type `from` to little-endian `to`, appending to `out`. `to` is
 /// a type, which rounds to nearest, or a [`Cast`].
-/// `None` where there is no such cast: to anything but `f16`, `bf16`, `f32`, `f64`, or from
-/// complex and packed types.
+/// `None` where there is no such cast: to a type that is not among [`CAST_TARGETS`], or from complex and packed types.
 pub fn cast(bytes: &[u8], from: DType, to: impl Into<Cast>, out: &mut Vec<u8>) -> Option<CastReport> {
     let Cast { to, rounding } = to.into();
     if !cast_is_supported(from, to) {
         return None;
     }
-    if rounding != Rounding::NearestEven && to != DType::F64 {
+    if rounding != Rounding::NearestEven && matches!(to, DType::F16 | DType::BF16 | DType::F32) {
         return through_f32(bytes, from, to, rounding == Rounding::Paddle331, out);
     }
     let report = match from {
@@ -110,11 +113,68 @@ fn floats<const N: usize>(
             let value = f16::from_f32(to_f32_odd(x));
             (value.to_le_bytes(), x, value.to_f64())
         }),
+        DType::F8E4M3 => each(elements, out, decode, |x| eighth(x, &E4M3)),
+        DType::F8E5M2 => each(elements, out, decode, |x| eighth(x, &E5M2)),
+        DType::I8 => {
+            let report = each(elements, out, decode, |x| {
+                let value = to_i8(x);
+                (value.to_le_bytes(), x, f64::from(value))
+            });
+            let undefined = elements.iter().filter(|element| !fits_i8(decode(**element))).count();
+            CastReport { undefined: undefined as u64, ..report }
+        }
         _ => each(elements, out, decode, |x| {
             let value = bf16::from_f32(to_f32_odd(x));
             (value.to_le_bytes(), x, value.to_f64())
         }),
     }
+}
+
+/// A float of 8 bits, without its sign: the codes follow each other as the values do.
+struct Eighth {
+    dtype: DType,
+    /// Bits of the mantissa.
+    mantissa: i32,
+    bias: i32,
+    /// The code of the largest finite value.
+    largest: f64,
+    /// The code that stands for what is larger: infinity, or NaN where there is none.
+    beyond: u8,
+}
+
+const E4M3: Eighth = Eighth { dtype: DType::F8E4M3, mantissa: 3, bias: 7, largest: 126.0, beyond: 0x7f };
+const E5M2: Eighth = Eighth { dtype: DType::F8E5M2, mantissa: 2, bias: 15, largest: 123.0, beyond: 0x7c };
+
+/// Rounds to a float of 8 bits, to nearest, ties to even; NaN is 0x7f, with the sign. The bits are those that PyTorch gives.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn eighth(x: f64, form: &Eighth) -> ([u8; 1], f64, f64) {
+    let sign = if x.is_sign_negative() { 0x80 } else { 0 };
+    let code = if x.is_nan() {
+        0x7f
+    } else if x.is_infinite() {
+        form.beyond
+    } else {
+        // Subnormal values have the exponent of the smallest normal one.
+        let exponent = (((x.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(1 - form.bias);
+        let quantum = 2f64.powi(exponent - form.mantissa);
+        let steps = (x.abs() / quantum).round_ties_even();
+        // Rounded up to the next power of two, the sum carries into the exponent, as it must.
+        let code = f64::from((exponent + form.bias - 1) << form.mantissa) + steps;
+        if code > form.largest { form.beyond } else { code as u8 }
+    };
+    let code = [sign | code];
+    let value = element_at(form.dtype, &code, 0).map_or(f64::NAN, |element| element.to_f64());
+    (code, x, value)
+}
+
+/// Cut towards zero.
+#[allow(clippy::cast_possible_truncation)]
+fn to_i8(x: f64) -> i8 {
+    x as i8
+}
+
+fn fits_i8(x: f64) -> bool {
+    x > -129.0 && x < 128.0
 }
 
 /// As Paddle casts: what is no `f32` becomes one first. `nearest`, or cut.
@@ -216,10 +276,17 @@ fn others(bytes: &[u8], from: DType, to: DType, out: &mut Vec<u8>) -> Option<Cas
     Some(report)
 }
 
+/// The types that casts go to.
+pub const CAST_TARGETS: [DType; 7] =
+    [DType::F16, DType::BF16, DType::F32, DType::F64, DType::F8E4M3, DType::F8E5M2, DType::I8];
+
+/// The names of [`CAST_TARGETS`], as a sentence has them.
+pub const CAST_NAMES: &str = "f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8";
+
 /// True where [`cast`] can do it.
 pub fn cast_is_supported(from: DType, to: DType) -> bool {
     let source = from.size().is_some() && !matches!(from, DType::C64 | DType::C128);
-    source && matches!(to, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    source && CAST_TARGETS.contains(&to)
 }
 
 /// True where every value of `from` is a value of `to`.
@@ -233,6 +300,7 @@ pub fn cast_is_exact(from: DType, to: DType) -> bool {
         F32 => !matches!(from, U64 | I64 | U32 | I32 | F64 | C64 | C128),
         F16 => matches!(from, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E4M3Fnuz | F8E5M2Fnuz),
         BF16 => matches!(from, Bool | U8 | I8 | F8E4M3 | F8E5M2 | F8E8M0 | F8E4M3Fnuz | F8E5M2Fnuz),
+        I8 => from == Bool,
         _ => false,
     }
 }
@@ -285,6 +353,40 @@ mod tests {
         assert_eq!(one(tie, DType::BF16).0, bf16::from_bits(0x3f80).to_le_bytes());
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(one(x, DType::F16).0, f16::from_bits(0x3c01).to_le_bytes());
+    }
+
+    /// Each code is the nearest one to its own value, and to what lies less than half a step beside it.
+    #[test]
+    fn casts_to_floats_of_8_bits_round_to_nearest_even() {
+        for (to, beyond) in [(DType::F8E4M3, 0x7f), (DType::F8E5M2, 0x7c)] {
+            let value = |code: u8| element_at(to, &[code], 0).unwrap().to_f64();
+            for code in 0..beyond - 1 {
+                let (low, high) = (value(code), value(code + 1));
+                assert_eq!(one(low, to).0, [code]);
+                assert_eq!(one(-low, to).0, [code | 0x80]);
+                let tie = f64::midpoint(low, high);
+                assert_eq!(one(tie, to).0, [code + code % 2], "{to} {tie}");
+                assert_eq!(one(tie.next_down(), to).0, [code]);
+                assert_eq!(one(tie.next_up(), to).0, [code + 1]);
+            }
+            assert_eq!(one(f64::NAN, to).0, [0x7f]);
+            let (bytes, report) = one(1e6, to);
+            assert_eq!((bytes, report.overflowed), (vec![beyond], 1));
+            assert_eq!(one(f64::NEG_INFINITY, to).0, [beyond | 0x80]);
+        }
+        assert_eq!(one(464.0, DType::F8E4M3).0, [0x7e]);
+        assert_eq!(one(464f64.next_up(), DType::F8E4M3).0, [0x7f]);
+    }
+
+    #[test]
+    fn casts_to_integers_cut_towards_zero_and_count_what_does_not_fit() {
+        for (x, wanted) in [(1.9, 1), (-1.9, -1), (127.9, 127), (-128.9, -128), (-0.5, 0)] {
+            let (bytes, report) = one(x, DType::I8);
+            assert_eq!((i8::from_le_bytes([bytes[0]]), report.undefined), (wanted, 0), "{x}");
+        }
+        for x in [f64::NAN, f64::INFINITY, 128.0, -129.0] {
+            assert_eq!(one(x, DType::I8).1.undefined, 1, "{x}");
+        }
     }
 
     #[test]

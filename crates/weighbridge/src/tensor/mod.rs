@@ -11,7 +11,7 @@ mod shape;
 mod strided;
 mod swap;
 
-pub use cast::{CastReport, cast, cast_is_exact, cast_is_supported};
+pub use cast::{CAST_NAMES, CAST_TARGETS, CastReport, cast, cast_is_exact, cast_is_supported};
 pub use dtype::DType;
 pub use element::{Element, element_at};
 pub use region::{Blocks, Region};

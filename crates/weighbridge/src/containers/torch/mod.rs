@@ -37,6 +37,7 @@ mod write;
 
 pub use legacy::is_legacy;
 pub(crate) use plain::Budget;
+pub(crate) use rebuild::is_tensor;
 pub use saved::{Form, Salvaged, Saved, read, salvage};
 pub use strided::StridedSource;
 pub use write::SavedBuilder;

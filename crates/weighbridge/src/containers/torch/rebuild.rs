@@ -37,7 +37,8 @@ struct Parts<'a> {
     class: Option<(&'a str, &'a str)>,
 }
 
-pub(super) fn is_tensor(graph: &Graph, id: ObjectId) -> bool {
+/// True for a call that rebuilds a tensor of any kind.
+pub(crate) fn is_tensor(graph: &Graph, id: ObjectId) -> bool {
     find(graph, id, 0).is_some()
 }
 
@@ -230,9 +231,20 @@ fn made<'a>(
                     | "_rebuild_parameter"
                     | "_rebuild_parameter_with_state"
             );
-            Some(if usual { Found::Bad } else { Found::Other([name, "", ""]) })
+            Some(if usual { Found::Bad } else { Found::Other([kind(name), "", ""]) })
         }
         _ => None,
+    }
+}
+
+/// The kind of tensor that a function of torch rebuilds.
+fn kind(name: &str) -> &str {
+    match name {
+        "_rebuild_qtensor" => "quantized",
+        "_rebuild_sparse_tensor" | "_rebuild_sparse_csr_tensor" => "sparse",
+        "_rebuild_nested_tensor" => "nested",
+        "_rebuild_meta_tensor_no_storage" => "on the meta device: it has no elements",
+        name => name,
     }
 }
 

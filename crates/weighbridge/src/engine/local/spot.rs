@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The place of a target: symbolic links are followed.
+/// The place of a target. A symbolic link is refused: other names may lead to the same file.
 #[derive(Debug, Clone)]
 pub(super) struct Spot {
     /// The target itself.
@@ -38,13 +38,16 @@ impl Spot {
 
     fn resolve(given: &Path) -> Result<Self> {
         let label = given.display().to_string();
-        let mut target = given.to_path_buf();
-        match fs::symlink_metadata(&target) {
-            Ok(link) if link.is_symlink() => {
-                target = fs::canonicalize(&target)
-                    .map_err(|e| Error::io("the target is a symbolic link that leads nowhere", e))?;
-            }
-            _ => {}
+        let target = given.to_path_buf();
+        if fs::symlink_metadata(&target).is_ok_and(|found| found.is_symlink()) {
+            let error = Error::usage(
+                "link",
+                "the target is a symbolic link, and other names may lead to the same file",
+            );
+            return Err(match fs::canonicalize(&target) {
+                Ok(real) => error.hint(format_args!("write to {}, or remove the link first", real.display())),
+                Err(_) => error.hint("the link leads nowhere; remove it first"),
+            });
         }
         let Some(name) = target.file_name().map(OsString::from) else {
             return Err(Error::usage("not-a-file", "the target has no file name"));

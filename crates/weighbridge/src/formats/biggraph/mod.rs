@@ -55,6 +55,7 @@ pub use partitions::Partitions;
 pub(in crate::formats) use read::STATE;
 pub(crate) use read::entity_files;
 pub use scan::is_text;
+pub use write::version_file;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;

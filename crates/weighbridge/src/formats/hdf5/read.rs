@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::source::SourceRef;
 use crate::text::{counted, escape};
+use std::collections::HashSet;
 
 /// What is not read is named one by one up to this number, then counted.
 const NAMED: usize = 100;
@@ -33,12 +34,16 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         lenient: options.lenient,
         salvage: options.salvage,
     };
+    let listed: HashSet<&[String]> = contents.items.iter().map(|item| &*item.path).collect();
     for problem in contents.problems {
+        // What is wrong at a path that is listed is one of its attributes.
+        let is_dataset = !problem.path.is_empty() && !listed.contains(&*problem.path);
         match problem.members {
             true => reader.lost_members(&problem.path, problem.error)?,
-            false => reader.unread(&problem.path, problem.error)?,
+            false => reader.unread(&problem.path, problem.error, is_dataset)?,
         }
     }
+    drop(listed);
     for link in contents.links {
         reader.note(|| format!("{}: a link to {}", cut(&shown(&link.path)), escape(&cut(&link.target))));
     }
@@ -115,7 +120,7 @@ impl Reader {
                 self.checkpoint.tensors.push(TensorEntry { attributes, ..entry });
                 Ok(())
             }
-            Err(error) => self.unread(&item.path, error),
+            Err(error) => self.unread(&item.path, error, true),
         }
     }
 
@@ -125,7 +130,7 @@ impl Reader {
         if !self.salvage {
             return match path.is_empty() {
                 true => Err(error.on_tensor(shown(path))),
-                false => self.unread(path, error),
+                false => self.unread(path, error, true),
             };
         }
         // The place of the part that cannot be read is that of the error.
@@ -134,8 +139,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Notes what was not read, where that may be.
-    fn unread(&mut self, path: &[String], error: Error) -> Result<()> {
+    /// Notes what was not read, where that may be: a dataset, or else something of an object that is listed.
+    fn unread(&mut self, path: &[String], error: Error, is_dataset: bool) -> Result<()> {
         if !self.lenient && error.kind() != crate::Kind::Unsupported {
             return Err(error.on_tensor(shown(path)));
         }
@@ -144,6 +149,14 @@ impl Reader {
                 let parts: Vec<Name> = path.iter().map(|part| Name::from(part.as_str())).collect();
                 self.checkpoint.lose(TensorPath::new(parts), &error);
             }
+            return Ok(());
+        }
+        if is_dataset {
+            let parts: Vec<Name> = path.iter().map(|part| Name::from(cut(part).as_str())).collect();
+            let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
+            let reason = format!("{}{found}", error.message());
+            let name = TensorPath::new(parts).to_text();
+            self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
             return Ok(());
         }
         self.note(|| {

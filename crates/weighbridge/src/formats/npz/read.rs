@@ -101,7 +101,9 @@ impl Reader<'_> {
                     || (self.options.lenient && error.code() == "npy-magic") =>
             {
                 let found = error.found_text().map(|f| format!(" ({f})")).unwrap_or_default();
-                self.unread.push(format!("{}: {}{found}", escape_text(&member.name), error.message()));
+                let reason = format!("{}{found}", error.message());
+                let name = TensorPath::from_dotted(stem).to_text();
+                self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -412,7 +412,7 @@ impl<'a> Reader<'a> {
         for &(code, omission, text) in ODDITIES {
             if let Some((count, first)) = self.odd.get(code) {
                 let text = format!("{text} ({}, first at byte {first})", counted(*count, "time", "times"));
-                notes.push(Note { code, text, omission });
+                notes.push(Note { omission, ..Note::new(code, text) });
             }
         }
         if rest > 0 {

@@ -4,7 +4,7 @@ use super::entries::{self, Held, HeldParameter};
 use super::read::{DIMS, FLOATS, UINTS};
 use super::wire::{self, BIN, MAP};
 use super::{BATCH, FACTS, FileKind, Shape};
-use crate::checkpoint::{Checkpoint, Loss, Metadata, Name, Role, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Loss, Metadata, Name, Note, Role, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, WritePlan};
@@ -49,9 +49,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let detail = format!("a primitiv {} file has no room for this", kind.word());
         layout.losses.push(Loss::new("metadata-dropped", crate::checkpoint::escape_text(key), detail));
     }
-    for note in checkpoint.left_out() {
-        layout.losses.push(Loss::new("omitted", note.code, note.text.clone()));
-    }
+    layout.losses.extend(checkpoint.left_out().map(Note::loss));
     let Layout { file, losses } = layout;
     Ok(WritePlan { format: FACTS.id, kind: kind.word(), files: vec![file.finish()], losses })
 }

@@ -153,14 +153,10 @@ impl Layout {
         let layout = Self { dtype, vector, names };
         let used = layout.projection();
         let others: Vec<_> = (0..fields.len()).filter(|place| used.binary_search(place).is_err()).collect();
-        for &place in others.iter().take(20) {
-            let (name, kind) = (escape_text(fields[place].name()), fields[place].data_type());
-            let kind: String = escape_text(&kind.to_string()).chars().take(80).collect();
-            notes.push(Note::omission("column-omitted", format!("the column {name} ({kind}) is left out")));
-        }
-        if others.len() > 20 {
-            let text = format!("{} more columns are left out", others.len() - 20);
-            notes.push(Note::omission("column-omitted", text));
+        for &place in &others {
+            let kind = fields[place].data_type().to_string();
+            let kind: String = escape_text(&kind).chars().take(80).collect();
+            notes.push(Note::skipped_tensor(fields[place].name(), format!("a column of type {kind}")));
         }
         notes.extend(renamed(schema, &used));
         notes.extend(told_of_columns(schema, &used));

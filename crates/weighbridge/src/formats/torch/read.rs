@@ -123,6 +123,9 @@ fn members(
             METADATA => carried(member, source, options, checkpoint, overlaps)?,
             // What the object does not refer to, no tensor has; see below.
             name if name.starts_with("data/") && saved.refers_to(&name["data/".len()..]) => {}
+            name if name.starts_with("constants/") => {
+                checkpoint.notes.push(Note::skipped_tensor(name, "a constant of TorchScript code"));
+            }
             name if is_code(name) => code += 1,
             _ => unread.push(&member.name),
         }

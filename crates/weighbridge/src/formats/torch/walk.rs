@@ -55,8 +55,8 @@ pub(super) struct Walk<'a> {
     unknown: Kinds,
     /// What is not kept, and holds no tensor.
     inert: Kinds,
-    /// Tensors that are not read, by what they are.
-    refused: Kinds,
+    /// Tensors that are not in the index; each is noted.
+    skipped: u64,
     doubled: u64,
     /// Tensors whose attributes were not walked yet.
     attributed: Vec<Attributed>,
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
             left_out: 0,
             unknown: Kinds::default(),
             inert: Kinds::default(),
-            refused: Kinds::default(),
+            skipped: 0,
             doubled: 0,
             attributed: Vec::new(),
             optimizers: Optimizers::default(),
@@ -141,7 +141,6 @@ impl<'a> Walk<'a> {
         let notes = [
             ("unknown-class", self.unknown, "only tensors in it are kept"),
             ("unknown-class", self.inert, "left out"),
-            ("torch-tensor-kind", self.refused, "not read"),
         ];
         for (code, kinds, what) in notes {
             kinds.tell(self.saved, code, what, &mut self.checkpoint);
@@ -160,19 +159,33 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Counts what goes no further: with tensors in it, as tensors that are not read.
-    fn inert(&mut self, what: &str, id: ObjectId) {
-        let holds =
-            self.reach.holds_tensor(id) || matches!(self.saved.graph().object(id), Object::PersistentId(_));
-        if holds { &mut self.refused } else { &mut self.inert }.count(what);
+    /// Counts what goes no further; with tensors in it, it is a tensor that is skipped.
+    fn inert(&mut self, what: &str, id: ObjectId) -> Result<()> {
+        if self.reach.holds_tensor(id) || matches!(self.saved.graph().object(id), Object::PersistentId(_)) {
+            self.budget.room.take_entry(self.path.len(), false)?;
+            return self.skip(what);
+        }
+        self.inert.count(what);
+        Ok(())
+    }
+
+    /// Notes the tensor of this path as one that is not in the index. Its entry was taken from the budget.
+    fn skip(&mut self, reason: &str) -> Result<()> {
+        let name = match self.path.is_empty() {
+            true => TensorPath::value().to_text(),
+            false => name_of(&self.path),
+        };
+        self.take_name((name.len() + reason.len()) as u64)?;
+        self.skipped += 1;
+        self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
+        Ok(())
     }
 
     fn node(&mut self, id: ObjectId, depth: usize) -> Result<()> {
         self.visit()?;
         let graph = self.saved.graph();
         if depth > DEEPEST {
-            self.inert("a structure that is nested too deeply", id);
-            return Ok(());
+            return self.inert("a structure that is nested too deeply", id);
         }
         if self.saved.is_tensor(id) {
             return self.tensor(id, depth);
@@ -222,24 +235,19 @@ impl<'a> Walk<'a> {
                 self.unknown.count_class(id, true);
                 Ok(())
             }
-            Object::PersistentId(_) => {
-                self.inert("a storage without a tensor", id);
-                Ok(())
-            }
+            Object::PersistentId(_) => self.inert("a storage without a tensor", id),
             Object::Global { .. } => {
                 self.unknown.count_class(id, true);
                 Ok(())
             }
-            _ => {
-                self.inert("a value that is not plain", id);
-                Ok(())
-            }
+            _ => self.inert("a value that is not plain", id),
         }
     }
 
     fn tensor(&mut self, id: ObjectId, depth: usize) -> Result<()> {
         let limits = &self.options.limits;
-        Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
+        let count = self.checkpoint.tensors.len() as u64 + self.skipped + 1;
+        Limits::check("tensors", "tensors", count, limits.tensors)?;
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
         // Before anything is made of it, whatever becomes of it: two bytes are a tensor once more.
         let again = self.places.has(id);
@@ -278,9 +286,7 @@ impl<'a> Walk<'a> {
             }
             Ok(None) => Ok(()),
             Err(error) if error.kind() == Kind::Unsupported => {
-                let kind = error.found_text().unwrap_or("an unknown kind").to_owned();
-                self.refused.count(&kind);
-                Ok(())
+                self.skip(error.found_text().unwrap_or("an unknown kind"))
             }
             Err(error) if self.options.salvage && Damage::is(&error) => {
                 let path = error.tensor().map_or_else(|| "value".to_owned(), str::to_owned);
@@ -347,14 +353,14 @@ impl<'a> Walk<'a> {
             match graph.text(key) {
                 Some(VERSIONS) => {
                     let Some(value) = self.saved.plain(value, &mut self.budget)? else {
-                        self.inert("the versions of modules", value);
+                        self.inert("the versions of modules", value)?;
                         continue;
                     };
                     self.path.push(Name::from(VERSIONS));
                     self.keep(value)?;
                     self.path.pop();
                 }
-                _ => self.inert("an attribute of a dict", value),
+                _ => self.inert("an attribute of a dict", value)?,
             }
         }
         Ok(())
@@ -406,7 +412,7 @@ impl<'a> Walk<'a> {
                 _ => match self.saved.plain(key, &mut self.budget)? {
                     Some(Value::Text(text)) => (text, false),
                     _ => {
-                        self.inert("a key that is neither text nor a number", value);
+                        self.inert("a key that is neither text nor a number", value)?;
                         continue;
                     }
                 },

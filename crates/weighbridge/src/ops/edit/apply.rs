@@ -11,7 +11,7 @@ use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::ops::hash::sha256;
-use crate::tensor::{Cast, cast_is_exact, cast_is_supported};
+use crate::tensor::{CAST_NAMES, Cast, cast_is_exact, cast_is_supported};
 use std::collections::{HashMap, HashSet};
 
 /// What applying rules came to.
@@ -176,11 +176,13 @@ fn one(
         Action::Keep(selection) => {
             let unused = unmatched(checkpoint, selection);
             retain(checkpoint, applied, |tensor| selection.selects(tensor));
+            checkpoint.notes.retain(|note| selection.selects_note(note));
             unused
         }
         Action::Drop(selection) => {
             let unused = unmatched(checkpoint, selection);
             retain(checkpoint, applied, |tensor| !selection.selects(tensor));
+            checkpoint.notes.retain(|note| note.skipped.is_none() || !selection.selects_note(note));
             unused
         }
         Action::NoState => {
@@ -326,7 +328,7 @@ fn cast_some(checkpoint: &mut Checkpoint, pattern: &Selection, cast: Cast) -> Re
             let text = format!("cannot cast {} to {}", tensor.stored, cast.to);
             return Err(Error::unsupported("no-such-cast", text)
                 .on_tensor(tensor.name())
-                .hint("casts go from any float of 8 bits or more to f16, bf16, f32 or f64"));
+                .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
         }
         tensor.cast = Some(cast);
     }

@@ -12,7 +12,7 @@
 //! | `rename-regex PATTERN=NEW` | an expression that covers the whole name; `{1}` or `{name}` is a group of it |
 //! | `prefix NAME` | puts everything below a name |
 //! | `transpose PATTERN`, `transpose PATTERN=1,0,2` | turns matrices, or gives the order of dimensions |
-//! | `cast DTYPE`, `cast PATTERN=DTYPE` | floating-point tensors to f16, bf16, f32 or f64 |
+//! | `cast DTYPE`, `cast PATTERN=DTYPE` | floating-point tensors to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8 |
 //! | `tie NAME=OTHER`, `untie PATTERN` | names that have their bytes in common |
 //! | `set-metadata KEY=VALUE`, `remove-metadata KEY` | what the file says besides |
 //!

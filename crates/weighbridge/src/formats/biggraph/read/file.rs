@@ -124,16 +124,12 @@ impl File {
     /// Notes that there are datasets which BigGraph does not know, unless `known` says otherwise.
     pub(super) fn note_unknown(&mut self, known: impl Fn(&[String]) -> bool) {
         let unknown = |item: &&Item| item.dataset.is_some() && !known(&item.path);
-        let names: Vec<String> =
-            self.contents.items.iter().filter(unknown).map(|item| item.path.join("/")).collect();
-        if let Some(first) = names.first() {
-            let text = format!(
-                "{}: {} datasets are not known to BigGraph and were left out: {first}",
-                self.source.label(),
-                names.len()
-            );
-            self.notes.push(Note::omission("unknown-dataset", text));
-        }
+        let label = self.source.label();
+        let note = |item: &Item| {
+            let reason = format!("a dataset of {label} that is not known to BigGraph");
+            Note::skipped_tensor(item.path.join("."), reason)
+        };
+        self.notes.extend(self.contents.items.iter().filter(unknown).map(note));
     }
 }
 

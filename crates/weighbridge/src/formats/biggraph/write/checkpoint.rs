@@ -28,6 +28,8 @@ struct Form<'a> {
     float32: bool,
     /// The rate of learning, where an optimizer does not tell its own.
     lr: f64,
+    /// The optimizer's state as `torch.save` wrote it; without it, made from the sums of the table.
+    state: Option<&'a [u8]>,
 }
 
 /// A checkpoint of one version. The file that says which version is complete comes last.
@@ -45,11 +47,11 @@ pub(super) fn folder(
     known::fit(&mut known, &tables, losses)?;
     let version = version(checkpoint, settings, &known)?;
     let root = Root::of(checkpoint, Some(&known.config), known.changed.then_some(known.text.as_str()));
-    let form = Form { root: &root, float32: true, lr: known.config.lr };
+    let form = Form { root: &root, float32: true, lr: known.config.lr, state: None };
     let mut files = partitions(&tables, version, &form, losses)?;
     losses.extend(settings.entity.is_none().then(|| foreign::names(&tables)).into_iter().flatten());
     let name = FileName::Model { version }.to_string();
-    files.push(Model::of(checkpoint).file(name, &root, Some(&known.config), losses)?);
+    files.push(Model::of(checkpoint).file(name, &root, Some(&known.config), None, losses)?);
     rest(checkpoint, &tables, losses);
     let relations: Vec<String> = known.config.relations.iter().map(|r| r.name.clone()).collect();
     let relations = (!known.config.dynamic_relations).then_some(relations.as_slice());
@@ -79,12 +81,13 @@ pub(super) fn init(
     let config = known.as_ref().map(|k| &k.config);
     let tables = tables::tables(checkpoint, settings, config)?;
     let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
-    let form = Form { root: &root, float32: false, lr: config.map_or(DEFAULT_LR, |c| c.lr) };
+    let form = Form { root: &root, float32: false, lr: config.map_or(DEFAULT_LR, |c| c.lr), state: None };
     let mut files = partitions(&tables, 0, &form, losses)?;
     losses.extend(settings.entity.is_none().then(|| foreign::names(&tables)).into_iter().flatten());
     let model = Model::of(checkpoint);
     if !model.is_empty() {
-        files.push(model.file(FileName::Model { version: 0 }.to_string(), &root, config, losses)?);
+        let name = FileName::Model { version: 0 }.to_string();
+        files.push(model.file(name, &root, config, None, losses)?);
     }
     rest(checkpoint, &tables, losses);
     files.extend(names(checkpoint, &tables, settings, None, losses)?);
@@ -112,7 +115,8 @@ pub(super) fn embeddings(
     })?;
     let table = tables.first().ok_or_else(|| Error::mismatch("no-tables", "there is no table"))?;
     let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
-    let form = Form { root: &root, float32: false, lr: known.map_or(DEFAULT_LR, |k| k.config.lr) };
+    let lr = known.map_or(DEFAULT_LR, |k| k.config.lr);
+    let form = Form { root: &root, float32: false, lr, state: None };
     let all = table.rows.shape.dims().first().copied().unwrap_or(0);
     let file = partition(table, &Part { number: 0, rows: 0..all }, String::new(), &form, losses)?;
     rest(checkpoint, &tables, losses);
@@ -127,11 +131,61 @@ pub(super) fn model(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<P
     let known = known::find(checkpoint)?;
     let root = Root::of(checkpoint, None, known.as_ref().and_then(Known::instead));
     let model = Model::of(checkpoint);
-    let file = model.file(String::new(), &root, known.as_ref().map(|k| &k.config), losses)?;
+    let file = model.file(String::new(), &root, known.as_ref().map(|k| &k.config), None, losses)?;
     for tensor in checkpoint.tensors.iter().filter(|t| !model::is_parameter(&t.path)) {
         losses.push(no_place(tensor));
     }
     Ok(file)
+}
+
+/// Lays out one file of a version by itself: the partition `part` of the only table of `checkpoint`, or its parameters
+/// where that is `None`. A table larger than memory is written this way, one partition at a time.
+///
+/// `state` is the optimizer's state as `torch.save` wrote it. Without it, the state is made from the tensors that have the
+/// role of optimizer state. Rows and sums become `f32`.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`]: `no-tables`, `several-tables`, `no-place` where a tensor does not belong into the file.
+pub fn version_file(
+    checkpoint: &Checkpoint,
+    version: u64,
+    part: Option<u64>,
+    state: Option<&[u8]>,
+) -> Result<(PlannedFile, Vec<Loss>)> {
+    let mut losses = Vec::new();
+    let known = known::find(checkpoint)?;
+    let config = known.as_ref().map(|k| &k.config);
+    let root = Root::of(checkpoint, config, known.as_ref().and_then(Known::instead));
+    let Some(part) = part else {
+        let name = FileName::Model { version }.to_string();
+        let file = Model::of(checkpoint).file(name, &root, config, state, &mut losses)?;
+        return match checkpoint.tensors.iter().find(|t| !model::is_parameter(&t.path)) {
+            Some(tensor) => {
+                Err(misplaced(tensor, "a parameter, such as relations.0.operator.rhs.translation"))
+            }
+            None => Ok((file, losses)),
+        };
+    };
+    let tables = tables::tables(checkpoint, &Settings::default(), None)?;
+    let [table] = tables.as_slice() else {
+        return Err(Error::mismatch("several-tables", "the file of a partition holds rows of one table")
+            .found(format_args!("{} tables", tables.len())));
+    };
+    if let Some(other) = checkpoint.tensors.iter().find(|t| t.path != table.rows.path) {
+        return Err(misplaced(other, "the rows of one table, and their optimizer state"));
+    }
+    let form = Form { root: &root, float32: true, lr: config.map_or(DEFAULT_LR, |c| c.lr), state };
+    let name = FileName::Embeddings { entity: table.entity.clone(), part, version };
+    let all = Part { number: part, rows: 0..table.rows.shape.dims().first().copied().unwrap_or(0) };
+    let file = partition(table, &all, name.to_string(), &form, &mut losses)?;
+    rest(checkpoint, &tables, &mut losses);
+    Ok((file, losses))
+}
+
+fn misplaced(tensor: &TensorEntry, expected: &str) -> Error {
+    Error::mismatch("no-place", "this file of a version does not hold such a tensor")
+        .on_tensor(tensor.name())
+        .expected(expected)
 }
 
 /// The configuration alone.
@@ -139,10 +193,8 @@ pub(super) fn config(checkpoint: &Checkpoint, losses: &mut Vec<Loss>) -> Result<
     let Some(known) = known::find(checkpoint)? else {
         return Err(Error::mismatch("no-config", "the configuration is not known").in_file(&checkpoint.label));
     };
-    if !checkpoint.tensors.is_empty() {
-        let detail = format!("{} tensors: a configuration holds none", checkpoint.tensors.len());
-        losses.push(Loss::new("tensors", "all tensors", detail));
-    }
+    let none = |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a configuration holds none");
+    losses.extend(checkpoint.tensors.iter().map(none));
     match &known.file {
         Some(source) => bytes_of("", source.clone()),
         None => Ok(literal("", &known.text)),
@@ -203,6 +255,10 @@ fn partition(
     let mut file = Hdf5Builder::new(name);
     form.root.put(&mut file)?;
     file.dataset(&[EMBEDDINGS], Data::Tensor(rows))?;
+    if let Some(state) = form.state {
+        file.dataset(&super::STATE, Data::Opaque(super::literal("", state)))?;
+        return file.finish();
+    }
     let optimizer = table.optimizer(part.number);
     let said = optimizer.and_then(super::param_groups).flatten();
     if let Some(sum) = sum {

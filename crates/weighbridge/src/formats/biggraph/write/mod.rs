@@ -10,10 +10,11 @@ mod root;
 mod settings;
 mod tables;
 
+pub use checkpoint::version_file;
 pub(super) use settings::SETTINGS;
 
 use self::settings::Settings;
-use crate::checkpoint::{Checkpoint, Loss, Role, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Loss, Note, Role, TensorEntry, TensorPath, Value};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile, WritePlan};
@@ -38,9 +39,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let kind = kind(checkpoint, options)?;
     let settings = Settings::of(options)?;
     let mut losses = Vec::new();
-    for note in checkpoint.left_out() {
-        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
-    }
+    losses.extend(checkpoint.left_out().map(Note::loss));
     losses.extend(foreign::losses(checkpoint));
     let files = match kind {
         "checkpoint" => checkpoint::folder(checkpoint, &settings, &mut losses)?,
@@ -138,9 +137,9 @@ fn no_such_slot(tensor: &TensorEntry) -> Loss {
     Loss::new("state-slot", tensor.name(), "upstream's optimizer keeps nothing of this name and shape")
 }
 
-fn literal(name: &str, text: &str) -> PlannedFile {
+fn literal(name: &str, content: impl AsRef<[u8]>) -> PlannedFile {
     let mut file = FileBuilder::new(name);
-    file.literal(text);
+    file.literal(content.as_ref());
     file.finish()
 }
 

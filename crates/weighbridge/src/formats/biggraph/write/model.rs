@@ -62,12 +62,13 @@ impl<'a> Model<'a> {
         self.parameters.is_empty()
     }
 
-    /// The file.
+    /// The file, with the optimizer's `state` as `torch.save` wrote it, or else made from the tensors that are state.
     pub(super) fn file(
         &self,
         name: String,
         root: &Root,
         config: Option<&Config>,
+        state: Option<&[u8]>,
         losses: &mut Vec<Loss>,
     ) -> Result<PlannedFile> {
         let mut file = Hdf5Builder::new(name);
@@ -88,7 +89,11 @@ impl<'a> Model<'a> {
             let key = key.or_else(|| state_dict_key(&parameter.path)).unwrap_or_default();
             file.attribute(&path, STATE_DICT_KEY, &Value::Text(key))?;
         }
-        if let Some(blob) = self.blob(config, losses)? {
+        let blob = match state {
+            Some(state) => Some(super::literal("", state)),
+            None => self.blob(config, losses)?,
+        };
+        if let Some(blob) = blob {
             file.dataset(&super::STATE, Data::Opaque(blob))?;
         }
         file.finish()

@@ -173,8 +173,8 @@ impl Reader<'_, '_> {
             };
             self.room.name(key.split('.').count(), key)?;
             let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
-                let text = format!("{key}: its parts are flattened ranges, which are not put together here");
-                self.checkpoint.notes.push(Note::omission("flattened-shard", text));
+                let reason = "its parts are flattened ranges, which are not put together here";
+                self.checkpoint.notes.push(Note::skipped_tensor(key, reason));
                 continue;
             };
             if let Some((param, slot)) = scope.owner(key) {

@@ -1,7 +1,8 @@
-//! Objects of a pickle that are not kept, and whether arrays are among them.
+//! Objects of a pickle that are not kept, and which of them lead to arrays.
 
 use super::room::Room;
 use crate::checkpoint::Note;
+use crate::containers::torch;
 use crate::error::Result;
 use crate::pickle::{Graph, Object, ObjectId, Options, Reach, ndarray};
 use crate::text::counted;
@@ -16,8 +17,6 @@ const REACHED: u64 = 13;
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     plain: Kinds,
-    /// Those that are arrays, or lead to some.
-    arrays: Kinds,
     /// Which objects lead to arrays, as soon as that is asked.
     reach: Option<Reach>,
 }
@@ -31,14 +30,14 @@ struct Kinds {
 }
 
 impl LeftOut {
-    /// Counts an object; `array` where it is one, or may lead to one.
+    /// Counts an object that leads to no array.
     ///
     /// # Errors
     /// [`crate::Kind::Limit`], `pickle-tangle`, where there is no room for what it is.
-    pub(super) fn count(&mut self, what: &str, array: bool, room: &mut Room) -> Result<()> {
+    pub(super) fn count(&mut self, what: &str, room: &mut Room) -> Result<()> {
         room.text(what)?;
-        let named = self.plain.named.len() + self.arrays.named.len();
-        let kinds = if array { &mut self.arrays } else { &mut self.plain };
+        let kinds = &mut self.plain;
+        let named = kinds.named.len();
         match kinds.named.get_mut(what) {
             Some(count) => *count += 1,
             None if named < NAMED => _ = kinds.named.insert(what.to_owned(), 1),
@@ -63,7 +62,7 @@ impl LeftOut {
             }
             let is_array = |id| {
                 let outside = matches!(graph.object(id), Object::PersistentId(_));
-                outside || !matches!(ndarray(graph, id, bounds), Ok(None))
+                outside || torch::is_tensor(graph, id) || !matches!(ndarray(graph, id, bounds), Ok(None))
             };
             self.reach = Some(Reach::of(graph, is_array));
             // A byte for each object stays, which is little beside the objects.
@@ -74,16 +73,15 @@ impl LeftOut {
 
     /// What is said of it.
     pub(super) fn notes(self) -> Vec<Note> {
+        const CODE: &str = "unknown-class";
         let mut notes = Vec::new();
-        for (code, kinds) in [("unknown-class", self.plain), ("arrays-left-out", self.arrays)] {
-            for (what, count) in kinds.named {
-                let text = format!("{} {what}: not kept", counted(count, "time", "times"));
-                notes.push(Note::omission(code, text));
-            }
-            if kinds.unnamed > 0 {
-                let text = format!("and {} of more kinds", counted(kinds.unnamed, "object", "objects"));
-                notes.push(Note::omission(code, text));
-            }
+        for (what, count) in self.plain.named {
+            let text = format!("{} {what}: not kept", counted(count, "time", "times"));
+            notes.push(Note::omission(CODE, text));
+        }
+        if self.plain.unnamed > 0 {
+            let text = format!("and {} of more kinds", counted(self.plain.unnamed, "object", "objects"));
+            notes.push(Note::omission(CODE, text));
         }
         notes
     }

@@ -204,15 +204,35 @@ impl<'a> Walk<'a> {
 
     /// Something that no value stands for; `array` where it may be one, or lead to one.
     fn no_value(&mut self, what: &str, array: bool) -> Result<Value> {
-        self.left_out.count(what, array, &mut self.room)?;
+        match array {
+            true => self.skip(what)?,
+            false => self.left_out.count(what, &mut self.room)?,
+        }
         Ok(marked(structure::OBJECT, Value::Text(what.to_owned())))
+    }
+
+    /// Notes the array at this path, or what leads to some, as a tensor that is not in the index.
+    fn skip(&mut self, what: &str) -> Result<()> {
+        let path = match self.path.is_empty() {
+            true => TensorPath::value(),
+            false => TensorPath::new(self.path.clone()),
+        };
+        self.room.tensor(0, false)?;
+        self.room.text(what)?;
+        let name = path.to_text();
+        self.room.name(path.parts().len(), &name)?;
+        self.checkpoint.notes.push(Note::skipped_tensor(name, what));
+        Ok(())
     }
 
     /// As [`no_value`](Self::no_value), of an object and all that it leads to.
     fn object(&mut self, what: &str, id: ObjectId) -> Result<Value> {
         let graph = (&self.pickle.graph, self.bounds);
-        let array = self.left_out.leads_to_array(id, graph, self.size, &mut self.room);
-        self.no_value(what, array)
+        if self.left_out.leads_to_array(id, graph, self.size, &mut self.room) {
+            self.skip(&format!("arrays within {what}"))?;
+            return Ok(marked(structure::OBJECT, Value::Text(what.to_owned())));
+        }
+        self.no_value(what, false)
     }
 
     /// The tensor that an object would become; `None` where it is none. Its memory is taken.

@@ -7,11 +7,10 @@ mod variables;
 
 use super::any_program::Program;
 use super::{FORM_PIR, Kind, state};
-use crate::checkpoint::{Checkpoint, Loss};
+use crate::checkpoint::{Checkpoint, Loss, Note, TensorEntry};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::plan::{FileBuilder, PlannedFile, WritePlan};
-use crate::text::counted;
 use crate::topology::Topology;
 use std::sync::Arc;
 
@@ -23,9 +22,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         return state::plan(checkpoint, options);
     }
     let mut losses = Vec::new();
-    for note in checkpoint.left_out() {
-        losses.push(Loss::new("omitted", note.code, note.text.as_str()));
-    }
+    losses.extend(checkpoint.left_out().map(Note::loss));
     let program = edited_program(checkpoint)?;
     let topology = program.as_ref().map(|(_, topology)| &**topology);
     let files = match kind {
@@ -42,13 +39,9 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             if topology.form != wanted {
                 return Err(model::wrong_form(topology.form, wanted));
             }
-            if !checkpoint.tensors.is_empty() {
-                let detail = format!(
-                    "{}: a program file holds none",
-                    counted(checkpoint.tensors.len(), "tensor", "tensors")
-                );
-                losses.push(Loss::new("tensors", "all tensors", detail));
-            }
+            let none =
+                |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a program file holds none");
+            losses.extend(checkpoint.tensors.iter().map(none));
             vec![literal("", program.to_bytes())]
         }
         Kind::Separate => model::separate(checkpoint, program.as_ref(), options, &mut losses)?,

@@ -119,6 +119,13 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
         let error = Error::corrupt("shard-missing", "the shard that held it is not there");
         joint.lost.push((name.clone(), error));
     }
+    if !options.salvage {
+        let gone = list.tensors.iter().filter(|(_, file)| missing.contains(file));
+        let note = |(name, file): &(String, usize)| {
+            Note::skipped_tensor(name, format!("its shard {} is not there", escape_text(&list.files[*file])))
+        };
+        joint.notes.extend(gone.map(note));
+    }
     joint.expected = Some(list.tensors.len() as u64);
     // In the order of the names, as in a folder without a list.
     shards.sort_by_key(|&(place, _)| &list.files[place]);
@@ -358,7 +365,13 @@ impl Joint {
                     self.lost.push((name.clone(), error.in_file(&list.files[file])));
                 }
             }
-            self.notes.push(Note::omission("tensor-missing", format!("in no shard: {text}")));
+            match options.salvage {
+                true => self.notes.push(Note::omission("tensor-missing", format!("in no shard: {text}"))),
+                false => self.notes.extend(absent.iter().map(|(name, file)| {
+                    let reason = format!("it is not in its shard {}", escape_text(&list.files[*file]));
+                    Note::skipped_tensor(*name, reason)
+                })),
+            }
         }
         if let Some(&(name, file, place)) = elsewhere.first() {
             let text = enumerated(elsewhere.iter().map(|(name, ..)| *name)).unwrap_or_default();

@@ -7,9 +7,9 @@ use weighbridge::tensor::{DType, Rounding};
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Convert {
-    /// The file to read
+    /// The file or folder to read; - is standard input
     pub source: PathBuf,
-    /// The file to write, or the folder where the format has several files
+    /// The file to write, or the folder where the format has several files; - is standard output (needs --to)
     pub target: PathBuf,
     /// Keep only tensors whose name matches this pattern (* any characters); may be repeated
     #[arg(long, visible_alias = "keep", value_name = "PATTERN", help_heading = "Changes")]

@@ -2,6 +2,7 @@
 
 use crate::args::{Common, Convert};
 use crate::output::{Output, human_bytes, human_count, human_counted};
+use crate::streams::shown;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            let path = args.target.display().to_string();
+            let path = shown(&args.target);
             let notes = rows(&notes, Note::to_json);
             output.document(&Planned { plan: plan.as_json(), path, done: false, notes })?;
         } else {
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     drop(options);
     let outcome = writing.outcome(&plan.losses);
     output.outcome = outcome;
-    let target = args.target.display().to_string();
+    let target = shown(&args.target);
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
     } else {

@@ -3,6 +3,7 @@
 use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, MOST_ROWS, Output, human_counted, scan_verdict};
 use crate::several::{self, Counts, Report};
+use crate::streams::shown_of;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -23,7 +24,11 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
     if args.sarif {
         return sarif(args, &options, output);
     }
-    several::run(&args.paths, output, |path| scan(path, &options))
+    several::run(&args.paths, output, |path| {
+        let mut report = scan(path, &options)?;
+        report.label = shown_of(path, report.label);
+        Ok(report)
+    })
 }
 
 /// All paths in one log with one run. A caller in this process, who gets JSON in any case, has the log beside the documents.

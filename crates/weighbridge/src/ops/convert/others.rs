@@ -85,10 +85,10 @@ fn model_name(format: &dyn Format, label: &str) -> String {
 /// [`crate::Kind::Usage`], `copy-others`.
 pub(super) fn check_folders(source: &Path, target: &Path) -> Result<()> {
     let fail = |path: &Path, expected: &str| {
-        Err(Error::usage("copy-others", "--copy-others copies the files of a folder into another folder")
+        Err(Error::usage("copy-others", "other files are copied from a folder into another folder")
             .in_file(path.display())
             .expected(expected)
-            .hint("convert FOLDER OUTFOLDER --copy-others"))
+            .hint("give two folders, or leave --copy-others out"))
     };
     if kind_of_path(source)? != PathKind::Folder {
         return fail(source, "a folder to read");

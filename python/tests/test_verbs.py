@@ -92,6 +92,8 @@ TEXTS = {
     "threads": 2,
     "seed": 7,
     "bins": 5,
+    "sort": "size",
+    "group": 2,
     "prefer": "last",
     "max_shard_size": "1GB",
     "algorithms": ["blake3", "sha256"],

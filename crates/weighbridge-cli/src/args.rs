@@ -95,10 +95,13 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     /// What a file is, what is in it, how big it is, and what is odd about it
     #[command(after_help = "Examples:\n  weighbridge info net.model\n  \
+                            weighbridge info *.safetensors                several: each by itself\n  \
                             weighbridge info cut.safetensors --salvage    what is intact of a damaged file")]
     Info(Info),
     /// One line for each tensor
     #[command(after_help = "Examples:\n  weighbridge ls net.model\n  weighbridge ls net.model --tree\n  \
+                            weighbridge ls net.model --sort size\n  \
+                            weighbridge ls net.model --group 2        totals of encoder.layer0, encoder.layer1, ...\n  \
                             weighbridge ls net.model --select 'encoder.*' --drop '*.bias'\n  \
                             weighbridge ls net.safetensors --hash --json | jq '.tensors[].sha256'")]
     Ls(Ls),
@@ -110,6 +113,7 @@ pub(crate) enum Verb {
     Show(Show),
     /// Minimum, maximum, mean, deviation, zeros, NaN, Inf and a histogram
     #[command(
+        override_usage = "weighbridge stats [OPTIONS] <PATH>... [NAME]",
         after_help = "Examples:\n  weighbridge stats net.model            all tensors, a line each\n  \
                             weighbridge stats net.model fc1.w      one, with its histogram\n  \
                             weighbridge stats net.model 'fc*'      those of that pattern"
@@ -119,6 +123,8 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  weighbridge convert net.model net.safetensors\n  \
                             weighbridge convert net.model net.npz --no-state\n  \
                             weighbridge convert hf.safetensors net.model --cast f32\n  \
+                            cat net.pt | weighbridge convert - - --to safetensors > net.safetensors\n  \
+                            weighbridge convert bert/ bert-safe/ --copy-others        for AutoModel.from_pretrained\n  \
                             weighbridge convert net.model enc.model --select 'encoder.*' --rename encoder=\n  \
                             weighbridge convert net.model net.safetensors --plan      show what would be written\n  \
                             weighbridge convert cut.npz rest.npz --salvage            what is intact of a damaged file\n\n\
@@ -232,22 +238,31 @@ pub(crate) enum Verb {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Info {
-    /// The file
-    pub path: PathBuf,
+    /// The files or folders; - is standard input
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub input: Input,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Ls {
-    /// The file
-    pub path: PathBuf,
+    /// The files or folders; - is standard input
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Draw the names as a tree
     #[arg(long)]
     pub tree: bool,
     /// Say where the bytes are: file, offset and length of each piece
     #[arg(long, conflicts_with = "tree")]
     pub pieces: bool,
+    /// Sort by name, size (largest first) or dtype
+    #[arg(long, value_name = "KEY")]
+    pub sort: Option<Sort>,
+    /// One line for each prefix of N name parts: tensors, elements and bytes
+    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "pieces", "hash"])]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub group: Option<u16>,
     /// Add the SHA-256 of each tensor's elements; equal tensors have equal hashes in every format
     #[arg(long)]
     pub hash: bool,
@@ -261,13 +276,24 @@ pub(crate) struct Ls {
     pub input: Input,
 }
 
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// By name
+    Name,
+    /// By bytes, largest first
+    Size,
+    /// By type of elements
+    Dtype,
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Show {
-    /// The file
+    /// The file; - is standard input
     pub path: PathBuf,
-    /// The tensor, as `ls` names it, with an optional slice in brackets
+    /// The tensor, as `ls` names it, with an optional slice in brackets; may be left out for the only tensor
     #[arg(value_name = "NAME[SLICE]")]
-    pub name: String,
+    pub name: Option<String>,
     /// Print all values, where the middle of large tensors would be left out
     #[arg(long)]
     pub full: bool,
@@ -277,10 +303,10 @@ pub(crate) struct Show {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Stats {
-    /// The file
-    pub path: PathBuf,
-    /// The tensor, as `ls` names it, or a pattern for several (* any characters); all if it is left out
-    pub name: Option<String>,
+    /// The files or folders, - is standard input; then the tensor, as `ls` names it, or a pattern for several (* any
+    /// characters): all if it is left out. The last of several arguments is a name where no such file exists
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Bins of the histogram
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub bins: u16,

@@ -8,6 +8,7 @@ mod output;
 mod progress;
 mod salvage;
 mod several;
+mod streams;
 mod table;
 mod timeout;
 mod verbs;
@@ -94,13 +95,13 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     allow_many_files();
     outlive_limits_of_files();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let args = match Args::try_parse_from(&arguments) {
+    let mut args = match Args::try_parse_from(&arguments) {
         Ok(args) => args,
         Err(error) => return usage(&error, &arguments),
     };
     timeout::start(&args.common);
     let mut output = Output::new(args.common.json, args.common.color);
-    let result = run(&args, &mut output).and_then(|outcome| {
+    let result = run(&mut args, &mut output).and_then(|outcome| {
         output.flush()?;
         Ok(outcome)
     });
@@ -149,7 +150,7 @@ pub fn call(arguments: impl IntoIterator<Item = OsString>, watch: Arc<dyn Watch>
     args.common.watch = args::Outside(Some(watch));
     let text = Shared::default();
     let mut output = Output::to(Box::new(text.clone()));
-    let result = run(&args, &mut output).and_then(|outcome| {
+    let result = run(&mut args, &mut output).and_then(|outcome| {
         output.flush()?;
         Ok(outcome)
     });
@@ -189,7 +190,14 @@ fn code(outcome: Outcome) -> u8 {
     }
 }
 
-fn run(args: &Args, output: &mut Output) -> Result<Outcome, Failure> {
+fn run(args: &mut Args, output: &mut Output) -> Result<Outcome, Failure> {
+    let _spool = streams::spool_input(args)?;
+    let convert = |convert: &args::Convert, args: &Args, output: &mut Output| {
+        verbs::convert::run(convert, &args.common, output)
+    };
+    if let Some(outcome) = streams::convert(args, output, convert) {
+        return outcome;
+    }
     let common = &args.common;
     match &args.verb {
         Verb::Info(a) => verbs::info::run(a, common, output),

@@ -60,6 +60,12 @@ impl Output {
         Self { json, outcome: Outcome::Done, choice, out: BufWriter::with_capacity(64 << 10, stdout) }
     }
 
+    /// Prints to standard error from now on: standard output is for a model.
+    pub(crate) fn use_stderr(&mut self) {
+        let stderr = Box::new(AutoStream::new(io::stderr(), self.choice));
+        self.out = BufWriter::with_capacity(64 << 10, stderr);
+    }
+
     /// Prints nowhere.
     pub(crate) fn nowhere() -> Self {
         Self { json: false, ..Self::to(Box::new(io::sink())) }

@@ -2,6 +2,7 @@
 
 use crate::args::Input;
 use crate::output::Output;
+use crate::streams::{is_spool, shown};
 use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
@@ -12,7 +13,12 @@ use weighbridge::{Checkpoint, Result};
 /// Opens what a verb reads; an error about a damaged file says what `--salvage` would give.
 pub(crate) fn open(path: &Path, input: &Input) -> Result<Checkpoint> {
     let options = input.options()?;
-    weighbridge::open_with(path, &options).map_err(|error| offer_salvage(error, path, &options))
+    let mut opened =
+        weighbridge::open_with(path, &options).map_err(|error| offer_salvage(error, path, &options))?;
+    if is_spool(path) {
+        opened.label = shown(path);
+    }
+    Ok(opened)
 }
 
 /// The damage of a file, for a document of it.

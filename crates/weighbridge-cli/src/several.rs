@@ -1,6 +1,7 @@
 //! Several paths: each is looked at by itself, and the worst of what comes of them is how the command ends.
 
 use crate::output::{HEADING, Output};
+use crate::streams::shown;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -68,7 +69,7 @@ pub(crate) fn run<R: Report>(
             Err(error) => {
                 heading(path, output)?;
                 writeln!(output, "not read: {}\n", error.code())?;
-                output.error(&error.in_file(path_text(path)));
+                output.error(&error.in_file(shown(path)));
             }
         }
     }
@@ -82,11 +83,11 @@ pub(crate) fn run<R: Report>(
 
 /// The document of a path that cannot be read.
 pub(crate) fn unread(path: &Path, error: &Error) -> Json {
-    json!({ "path": path_text(path), "error": error.to_json() })
+    json!({ "path": shown(path), "error": error.to_json() })
 }
 
 fn heading(path: &Path, output: &mut Output) -> io::Result<()> {
-    writeln!(output, "{HEADING}{}{HEADING:#}", escape(&path_text(path)))
+    writeln!(output, "{HEADING}{}{HEADING:#}", escape(&shown(path)))
 }
 
 /// What came of several paths.

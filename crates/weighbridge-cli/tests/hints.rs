@@ -19,7 +19,7 @@ fn every_error_shows_its_code() {
     for (words, code) in [
         (&["show", &model, "w9"][..], "no-such-tensor"),
         (&["show", &folder.path("none"), "w1"], "not-found"),
-        (&["show", &model], "bad-arguments"),
+        (&["show", &model], "name-missing"),
         (&["shows"], "bad-arguments"),
     ] {
         let output = weighbridge(words);

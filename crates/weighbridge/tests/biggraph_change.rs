@@ -20,7 +20,7 @@ use weighbridge::{Checkpoint, Limits, TensorEntry};
 
 fn options(kind: Option<&str>, settings: &[(&str, &str)]) -> PlanOptions {
     let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    PlanOptions { kind: kind.map(str::to_owned), settings, memory: None }
+    PlanOptions { kind: kind.map(str::to_owned), settings, ..PlanOptions::default() }
 }
 
 /// Writes `checkpoint` and returns what was lost.

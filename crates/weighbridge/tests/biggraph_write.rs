@@ -24,7 +24,7 @@ fn options(kind: Option<&str>, settings: &[(&str, &str)]) -> PlanOptions {
     PlanOptions {
         kind: kind.map(str::to_owned),
         settings: settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-        memory: None,
+        ..PlanOptions::default()
     }
 }
 

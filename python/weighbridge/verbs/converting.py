@@ -109,6 +109,9 @@ def convert(
     with_global: bool = False,
     reverse_dims: bool = False,
     versions: Literal["current", "all"] = "current",
+    set_metadata: Pairs = None,
+    plain: bool = False,
+    copy_others: bool = False,
     to: Optional[str] = None,
     kind: Optional[str] = None,
     set: Pairs = None,  # noqa: A002
@@ -141,7 +144,10 @@ def convert(
     - `grow`, `seed`, `draw`, `repeat`, `with_global`: of tables of PyTorch-BigGraph: add the entities of a
       file to a type, what decides the rows that are drawn, draw all, as BigGraph repeats them, add global
       embeddings;
-    - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions.
+    - `reverse_dims`: keep column-major bytes as they are and reverse the dimensions;
+    - `set_metadata`: metadata to set, as a dict or as texts `KEY=VALUE`;
+    - `plain`: write no entries of Weighbridge's own (`weighbridge.*`);
+    - `copy_others`: copy the other files of a folder, such as `config.json`, into the target folder.
 
     How it is written: `versions="all"` takes along the other versions and the snapshots of a PyTorch-BigGraph
     checkpoint that is written as one; `to` and `kind` say in which form, where the target's extension does not; `set` what

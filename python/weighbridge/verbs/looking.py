@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Literal, NamedTuple, Optional, Tuple, Union
 
 from ..opened import Note, Path
 from ..tensor import Part
@@ -44,13 +44,23 @@ class Info(Report):
 
     @property
     def parameters(self) -> int:
-        """How many elements are trained."""
+        """How many elements are trained: without buffers, and tied tensors once."""
         return self._document["parameters"]
+
+    @cached_property
+    def tied(self) -> Dict[str, str]:
+        """The tensors that share the bytes of an earlier one, with the name of the first."""
+        return {own["name"]: own["of"] for own in self._document["tied"]}
 
     @property
     def bytes(self) -> int:
         """The bytes of all tensors together."""
         return self._document["bytes"]
+
+    @property
+    def file_bytes(self) -> int:
+        """The bytes of all files together."""
+        return self._document["file_bytes"]
 
     @cached_property
     def roles(self) -> Dict[str, Tally]:
@@ -148,6 +158,11 @@ class Listing(Report):
         return tuple(_listed(tensor) for tensor in self._document["tensors"])
 
     @cached_property
+    def groups(self) -> Dict[str, Tally]:
+        """With `group=N`: how much there is below each prefix of N parts."""
+        return {own["name"]: picked(Tally, own) for own in self._document.get("groups", [])}
+
+    @cached_property
     def notes(self) -> Tuple[Note, ...]:
         """What is odd about the file."""
         return notes(self._document)
@@ -184,6 +199,8 @@ def ls(
     *,
     select: Some = None,
     drop: Some = None,
+    sort: Optional[Literal["name", "size", "dtype"]] = None,
+    group: Optional[int] = None,
     hash: bool = False,  # noqa: A002
     pieces: bool = False,
     from_: Optional[str] = None,
@@ -199,6 +216,8 @@ def ls(
     """The tensors of a file or folder.
 
     - `select`, `drop`: only those whose names match one of these patterns, or none (`*` is any characters);
+    - `sort`: by name, by size (largest first) or by type of elements;
+    - `group`: also `groups`: totals by the first N parts of the names;
     - `hash`: the SHA-256 of each tensor's elements;
     - `pieces`: where the bytes are.
 
@@ -250,7 +269,7 @@ def _values(value: Any, depth: int, is_complex: bool) -> Any:
 
 def show(
     path: Path,
-    name: str,
+    name: Optional[str] = None,
     *,
     from_: Optional[str] = None,
     lenient: bool = False,
@@ -262,7 +281,8 @@ def show(
     at: Optional[int] = None,
     limit: Pairs = None,
 ) -> Shown:
-    """The values of a tensor, or of a slice that follows its name: at most a million.
+    """The values of a tensor, or of a slice that follows its name: at most a million. The only tensor of a file needs no
+    name.
 
     For arrays take `weighbridge.open(path)[name][...]`.
 

@@ -16,9 +16,9 @@ pub(crate) enum Versions {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Convert {
-    /// The file to read
+    /// The file or folder to read; - is standard input
     pub source: PathBuf,
-    /// The file to write, or the folder where the format has several files
+    /// The file to write, or the folder where the format has several files; - is standard output (needs --to)
     pub target: PathBuf,
     /// Keep only tensors whose name matches this pattern (* any characters); may be repeated
     #[arg(long, visible_alias = "keep", value_name = "PATTERN", help_heading = "Changes")]
@@ -68,6 +68,15 @@ pub(crate) struct Convert {
     /// complete ones and the snapshots
     #[arg(long, value_name = "WHICH", default_value = "current", help_heading = "Output")]
     pub versions: Versions,
+    /// Set metadata; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Changes")]
+    pub set_metadata: Vec<String>,
+    /// Write no entries of Weighbridge's own (weighbridge.*)
+    #[arg(long, help_heading = "Writing")]
+    pub plain: bool,
+    /// Copy the other files of a folder, such as config.json and the tokenizer, into the target folder
+    #[arg(long, help_heading = "Writing")]
+    pub copy_others: bool,
     #[command(flatten)]
     pub writing: Writing,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use crate::args::{Common, Convert, Versions};
 use crate::output::{Output, human_bytes, human_count, human_counted};
+use crate::streams::shown;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -14,7 +15,7 @@ use weighbridge::checkpoint::Note;
 use weighbridge::engine::RunReport;
 use weighbridge::formats::biggraph::Draw;
 use weighbridge::json::rows;
-use weighbridge::ops::edit::read_rules;
+use weighbridge::ops::edit::{Rule, read_rules};
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
@@ -30,16 +31,22 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         |(entity, file): &(String, String)| Grow::read(entity, Path::new(file), args.seed, &open.limits);
     let grow = args.grow.iter().map(grow).collect::<weighbridge::Result<Vec<_>>>()?;
     let rules = args.rules.iter().map(|file| read_rules(file)).collect::<weighbridge::Result<Vec<_>>>()?;
+    let mut rules: Vec<Rule> = rules.into_iter().flatten().collect();
+    if !args.set_metadata.is_empty() {
+        rules.extend(Rule::parse("set-metadata", &args.set_metadata)?);
+    }
     let options = ConvertOptions {
         open,
         to: writing.to.clone(),
         kind: writing.kind.clone(),
         settings: writing.set.clone(),
+        plain: args.plain,
+        copy_others: args.copy_others,
         changes: Changes {
             select: args.select.clone(),
             drop: args.drop.clone(),
             no_state: args.no_state,
-            rules: rules.into_iter().flatten().collect(),
+            rules,
             lenient_rules: args.lenient_rules,
             rename: args.rename.clone(),
             cast: args.cast,
@@ -58,7 +65,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     if writing.plan {
         let (plan, notes) = prepare(args, &options)?;
         if output.json {
-            let path = path_text(&args.target);
+            let path = shown(&args.target);
             let notes = rows(&notes, Note::to_json);
             output.document(&Planned { plan: plan.as_json(), path, done: false, notes })?;
         } else {
@@ -74,7 +81,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
     drop(options);
     let outcome = writing.outcome(&plan.losses);
     output.outcome = outcome;
-    let target = path_text(&args.target);
+    let target = shown(&args.target);
     if output.json {
         output.document(&document(&target, &plan, &notes, &report))?;
     } else {

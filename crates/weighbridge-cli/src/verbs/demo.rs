@@ -50,9 +50,9 @@ pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<O
 
 /// Runs another verb as if it had been typed.
 fn run_words(words: &[&str], output: &mut Output) -> Result<Outcome, Failure> {
-    let args = Args::try_parse_from([&["weighbridge"], words].concat())
+    let mut args = Args::try_parse_from([&["weighbridge"], words].concat())
         .map_err(|e| Error::usage("bad-arguments", e.to_string()))?;
-    crate::run(&args, output)
+    crate::run(&mut args, output)
 }
 
 /// With `--json`: the commands and the files, not what the commands print.

@@ -2,14 +2,20 @@
 
 use crate::args::{Common, Info};
 use crate::output::{DIM, HEADING, ODD, Output, human_bytes, human_count, human_counted};
+use crate::several::{self, Report};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use std::io::{self, Write};
 use weighbridge::checkpoint::{Checkpoint, RUNS_CODE, Value};
+use weighbridge::finding::Verdict;
 use weighbridge::ops::info::{self, Tally};
-use weighbridge::text::escape;
+use weighbridge::text::{escape, first_and_more};
 
 /// Metadata values are cut to this many characters; JSON has them whole.
 const SHOWN_TEXT: usize = 200;
+
+/// Tied tensors that are named; JSON has them all.
+const SHOWN_TIES: usize = 3;
 
 /// Pairs of a map that are shown; JSON has them all.
 const SHOWN_PAIRS: usize = 20;
@@ -18,14 +24,34 @@ const SHOWN_PAIRS: usize = 20;
 const SHOWN_LEVELS: usize = 8;
 
 pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
-    let info = info::info(&checkpoint);
-    if output.json {
-        output.document(&info.to_json())?;
-    } else {
-        text(&checkpoint, &info, output)?;
+    several::run(&args.paths, output, |path| {
+        let checkpoint = crate::salvage::open(path, &args.input)?;
+        Ok(Opened { info: info::info(&checkpoint), checkpoint })
+    })
+}
+
+/// What was opened, and its sums.
+struct Opened {
+    checkpoint: Checkpoint,
+    info: info::Info,
+}
+
+impl Report for Opened {
+    fn verdict(&self) -> Verdict {
+        Verdict::Sound
     }
-    Ok(Outcome::Done)
+    fn json(&self) -> impl Serialize {
+        self.info.to_json()
+    }
+    fn text(&self, output: &mut Output) -> io::Result<()> {
+        text(&self.checkpoint, &self.info, output)
+    }
+    fn begins_with_path(&self) -> bool {
+        true
+    }
+    fn word(_: Verdict) -> String {
+        "opened".to_owned()
+    }
 }
 
 fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::Result<()> {
@@ -48,9 +74,27 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     if let Some(damage) = &info.damage {
         line("damaged", damage.headline(checkpoint.tensors.len()))?;
     }
+    if info.files > 0 {
+        let files =
+            if info.files > 1 { format!(" in {}", human_counted(info.files, "file")) } else { String::new() };
+        line("size", format!("{}{files}", human_bytes(info.file_bytes)))?;
+    }
     line("tensors", human_count(info.total.tensors))?;
     if info.total.tensors > 0 {
-        line("parameters", format!("{} elements", human_count(info.parameters)))?;
+        let mut without = Vec::new();
+        if info.buffers.tensors > 0 {
+            without.push(human_counted(info.buffers.tensors, "buffer"));
+        }
+        if !info.tied.is_empty() {
+            without.push(human_counted(info.tied.len() as u64, "tied tensor"));
+        }
+        let without =
+            if without.is_empty() { String::new() } else { format!(", without {}", without.join(" and ")) };
+        line("parameters", format!("{} elements{without}", human_count(info.parameters)))?;
+        if !info.tied.is_empty() {
+            let pairs = info.tied.iter().map(|(name, of)| format!("{} = {}", escape(name), escape(of)));
+            line("tied", first_and_more(pairs, SHOWN_TIES))?;
+        }
         line("data", human_bytes(info.total.bytes))?;
         let dtypes = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally));
         let roles = info.by_role.iter().map(|(role, tally)| (*role, tally));

@@ -1,42 +1,144 @@
 //! `ls`: one line a tensor, or a tree.
 
-use crate::args::{Common, Ls};
+use crate::args::{Common, Ls, Sort};
 use crate::output::{DIM, Output, human_bytes, human_count};
+use crate::several::{self, Report};
 use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
+use serde::Serialize;
 use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Write};
-use weighbridge::checkpoint::{Checkpoint, STRUCTURED_NAME, Selection, TensorEntry, VARIABLE_NAME};
+use weighbridge::checkpoint::{
+    Checkpoint, STRUCTURED_NAME, Selection, TensorEntry, TensorPath, VARIABLE_NAME,
+};
+use weighbridge::finding::Verdict;
 use weighbridge::ops::hash::sha256_all;
 use weighbridge::text::{counted, escape};
 
 pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let mut checkpoint = crate::salvage::open(&args.path, &args.input)?;
-    checkpoint.select(&Selection::new(&args.select, &args.drop)?)?;
-    let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
-    if output.json {
-        output.document(&checkpoint.as_json_with(|place, tensor| {
+    several::run(&args.paths, output, |path| {
+        let mut checkpoint = crate::salvage::open(path, &args.input)?;
+        checkpoint.select(&Selection::new(&args.select, &args.drop)?)?;
+        match args.sort {
+            Some(Sort::Name) => checkpoint.tensors.sort_by_cached_key(TensorEntry::text),
+            Some(Sort::Size) => checkpoint.tensors.sort_by_key(|tensor| Reverse(tensor.bytes())),
+            Some(Sort::Dtype) => checkpoint.tensors.sort_by_key(|tensor| tensor.dtype().name()),
+            None => {}
+        }
+        let hashes = if args.hash { sha256_all(&checkpoint, 0)? } else { Vec::new() };
+        let groups = args.group.map(|parts| groups(&checkpoint, parts.into(), args.sort));
+        Ok(Listed { args, checkpoint, hashes, groups })
+    })
+}
+
+/// What is listed.
+struct Listed<'a> {
+    args: &'a Ls,
+    checkpoint: Checkpoint,
+    hashes: Vec<String>,
+    groups: Option<Vec<Group>>,
+}
+
+impl Report for Listed<'_> {
+    fn verdict(&self) -> Verdict {
+        Verdict::Sound
+    }
+
+    fn json(&self) -> impl Serialize {
+        let tensors = self.checkpoint.as_json_with(|place, tensor| {
             let mut json = tensor.to_json();
-            if let Some(hash) = hashes.get(place) {
+            if let Some(hash) = self.hashes.get(place) {
                 json["sha256"] = json!(hash);
             }
-            if args.pieces {
+            if self.args.pieces {
                 json["pieces"] = tensor.pieces_to_json();
             }
             json
-        }))?;
-        return Ok(Outcome::Done);
+        });
+        Document { tensors, groups: self.groups.as_deref() }
     }
-    if args.tree {
-        tree(&checkpoint, &hashes, output)?;
-    } else if args.pieces {
-        pieces(&checkpoint, output)?;
-    } else {
-        list(&checkpoint, &hashes, output)?;
+
+    fn text(&self, output: &mut Output) -> io::Result<()> {
+        let checkpoint = &self.checkpoint;
+        if let Some(groups) = &self.groups {
+            totals(groups, output)?;
+        } else if self.args.tree {
+            tree(checkpoint, &self.hashes, output)?;
+        } else if self.args.pieces {
+            pieces(checkpoint, output)?;
+        } else {
+            list(checkpoint, &self.hashes, output)?;
+        }
+        summary(checkpoint, output)?;
+        output.notes(&checkpoint.notes)
     }
-    summary(&checkpoint, output)?;
-    output.notes(&checkpoint.notes)?;
-    Ok(Outcome::Done)
+
+    fn begins_with_path(&self) -> bool {
+        false
+    }
+
+    fn word(_: Verdict) -> String {
+        "opened".to_owned()
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a, Tensors: Serialize> {
+    #[serde(flatten)]
+    tensors: Tensors,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<&'a [Group]>,
+}
+
+/// The tensors whose names begin with the same parts.
+#[derive(Serialize)]
+struct Group {
+    name: String,
+    tensors: u64,
+    elements: u64,
+    bytes: u64,
+}
+
+/// The groups of tensors by the first `parts` parts of their names, in the order of the first tensor of each; by name or by
+/// size where that is asked for.
+fn groups(checkpoint: &Checkpoint, parts: usize, sort: Option<Sort>) -> Vec<Group> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for tensor in &checkpoint.tensors {
+        let path = tensor.path.parts();
+        let name = TensorPath::new(path[..parts.min(path.len())].to_vec()).to_text();
+        let place = *places.entry(name.clone()).or_insert_with(|| {
+            groups.push(Group { name, tensors: 0, elements: 0, bytes: 0 });
+            groups.len() - 1
+        });
+        let group = &mut groups[place];
+        group.tensors += 1;
+        group.elements = group.elements.saturating_add(tensor.elements());
+        group.bytes = group.bytes.saturating_add(tensor.bytes());
+    }
+    match sort {
+        Some(Sort::Name) => groups.sort_by(|a, b| a.name.cmp(&b.name)),
+        Some(Sort::Size) => groups.sort_by_key(|group| Reverse(group.bytes)),
+        Some(Sort::Dtype) | None => {}
+    }
+    groups
+}
+
+fn totals(groups: &[Group], output: &mut Output) -> io::Result<()> {
+    let mut table = Table::new(&[
+        ("prefix", Align::Left),
+        ("tensors", Align::Right),
+        ("elements", Align::Right),
+        ("bytes", Align::Right),
+    ]);
+    for group in groups {
+        let counts = [group.tensors, group.elements, group.bytes].map(human_count);
+        table.row([escape(&group.name)]);
+        table.row(counts);
+    }
+    table.print(output)
 }
 
 fn list(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use crate::args::{Common, Scan};
 use crate::output::{DIM, HEADING, MOST_ROWS, Output, human_counted, scan_verdict};
 use crate::several::{self, Counts, Report};
+use crate::streams::shown_of;
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
 fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<ScanReport> {
     let mut report = scan(path, options)?;
     report.deny(&args.deny);
+    report.label = shown_of(path, report.label);
     Ok(report)
 }
 

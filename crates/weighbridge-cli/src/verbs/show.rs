@@ -6,11 +6,14 @@ use crate::{Failure, Outcome};
 use serde_json::json;
 use std::io::Write;
 use weighbridge::ops::show::{show, values_json};
-use weighbridge::ops::slice::resolve;
+use weighbridge::ops::slice::{Slice, only, resolve};
 
 pub(crate) fn run(args: &Show, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let checkpoint = crate::salvage::open(&args.path, &args.input)?;
-    let (entry, slice) = resolve(&checkpoint, &args.name)?;
+    let (entry, slice) = match &args.name {
+        Some(name) => resolve(&checkpoint, name)?,
+        None => (only(&checkpoint)?, Slice::all()),
+    };
     let named = |error: weighbridge::Error| error.in_file(&checkpoint.label);
     if output.json {
         let selection = slice.select(&entry.shape).map_err(|e| named(e.on_tensor(entry.name())))?;

@@ -2,41 +2,88 @@
 
 use crate::args::{Common, Stats};
 use crate::output::{DIM, HEADING, Output, human_count};
+use crate::several::{self, Report};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+use std::collections::HashSet;
 use std::io::{self, Write};
-use weighbridge::Error;
-use weighbridge::checkpoint::TensorEntry;
+use std::path::Path;
+use weighbridge::checkpoint::{Checkpoint, TensorEntry};
+use weighbridge::finding::Verdict;
 use weighbridge::json::rows;
 use weighbridge::ops::stats::{Number, Stats as Values, StatsOptions, stats};
+use weighbridge::source::{check_local, kind_of_path};
 
 /// Width of the histogram's bars in characters.
 const BARS: usize = 50;
 
 pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
-    let checkpoint = crate::salvage::open(&args.path, &args.input)?;
-    let tensors: Vec<&TensorEntry> = match &args.name {
-        Some(name) => checkpoint.tensors_like(name)?,
-        None => checkpoint.tensors.iter().collect(),
+    // The last argument may be the name of a tensor.
+    let (paths, name) = match args.paths.as_slice() {
+        [first, .., last] if is_name(last, first, args) => {
+            check_local(last)?;
+            (&args.paths[..args.paths.len() - 1], Some(last.to_string_lossy()))
+        }
+        paths => (paths, None),
     };
-    let mut options = StatsOptions::default();
-    // The histogram takes a second pass; a table has no room for it.
-    let drawn = (args.name.is_some() && tensors.len() == 1) || output.json;
-    options.bins = if drawn { args.bins.into() } else { 0 };
-    let values = |tensor: &TensorEntry| stats(tensor, &options).map_err(|e| e.in_file(&checkpoint.label));
-    if !output.json && !drawn {
-        all(&tensors, values, output)?;
-        crate::salvage::say(&checkpoint, output)?;
-        return Ok(Outcome::Done);
+    let json = output.json;
+    several::run(paths, output, |path| {
+        let checkpoint = crate::salvage::open(path, &args.input)?;
+        let places: Vec<usize> = match &name {
+            Some(name) => {
+                let found = checkpoint.tensors_like(name)?;
+                let found: HashSet<usize> =
+                    found.into_iter().map(|own| std::ptr::from_ref(own).addr()).collect();
+                let is_found = |tensor: &TensorEntry| found.contains(&std::ptr::from_ref(tensor).addr());
+                (0..checkpoint.tensors.len()).filter(|place| is_found(&checkpoint.tensors[*place])).collect()
+            }
+            None => (0..checkpoint.tensors.len()).collect(),
+        };
+        let mut options = StatsOptions::default();
+        // The histogram takes a second pass; a table has no room for it.
+        let drawn = (name.is_some() && places.len() == 1) || json;
+        options.bins = if drawn { args.bins.into() } else { 0 };
+        let mut found = Vec::with_capacity(places.len());
+        for place in places {
+            let values =
+                stats(&checkpoint.tensors[place], &options).map_err(|e| e.in_file(&checkpoint.label))?;
+            found.push((place, values));
+        }
+        Ok(Measured { is_one: name.is_some() && found.len() == 1, checkpoint, found })
+    })
+}
+
+/// True where the last of several arguments is the name of a tensor: no file is called so, or the first file has it.
+fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
+    let has = |checkpoint: Checkpoint| last.to_str().is_some_and(|name| checkpoint.tensor(name).is_ok());
+    kind_of_path(last).is_err() || crate::salvage::open(first, &args.input).is_ok_and(has)
+}
+
+/// What the values of tensors are like.
+struct Measured {
+    checkpoint: Checkpoint,
+    /// The places of the tensors, and what was found of each.
+    found: Vec<(usize, Values)>,
+    /// True where one tensor was asked for.
+    is_one: bool,
+}
+
+impl Measured {
+    fn rows(&self) -> Vec<(&TensorEntry, &Values)> {
+        self.found.iter().map(|(place, values)| (&self.checkpoint.tensors[*place], values)).collect()
     }
-    let mut found = Vec::with_capacity(tensors.len());
-    for tensor in tensors {
-        found.push((tensor, values(tensor)?));
+}
+
+impl Report for Measured {
+    fn verdict(&self) -> Verdict {
+        Verdict::Sound
     }
-    if output.json {
-        let one = |(tensor, values): &(&TensorEntry, Values)| {
+
+    fn json(&self) -> impl Serialize {
+        let one = |(place, values): &(usize, Values)| {
+            let tensor = &self.checkpoint.tensors[*place];
             let mut json = values.to_json();
             json["name"] = json!(tensor.text());
             json["path"] = tensor.path.to_json();
@@ -45,18 +92,28 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
             }
             json
         };
-        output.document(&Document {
-            path: &checkpoint.label,
-            tensors: rows(&found, one),
-            damage: crate::salvage::damage(&checkpoint),
-        })?;
-    } else {
-        for (tensor, values) in &found {
-            one(tensor, values, output)?;
+        Document {
+            path: &self.checkpoint.label,
+            tensors: rows(&self.found, one),
+            damage: crate::salvage::damage(&self.checkpoint),
         }
-        crate::salvage::say(&checkpoint, output)?;
     }
-    Ok(Outcome::Done)
+
+    fn text(&self, output: &mut Output) -> io::Result<()> {
+        match self.rows().as_slice() {
+            [(tensor, values)] if self.is_one => one(tensor, values, output)?,
+            found => all(found, output)?,
+        }
+        crate::salvage::say(&self.checkpoint, output)
+    }
+
+    fn begins_with_path(&self) -> bool {
+        false
+    }
+
+    fn word(_: Verdict) -> String {
+        "opened".to_owned()
+    }
 }
 
 #[derive(Serialize)]
@@ -97,11 +154,7 @@ fn oddities(values: &Values) -> [(&'static str, u64); 5] {
     ]
 }
 
-fn all(
-    tensors: &[&TensorEntry],
-    values: impl Fn(&TensorEntry) -> Result<Values, Error>,
-    output: &mut Output,
-) -> Result<(), Failure> {
+fn all(found: &[(&TensorEntry, &Values)], output: &mut Output) -> io::Result<()> {
     let mut table = Table::new(&[
         ("name", Align::Left),
         ("dtype", Align::Left),

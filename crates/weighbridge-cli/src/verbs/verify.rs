@@ -3,6 +3,7 @@
 use crate::args::{Common, Verify};
 use crate::output::{DIM, HEADING, Output, human_bytes, human_count, human_counted, verdict};
 use crate::several::{self, Report};
+use crate::streams::shown_of;
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
         .into());
     }
     several::run(&args.paths, output, |path| {
-        let (report, sealed) = match &args.manifest {
+        let (mut report, sealed) = match &args.manifest {
             Some(manifest) => {
                 let watch = common.watch();
                 let (report, checked) = verify_sealed(path, manifest, &options, args.tensors_only, watch)?;
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &Verify, common: &Common, output: &mut Output) -> Result
             }
             None => (verify(path, &options)?, None),
         };
+        report.label = shown_of(path, report.label);
         Ok(Verified { report, sealed, account: args.account })
     })
 }

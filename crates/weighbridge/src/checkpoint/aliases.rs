@@ -82,6 +82,28 @@ impl Checkpoint {
     }
 }
 
+/// The tensors whose elements are those of an earlier one, by their places: `(this, first)`.
+pub(crate) fn tied(checkpoint: &Checkpoint) -> Vec<(usize, usize)> {
+    let tensors = &checkpoint.tensors;
+    let named: HashMap<String, usize> = match tensors.iter().any(|t| t.attributes.contains_key(ALIAS_OF)) {
+        true => tensors.iter().enumerate().rev().map(|(place, tensor)| (tensor.text(), place)).collect(),
+        false => HashMap::new(),
+    };
+    let mut firsts: HashMap<SameRead<'_>, usize> = HashMap::with_capacity(tensors.len());
+    let mut tied = Vec::new();
+    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.bytes() > 0) {
+        let of = tensor.text_attribute(ALIAS_OF).and_then(|of| named.get(of)).copied();
+        let first = match of.filter(|&of| of != place && same_bytes(&tensors[of], tensor)) {
+            Some(first) => first,
+            None => *firsts.entry(SameRead(tensor)).or_insert(place),
+        };
+        if first != place {
+            tied.push((place, first));
+        }
+    }
+    tied
+}
+
 /// True where both are the same bytes of one file, read alike.
 pub(crate) fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
     let alike =

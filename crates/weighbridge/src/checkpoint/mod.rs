@@ -22,7 +22,7 @@ mod tagged;
 mod versions;
 
 pub use crate::text::escape as escape_text;
-pub(crate) use aliases::{SameRead, same_bytes};
+pub(crate) use aliases::{SameRead, same_bytes, tied};
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,
@@ -183,8 +183,8 @@ impl Checkpoint {
         Self { format, kind, label: label.into(), ..Self::default() }
     }
 
-    /// The tensor of that name: as displayed (`fc1.w`, `fc1.w/Adam.m1`), or its path as a JSON
-    /// array (`["fc1","w"]`), which is never ambiguous.
+    /// The tensor of that name: as displayed (`fc1.w`, `fc1.w/Adam.m1`), with `/` in place of the dots (`fc1/w`), or its
+    /// path as a JSON array (`["fc1","w"]`), which is never ambiguous.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`]: `no-such-tensor`, with the nearest names as hint, or
@@ -193,6 +193,11 @@ impl Checkpoint {
         let mut own = self.tensors.iter().filter(|t| t.answers_to(name)).take(2).collect::<Vec<_>>();
         if own.is_empty() {
             own = self.tensors.iter().filter(|t| t.goes_by(name)).take(2).collect();
+        }
+        if own.is_empty() && name.contains('/') {
+            let dotted = |name: &str| name.trim_start_matches('/').replace('/', ".");
+            let wanted = dotted(name);
+            own = self.tensors.iter().filter(|t| dotted(&t.text()) == wanted).take(2).collect();
         }
         let mut found = own.into_iter();
         match (found.next(), found.next()) {

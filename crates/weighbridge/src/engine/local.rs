@@ -15,6 +15,7 @@ mod swap;
 use super::{Sink, StagedFile};
 use crate::error::Result;
 use crate::plan::{PlannedFile, WritePlan};
+use crate::source::check_local;
 pub use disk::{Disk, DiskItem, DiskLock, ItemKind, LOCK_NAME, LocalDisk};
 use file::FileTarget;
 use folder::FolderTarget;
@@ -82,6 +83,7 @@ impl LocalSink {
     /// [`crate::Kind::Usage`], `exists`, where there is something and `replace` is false;
     /// [`crate::Kind::Io`] where the folder around it is not there or may not be written.
     pub fn check(target: impl AsRef<Path>, replace: bool) -> Result<()> {
+        check_local(target.as_ref())?;
         Spot::find(target.as_ref())?.check(replace)
     }
 

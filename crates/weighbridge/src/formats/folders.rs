@@ -277,6 +277,27 @@ pub(crate) fn others(
     others
 }
 
+/// The names of the files of `folder` that go along with the model `checkpoint` in it, such as its configuration and its
+/// tokenizer. Hidden files, other models and the indexes of their shards are none of them.
+///
+/// # Errors
+/// What listing says.
+pub(crate) fn files_beside(folder: &FolderRef, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+    let used = labels(checkpoint);
+    let format = by_id(checkpoint.format).ok();
+    let mut looks = Looks::new(folder);
+    let mut goes_along = |name: &Path| {
+        let is_index = name.to_str().is_none_or(|name| name.ends_with(".index.json"));
+        let hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
+        !is_index
+            && !hidden
+            && !used.contains(&label_of(folder, name))
+            && !format.is_some_and(|format| format.tells_of(name))
+            && !looks.is_model(name)
+    };
+    Ok(folder.list(FOLDER_DEPTH)?.into_iter().map(|item| item.name).filter(|name| goes_along(name)).collect())
+}
+
 /// What a note or a finding says of other model files; `None` where there is none.
 pub(crate) fn told(others: &[OtherFile]) -> Option<String> {
     let models: Vec<&OtherFile> = others.iter().filter(|other| other.is_model).collect();

@@ -28,13 +28,15 @@ pub mod word2vec;
 pub use crate::scan::Scan;
 pub(crate) use biggraph::entity_files;
 pub use folders::OtherFile;
-pub(crate) use folders::{FolderModel, OTHER_MODELS, files_of, others, own_files, told as told_others};
+pub(crate) use folders::{
+    FolderModel, OTHER_MODELS, files_beside, files_of, others, own_files, told as told_others,
+};
 pub use labels::LabelsIn;
 pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
 
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME, Value};
+use crate::checkpoint::{Checkpoint, Loss, Note, STRUCTURED_NAME, VARIABLE_NAME, Value, escape_text};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -319,12 +321,29 @@ pub struct PlanOptions {
     /// Bytes that planning may take for what it keeps until the plan was run; 256 MiB where `None`. The
     /// index and the plan itself are not counted.
     pub memory: Option<u64>,
+    /// Write no entries of Weighbridge's own (`weighbridge.*`): what only they could hold is a loss, `index-dropped`.
+    pub plain: bool,
 }
 
 impl PlanOptions {
     /// Options for a file of that kind.
     pub fn of_kind(kind: impl Into<String>) -> Self {
         Self { kind: Some(kind.into()), ..Self::default() }
+    }
+
+    /// The entry of Weighbridge's own that is written for `subject`: none in a plain file.
+    pub(crate) fn own_entry(
+        &self,
+        entry: Option<String>,
+        subject: &str,
+        losses: &mut Vec<Loss>,
+    ) -> Option<String> {
+        if entry.is_some() && self.plain {
+            let detail = "a plain file leaves out the roles, attributes, metadata and exact paths that its format has no place for";
+            losses.push(Loss::new("index-dropped", escape_text(subject), detail));
+            return None;
+        }
+        entry
     }
 
     /// The value of a setting; the last one given counts.

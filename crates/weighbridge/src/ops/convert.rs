@@ -1,5 +1,6 @@
 //! Moving a checkpoint from one form to another.
 
+mod others;
 mod ties;
 mod versions;
 
@@ -13,6 +14,7 @@ use crate::plan::WritePlan;
 use crate::source::{FileSource, PathKind, SourceRef, kind_of_path, read_vec, real_path};
 use crate::tensor::{Cast, DType, Order, Rounding};
 use crate::text::counted;
+use others::Others;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use ties::Ties;
@@ -34,6 +36,10 @@ pub struct ConvertOptions {
     pub kind: Option<String>,
     /// Values of the target format's [settings](crate::formats::Facts::settings), by name.
     pub settings: Vec<(String, String)>,
+    /// Write no entries of Weighbridge's own; see [`PlanOptions::plain`].
+    pub plain: bool,
+    /// Copy the other files of the source, a folder, into the target, a folder too: configuration, tokenizer.
+    pub copy_others: bool,
     /// What to change before it is written.
     pub changes: Changes,
     /// What decides values that must be drawn: rows of entities that a table from elsewhere does not have.
@@ -224,7 +230,14 @@ pub(super) fn prepare_replacing(
 ) -> Result<(WritePlan, Vec<Note>, Vec<PathBuf>)> {
     // First of all, so that a target which cannot be written is known before work begins.
     LocalSink::check(target, options.force)?;
-    let (format, kind) = target_form(target, options)?;
+    let (format, kind) = if options.copy_others {
+        others::check_folders(source, target)?;
+        // The folder of a model for transformers has no extension that could say it.
+        let to = options.to.as_deref().unwrap_or("safetensors");
+        (formats::by_id(to)?, options.kind.clone())
+    } else {
+        target_form(target, options)?
+    };
     let checkpoint = formats::open_with(source, &options.open)?;
     let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
@@ -239,6 +252,8 @@ pub(super) fn prepare_replacing(
             _ => None,
         }
     });
+    let others = if own { None } else { Others::of(source, &checkpoint)? };
+    let label = checkpoint.label.clone();
     let mut plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
     if let Some(opened) = versions
         && (plan.format, plan.kind) == ("biggraph", "checkpoint")
@@ -248,6 +263,11 @@ pub(super) fn prepare_replacing(
         if options.deny_loss && !plan.losses.is_empty() {
             return Err(denied(&plan.losses));
         }
+    }
+    match others {
+        Some(others) if options.copy_others => others.add_to(&mut plan, format, &label)?,
+        Some(others) => notes.extend(others.note()),
+        None => {}
     }
     inputs.check(source, target, &plan)?;
     LocalSink::check_plan_replacing(&plan, target, options.force, &replaced)?;
@@ -350,8 +370,12 @@ fn plan_noting(
             )
             .hint("leave --reverse-dims out"));
         }
-        let settings =
-            PlanOptions { kind, settings: options.settings.clone(), memory: Some(options.run.memory) };
+        let settings = PlanOptions {
+            kind,
+            settings: options.settings.clone(),
+            memory: Some(options.run.memory),
+            plain: options.plain,
+        };
         settings.check(format.facts())?;
         let mut losses = options.changes.apply_noting(&mut checkpoint, notes)?;
         // On its way back a table stands as it stood, unless entities are named that may be others.

@@ -1,11 +1,26 @@
 //! A checkpoint as a whole: what it is, how much of what it holds, what is odd. Nothing is read.
 
-use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry};
+use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry, Value, tied};
+use crate::formats::files_of;
 use crate::tensor::{DType, Shape};
 use serde_json::{Map, Value as Json, json};
+use std::collections::{HashMap, HashSet};
 
 /// How many of the largest tensors are named.
 const LARGEST: usize = 5;
+/// Last parts of the names that PyTorch, Keras and Paddle give to running statistics and constants of a model. Where a file
+/// does not say what is trained, these are not.
+const BUFFERS: [&str; 9] = [
+    "running_mean",
+    "running_var",
+    "num_batches_tracked",
+    "moving_mean",
+    "moving_variance",
+    "_mean",
+    "_variance",
+    "position_ids",
+    "inv_freq",
+];
 
 /// Tensors of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,8 +71,16 @@ pub struct Info {
     pub origin: Option<Origin>,
     /// All tensors.
     pub total: Tally,
-    /// Elements of tensors that are trained: parameters and embeddings.
+    /// The files that it is made of.
+    pub files: u64,
+    /// Their bytes.
+    pub file_bytes: u64,
+    /// Elements of tensors that are trained: parameters and embeddings, without buffers. Tied tensors count once.
     pub parameters: u64,
+    /// Tensors of the role of a parameter that are none by their names or types: running statistics, positions, masks.
+    pub buffers: Tally,
+    /// Tensors that share the bytes of an earlier one: their name, and that of the first.
+    pub tied: Vec<(String, String)>,
     /// Tensors by role, by the word in JSON, in the order of first appearance.
     pub by_role: Vec<(&'static str, Tally)>,
     /// Tensors by element type, most bytes first.
@@ -82,14 +105,25 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
     let mut by_role: Vec<(&'static str, Tally)> = Vec::new();
     let mut by_dtype: Vec<(DType, Tally)> = Vec::new();
     let mut parameters = 0u64;
-    for entry in &checkpoint.tensors {
+    let mut buffers = Tally::default();
+    let tied = tied(checkpoint);
+    let again: HashSet<usize> = tied.iter().map(|(place, _)| *place).collect();
+    for (place, entry) in checkpoint.tensors.iter().enumerate() {
         total.add(entry);
         tally_of(&mut by_role, entry.role.as_str()).add(entry);
         tally_of(&mut by_dtype, entry.dtype()).add(entry);
-        if matches!(entry.role, Role::Parameter | Role::Embedding) {
+        if !matches!(entry.role, Role::Parameter | Role::Embedding) {
+            continue;
+        }
+        if is_buffer(entry) {
+            buffers.add(entry);
+        } else if !again.contains(&place) {
             parameters = parameters.saturating_add(entry.elements());
         }
     }
+    let mut files: HashMap<String, u64> = HashMap::new();
+    files_of(checkpoint, &mut |source, _| _ = files.insert(source.label().to_owned(), source.len()));
+    let name = |place: usize| checkpoint.tensors[place].text();
     by_dtype.sort_by_key(|(dtype, tally)| (std::cmp::Reverse(tally.bytes), *dtype));
     let depth = checkpoint.tensors.iter().map(|t| t.path.parts().len()).max().unwrap_or(0);
     Info {
@@ -98,7 +132,11 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         kind: checkpoint.kind,
         origin: checkpoint.carried_origin().cloned(),
         total,
+        files: files.len() as u64,
+        file_bytes: files.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
         parameters,
+        buffers,
+        tied: tied.into_iter().map(|(place, first)| (name(place), name(first))).collect(),
         by_role,
         by_dtype,
         largest: largest(&checkpoint.tensors),
@@ -108,6 +146,18 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         notes: checkpoint.notes.clone(),
         damage: checkpoint.damage.clone(),
     }
+}
+
+/// True for what is not trained, though the file does not say so: by its name, or by a type that has no gradients. Bytes may
+/// be weights that were quantized.
+fn is_buffer(entry: &TensorEntry) -> bool {
+    let dtype = entry.dtype();
+    let is_number = dtype.is_float() || matches!(dtype, DType::C64 | DType::C128 | DType::U8 | DType::I8);
+    let last = entry.path.parts().last().and_then(|part| part.as_str()).unwrap_or_default();
+    // Keras numbers the outputs of variables.
+    let last = last.strip_suffix(":0").unwrap_or(last);
+    let is_frozen = entry.attributes.get("trainable") == Some(&Value::Bool(false));
+    !is_number || is_frozen || BUFFERS.contains(&last)
 }
 
 /// The tally of `key`, which is put at the end where it is new. There are few keys.
@@ -147,7 +197,11 @@ impl Info {
             "tensors": self.total.tensors,
             "elements": self.total.elements,
             "bytes": self.total.bytes,
+            "files": self.files,
+            "file_bytes": self.file_bytes,
             "parameters": self.parameters,
+            "buffers": self.buffers.to_json(),
+            "tied": self.tied.iter().map(|(name, of)| json!({ "name": name, "of": of })).collect::<Json>(),
             "roles": tallies(&mut self.by_role.iter().map(|(role, tally)| (*role, tally))),
             "dtypes": tallies(&mut self.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally))),
             "largest": self.largest.iter().map(Large::to_json).collect::<Json>(),
@@ -230,6 +284,36 @@ mod tests {
         assert_eq!(json["largest"][0]["shape"], json!([100, 3]));
         assert_eq!(json["notes"][0]["code"], "odd");
         assert_eq!(json.get("origin"), None);
+    }
+
+    #[test]
+    fn counts_what_is_trained_once() {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 4096]));
+        let mut checkpoint = Checkpoint::new("torch", "state_dict", "m.pt");
+        let mut add = |name: &str, dtype, dims: &[u64], offset| {
+            let path = TensorPath::from_dotted(name);
+            let shape = Shape::new(dims);
+            let entry = TensorEntry::dense(path, dtype, shape, &source, offset, Encoding::ROW).unwrap();
+            checkpoint.tensors.push(entry);
+        };
+        add("wte.weight", DType::F32, &[10, 2], 0);
+        add("bn.running_mean", DType::F32, &[7], 100);
+        add("bn.num_batches_tracked", DType::I64, &[], 200);
+        add("embeddings.position_ids", DType::I64, &[1, 9], 300);
+        add("moving_mean:0", DType::F32, &[3], 400);
+        add("lm_head.weight", DType::F32, &[10, 2], 0);
+        add("view", DType::F32, &[5, 4], 0);
+        add("packed", DType::U8, &[6], 500);
+        add("empty", DType::F32, &[0], 0);
+        add("frozen", DType::F32, &[8], 600);
+        checkpoint.tensors[9].attributes.insert("trainable".into(), Value::Bool(false));
+
+        let info = info(&checkpoint);
+        assert_eq!(info.parameters, 20 + 20 + 6);
+        assert_eq!((info.buffers.tensors, info.buffers.elements), (5, 7 + 1 + 9 + 3 + 8));
+        assert_eq!(info.tied, [("lm_head.weight".to_owned(), "wte.weight".to_owned())]);
+        assert_eq!((info.files, info.file_bytes), (1, 4096));
+        assert_eq!(info.to_json()["tied"], json!([{ "name": "lm_head.weight", "of": "wte.weight" }]));
     }
 
     #[test]

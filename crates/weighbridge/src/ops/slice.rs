@@ -7,7 +7,7 @@ use crate::checkpoint::{Checkpoint, TensorEntry};
 use crate::error::{Error, Result};
 use crate::formats::biggraph;
 use crate::tensor::{Region, Shape};
-use crate::text::near;
+use crate::text::{counted, near};
 use std::sync::Arc;
 
 /// Notes that say why rows have no names.
@@ -209,7 +209,7 @@ impl Taken {
 
 /// Finds what `text` means: a name, or a name with a slice behind it. Names may hold brackets
 /// themselves, so the whole text is tried as a name first. The first index of a table whose rows have
-/// names can be such a name in quotes: `embeddings.user['alice']`.
+/// names can be such a name in quotes: `embeddings.user['alice']`. A slice alone is one of the only tensor.
 ///
 /// # Errors
 /// As [`Checkpoint::tensor`] for the name, and [`Slice::parse`] for the slice.
@@ -230,6 +230,11 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
             .on_tensor(entry.name())
             .expected("] at the end"));
     }
+    if let ([only], true) = (checkpoint.tensors.as_slice(), text.starts_with('['))
+        && let Ok(slice) = Slice::parse(text)
+    {
+        return Ok((only, slice));
+    }
     let split = text.trim_end().ends_with(']').then(|| text.rfind('[')).flatten().filter(|&at| at > 0);
     let (Some(at), "no-such-tensor") = (split, whole.code()) else { return Err(whole) };
     let (name, slice) = text.split_at(at);
@@ -238,6 +243,23 @@ pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tensor
         (Ok(entry), Err(error)) => Err(error.on_tensor(entry.name())),
         (Err(error), Ok(_)) => Err(error),
         (Err(_), Err(_)) => Err(whole),
+    }
+}
+
+/// The only tensor of a checkpoint, which needs no name.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `name-missing`, where there are several or none.
+pub fn only(checkpoint: &Checkpoint) -> Result<&TensorEntry> {
+    match checkpoint.tensors.as_slice() {
+        [only] => Ok(only),
+        tensors => Err(Error::usage("name-missing", "the name of a tensor is missing")
+            .in_file(&checkpoint.label)
+            .found(counted(tensors.len() as u64, "tensor", "tensors"))
+            .hint(format_args!(
+                "give one of the names that `ls` lists, such as {}",
+                tensors.first().map_or_else(|| "fc1.w".to_owned(), TensorEntry::name)
+            ))),
     }
 }
 

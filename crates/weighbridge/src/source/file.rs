@@ -58,15 +58,37 @@ pub enum PathKind {
 /// Looks what stands at `path`.
 ///
 /// # Errors
-/// [`crate::Kind::Io`] when there is nothing or it cannot be looked at.
+/// [`crate::Kind::Io`] when there is nothing or it cannot be looked at; [`crate::Kind::Usage`], `remote-file`, for a URL.
 pub fn kind_of_path(path: &Path) -> Result<PathKind> {
-    let metadata =
-        std::fs::metadata(path).map_err(|e| Error::io("cannot open the file", e).in_file(path.display()))?;
+    let metadata = std::fs::metadata(path).map_err(|e| {
+        let remote = check_local(path).err();
+        remote.unwrap_or_else(|| Error::io("cannot open the file", e).in_file(path.display()))
+    })?;
     Ok(match () {
         () if metadata.is_file() => PathKind::File,
         () if metadata.is_dir() => PathKind::Folder,
         () => PathKind::Other,
     })
+}
+
+/// Fails for a URL such as `https://...` or `s3://...`.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `remote-file`.
+pub fn check_local(path: &Path) -> Result<()> {
+    let scheme = path.to_str().and_then(|text| text.split_once("://")).map(|(scheme, _)| scheme);
+    let is_url = scheme.is_some_and(|scheme| {
+        let mut bytes = scheme.bytes();
+        scheme.len() > 1
+            && bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'.' | b'-'))
+    });
+    if is_url {
+        return Err(Error::usage("remote-file", "remote files are not supported yet")
+            .in_file(path.display())
+            .hint("copy the file to this machine and give its path"));
+    }
+    Ok(())
 }
 
 impl Source for FileSource {

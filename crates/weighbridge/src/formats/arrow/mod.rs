@@ -92,11 +92,17 @@ impl Format for Arrow {
             return Err(Error::usage("unknown-kind", "arrow has no such kind").expected("table").found(kind));
         }
         let encoder = |table: super::table::Table| {
-            let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry))?;
+            let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry, options.plain))?;
             Ok(Arc::new(write::ArrowTable { table, schema }) as _)
         };
-        let form =
-            Form { facts: &FACTS, kind: "table", extension: "arrow", carries: true, encoder: &encoder };
+        let form = Form {
+            facts: &FACTS,
+            kind: "table",
+            extension: "arrow",
+            carries: true,
+            plain: options.plain,
+            encoder: &encoder,
+        };
         plan(checkpoint, &form)
     }
 }

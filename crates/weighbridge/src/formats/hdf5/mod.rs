@@ -24,8 +24,11 @@
 //! written so again. `hdf5.null` says that a dataset has a null dataspace; a group without members is one without
 //! attributes in the metadata.
 //!
+//! In files of Keras the datasets of the optimizer have the role of its state.
+//!
 //! Files of PyTorch-BigGraph are HDF5 files too; they are [`super::biggraph`]'s.
 
+mod keras;
 mod names;
 mod read;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! From bytes to the index.
 
 use super::names::index_name;
-use super::{KIND, NAMES, NULL, types};
+use super::{KIND, NAMES, NULL, keras, types};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, TensorEntry, TensorPath, Value,
+    Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, Role, TensorEntry, TensorPath, Value,
     restore_bridge_index,
 };
 use crate::containers::hdf5::{self, Attributes, Item, Kind, Leads, Link, NamedType, Types};
@@ -247,11 +247,23 @@ impl Reader {
             let text = format!("{tensors}: read as numbers, with the names in the attribute `{NAMES}`");
             checkpoint.notes.push(Note::new("enumeration", text));
         }
+        let paths: Vec<Vec<&str>> = checkpoint.tensors.iter().map(|tensor| parts(tensor)).collect();
+        let state = keras::optimizer_state(&paths);
+        for (tensor, is_state) in checkpoint.tensors.iter_mut().zip(state) {
+            if is_state {
+                tensor.role = Role::OptimizerPart { of: None };
+            }
+        }
         if let Some(index) = index {
             restore_bridge_index(&mut checkpoint, &names, &index);
         }
         checkpoint
     }
+}
+
+/// The parts of the path of a dataset: all are text.
+fn parts(tensor: &TensorEntry) -> Vec<&str> {
+    tensor.path.parts().iter().map(|part| part.as_str().unwrap_or_default()).collect()
 }
 
 /// A path as people see it.

@@ -2,8 +2,10 @@
 
 use super::names::{dataset_paths, index_name, is_renamed};
 use super::types::{self, Known};
-use super::{KIND, NULL, comes_back};
-use crate::checkpoint::{Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, escape_text, left_behind};
+use super::{KIND, NULL, comes_back, keras};
+use crate::checkpoint::{
+    Checkpoint, INDEX_KEY, Loss, Role, Value, bridge_index_beside, escape_text, left_behind,
+};
 use crate::containers::hdf5::StoredAs;
 use crate::containers::hdf5::write::{Data, Hdf5Builder, is_attribute_as};
 use crate::error::{Error, Result};
@@ -81,7 +83,20 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     // One with members says nothing by itself, and is not told when it is read.
     held.extend(empty.into_iter().filter(|(_, path)| !file.has_members(path)).map(|(key, _)| key));
     let names: Vec<String> = paths.iter().map(|path| index_name(path)).collect();
-    if let Some(index) = bridge_index_beside(checkpoint, &names, |key, _| held.contains(key)) {
+    let held = |key: &str, _: &Value| held.contains(key);
+    let mut index = bridge_index_beside(checkpoint, &names, held);
+    // The groups of Keras say what is the state of an optimizer: that alone needs no index.
+    let state = keras::optimizer_state(&paths);
+    if index.is_some() && state.contains(&true) {
+        let mut said = checkpoint.clone();
+        for (tensor, _) in said.tensors.iter_mut().zip(&state).filter(|(_, is_state)| **is_state) {
+            if tensor.role == (Role::OptimizerPart { of: None }) {
+                tensor.role = Role::Parameter;
+            }
+        }
+        index = index.filter(|_| bridge_index_beside(&said, &names, held).is_some());
+    }
+    if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
         file.attribute(&[], INDEX_KEY, &Value::Text(index))?;
     }
     losses.extend(left_behind(checkpoint));

@@ -18,8 +18,8 @@ const MOST_DIMENSIONS: usize = 64;
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     let was_folder = (checkpoint.format, checkpoint.kind) == ("npy", FOLDER);
     match options.kind.as_deref() {
-        Some(FOLDER) => return folder::plan(checkpoint),
-        None if was_folder || checkpoint.tensors.len() > 1 => return folder::plan(checkpoint),
+        Some(FOLDER) => return folder::plan(checkpoint, options),
+        None if was_folder || checkpoint.tensors.len() > 1 => return folder::plan(checkpoint, options),
         None | Some(ARRAY) => {}
         Some(kind) => {
             return Err(Error::usage("unknown-kind", "npy has no such kind")

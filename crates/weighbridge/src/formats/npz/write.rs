@@ -36,7 +36,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         zip.member(&format!("{name}{SUFFIX}"), len, fill).map_err(|e| e.on_tensor(tensor.name()))?;
     }
     let mut losses = Vec::new();
-    if let Some(json) = metadata(checkpoint, &names, &mut losses) {
+    let carried = metadata(checkpoint, &names, &mut losses);
+    if let Some(json) = options.own_entry(carried, &checkpoint.label, &mut losses) {
         let array = metadata_array(&json)?;
         let len = array.len() as u64;
         zip.member(&format!("{METADATA}{SUFFIX}"), len, |file| {

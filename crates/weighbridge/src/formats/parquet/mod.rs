@@ -111,11 +111,17 @@ impl Format for Parquet {
         };
         let encoder = |table: super::table::Table| {
             let schema = pipe::schema(&table, Vec::new())?;
-            let carried = pipe::carried(checkpoint, &table.entry);
+            let carried = pipe::carried(checkpoint, &table.entry, options.plain);
             Ok(Arc::new(write::ParquetTable { table, schema, carried, compression }) as _)
         };
-        let form =
-            Form { facts: &FACTS, kind: "table", extension: "parquet", carries: true, encoder: &encoder };
+        let form = Form {
+            facts: &FACTS,
+            kind: "table",
+            extension: "parquet",
+            carries: true,
+            plain: options.plain,
+            encoder: &encoder,
+        };
         plan(checkpoint, &form)
     }
 }

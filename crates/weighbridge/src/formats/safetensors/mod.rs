@@ -27,6 +27,7 @@
 //! over them; only `format`, which they ask every file for, stands in each shard.
 
 mod header;
+mod library;
 mod outline;
 mod read;
 mod room;
@@ -66,7 +67,9 @@ const HEADER_PADDING: &str = "header_padding";
 const DATA_OFFSET: &str = "data_offset";
 /// The key of the header that is no tensor.
 const METADATA: &str = "__metadata__";
-/// What libraries write under the key `format`.
+/// The key of metadata that says which library is to load the file.
+const FORMAT: &str = "format";
+/// What libraries write under the key [`FORMAT`].
 const LIBRARIES: [&str; 7] = ["pt", "tf", "flax", "np", "numpy", "mlx", "paddle"];
 /// Bytes before the header.
 const PREFIX: u64 = 8;
@@ -143,7 +146,7 @@ impl Format for Safetensors {
 
     fn is_of_form(&self, key: &str, value: &Value) -> bool {
         // Which library is to load it.
-        key == "format" && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
+        key == FORMAT && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
     }
 
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,

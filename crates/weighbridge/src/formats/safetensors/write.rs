@@ -1,7 +1,8 @@
 //! From an index to a plan. Same index, same bytes: no clock, no hash order.
 
+use super::library::library;
 use super::room::Room;
-use super::{KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, shards};
+use super::{FORMAT, KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, shards};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
     renamed,
@@ -28,9 +29,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let room = Room::of(options)?;
     let was_sharded = (checkpoint.format, checkpoint.kind) == ("safetensors", SHARDED);
     match (options.kind.as_deref(), most) {
-        (None | Some(SHARDED), Some(most)) => return shards::plan(checkpoint, most, room),
-        (Some(SHARDED), None) => return shards::plan(checkpoint, shards::DEFAULT_SIZE, room),
-        (None, None) if was_sharded => return shards::plan(checkpoint, shards::DEFAULT_SIZE, room),
+        (None | Some(SHARDED), Some(most)) => return shards::plan(checkpoint, most, room, options),
+        (Some(SHARDED), None) => return shards::plan(checkpoint, shards::DEFAULT_SIZE, room, options),
+        (None, None) if was_sharded => {
+            return shards::plan(checkpoint, shards::DEFAULT_SIZE, room, options);
+        }
         (None | Some(KIND), None) => {}
         (Some(KIND), Some(_)) => {
             return Err(Error::usage("shards-in-a-folder", "shards are several files, and one is asked for")
@@ -47,7 +50,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let mut losses = left_behind(checkpoint);
     losses.extend(renamed(checkpoint, &names));
     let rows = rows(checkpoint, &names)?;
-    let index = bridge_index(checkpoint, &names);
+    let index = options.own_entry(bridge_index(checkpoint, &names), &checkpoint.label, &mut losses);
     let file = file("", rows, &metadata(checkpoint, index, &mut losses), room)?;
     Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file], losses })
 }
@@ -143,6 +146,9 @@ fn metadata<'a>(checkpoint: &'a Checkpoint, index: Option<String>, losses: &mut 
             // What is no text stands in the carried index.
             _ => {}
         }
+    }
+    if let Some(library) = library(checkpoint) {
+        pairs.entry(FORMAT).or_insert(Cow::from(library));
     }
     if let Some(index) = index {
         pairs.insert(INDEX_KEY, Cow::from(index));

@@ -184,8 +184,12 @@ pub(in crate::formats) fn batch(
 }
 
 /// What goes along with a table: its tensor's name, the texts of the metadata, and what the bridges
-/// carry besides.
-pub(in crate::formats) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry) -> Vec<(String, String)> {
+/// carry besides. In a `plain` file the texts of the metadata alone.
+pub(in crate::formats) fn carried(
+    checkpoint: &Checkpoint,
+    entry: &TensorEntry,
+    plain: bool,
+) -> Vec<(String, String)> {
     let name = entry.text();
     // Not a copy of the other tensors: this is done for each table.
     let mut single = Checkpoint {
@@ -198,10 +202,10 @@ pub(in crate::formats) fn carried(checkpoint: &Checkpoint, entry: &TensorEntry) 
         single.tensors[0].shape = crate::tensor::Shape::new([dim, 1]);
     }
     let mut pairs = Vec::new();
-    if entry.path != TensorPath::value() {
+    if entry.path != TensorPath::value() && !plain {
         pairs.push((TENSOR_KEY.to_owned(), name.clone()));
     }
-    let index = bridge_index(&single, &[name]);
+    let index = bridge_index(&single, &[name]).filter(|_| !plain);
     pairs.extend(index.map(|index| (INDEX_KEY.to_owned(), index)));
     for (key, value) in checkpoint.metadata.iter() {
         if let Value::Text(text) = value

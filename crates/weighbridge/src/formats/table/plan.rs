@@ -29,6 +29,8 @@ pub(in crate::formats) struct Form<'a> {
     pub extension: &'static str,
     /// True where names, roles and metadata go along in the file.
     pub carries: bool,
+    /// True where none of this goes along in entries of Weighbridge's own.
+    pub plain: bool,
     /// What writes the file of a table.
     #[allow(clippy::type_complexity)]
     pub encoder: &'a dyn Fn(Table) -> Result<Arc<dyn Encode>>,
@@ -76,6 +78,9 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
     for (table, name) in tables {
         if form.carries {
             losses.extend(columnless(&table));
+            if form.plain {
+                losses.extend(stripped(&table.entry, alone));
+            }
         } else {
             losses.extend(stripped(&table.entry, alone));
             losses.extend(untyped(&table.entry));
@@ -97,6 +102,14 @@ pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Resu
             let detail =
                 "keys of this name belong to the libraries of the format, or to what this one carries";
             Loss::new("metadata-dropped", escape_text(key), detail)
+        }));
+        let typed = |(_, value): &(&str, &Value)| form.plain && !matches!(value, Value::Text(_));
+        losses.extend(checkpoint.metadata.iter().filter(typed).map(|(key, _)| {
+            Loss::new(
+                "metadata-dropped",
+                escape_text(key),
+                "a plain file has no place for values that are not text",
+            )
         }));
     } else {
         losses.extend(checkpoint.metadata.iter().map(|(key, _)| {

@@ -17,6 +17,7 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
     let whole = !is_plain(&checkpoint.metadata) && text_len(&checkpoint.metadata) <= MOST_TEXT;
     for (key, value) in checkpoint.metadata.iter() {
         match value {
+            Value::Text(_) if is_of_safetensors(checkpoint, key) => {}
             Value::Text(_) if key.starts_with(RESERVED_PREFIX) => {
                 let detail = "keys of this beginning are reserved for what this library carries";
                 losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
@@ -35,6 +36,14 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
         map.insert(INDEX_KEY.into(), index.into());
     }
     (!map.is_empty()).then(|| Json::Object(map).to_string())
+}
+
+/// True for the key with which a file of safetensors says that it is for PyTorch.
+fn is_of_safetensors(checkpoint: &Checkpoint, key: &str) -> bool {
+    checkpoint.format == "safetensors"
+        && checkpoint.origin.is_none()
+        && key == "format"
+        && matches!(checkpoint.metadata.get(key), Some(Value::Text(library)) if library == "pt")
 }
 
 /// True where an object of strings says everything: texts, in the order of their keys.

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `state_dict` | a dict of tensors and nothing else |
 //! | `object` | anything else: dicts within dicts, an optimizer's state, a whole module, TorchScript |
+//! | `sharded` | a folder of such files with an index `pytorch_model.bin.index.json`, opened as one; not written |
 //!
 //! Tensors are found wherever they stand; the keys that lead to them are their path. Plain values
 //! are metadata, under the keys that lead to them, joined by dots; so are numbers of numpy, and objects of classes
@@ -27,6 +28,7 @@ mod metadata;
 mod outline;
 mod read;
 mod scan;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -53,6 +55,8 @@ pub struct Torch;
 const STATE_DICT: &str = "state_dict";
 /// Anything else.
 const OBJECT: &str = "object";
+/// A folder of several files and their index.
+const SHARDED: &str = "sharded";
 /// The member of the archive that holds what torch has no place for.
 const METADATA: &str = ".data/weighbridge.metadata";
 
@@ -129,17 +133,22 @@ impl Format for Torch {
     }
 
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        read::is_distributed(folder)
+        if read::is_distributed(folder) {
+            return true;
+        }
+        // Of several indexes opening says that it cannot choose.
+        match shards::index_name(folder) {
+            Ok(name) => name.is_some(),
+            Err(error) => error.code() == "several-models",
+        }
     }
 
-    fn open_folder(&self, folder: &FolderRef, _: &OpenOptions) -> Result<Checkpoint> {
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         if read::is_distributed(folder) {
             let what = "a PyTorch distributed checkpoint (torch.distributed.checkpoint)";
             return Err(read::distributed(what, folder.label()).in_file(folder.label()));
         }
-        Err(Error::usage("not-a-file", format!("{} has no form that is a folder", FACTS.id))
-            .in_file(folder.label())
-            .hint("give the path of one model file"))
+        shards::open_folder(folder, options)
     }
 
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {

@@ -96,7 +96,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let state = b.dict(vec![(key, versions)])?;
         b.build(root, state)?;
     }
-    if let Some(json) = metadata::encode(checkpoint, &names, &mut losses) {
+    let carried = metadata::encode(checkpoint, &names, &mut losses);
+    if let Some(json) = options.own_entry(carried, &checkpoint.label, &mut losses) {
         builder.member(METADATA, json.into_bytes());
     }
     let file = builder.finish(root, "")?;

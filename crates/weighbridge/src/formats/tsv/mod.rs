@@ -94,7 +94,14 @@ impl Format for Tsv {
             };
             Ok(Arc::new(TextTable { table, separator: b'\t', floats, names, header: false }) as _)
         };
-        let form = Form { facts: &FACTS, kind: "table", extension: "tsv", carries: false, encoder: &encoder };
+        let form = Form {
+            facts: &FACTS,
+            kind: "table",
+            extension: "tsv",
+            carries: false,
+            plain: options.plain,
+            encoder: &encoder,
+        };
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
             t.labels.is_none()

@@ -115,8 +115,14 @@ impl Format for Word2Vec {
             }
             Ok(Arc::new(binary::BinaryTable(text)))
         };
-        let form =
-            Form { facts: &FACTS, kind: "vectors", extension: "vec", carries: false, encoder: &encoder };
+        let form = Form {
+            facts: &FACTS,
+            kind: "vectors",
+            extension: "vec",
+            carries: false,
+            plain: options.plain,
+            encoder: &encoder,
+        };
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
             t.labels.is_none() && !t.role.is_state() && Table::new(t).is_some_and(|t| t.columns > 0)

@@ -7,6 +7,7 @@ use crate::checkpoint::{
     Checkpoint, Loss, Value, bridge_index_beside, bridge_names, check_count, escape_text, left_behind,
 };
 use crate::error::{Error, Result};
+use crate::formats::PlanOptions;
 use crate::formats::biggraph::text::NamesJson;
 use crate::formats::table::tidy;
 use crate::plan::{FileBuilder, WritePlan};
@@ -25,7 +26,7 @@ const MOST_TEXT: usize = 1 << 20;
 /// # Errors
 /// [`crate::Kind::Mismatch`]: `no-tensors`, `name-collision`, and for what numpy cannot hold; as
 /// [`Labels::read`](crate::checkpoint::Labels::read).
-pub(in super::super) fn plan(checkpoint: &Checkpoint) -> Result<WritePlan> {
+pub(in super::super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     if checkpoint.tensors.is_empty() {
         return Err(Error::mismatch("no-tensors", "a folder of arrays holds one tensor at least")
             .in_file(&checkpoint.label)
@@ -55,7 +56,8 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint) -> Result<WritePlan> {
         let detail = "the texts of the metadata are longer than a carried index holds";
         losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
     }
-    if let Some(index) = bridge_index_beside(checkpoint, &names, |key, _| long.contains(key)) {
+    let index = bridge_index_beside(checkpoint, &names, |key, _| long.contains(key));
+    if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
         let mut file = FileBuilder::new(INDEX);
         file.literal(index);
         file.literal("\n");

@@ -25,8 +25,6 @@ use std::path::Path;
 
 /// The key of the list's metadata that gives the bytes of all tensors.
 const TOTAL_SIZE: &str = "total_size";
-/// The key of metadata that other programs ask every shard for.
-const FORMAT: &str = "format";
 /// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
 const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", METADATA_DIFFERS];
 

@@ -99,7 +99,7 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
             "this is a list of PyTorch files, not of safetensors",
         )
         .found(escape_text(&list.files[0]))
-        .hint("open the PyTorch files one by one"));
+        .hint("open the folder that holds them"));
     }
     let mut joint = Joint { notes: list.notes.clone(), ..Joint::default() };
     let mut missing = HashSet::new();

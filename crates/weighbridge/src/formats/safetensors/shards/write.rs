@@ -1,14 +1,16 @@
 //! From an index to the plan of a folder: shards in order, then their list.
 
+use super::super::library::library;
 use super::super::room::Room;
 use super::super::write::{Row, Texts, file, rows};
-use super::super::{METADATA, SHARDED};
+use super::super::{FORMAT, METADATA, SHARDED};
+use super::TOTAL_SIZE;
 use super::names::{list_name, shard_name};
-use super::{FORMAT, TOTAL_SIZE};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, bridge_names, escape_text, left_behind, renamed,
 };
 use crate::error::{Error, Result};
+use crate::formats::PlanOptions;
 use crate::formats::biggraph::text::json::write_string;
 use crate::plan::{FileBuilder, WritePlan};
 use std::borrow::Cow;
@@ -53,7 +55,12 @@ pub fn parse_size(text: &str) -> Result<u64> {
 ///
 /// # Errors
 /// As for one file.
-pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64, room: Room) -> Result<WritePlan> {
+pub(in super::super) fn plan(
+    checkpoint: &Checkpoint,
+    most: u64,
+    room: Room,
+    options: &PlanOptions,
+) -> Result<WritePlan> {
     if let Room::Until(_) = room {
         return Err(Error::usage("bad-setting", "several files have no one place at which the data begin"));
     }
@@ -69,7 +76,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64, room: Room) -> 
     // Every shard says what other programs ask it for.
     let format = match checkpoint.metadata.get(FORMAT) {
         Some(Value::Text(format)) => Some(format.as_str()),
-        _ => None,
+        _ => library(checkpoint),
     };
     let texts: Texts<'_> = format.map(|format| (FORMAT, Cow::from(format))).into_iter().collect();
 
@@ -86,7 +93,7 @@ pub(in super::super) fn plan(checkpoint: &Checkpoint, most: u64, room: Room) -> 
         files.push(file(&name, shard, &texts, room)?);
     }
     let mut list = FileBuilder::new(list_name());
-    list.literal(list_text(&metadata(checkpoint, &names, total), &map));
+    list.literal(list_text(&metadata(checkpoint, &names, total, options, &mut losses), &map));
     files.push(list.finish());
     losses.extend(left_behind(checkpoint));
     Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
@@ -149,7 +156,13 @@ fn units(rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
 }
 
 /// The metadata of the list, as JSON by key.
-fn metadata<'a>(checkpoint: &'a Checkpoint, names: &[String], total: u64) -> BTreeMap<&'a str, String> {
+fn metadata<'a>(
+    checkpoint: &'a Checkpoint,
+    names: &[String],
+    total: u64,
+    options: &PlanOptions,
+    losses: &mut Vec<Loss>,
+) -> BTreeMap<&'a str, String> {
     let mut pairs = BTreeMap::from([(TOTAL_SIZE, total.to_string())]);
     for (key, value) in checkpoint.metadata.iter().filter(|(key, value)| stands_in_list(key, value)) {
         let json = match value {
@@ -161,7 +174,8 @@ fn metadata<'a>(checkpoint: &'a Checkpoint, names: &[String], total: u64) -> BTr
         pairs.insert(key, json);
     }
     let held = |key: &str, value: &Value| key == INDEX_KEY || stands_in_list(key, value);
-    if let Some(index) = bridge_index_beside(checkpoint, names, held) {
+    let index = bridge_index_beside(checkpoint, names, held);
+    if let Some(index) = options.own_entry(index, &checkpoint.label, losses) {
         pairs.insert(INDEX_KEY, json_text(&index));
     }
     pairs

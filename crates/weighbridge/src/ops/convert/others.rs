@@ -1,0 +1,101 @@
+//! Files of a folder that go along with the model in it: its configuration, its tokenizer.
+
+use crate::checkpoint::{Checkpoint, Note};
+use crate::error::{Error, Result};
+use crate::formats::{Format, by_extension, files_beside};
+use crate::plan::{FileBuilder, WritePlan};
+use crate::source::{FolderRef, LocalFolder, PathKind, kind_of_path};
+use crate::text::{escape, first_and_more};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Names that a note lists before it counts them.
+const NAMED: usize = 8;
+/// The name of a model of PyTorch, where the same model in safetensors is called [`MODEL`].
+const PYTORCH_MODEL: &str = "pytorch_model";
+const MODEL: &str = "model";
+
+/// The other files of a folder.
+pub(super) struct Others {
+    folder: FolderRef,
+    names: Vec<PathBuf>,
+}
+
+impl Others {
+    /// The files beside the model `checkpoint` that was opened from the folder `source`; `None` where that is a file.
+    ///
+    /// # Errors
+    /// What listing says.
+    pub(super) fn of(source: &Path, checkpoint: &Checkpoint) -> Result<Option<Self>> {
+        if kind_of_path(source)? != PathKind::Folder {
+            return Ok(None);
+        }
+        let folder: FolderRef = Arc::new(LocalFolder::open(source)?);
+        let names = files_beside(&folder, checkpoint)?;
+        Ok(Some(Self { folder, names }))
+    }
+
+    /// The note that they stay behind.
+    pub(super) fn note(&self) -> Option<Note> {
+        let names = self.names.iter().map(|name| escape(&name.display().to_string()));
+        let text = format!("not copied: {}; --copy-others copies them", first_and_more(names, NAMED));
+        (!self.names.is_empty()).then(|| Note::new("other-files", text))
+    }
+
+    /// Adds them to `plan`, which then writes a folder. What the plan writes itself is not copied.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Io`] where one cannot be opened.
+    pub(super) fn add_to(&self, plan: &mut WritePlan, format: &dyn Format, label: &str) -> Result<()> {
+        if plan.is_one_file() {
+            for file in &mut plan.files {
+                file.name = model_name(format, label);
+            }
+        }
+        let written: HashSet<String> = plan.files.iter().map(|file| file.name.clone()).collect();
+        for name in &self.names {
+            let Some(text) = name.to_str().filter(|text| !written.contains(*text)) else { continue };
+            let Some(source) = self.folder.open(name)? else { continue };
+            plan.files.push(FileBuilder::copy_of(text, &source));
+        }
+        Ok(())
+    }
+}
+
+/// The name of the one file of a model that was opened from the file or folder `label`: the name that loaders look for.
+fn model_name(format: &dyn Format, label: &str) -> String {
+    let facts = format.facts();
+    let path = Path::new(label);
+    let own = by_extension(path).is_ok() || path.extension().is_some_and(|extension| extension == "bin");
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| own).unwrap_or(MODEL);
+    match (facts.id, stem) {
+        ("torch", MODEL | PYTORCH_MODEL) => format!("{PYTORCH_MODEL}.bin"),
+        (_, PYTORCH_MODEL) => model_name(format, MODEL),
+        _ => match facts.extensions.first() {
+            Some((extension, _)) => format!("{stem}.{extension}"),
+            None => stem.to_owned(),
+        },
+    }
+}
+
+/// Fails where `source` and `target` are not the two folders that copying other files needs.
+///
+/// # Errors
+/// [`crate::Kind::Usage`], `copy-others`.
+pub(super) fn check_folders(source: &Path, target: &Path) -> Result<()> {
+    let fail = |path: &Path, expected: &str| {
+        Err(Error::usage("copy-others", "other files are copied from a folder into another folder")
+            .in_file(path.display())
+            .expected(expected)
+            .hint("give two folders, or leave --copy-others out"))
+    };
+    if kind_of_path(source)? != PathKind::Folder {
+        return fail(source, "a folder to read");
+    }
+    let is_folder = kind_of_path(target).is_ok_and(|kind| kind == PathKind::Folder);
+    if by_extension(target).is_ok() && !is_folder {
+        return fail(target, "the name of a folder to write, without the extension of a file");
+    }
+    Ok(())
+}

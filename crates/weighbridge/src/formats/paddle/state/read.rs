@@ -350,7 +350,10 @@ impl Walk<'_> {
                 let parameter = parameter.map(|(param, _)| param);
                 self.tensor(form, array, Spot { key: &key, name, slot, parameter, role, id })?
             }
-            (Some(Found::Inert(what)), _) => self.inert(&what)?,
+            (Some(Found::Inert(what)), _) => {
+                self.push(&key);
+                self.inert(&what)?
+            }
             (None, Some(id)) if key == MASTER_WEIGHTS && self.is_dict_of_tensors(id)? => {
                 self.master_weights(id, owners, depth)?
             }

@@ -100,9 +100,9 @@ fn tensors_in_a_plain_pickle_are_read() {
     let floats = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     for (name, shape, expected) in [
         ("w", &[2, 3][..], floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])),
-        ("turned", &[3, 2], floats(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0])),
-        ("p", &[2], floats(&[1.0, 1.0])),
-        ("deep.0.n", &[300], (0i64..300).flat_map(i64::to_le_bytes).collect()),
+        ("turned", &[3, 2][..], floats(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0])),
+        ("p", &[2][..], floats(&[1.0, 1.0])),
+        ("deep.0.n", &[300][..], (0i64..300).flat_map(i64::to_le_bytes).collect()),
     ] {
         let tensor = checkpoint.tensor(name).unwrap();
         assert_eq!(

@@ -210,11 +210,13 @@ fn codes(list: &Json) -> Vec<&str> {
 fn incomplete_optimizer_state_is_unsound() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    let written = json(at, "convert @ckpt_std_zip %m --to biggraph --drop relations.1.operator.rhs.*/step --json");
+    let written =
+        json(at, "convert @ckpt_std_zip %m --to biggraph --drop relations.1.operator.rhs.*/step --json");
     assert!(codes(&written["losses"]).contains(&"state-incomplete"), "{written}");
     let report = json(at, "verify %m --json");
     assert_eq!(report["verdict"], "unsound");
-    let found = report["findings"].as_array().unwrap().iter().find(|f| f["code"] == "state-incomplete").unwrap();
+    let found =
+        report["findings"].as_array().unwrap().iter().find(|f| f["code"] == "state-incomplete").unwrap();
     assert!(found["text"].as_str().unwrap().contains("relations.1.operator.rhs"), "{found}");
     assert_eq!(run(at, "checkpoint %m").status.code(), Some(1));
     ok(at, "convert @ckpt_std_zip %bare --to biggraph --no-state");
@@ -280,18 +282,22 @@ fn other_versions_are_named_or_taken_along() {
         }
     }
     let written = json(at, "convert %c %one --to biggraph --json");
-    let left: Vec<_> = written["losses"].as_array().unwrap().iter().map(|loss| loss["subject"].clone()).collect();
+    let left: Vec<_> =
+        written["losses"].as_array().unwrap().iter().map(|loss| loss["subject"].clone()).collect();
     assert_eq!(left, ["version 4", "version 5", "snapshot epoch_2"], "{written}");
     assert_eq!(run(at, "convert %c %denied --to biggraph --deny-loss").status.code(), Some(2));
     assert!(!at.join("denied").exists());
 
     let written = json(at, "convert %c %all --to biggraph --versions all --set partitions=2 --json");
-    let left: Vec<_> = written["losses"].as_array().unwrap().iter().map(|loss| loss["subject"].clone()).collect();
+    let left: Vec<_> =
+        written["losses"].as_array().unwrap().iter().map(|loss| loss["subject"].clone()).collect();
     // It lacks its model.
     assert_eq!(left, ["version 5"], "{written}");
     assert_eq!(fs::read_to_string(at.join("all/checkpoint_version.txt")).unwrap(), "6\n");
     assert_eq!(fs::read_to_string(at.join("all/epoch_2/checkpoint_version.txt")).unwrap(), "4\n");
-    assert!(at.join("all/embeddings_user_1.v6.h5").exists() && !at.join("all/embeddings_user_2.v6.h5").exists());
+    assert!(
+        at.join("all/embeddings_user_1.v6.h5").exists() && !at.join("all/embeddings_user_2.v6.h5").exists()
+    );
     ok(at, "verify %all");
     ok(at, "checkpoint %all");
     ok(at, "diff %c %all --no-metadata");
@@ -315,7 +321,8 @@ fn a_python_configuration_is_read_or_refused_by_every_verb() {
     fs::write(at.join("config.py"), python.replace("\"dimension\": 8", "\"dimension\": 2 * 4")).unwrap();
     for verb in ["verify @std/edges", "ls @std/entities", "info @ckpt_std_zip", "stats @std/edges"] {
         let output = run(at, &format!("{verb} --config %config.py"));
-        let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        let text =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success() && text.contains("is more than literals"), "{verb}: {text}");
     }
 }
@@ -352,7 +359,10 @@ fn a_type_is_renamed_everywhere_and_back() {
     ok(at, &format!("convert @std/entities %entities {all}"));
     ok(at, &format!("convert @ckpt_std_zip/config.json %config.json --kind config {all}"));
     assert_eq!(fs::read(at.join("config.json")).unwrap(), fs::read(at.join("m/config.json")).unwrap());
-    assert!(at.join("m/embeddings_person_3.v6.h5").is_file() && at.join("entities/entity_names_thing_0.json").is_file());
+    assert!(
+        at.join("m/embeddings_person_3.v6.h5").is_file()
+            && at.join("entities/entity_names_thing_0.json").is_file()
+    );
     ok(at, "verify %m --entities %entities");
     ok(at, "verify @std/edges --config %config.json --entities %entities");
     let listed = ok(at, "ls %m");
@@ -360,10 +370,16 @@ fn a_type_is_renamed_everywhere_and_back() {
     ok(at, "convert %m %back --to biggraph --set rename-type=person=user,thing=item");
     for name in ["model.v6.h5", "embeddings_user_2.v6.h5", "config.json"] {
         ok(at, "convert @ckpt_std_zip %plain --to biggraph --force");
-        assert_eq!(fs::read(at.join("back").join(name)).unwrap(), fs::read(at.join("plain").join(name)).unwrap(), "{name}");
+        assert_eq!(
+            fs::read(at.join("back").join(name)).unwrap(),
+            fs::read(at.join("plain").join(name)).unwrap(),
+            "{name}"
+        );
     }
-    for (pair, code) in [("usr=x", "no-such-type"), ("user=item", "type-exists"), ("user=a.b", "bad-setting")] {
-        let output = run(at, &format!("convert @ckpt_std_zip %no --to biggraph --set rename-type={pair} --json"));
+    for (pair, code) in [("usr=x", "no-such-type"), ("user=item", "type-exists"), ("user=a.b", "bad-setting")]
+    {
+        let output =
+            run(at, &format!("convert @ckpt_std_zip %no --to biggraph --set rename-type={pair} --json"));
         assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{pair}: {output:?}");
     }
 }
@@ -433,7 +449,14 @@ fn rows_of_relation_parameters_go_by_the_names_of_relations() {
     let know = "--entities @dyn/entities";
     let by_name = ok(at, &format!("show @ckpt_dyn_affine {tensor}['{}'] {know}", names[row]));
     assert_eq!(by_name, ok(at, &format!("show @ckpt_dyn_affine {tensor}[{row}] {know}")));
-    let part = ok(at, &format!("show @ckpt_dyn_affine {}['{}',0] {know}", tensor.replace("translations", "linear_transformations"), names[row]));
+    let part = ok(
+        at,
+        &format!(
+            "show @ckpt_dyn_affine {}['{}',0] {know}",
+            tensor.replace("translations", "linear_transformations"),
+            names[row]
+        ),
+    );
     assert!(part.contains("[8]"), "{part}");
     assert_eq!(run(at, &format!("show @ckpt_dyn_affine {tensor}['nobody'] {know}")).status.code(), Some(2));
 }
@@ -442,7 +465,8 @@ fn rows_of_relation_parameters_go_by_the_names_of_relations() {
 fn a_model_without_global_embeddings_is_a_note() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    let written = json(at, "convert @ckpt_dyn_affine %all.tsv --select embeddings.* --no-state --with-global --json");
+    let written =
+        json(at, "convert @ckpt_dyn_affine %all.tsv --select embeddings.* --no-state --with-global --json");
     assert!(codes(&written["notes"]).contains(&"no-global-embedding"), "{written}");
     ok(at, "convert @ckpt_dyn_affine %plain.tsv --select embeddings.* --no-state");
     assert_eq!(fs::read(at.join("all.tsv")).unwrap(), fs::read(at.join("plain.tsv")).unwrap());

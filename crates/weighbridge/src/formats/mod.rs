@@ -561,7 +561,8 @@ mod tests {
 
     #[test]
     fn unknown_names_say_what_there_is() {
-        let settings = PlanOptions { settings: vec![("colour".to_owned(), "red".to_owned())], ..PlanOptions::default() };
+        let settings =
+            PlanOptions { settings: vec![("colour".to_owned(), "red".to_owned())], ..PlanOptions::default() };
         let hint = |format: &dyn Format| {
             settings.check(format.facts()).unwrap_err().hint_text().map(str::to_owned).unwrap()
         };

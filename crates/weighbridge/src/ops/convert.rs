@@ -350,7 +350,8 @@ fn plan_noting(
             )
             .hint("leave --reverse-dims out"));
         }
-        let settings = PlanOptions { kind, settings: options.settings.clone(), memory: Some(options.run.memory) };
+        let settings =
+            PlanOptions { kind, settings: options.settings.clone(), memory: Some(options.run.memory) };
         settings.check(format.facts())?;
         let mut losses = options.changes.apply_noting(&mut checkpoint, notes)?;
         // On its way back a table stands as it stood, unless entities are named that may be others.

@@ -4,8 +4,8 @@
 use super::BigGraph;
 use super::edges::{CONFIG, COUNTS};
 use super::read::given_config;
-use super::write::refuse_edge_list;
 use super::rows::{GatherSource, NormalSource, Repeat, seed_of_table};
+use super::write::refuse_edge_list;
 use crate::checkpoint::{
     Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };

@@ -54,9 +54,9 @@ pub(in crate::formats) use detect::looks_like_biggraph;
 pub use draw::{Draw, draw};
 pub use grow::grow;
 pub use partitions::Partitions;
-pub(crate) use read::relation_rows;
 pub(in crate::formats) use read::STATE;
 pub(crate) use read::entity_files;
+pub(crate) use read::relation_rows;
 pub use scan::is_text;
 pub use write::{is_edge_list, version_file};
 

@@ -165,7 +165,9 @@ mod tests {
             "            \"rhs\": \"item\"\n        }\n    ],\n    \"own\": \"user\"\n}"
         );
         let renamed = in_config(text, "user", "person").unwrap();
-        let expected = text.replacen("\"user\": {", "\"person\": {", 1).replace("\"lhs\": \"user\"", "\"lhs\": \"person\"");
+        let expected = text
+            .replacen("\"user\": {", "\"person\": {", 1)
+            .replace("\"lhs\": \"user\"", "\"lhs\": \"person\"");
         assert_eq!(renamed, expected);
     }
 

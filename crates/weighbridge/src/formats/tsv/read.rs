@@ -34,7 +34,8 @@ fn published(head: &[u8], whole: bool) -> Option<Published> {
     }
     let row = &head[end + 1..];
     let stop = memchr::memchr(b'\n', row);
-    let mut fields: Vec<&[u8]> = without_return(&row[..stop.unwrap_or(row.len())]).split(|&b| b == b'\t').collect();
+    let mut fields: Vec<&[u8]> =
+        without_return(&row[..stop.unwrap_or(row.len())]).split(|&b| b == b'\t').collect();
     let complete = stop.is_some() || whole;
     if !complete {
         fields.pop();

@@ -180,7 +180,10 @@ fn published_embeddings_are_entities_and_relations() {
         let expected = ("entities".to_owned(), "<Q1>,\"Foo\"@fr,Q 3".to_owned(), vec![3, 4], entities);
         assert_eq!(read(&found.tensors[0]), expected);
         let relations = vec![9.0, 8.0, 7.0, 6.0, 1.0, 1.0, 1.0, 1.0];
-        assert_eq!(read(&found.tensors[1]), ("relations".to_owned(), "<P1>,<P1>_r".to_owned(), vec![2, 4], relations));
+        assert_eq!(
+            read(&found.tensors[1]),
+            ("relations".to_owned(), "<P1>,<P1>_r".to_owned(), vec![2, 4], relations)
+        );
     }
     // Without relations, and with relations of other widths.
     assert_eq!(open(b"1\t0\t3\na\t1\t2\t3\n").unwrap().tensors.len(), 1);

@@ -34,7 +34,8 @@ pub(super) fn add(
 ) -> Result<()> {
     let folder = LocalFolder::open(source)?;
     let items = folder.list(2)?;
-    let others = others(&Listing::of(items.iter().map(|item| item.name.as_path())), opened, options.all_versions);
+    let others =
+        others(&Listing::of(items.iter().map(|item| item.name.as_path())), opened, options.all_versions);
     if !options.all_versions {
         let detail = "left behind: --versions all takes along what is complete";
         plan.losses.extend(others.iter().map(|other| Loss::new("companion", &other.name, detail)));
@@ -57,7 +58,9 @@ pub(super) fn add(
                     }
                 }
             }
-            Err(error) if matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled) => return Err(error),
+            Err(error) if matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled) => {
+                return Err(error);
+            }
             Err(error) => {
                 let detail = format!("left behind, as it cannot be read: {}", error.message());
                 plan.losses.push(Loss::new("companion", &other.name, detail));
@@ -72,7 +75,8 @@ pub(super) fn add(
 /// named again.
 fn others(listing: &Listing, opened: Option<u64>, all: bool) -> Vec<Other> {
     let held = |version: u64| listing.snapshots.values().any(|own| own.versions.contains_key(&version));
-    let versions = listing.versions.keys().filter(|&&version| Some(version) != opened && !(all && held(version)));
+    let versions =
+        listing.versions.keys().filter(|&&version| Some(version) != opened && !(all && held(version)));
     let version = |&version: &u64| Other { name: format!("version {version}"), version, snapshot: None };
     let snapshot = |(&epoch, snapshot): (&u64, &crate::formats::biggraph::layout::Snapshot)| {
         let name = FileName::Snapshot { epoch }.to_string();

@@ -50,7 +50,10 @@ fn partitions(checkpoint: &Checkpoint, config: &Config, name: &str) -> Vec<Findi
     let differ = |(entity, wanted): (&str, u64)| {
         let found = found.get(entity).map_or(0, |parts| parts.len() as u64);
         (found != wanted).then(|| {
-            let text = format!("{name} has {wanted} partitions of the type {}, the files have {found}", escape(entity));
+            let text = format!(
+                "{name} has {wanted} partitions of the type {}, the files have {found}",
+                escape(entity)
+            );
             Finding::error("partitions-differ", text).hint("training would go on with other rows than these")
         })
     };
@@ -81,7 +84,11 @@ fn folder_config(
         let Some(table) = own.get(&table_path(Some(entity))) else { continue };
         let (found, wanted) = (table.shape.dims().get(1).copied(), dimension(&folder, entity));
         if found.is_some_and(|found| found != wanted) && dimension(config, entity) != wanted {
-            texts.push(format!("the type {} has {wanted} columns, the table {}", escape(entity), table.shape));
+            texts.push(format!(
+                "the type {} has {wanted} columns, the table {}",
+                escape(entity),
+                table.shape
+            ));
         }
     }
     let stored: HashSet<&str> = folder.stored_types().map(|(entity, _)| entity).collect();

@@ -218,9 +218,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Json> {
         if depth > DEPTH {
-            return Err(
-                Error::limit("too-deep", "the configuration is nested too deeply").at(self.at as u64)
-            );
+            return Err(Error::limit("too-deep", "the configuration is nested too deeply").at(self.at as u64));
         }
         self.spend(1)?;
         let start = self.at;
@@ -551,7 +549,9 @@ mod tests {
             assert_eq!(error.code(), "python-config", "{body}");
             assert!(error.message().contains(line), "{body}: {error}");
         }
-        for text in ["def other():\n    return {}\n", "x = 1\n", "", "def get_torchbiggraph_config(a):\n  return {}"] {
+        for text in
+            ["def other():\n    return {}\n", "x = 1\n", "", "def get_torchbiggraph_config(a):\n  return {}"]
+        {
             assert_eq!(parse(text).unwrap_err().code(), "python-config", "{text}");
         }
     }

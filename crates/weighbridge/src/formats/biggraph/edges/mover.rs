@@ -324,8 +324,8 @@ impl Mover {
         let columns = 3 + u64::from(self.weight.is_some());
         let bytes = assigned.rel.len() as u64 * 8 * columns;
         let claim = |left: u64| left.checked_sub(bytes);
-        let keep = !has_lists
-            && counting.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
+        let keep =
+            !has_lists && counting.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok();
         let touched: Vec<u32> = starts.iter().map(|s| s.0).collect();
         let sorted = keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
         touched.into_iter().for_each(|target| tally[target as usize] = 0);

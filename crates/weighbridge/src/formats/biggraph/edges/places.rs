@@ -247,7 +247,10 @@ mod tests {
                 assert_eq!(kind.window(counts.len() as u64).is_some(), alone);
             }
         }
-        assert_eq!(EntityType::new("t", false, &[u64::MAX, 2], 1, false).unwrap_err().code(), "too-many-rows");
+        assert_eq!(
+            EntityType::new("t", false, &[u64::MAX, 2], 1, false).unwrap_err().code(),
+            "too-many-rows"
+        );
         assert_eq!(EntityType::new("t", true, &[3], 2, false).unwrap_err().code(), "featurised-partitions");
     }
 

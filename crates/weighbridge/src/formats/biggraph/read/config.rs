@@ -97,7 +97,11 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     }
     // The file itself, unless it is Python.
     let is_json = read_vec(&**source, 0, source.len())? == text.as_bytes();
-    let file = if is_json { source.clone() } else { Arc::new(MemorySource::new(source.label(), text.clone().into_bytes())) };
+    let file = if is_json {
+        source.clone()
+    } else {
+        Arc::new(MemorySource::new(source.label(), text.clone().into_bytes()))
+    };
     checkpoint.metadata.set("config", Value::Text(text));
     checkpoint.companions.push((FileName::Config.to_string(), file));
     Ok(checkpoint)

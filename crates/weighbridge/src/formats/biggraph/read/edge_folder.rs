@@ -82,7 +82,9 @@ fn add_empty_buckets(
     let Ok(Sides { lhs, rhs }) = config.sides() else { return Ok(()) };
     let mut columns: Vec<(Name, DType)> = Vec::new();
     for column in &checkpoint.tensors {
-        if let Some(name) = column.path.parts().last().filter(|name| !columns.iter().any(|(own, _)| own == *name)) {
+        if let Some(name) =
+            column.path.parts().last().filter(|name| !columns.iter().any(|(own, _)| own == *name))
+        {
             columns.push((name.clone(), column.dtype()));
         }
     }
@@ -91,9 +93,8 @@ fn add_empty_buckets(
     if columns.is_empty() || tensors > options.limits.tensors {
         return Ok(());
     }
-    let is_there = |bucket: &(u64, u64)| {
-        listing.edges.contains(bucket) || listing.unfinished_edges.contains(bucket)
-    };
+    let is_there =
+        |bucket: &(u64, u64)| listing.edges.contains(bucket) || listing.unfinished_edges.contains(bucket);
     let wanted = (0..lhs).flat_map(|l| (0..rhs).map(move |r| (l, r)));
     let missing: Vec<(u64, u64)> = wanted.filter(|bucket| !is_there(bucket)).collect();
     if missing.is_empty() {

@@ -40,7 +40,8 @@ pub(crate) fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Opt
     let is_parameter = entry.path.parts().first().and_then(Name::as_str) == Some("relations");
     let Some(Value::List(names)) = checkpoint.metadata.get("relation_names") else { return None };
     let fits = is_parameter && entry.shape.dims().first() == Some(&(names.len() as u64));
-    let dynamic = || super::super::check::config_of(checkpoint).is_some_and(|config| config.dynamic_relations);
+    let dynamic =
+        || super::super::check::config_of(checkpoint).is_some_and(|config| config.dynamic_relations);
     if !fits || !dynamic() {
         return None;
     }

@@ -94,7 +94,11 @@ fn assign(
     let mut note = |code, text: String| {
         let text = format!("{label}: {text}");
         // Nothing is left out where the file itself has less than it should.
-        remarks.push(if code == "state-incomplete" { Note::new(code, text) } else { Note::omission(code, text) });
+        remarks.push(if code == "state-incomplete" {
+            Note::new(code, text)
+        } else {
+            Note::omission(code, text)
+        });
     };
     for name in &state.unknown {
         note("state-unknown-key", format!("the optimizer's state has a key {name}"));
@@ -103,7 +107,8 @@ fn assign(
     if state.state.is_empty() && state.parameters.is_empty() {
         // An empty dict is the state of a model without parameters.
         if !parameters.is_empty() {
-            let text = format!("the optimizer's state is of no parameter, and the model has {}", parameters.len());
+            let text =
+                format!("the optimizer's state is of no parameter, and the model has {}", parameters.len());
             note("state-incomplete", text);
         }
         return found;
@@ -136,9 +141,11 @@ fn assign(
     let paths: HashMap<i64, &TensorPath> = state.parameters.iter().copied().zip(order).collect();
     let shapes: HashMap<&TensorPath, &TensorEntry> = parameters.iter().map(|p| (&p.path, p)).collect();
     // What upstream's optimizer looks up for each of its parameters.
-    let complete: HashSet<i64> = state.state.iter().filter(|one| one.is_complete()).map(|one| one.parameter).collect();
+    let complete: HashSet<i64> =
+        state.state.iter().filter(|one| one.is_complete()).map(|one| one.parameter).collect();
     let lacking = state.parameters.iter().filter(|number| !complete.contains(number));
-    let lacking: Vec<String> = lacking.filter_map(|number| paths.get(number)).map(|path| path.to_string()).collect();
+    let lacking: Vec<String> =
+        lacking.filter_map(|number| paths.get(number)).map(|path| path.to_string()).collect();
     if !lacking.is_empty() {
         let text = format!("the optimizer's state has no `{SUM}` or no `{STEP}` of {}", notes::some(lacking));
         note("state-incomplete", text);

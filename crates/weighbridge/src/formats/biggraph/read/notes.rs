@@ -151,13 +151,15 @@ fn snapshots(folder: &FolderRef, listing: &Listing, config: Option<&Config>) -> 
         }
         let Some((version, files)) = snapshot.versions.first_key_value().filter(|_| sound) else { continue };
         let empty = |file: &FileName| empty.contains(&Path::new(&name.to_string()).join(file.to_string()));
-        let mut lacking: Vec<String> = files.names(*version).filter(empty).map(|file| file.to_string()).collect();
+        let mut lacking: Vec<String> =
+            files.names(*version).filter(empty).map(|file| file.to_string()).collect();
         if !files.model {
             lacking.push(FileName::Model { version: *version }.to_string());
         }
         for (entity, known) in config.into_iter().flat_map(Config::stored_types) {
             let has = files.embeddings.get(entity);
-            let absent = (0..known.num_partitions).filter(|part| !has.is_some_and(|parts| parts.contains(part)));
+            let absent =
+                (0..known.num_partitions).filter(|part| !has.is_some_and(|parts| parts.contains(part)));
             let file = |part| FileName::Embeddings { entity: entity.to_owned(), part, version: *version };
             lacking.extend(absent.take(SHOWN + 1).map(|part| file(part).to_string()));
         }

@@ -50,7 +50,9 @@ impl Remembered {
     /// `KeyError` otherwise.
     pub(in super::super) fn is_complete(&self) -> bool {
         let has_sum = self.tensors.iter().any(|(name, _)| name == SUM);
-        has_sum && (self.tensors.iter().any(|(name, _)| name == STEP) || self.values.iter().any(|(name, _)| name == STEP))
+        has_sum
+            && (self.tensors.iter().any(|(name, _)| name == STEP)
+                || self.values.iter().any(|(name, _)| name == STEP))
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) fn files(
         Loss::new("ids-changed", column.name(), detail)
     }));
     let moved = settings.partitions.as_ref();
-    let moved = moved.map(|parts| edges::repartition_within(checkpoint, parts, settings.memory)).transpose()?;
+    let moved =
+        moved.map(|parts| edges::repartition_within(checkpoint, parts, settings.memory)).transpose()?;
     let checkpoint = moved.as_ref().unwrap_or(checkpoint);
     let buckets = buckets::buckets(checkpoint)?;
     for tensor in checkpoint.tensors.iter().filter(|t| !buckets::is_column(t)) {

@@ -1,7 +1,7 @@
 //! Lists of edges from elsewhere: columns called `lhs`, `rhs` and `rel`, or one table that has them.
 
-use super::super::edges::integers::read_elements;
 use super::super::edges::buckets::column_name;
+use super::super::edges::integers::read_elements;
 use super::tables;
 use crate::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath};
 use crate::engine::{read_region, read_tensor};
@@ -24,7 +24,10 @@ const LOOKED: u64 = 64;
 /// True where the tensors are the columns of a list of edges.
 pub fn has_columns(checkpoint: &Checkpoint) -> bool {
     let is_column = |name: &str| {
-        checkpoint.tensors.iter().any(|t| t.shape.rank() == 1 && !t.role.is_state() && column_name(t) == Some(name))
+        checkpoint
+            .tensors
+            .iter()
+            .any(|t| t.shape.rank() == 1 && !t.role.is_state() && column_name(t) == Some(name))
     };
     NEEDED.into_iter().all(is_column)
 }
@@ -55,7 +58,8 @@ pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Resu
     for (place, name) in (0u64..).zip(names).filter(|(_, name)| *name != NONE) {
         let source: SourceRef = Arc::new(Column::new(table, place)?);
         let path = TensorPath::new([Name::from(name.as_str())]);
-        let mut column = TensorEntry::dense(path, table.dtype(), Shape::new([rows]), &source, 0, Encoding::ROW)?;
+        let mut column =
+            TensorEntry::dense(path, table.dtype(), Shape::new([rows]), &source, 0, Encoding::ROW)?;
         column.role = Role::Edges;
         made.tensors.push(column);
     }

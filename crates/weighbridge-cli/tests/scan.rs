@@ -113,7 +113,7 @@ fn classes_of_torchscript_are_told_apart() {
     );
     assert!(text.contains("linear.Linear, which the code of the archive defines"), "{text}");
     // Without the code that defines it, it is not known.
-    let text = String::from_utf8(weighbridge(&["scan", &golden("torch/good/module.pt")]).stdout).unwrap();
+    let text = String::from_utf8(weighbridge(&["scan", &golden("torch/good/parameter.pt")]).stdout).unwrap();
     assert!(text.contains("import unknown"), "{text}");
 }
 

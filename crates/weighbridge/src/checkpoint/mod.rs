@@ -169,7 +169,7 @@ impl Checkpoint {
     /// Notes first of all that loading the file elsewhere would run code, where it would.
     pub(crate) fn warn_of_code(&mut self, warning: Option<String>) {
         if let Some(text) = warning {
-            self.notes.insert(0, Note::omission(RUNS_CODE, text));
+            self.notes.insert(0, Note::new(RUNS_CODE, text));
         }
     }
 

@@ -10,7 +10,7 @@ mod values;
 use super::account::{self, accounts};
 use super::parallel;
 use crate::check::{self, Account, capped};
-use crate::checkpoint::{Checkpoint, Damage, Note, TensorEntry};
+use crate::checkpoint::{Checkpoint, Damage, Note, RUNS_CODE, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Finding, Severity, Verdict, verdict};
@@ -353,6 +353,7 @@ fn finding(error: Error) -> Result<Finding> {
 fn of_note(note: &Note) -> Finding {
     let severity = match note.code {
         "damaged" => Severity::Error,
+        RUNS_CODE => Severity::Unchecked,
         _ if note.is_unread() => Severity::Unchecked,
         _ => Severity::Note,
     };

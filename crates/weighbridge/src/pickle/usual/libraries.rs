@@ -39,6 +39,8 @@ pub(super) fn is_object_class(module: &str, name: &str, base: &str) -> bool {
         Some(Known::Object) => base == "object",
         Some(Known::Mapping) => base == "dict",
         Some(Known::Distribution) => base == "object",
+        // A tuple becomes a class of tuples alone.
+        Some(Known::Call(_)) if base == "tuple" => true,
         Some(Known::Call(call)) => base == "object" && (call.args.starts_with('?') || call.args.is_empty()),
         _ => false,
     }
@@ -277,7 +279,9 @@ pub(super) fn is_known_method(graph: Seen<'_>, made: &Made) -> bool {
     let Some(&[of, name]) = graph.tuple(made.args) else { return false };
     let Some(name) = graph.text(name) else { return false };
     let distribution = || {
-        let made = made_by(graph, of).and_then(|(module, name)| known(module, name));
+        // It holds the method itself, so it is built behind it.
+        let made =
+            made_by(Seen::at(graph.graph, u64::MAX), of).and_then(|(module, name)| known(module, name));
         matches!(made, Some(Known::Distribution))
     };
     made.how == How::Reduce

@@ -218,9 +218,9 @@ fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
 fn attributes(graph: Seen<'_>, state: ObjectId) -> bool {
     let graph = graph.graph;
     let set = |state: ObjectId| match graph.object(state) {
-        Object::Dict(pairs) => pairs
-            .iter()
-            .all(|&(key, _)| graph.text(key).is_some_and(|key| !key.starts_with("__") || key == "__doc__")),
+        Object::Dict(pairs) => pairs.iter().all(|&(key, _)| {
+            graph.text(key).is_some_and(|key| !key.starts_with("__") || matches!(key, "__doc__" | "__name__"))
+        }),
         Object::None => true,
         _ => false,
     };

@@ -72,8 +72,9 @@ fn of_joblib(source: &SourceRef, bounds: &Options, error: Error) -> Error {
 /// True where something says that Paddle wrote the pickle: the name of the file, an import, a key of its own, or a tensor in
 /// its form.
 fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) -> bool {
-    const NAMES: &[&str] =
-        &[".pdparams", ".pdopt", ".pdmodel", ".pdiparams.info", ".pdstates", ".distcp", ".metadata"];
+    let file = source.label().rsplit(['/', '\\']).next().unwrap_or_default();
+    let mut extensions = file.split('.').skip(1);
+    let extension = extensions.any(|part| part.starts_with("pd") || matches!(part, "distcp" | "metadata"));
     let imports =
         || pickle.global_names().iter().any(|(module, _)| module.split('.').next() == Some("paddle"));
     let keys = || {
@@ -81,7 +82,7 @@ fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) ->
         pairs.iter().any(|&(key, _)| matches!(pickle.graph.text(key), Some(TABLE | split::INFO)))
     };
     let named = || checkpoint.tensors.iter().any(|tensor| tensor.attributes.contains_key(VARIABLE_NAME));
-    NAMES.iter().any(|name| source.label().ends_with(name)) || imports() || keys() || named()
+    extension || imports() || keys() || named()
 }
 
 /// What an array of a shard takes, beside its key and its extents.

@@ -119,8 +119,9 @@ fn nothing_is_executed_and_what_is_unknown_is_said() {
         4,
     );
     let checkpoint = open(&bytes).unwrap();
-    assert_eq!(checkpoint.notes[0].code, "unknown-class");
-    assert!(checkpoint.notes[0].omission && checkpoint.notes[0].text.contains("os.system"));
+    assert_eq!(checkpoint.notes[0].code, "runs-code");
+    assert_eq!(checkpoint.notes[1].code, "unknown-class");
+    assert!(checkpoint.notes[1].omission && checkpoint.notes[1].text.contains("os.system"));
     let plan = plan(&checkpoint, &PlanOptions::default()).unwrap();
     assert_eq!(plan.losses.iter().map(|l| l.code).collect::<Vec<_>>(), ["omitted", "value-dropped"]);
     assert!(!materialise(&plan)[0].windows(6).any(|w| w == b"system"));

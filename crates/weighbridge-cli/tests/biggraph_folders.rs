@@ -240,8 +240,7 @@ fn the_folders_configuration_must_be_that_of_the_files() {
         let report = json(at, "verify %m --json");
         assert_eq!(report["verdict"], "unsound", "{report}");
         assert_eq!(run(at, "checkpoint %m").status.code(), Some(1), "{config}");
-        let all = codes(&report["findings"]).iter().map(|code| (*code).to_owned()).collect::<Vec<_>>();
-        all
+        codes(&report["findings"]).iter().map(|code| (*code).to_owned()).collect::<Vec<_>>()
     };
     let found = change(&|c| c["entities"]["user"]["num_partitions"] = 8.into());
     assert!(found.contains(&"partitions-differ".to_owned()), "{found:?}");

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use weighbridge::finding::Verdict;
-use weighbridge::text::{escape, path_text};
+use weighbridge::text::escape;
 use weighbridge::{Error, Kind};
 
 /// What a verb found out about one path.

@@ -12,6 +12,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use weighbridge::Error;
+use weighbridge::text::path_text;
 
 /// What stands for a stream.
 const STREAM: &str = "-";
@@ -84,7 +85,7 @@ pub(crate) fn is_spool(path: &Path) -> bool {
 
 /// The text of a path, and `-` for a stream.
 pub(crate) fn shown(path: &Path) -> String {
-    if is_spool(path) { STREAM.to_owned() } else { path.display().to_string() }
+    if is_spool(path) { STREAM.to_owned() } else { path_text(path) }
 }
 
 /// The label of what was read from `path`: `-` for a stream.

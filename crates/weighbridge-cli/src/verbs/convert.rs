@@ -19,7 +19,7 @@ use weighbridge::ops::edit::{Rule, read_rules};
 use weighbridge::ops::{self, Changes, ConvertOptions, Grow};
 use weighbridge::plan::{PlannedFile, WritePlan};
 use weighbridge::tensor::CastReport;
-use weighbridge::text::{escape, path_text};
+use weighbridge::text::escape;
 
 /// Tensors that lost values in a cast and are named in text.
 const SHOWN_CASTS: usize = 10;

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
 fn document(args: &Seal, target: &Path, sealed: &Sealed) -> serde_json::Value {
     let mut json = json!({
         "path": path_text(&args.path),
-        "manifest": path_text(&target),
+        "manifest": path_text(target),
         "algorithms": args.algorithms.names(),
         "sha256": sealed.manifest.subject_text(),
         "scope": sealed.manifest.own.as_ref().map(|own| own.scope.as_str()),
@@ -99,5 +99,5 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
         let names: Vec<String> = report.left_out.iter().map(|name| escape(name)).collect();
         writeln!(output, "left out: {}", names.join(", "))?;
     }
-    writeln!(output, "wrote {} (not signed)", escape(&path_text(&target)))
+    writeln!(output, "wrote {} (not signed)", escape(&path_text(target)))
 }

@@ -45,13 +45,23 @@ pub(crate) fn run(args: &Stats, _: &Common, output: &mut Output) -> Result<Outco
         // The histogram takes a second pass; a table has no room for it.
         let drawn = (name.is_some() && places.len() == 1) || json;
         options.bins = if drawn { args.bins.into() } else { 0 };
-        let mut found = Vec::with_capacity(places.len());
-        for place in places {
-            let values =
-                stats(&checkpoint.tensors[place], &options).map_err(|e| e.in_file(&checkpoint.label))?;
-            found.push((place, values));
+        let values = |place: usize| {
+            stats(&checkpoint.tensors[place], &options).map_err(|e| e.in_file(&checkpoint.label))
+        };
+        let mut measured = Measured { found: Vec::new(), table: None, checkpoint: Checkpoint::default() };
+        if drawn {
+            for place in places {
+                measured.found.push((place, values(place)?));
+            }
+        } else {
+            // A row of text is shorter than the values: of a million tensors that counts.
+            let mut table = columns();
+            for place in places {
+                row(&mut table, &checkpoint.tensors[place], &values(place)?);
+            }
+            measured.table = Some(table);
         }
-        Ok(Measured { is_one: name.is_some() && found.len() == 1, checkpoint, found })
+        Ok(Measured { checkpoint, ..measured })
     })
 }
 
@@ -64,16 +74,10 @@ fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
 /// What the values of tensors are like.
 struct Measured {
     checkpoint: Checkpoint,
-    /// The places of the tensors, and what was found of each.
+    /// The places of the tensors with their values; empty where there is a table.
     found: Vec<(usize, Values)>,
-    /// True where one tensor was asked for.
-    is_one: bool,
-}
-
-impl Measured {
-    fn rows(&self) -> Vec<(&TensorEntry, &Values)> {
-        self.found.iter().map(|(place, values)| (&self.checkpoint.tensors[*place], values)).collect()
-    }
+    /// One row for each tensor: the text of several.
+    table: Option<Table>,
 }
 
 impl Report for Measured {
@@ -100,9 +104,11 @@ impl Report for Measured {
     }
 
     fn text(&self, output: &mut Output) -> io::Result<()> {
-        match self.rows().as_slice() {
-            [(tensor, values)] if self.is_one => one(tensor, values, output)?,
-            found => all(found, output)?,
+        for (place, values) in &self.found {
+            one(&self.checkpoint.tensors[*place], values, output)?;
+        }
+        if let Some(table) = &self.table {
+            table.print(output)?;
         }
         crate::salvage::say(&self.checkpoint, output)
     }
@@ -154,8 +160,8 @@ fn oddities(values: &Values) -> [(&'static str, u64); 5] {
     ]
 }
 
-fn all(found: &[(&TensorEntry, &Values)], output: &mut Output) -> io::Result<()> {
-    let mut table = Table::new(&[
+fn columns() -> Table {
+    Table::new(&[
         ("name", Align::Left),
         ("dtype", Align::Left),
         ("count", Align::Right),
@@ -166,23 +172,22 @@ fn all(found: &[(&TensorEntry, &Values)], output: &mut Output) -> io::Result<()>
         ("zeros", Align::Right),
         ("NaN", Align::Right),
         ("Inf", Align::Right),
+    ])
+}
+
+fn row(table: &mut Table, tensor: &TensorEntry, values: &Values) {
+    table.row([
+        tensor.name(),
+        tensor.dtype().to_string(),
+        human_count(values.count),
+        number(values.min),
+        number(values.max),
+        float(values.mean),
+        float(values.std),
+        human_count(values.zeros),
+        human_count(values.nan),
+        human_count(values.pos_inf + values.neg_inf),
     ]);
-    for tensor in tensors {
-        let values = values(tensor)?;
-        table.row([
-            tensor.name(),
-            tensor.dtype().to_string(),
-            human_count(values.count),
-            number(values.min),
-            number(values.max),
-            float(values.mean),
-            float(values.std),
-            human_count(values.zeros),
-            human_count(values.nan),
-            human_count(values.pos_inf + values.neg_inf),
-        ]);
-    }
-    Ok(table.print(output)?)
 }
 
 fn number(value: Option<Number>) -> String {

@@ -322,7 +322,7 @@ impl Header {
             return bad("a message of a kind that cannot be shared, flagged as shared");
         }
         let is_first = matches!(style, Style::One);
-        if is_first && payload.len() % 8 != 0 {
+        if is_first && !payload.len().is_multiple_of(8) {
             return bad("a message that does not end at a multiple of 8 bytes");
         }
         if both(SHARED | NEVER_SHARED)

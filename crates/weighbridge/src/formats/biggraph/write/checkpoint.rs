@@ -63,7 +63,7 @@ pub(super) fn folder(
     if let Some(source) = companion(checkpoint, STATS_FILE) {
         files.push(bytes_of(STATS_FILE, source.clone())?);
     }
-    files.push(literal(&FileName::Version.to_string(), &number_text(version)));
+    files.push(literal(&FileName::Version.to_string(), number_text(version)));
     Ok(files)
 }
 

@@ -105,7 +105,7 @@ fn files(kind: &Kind<'_>) -> Result<Vec<PlannedFile>> {
     for (part, &count) in (0u64..).zip(&kind.counts) {
         let entity = kind.entity.clone();
         let name = FileName::EntityCount { entity: entity.clone(), part };
-        all.push(literal(&name.to_string(), &number_text(count)));
+        all.push(literal(&name.to_string(), number_text(count)));
         if let Some(names) = &names {
             let end = start.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
             let name = FileName::EntityNames { entity, part };
@@ -127,7 +127,7 @@ fn names_of(labels: &LabelsRef, kind: &Kind<'_>) -> Result<Arc<LabelList>> {
 fn relations(checkpoint: &Checkpoint, given: Option<&[String]>) -> Result<Vec<PlannedFile>> {
     let mut all = Vec::new();
     if let Some(Value::U64(count)) = checkpoint.metadata.get(DYNAMIC_RELATIONS) {
-        all.push(literal(&FileName::RelationCount.to_string(), &number_text(*count)));
+        all.push(literal(&FileName::RelationCount.to_string(), number_text(*count)));
     }
     let known: Option<Vec<&str>> = match checkpoint.metadata.get(RELATION_NAMES) {
         Some(Value::List(names)) => names.iter().map(text).collect(),

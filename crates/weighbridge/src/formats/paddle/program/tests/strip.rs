@@ -93,8 +93,7 @@ fn a_training_program_becomes_one_for_inference() {
 
 #[test]
 fn batch_norm_and_dropout_are_switched_to_inference() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/paddle/strip/training/net.pdmodel");
-    let mut program = parse(&std::fs::read(root).unwrap());
+    let mut program = parse(&read("../strip/training/net.pdmodel"));
     let tests = |program: &super::ProgramDesc| -> Vec<(String, bool)> {
         let topology = program.topology();
         let tests = topology.operators().filter_map(|op| {

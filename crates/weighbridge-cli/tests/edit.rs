@@ -94,7 +94,7 @@ fn slips_are_errors_and_nothing_is_written() {
         (&["--rename-regex", "w1)|(w2=x"], "bad-pattern"),
         (&["--rename-glob", "w?=x{2}"], "bad-template"),
         (&["--transpose", "w1=0,0"], "bad-rule"),
-        (&["--cast", "i8"], "bad-rule"),
+        (&["--cast", "i16"], "bad-rule"),
         (&["--remove-metadata", "nothing"], "no-match"),
         (&["--tie", "w1=w2"], "tie-differs"),
         (&["--in-place", "--to", "npz"], "bad-arguments"),

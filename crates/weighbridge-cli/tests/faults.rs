@@ -562,7 +562,7 @@ fn names_of_files_are_shown_escaped() {
         }
         let output = weighbridge(&[Path::new("ls"), &model, Path::new("--json")]);
         let json: Json = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(json["path"], model.display().to_string());
+        assert_eq!(json["path"], weighbridge::text::path_text(&model));
         // Written beside it, under a name of that kind.
         let mut target = model.clone().into_os_string();
         target.push(".npz");

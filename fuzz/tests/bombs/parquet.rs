@@ -155,7 +155,7 @@ fn parquet_bombs() {
         range.file(
             &format!("{count} blocks"),
             file(&plain, false, &Claims { blocks: count, ..claims(2) }),
-            Refused("not-understood"),
+            Refused("footer"),
         );
     }
     for codec in 0..8 {

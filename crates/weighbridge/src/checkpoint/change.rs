@@ -410,6 +410,6 @@ mod tests {
         assert_eq!(c.cast_floats(DType::F16).unwrap().len(), 3);
         assert_eq!(c.cast_floats(DType::F32).unwrap(), []);
         assert_eq!(c.tensors[0].cast, None);
-        assert_eq!(c.cast_floats(DType::I8).unwrap_err().code(), "no-such-cast");
+        assert_eq!(c.cast_floats(DType::I16).unwrap_err().code(), "no-such-cast");
     }
 }

@@ -22,7 +22,6 @@ const KNOWN: &[(&[u8], &str)] = &[
     (b"\x80\x03", "this is a Python pickle"),
     (b"\x80\x04", "this is a Python pickle"),
     (b"\x80\x05", "this is a Python pickle"),
-    (b"PARE", "this is a Parquet file with an encrypted footer: write it anew without encryption"),
     (b"<!DOCTYPE", "this is a web page: the download was probably an error page"),
     (b"<html", "this is a web page: the download was probably an error page"),
     (b"#!", "this is a script"),

@@ -47,6 +47,8 @@ pub struct Parquet;
 
 /// What the file begins and ends with.
 const MAGIC: &[u8] = b"PAR1";
+/// The first and last bytes of a file whose footer is encrypted.
+const ENCRYPTED: &[u8] = b"PARE";
 
 static FACTS: Facts = Facts {
     id: "parquet",
@@ -66,7 +68,7 @@ impl Format for Parquet {
         &FACTS
     }
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
-        head.starts_with(MAGIC)
+        head.starts_with(MAGIC) || head.starts_with(ENCRYPTED)
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

@@ -224,7 +224,7 @@ fn footer(source: &SourceRef, limits: &Limits) -> Result<(u64, Vec<u8>)> {
     let (len, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
     match magic {
         super::MAGIC => {}
-        b"PARE" => {
+        super::ENCRYPTED => {
             return Err(Error::unsupported("encrypted", "this file is encrypted")
                 .hint("write the table again without encryption, with the library that has the keys"));
         }

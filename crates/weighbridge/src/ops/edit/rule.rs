@@ -302,7 +302,7 @@ mod tests {
             ("renames", "a=b", "unknown-rule"),
             ("rename", "a", "bad-rule"),
             ("prefix", "", "bad-rule"),
-            ("cast", "a=i8", "bad-rule"),
+            ("cast", "a=i16", "bad-rule"),
             ("cast", "float", "bad-rule"),
             ("tie", "a", "bad-rule"),
             ("set-metadata", "=x", "bad-rule"),

@@ -106,10 +106,6 @@ impl Names {
                 String::from_utf8_lossy(shown.get(..shown.len().min(80)).unwrap_or_default()).into_owned();
             Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(found))
         };
-        let is_path = name.iter().take_while(|&&byte| byte != 0).any(|&byte| byte == b'/');
-        if name.starts_with(b"\0") || name.starts_with(b".\0") || is_path {
-            return bad("a name in a group that no path can lead to");
-        }
         if before.is_some_and(|before| order(before, name) != Ordering::Less) {
             return bad("the names in a group are not in order");
         }
@@ -127,6 +123,10 @@ impl Names {
     fn link(&self, name: u64, target: Result<u64, u32>) -> Result<Link> {
         // Both end, before either is read: what is an error is not counted.
         let name = self.from(name)?;
+        let is_path = name.iter().take_while(|&&byte| byte != 0).any(|&byte| byte == b'/');
+        if name.starts_with(b"\0") || name.starts_with(b".\0") || is_path {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a name in a group that no path can lead to"));
+        }
         let target = match target {
             Ok(object) => Ok(object),
             Err(path) => Err(self.from(path.into())?),

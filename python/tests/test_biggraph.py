@@ -620,3 +620,32 @@ def test_a_process_that_is_forked_may_not_write_and_spoils_nothing(tmp_path: Pat
     assert biggraph.CheckpointStore(tmp_path).save({"user": rows})["version"] == 3
     os.close(writing)
     os.waitpid(child, 0)
+
+
+def test_a_table_is_written_one_partition_at_a_time(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, expected={"user": 2})
+    rows = [numpy.full((3, 2), 1, "float32"), numpy.full((2, 2), 2, "float32")]
+    sums = [numpy.arange(3, dtype="float32"), numpy.arange(2, dtype="float32")]
+    with store.begin() as version:
+        for part in range(2):
+            assert version.write_partition("user", part, rows[part], state=sums[part]) == []
+        version.write({}, parameters={})
+    latest = store.latest()
+    assert latest["user"].partitions == [3, 2]
+    assert numpy.array_equal(latest["user"].numpy(), numpy.concatenate(rows))
+    # State that is not given goes on with its rows, and rows of another number are an error.
+    with store.begin() as version:
+        version.write_partition("user", 0, rows[0] * 2)
+        version.write_partition("user", 1, rows[1], state={})
+        with pytest.raises(weighbridge.UsageError) as caught:
+            version.write_partition("user", 0, rows[1])
+        assert caught.value.code == "state-of-other-rows"
+        with pytest.raises(weighbridge.MismatchError) as unfit:
+            version.write_partition("user", 0, rows[0], state={"momentum": sums[0]})
+        assert unfit.value.code == "state-slot"
+        version.write_partition("user", 0, rows[0] * 2)
+        version.write_partition("user", 1, rows[1])
+        version.write({}, parameters={})
+    latest = store.latest()
+    assert numpy.array_equal(latest["user"].numpy(), numpy.concatenate([rows[0] * 2, rows[1]]))
+    assert latest["user"].state["sum"].numpy().tolist() == [0, 1, 2, 0, 1]

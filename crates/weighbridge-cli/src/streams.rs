@@ -34,7 +34,11 @@ pub(crate) fn spool_input(args: &mut Args) -> Result<Option<TempDir>, Error> {
             .hint("give the path of a file"));
     }
     let mut named = read.into_iter().filter(|path| path.as_os_str() == STREAM);
-    let Some(path) = named.next() else { return Ok(None) };
+    let Some(path) = named.next() else { return check_target(&args.verb).map(|()| None) };
+    if args.common.watch.0.is_some() {
+        return Err(Error::usage("standard-input", "standard input is that of the calling program")
+            .hint("give the path of a file"));
+    }
     if named.next().is_some() {
         return Err(Error::usage("standard-input", "standard input can be read once, and is named twice"));
     }
@@ -53,6 +57,24 @@ pub(crate) fn spool_input(args: &mut Args) -> Result<Option<TempDir>, Error> {
     })?;
     *path = spool;
     Ok(Some(folder))
+}
+
+/// Fails where a verb that writes files would write one with the name of the stream.
+fn check_target(verb: &Verb) -> Result<(), Error> {
+    let target = match verb {
+        Verb::Edit(a) => a.target.as_deref(),
+        Verb::Shard(a) => Some(a.target.as_path()),
+        Verb::Merge(a) => Some(a.output.as_path()),
+        Verb::Program(a) => a.output.as_deref(),
+        _ => None,
+    };
+    match target {
+        Some(target) if target.as_os_str() == STREAM => {
+            Err(Error::usage("standard-output", "this verb does not write to standard output")
+                .hint("give a path, or convert the result to standard output"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The paths of a verb that may be standard input, and those that may not.

@@ -112,17 +112,8 @@ class Version:
         model = whole is not None or parameters is not None
         with callback(progress) as tell:
             report = self._staged.put(base, tensors, metadata, settings, partitions, model, tell)
-        # A count of steps for a table is the optimizer's own, which makes it anew.
-        lost = [loss["subject"] for loss in report["losses"] if loss["code"] == "state-slot"]
-        unfit = [subject for subject in lost if not subject.endswith("/step")]
-        if unfit and whole is None:
-            raise MismatchError(
-                "the optimizer of BigGraph keeps nothing of this name or shape",
-                code="state-slot",
-                tensor=unfit[0],
-                expected="`sum` with a number for each row or, of a parameter, each value; `step`",
-                hint="what was given would be lost with this version",
-            )
+        if whole is None:
+            _check_slots(report["losses"])
         made = [loss for loss in report["losses"] if loss["code"] == "config-made"]
         if made and not self.notes:
             self.notes = [Note("config-made", made[0]["detail"], False)]
@@ -141,7 +132,8 @@ class Version:
         """Writes one partition of the table of `entity`, so that a table may be larger than memory; returns the losses.
 
         - `rows`: the rows of this partition, an array of two dimensions;
-        - `state`: the optimizer state of these rows: an array is the slot `sum`, with a number for each row;
+        - `state`: the optimizer state of these rows: an array is the slot `sum`, with a number for each row; `{}` is none.
+          Left out, the state of this partition in the version before is carried over;
         - `iteration`: as for `write`.
 
         The folder's configuration, or `expected` of the store, says how many partitions the version needs.
@@ -157,12 +149,33 @@ class Version:
         >>> store.partitions()
         {'user': [3, 3]}
         """
-        own = {} if state is None else {entity: state}
-        tensors = _given({entity: _array(rows)}, {}, own, {})
+        values = _array(rows)
+        own = self._carried_part(entity, part, len(values)) if state is None else state
+        tensors = _given({entity: values}, {}, {entity: own}, {})
         metadata = self._metadata({entity: rows}, None, iteration, None)
         with callback(progress) as tell:
             losses: List[Dict[str, Any]] = self._staged.put_partition(part, tensors, metadata, tell)
+        _check_slots(losses)
         return losses
+
+    def _carried_part(self, entity: str, part: int, count: int) -> Dict[str, Any]:
+        """The optimizer state of a partition of the version before, which goes on with its rows."""
+        before = self._store.latest()
+        if before is None or entity not in before or not before[entity].state:
+            return {}
+        table = before[entity]
+        counts = table.partitions[: part + 1]
+        if len(counts) <= part or None in counts or counts[part] != count:
+            raise UsageError(
+                "the partition has not as many rows as before, and its optimizer state is not given",
+                code="state-of-other-rows",
+                tensor=entity,
+                expected=f"{counts[part] if len(counts) > part else 'no'} rows in partition {part}",
+                found=f"{count} rows",
+                hint="give state=..., or state={} for none",
+            )
+        start = sum(number for number in counts[:part] if number is not None)
+        return {slot: tensor[start : start + count] for slot, tensor in table.state.items()}
 
     def _carried(self, rows: Mapping[str, Any], state: State) -> Dict[str, Any]:
         """What the optimizer kept in the version before, for tables that come without any: it goes on with its rows."""
@@ -523,6 +536,21 @@ class CheckpointStore:
         current = state["current"]
         said = "without a version that counts" if current is None else f"version {current}"
         return f"<CheckpointStore {visible(self._folder)}: {said}>"
+
+
+def _check_slots(losses: Sequence[Mapping[str, Any]]) -> None:
+    """Fails where state that was given would be lost."""
+    # A count of steps for a table is the optimizer's own, which makes it anew.
+    lost = [loss["subject"] for loss in losses if loss["code"] == "state-slot"]
+    unfit = [subject for subject in lost if not subject.endswith("/step")]
+    if unfit:
+        raise MismatchError(
+            "the optimizer of BigGraph keeps nothing of this name or shape",
+            code="state-slot",
+            tensor=unfit[0],
+            expected="`sum` with a number for each row or, of a parameter, each value; `step`",
+            hint="what was given would be lost with this version",
+        )
 
 
 def _check_names(

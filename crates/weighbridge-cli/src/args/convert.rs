@@ -38,7 +38,7 @@ pub(crate) struct Convert {
     /// Rename a tensor, or all below a leading part of their path; may be repeated
     #[arg(long, value_name = "OLD=NEW", help_heading = "Changes")]
     pub rename: Vec<String>,
-    /// Cast floating-point tensors to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8, rounding to nearest even
+    /// Cast floating-point tensors to f16, bf16, f32, f64, f8_e4m3, f8_e5m2 or i8; floats are rounded to nearest even, i8 cuts towards zero
     #[arg(long, value_name = "DTYPE", value_parser = dtype, help_heading = "Changes")]
     pub cast: Option<DType>,
     /// Round to f16 and bf16 as that version of Paddle does: nearest, paddle-2.6 or paddle-3.3

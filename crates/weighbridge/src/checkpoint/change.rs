@@ -4,7 +4,7 @@
 use super::pattern::{Budget, Pattern};
 use super::{Checkpoint, Loss, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
 use crate::error::{Error, Result};
-use crate::tensor::{CAST_NAMES, Cast, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::tensor::{CAST_NAMES, Cast, DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
 use crate::text::quoted;
 use std::collections::{BTreeMap, HashSet};
 
@@ -108,6 +108,12 @@ fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
         || also.into_iter().any(|name| pattern.is_match(name))
 }
 
+/// The detail of the loss `rounding`.
+pub(crate) fn rounding_detail(from: DType, cast: Cast) -> String {
+    let how = if cast.to.is_float() { "rounded" } else { "cut towards zero" };
+    format!("{from} values are {how} to {cast}")
+}
+
 impl Checkpoint {
     /// Keeps what `selection` names. A skipped tensor that it leaves out is noted no more.
     ///
@@ -185,7 +191,7 @@ impl Checkpoint {
                 .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
             }
             if !cast_is_exact(tensor.stored, to) {
-                let detail = format!("{} values are rounded to {cast}", tensor.stored);
+                let detail = rounding_detail(tensor.stored, cast);
                 losses.push(Loss::new("rounding", tensor.name(), detail));
             }
             tensor.cast = Some(cast);
@@ -277,7 +283,6 @@ mod tests {
     use super::*;
     use crate::checkpoint::{Name, Rename, Role, TensorPath};
     use crate::source::{MemorySource, SourceRef};
-    use crate::tensor::DType;
     use std::sync::Arc;
 
     fn checkpoint() -> Checkpoint {

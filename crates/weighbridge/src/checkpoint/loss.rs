@@ -18,7 +18,7 @@ impl Loss {
     /// Codes of losses of which nothing is in the target: tensors, rows and their names, metadata, levels of
     /// sequences, programs. What any other code stands for is there, but not as it was: rounded, under another name,
     /// without its role.
-    pub const LEFT_OUT: [&str; 23] = [
+    pub const LEFT_OUT: [&str; 24] = [
         "attribute-dropped",
         "companion",
         "info-entries",
@@ -42,10 +42,11 @@ impl Loss {
         "tensor-skipped",
         "tensors",
         "value-dropped",
+        "version-unread",
     ];
 
     /// Codes of losses of whole tensors: the source has a tensor that the target has not, without having been asked to leave it out.
-    const WHOLE_TENSORS: [&str; 8] = [
+    const WHOLE_TENSORS: [&str; 9] = [
         "missing-damaged",
         "no-place",
         "not-a-table",
@@ -54,6 +55,7 @@ impl Loss {
         "state-slot",
         "tensor-skipped",
         "tensors",
+        "version-unread",
     ];
 
     /// A loss of `code` that concerns `subject`.

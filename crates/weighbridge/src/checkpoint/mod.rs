@@ -30,6 +30,7 @@ pub use carry::{
 pub(crate) use carry::{INFO_ENTRIES, info_entries};
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
+pub(crate) use change::rounding_detail;
 pub use containers::{Container, Containers};
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
 pub use entry::{Attributes, Check, Piece, Role, StateOf, TensorEntry};

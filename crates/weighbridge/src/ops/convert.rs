@@ -252,7 +252,12 @@ pub(super) fn prepare_replacing(
             _ => None,
         }
     });
-    let others = if own { None } else { Others::of(source, &checkpoint)? };
+    let others = match Others::of(source, &checkpoint) {
+        _ if own => None,
+        // Without copying, the list is for a note alone.
+        Err(_) if !options.copy_others => None,
+        others => others?,
+    };
     let label = checkpoint.label.clone();
     let mut plan = plan_noting(checkpoint, format, kind, options, &mut notes)?;
     if let Some(opened) = versions
@@ -263,6 +268,13 @@ pub(super) fn prepare_replacing(
         if options.deny_loss && !plan.losses.is_empty() {
             return Err(denied(&plan.losses));
         }
+    } else if options.all_versions {
+        return Err(Error::usage(
+            "no-versions",
+            "all versions are written only from one PyTorch-BigGraph checkpoint folder to another",
+        )
+        .in_file(source.display())
+        .hint("leave out --versions all, or add --to biggraph"));
     }
     match others {
         Some(others) if options.copy_others => others.add_to(&mut plan, format, &label)?,

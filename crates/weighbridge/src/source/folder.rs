@@ -3,7 +3,7 @@
 
 use super::{FileSource, MemorySource, PathKind, SourceRef, kind_of_path};
 use crate::error::{Error, Kind, Result};
-use crate::text::path_text;
+use crate::text::{escape, path_text};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::ErrorKind;
@@ -146,6 +146,25 @@ pub(crate) fn check_plain(name: &str) -> Result<()> {
     Err(Error::corrupt("unsafe-name", "the name of a file is not written plainly")
         .found(name)
         .hint("parts are parted by one slash, and none of them is a dot"))
+}
+
+/// Fails unless `file`, which an index of shards names, is below `around` in `folder`. The file itself may be a link, as in the
+/// cache of a hub; a linked folder on the way could lead anywhere.
+///
+/// # Errors
+/// [`crate::Kind::Corrupt`], code `unsafe-name`.
+pub(crate) fn check_shard(folder: &FolderRef, around: &Path, file: &str) -> Result<()> {
+    check_plain(file)?;
+    let mut above = Path::new(file).ancestors().skip(1).filter(|part| *part != Path::new(""));
+    if above.any(|part| folder.is_link(&around.join(part))) {
+        return Err(Error::corrupt(
+            "unsafe-name",
+            "the path of a shard leads through a symbolic link to a folder",
+        )
+        .found(escape(file))
+        .hint("put the folder itself in the place of the link"));
+    }
+    Ok(())
 }
 
 /// Fails where a part of `name`, below `folder`, is a symbolic link: it could lead out of the folder.

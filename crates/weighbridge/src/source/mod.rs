@@ -23,7 +23,7 @@ pub use counting::CountingSource;
 pub use cursor::Cursor;
 pub(crate) use file::read_exact_at as read_file_at;
 pub use file::{FileSource, PathKind, check_local, kind_of_path};
-pub(crate) use folder::{FOLDER_DEPTH, IGNORED_NAMES, check_no_links, check_plain};
+pub(crate) use folder::{FOLDER_DEPTH, IGNORED_NAMES, check_no_links, check_plain, check_shard};
 pub use folder::{
     Folder, FolderItem, FolderRef, LocalFolder, MemoryFolder, SkipReason, SkippedItem, Survey, check_relative,
 };

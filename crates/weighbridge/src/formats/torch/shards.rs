@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::formats::safetensors::{List, read_list};
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef, check_plain};
+use crate::source::{FolderRef, SourceRef, check_shard};
 use crate::text::first_and_more;
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +28,9 @@ const NAMED: usize = 5;
 /// [`crate::Kind::Usage`], `several-models`, where there are several of them; what listing says.
 pub(super) fn index_name(folder: &FolderRef) -> Result<Option<String>> {
     let items = folder.list(1)?;
-    let names: Vec<&str> = items.iter().filter_map(|item| item.name.to_str()).collect();
+    let names = items.iter().filter_map(|item| item.name.to_str());
+    // Companions that macOS writes beside files on foreign disks.
+    let names: Vec<&str> = names.filter(|name| !name.starts_with("._")).collect();
     if names.iter().any(|name| name.ends_with(".safetensors")) {
         return Ok(None);
     }
@@ -75,7 +77,7 @@ pub(super) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<C
     checkpoint.notes.clone_from(&index.notes);
     let mut shards: Vec<(usize, SourceRef)> = Vec::with_capacity(index.files.len());
     for (number, file) in index.files.iter().enumerate() {
-        check_plain(file).map_err(named)?;
+        check_shard(folder, Path::new(""), file).map_err(named)?;
         shards.push((number, folder.open(Path::new(file))?.ok_or_else(|| missing(file))?));
     }
     // The order of the files is that of their names.

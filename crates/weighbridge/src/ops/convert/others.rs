@@ -1,11 +1,11 @@
 //! Files of a folder that go along with the model in it: its configuration, its tokenizer.
 
-use crate::checkpoint::{Checkpoint, Note};
+use crate::checkpoint::{Checkpoint, Loss, Note};
 use crate::error::{Error, Result};
 use crate::formats::{Format, by_extension, files_beside};
 use crate::plan::{FileBuilder, WritePlan};
 use crate::source::{FolderRef, LocalFolder, PathKind, kind_of_path};
-use crate::text::{escape, first_and_more};
+use crate::text::{escape, first_and_more, path_text};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,12 +55,20 @@ impl Others {
         }
         let written: HashSet<String> = plan.files.iter().map(|file| file.name.clone()).collect();
         for name in &self.names {
-            let Some(text) = name.to_str().filter(|text| !written.contains(*text)) else { continue };
-            let Some(source) = self.folder.open(name)? else { continue };
-            plan.files.push(FileBuilder::copy_of(text, &source));
+            let source = self.folder.open(name)?;
+            match (name.to_str(), source) {
+                (Some(text), _) if written.contains(text) => {}
+                (Some(text), Some(source)) => plan.files.push(FileBuilder::copy_of(text, &source)),
+                (None, _) => plan.losses.push(not_copied(name, "its name is not UTF-8")),
+                (_, None) => plan.losses.push(not_copied(name, "it is no longer there")),
+            }
         }
         Ok(())
     }
+}
+
+fn not_copied(name: &Path, reason: &str) -> Loss {
+    Loss::new("companion", escape(&path_text(name)), format!("not copied: {reason}"))
 }
 
 /// The name of the one file of a model that was opened from the file or folder `label`: the name that loaders look for.

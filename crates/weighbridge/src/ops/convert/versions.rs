@@ -1,7 +1,7 @@
 //! The versions and snapshots of a PyTorch-BigGraph checkpoint beside the one that is converted.
 
 use super::{ConvertOptions, plan_noting};
-use crate::checkpoint::Loss;
+use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Kind, Result};
 use crate::formats::biggraph::layout::{FileName, Listing};
 use crate::formats::{Format, OpenOptions, open_with};
@@ -49,21 +49,26 @@ pub(super) fn add(
     // The file that says which version is complete stays the last one.
     let marker = plan.files.pop();
     for other in others {
-        match files(source, &other, plan.kind, format, options) {
-            Ok((files, losses)) => {
-                plan.files.extend(files);
-                for loss in losses {
-                    if !plan.losses.contains(&loss) {
-                        plan.losses.push(loss);
-                    }
-                }
-            }
+        let (path, version) = match &other.snapshot {
+            Some(name) => (source.join(name), None),
+            None => (source.to_owned(), Some(other.version)),
+        };
+        let checkpoint = match open_with(path, &OpenOptions { version, ..options.open.clone() }) {
+            Ok(checkpoint) => checkpoint,
             Err(error) if matches!(error.kind(), Kind::Io | Kind::Usage | Kind::Cancelled) => {
                 return Err(error);
             }
             Err(error) => {
                 let detail = format!("left behind, as it cannot be read: {}", error.message());
-                plan.losses.push(Loss::new("companion", &other.name, detail));
+                plan.losses.push(Loss::new("version-unread", &other.name, detail));
+                continue;
+            }
+        };
+        let (files, losses) = files(checkpoint, &other, plan.kind, format, options)?;
+        plan.files.extend(files);
+        for loss in losses {
+            if !plan.losses.contains(&loss) {
+                plan.losses.push(loss);
             }
         }
     }
@@ -88,18 +93,13 @@ fn others(listing: &Listing, opened: Option<u64>, all: bool) -> Vec<Other> {
 
 /// The files of another version, laid out as those of the opened one are.
 fn files(
-    source: &Path,
+    checkpoint: Checkpoint,
     other: &Other,
     kind: &str,
     format: &dyn Format,
     options: &ConvertOptions,
 ) -> Result<(Vec<PlannedFile>, Vec<Loss>)> {
-    let (path, version) = match &other.snapshot {
-        Some(name) => (source.join(name), None),
-        None => (source.to_owned(), Some(other.version)),
-    };
-    let open = OpenOptions { version, ..options.open.clone() };
-    let plan = plan_noting(open_with(path, &open)?, format, Some(kind.to_owned()), options, &mut Vec::new())?;
+    let plan = plan_noting(checkpoint, format, Some(kind.to_owned()), options, &mut Vec::new())?;
     let mut files = plan.files;
     files.retain(|file| match FileName::parse(&file.name) {
         Some(FileName::Version) => other.snapshot.is_some(),

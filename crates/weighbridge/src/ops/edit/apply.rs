@@ -5,7 +5,7 @@ use super::rule::{Action, Rule};
 use super::transpose::transpose;
 use crate::checkpoint::{
     ALIAS_OF, Checkpoint, Loss, Modules, Note, RESERVED_PREFIX, STORAGE, SameRead, Selection, TensorEntry,
-    TensorPath, Value, escape_text,
+    TensorPath, Value, escape_text, rounding_detail,
 };
 use crate::engine::{Unwatched, Watch};
 use crate::error::{Error, Result};
@@ -99,7 +99,7 @@ pub(crate) fn apply_watched(
     // Without a rule nothing is cast here.
     for tensor in checkpoint.tensors.iter().filter(|_| !rules.is_empty()) {
         if let Some(cast) = tensor.cast.filter(|cast| !cast_is_exact(tensor.stored, cast.to)) {
-            let detail = format!("{} values are rounded to {cast}", tensor.stored);
+            let detail = rounding_detail(tensor.stored, cast);
             applied.losses.push(Loss::new("rounding", tensor.name(), detail));
         }
     }

@@ -184,7 +184,15 @@ impl<'a> Reader<'a> {
             }
             c == '\n' && depth == 0
         });
-        self.at += end.unwrap_or(rest.len());
+        let imported = &rest[..end.unwrap_or(rest.len())];
+        // A literal of an imported name is no longer what that name means.
+        if imported.contains('*') {
+            self.names.clear();
+        }
+        for word in imported.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            self.names.remove(word);
+        }
+        self.at += imported.len();
     }
 
     /// `NAME = LITERAL`, with or without a type.
@@ -484,11 +492,15 @@ impl Dictionary {
     }
 }
 
-/// The number of values in a value, itself included.
+/// The number of values in a value, itself included. Text counts by its length: a copy takes as much memory again.
 fn values_of(value: &Json) -> usize {
+    let text = |text: &str| text.len() / VALUE;
     match value {
         Json::List(items) => 1 + items.iter().map(values_of).sum::<usize>(),
-        Json::Object(pairs) => 1 + pairs.iter().map(|(_, value)| values_of(value)).sum::<usize>(),
+        Json::Object(pairs) => {
+            1 + pairs.iter().map(|(key, value)| text(key) + values_of(value)).sum::<usize>()
+        }
+        Json::Text(own) => 1 + text(own),
         _ => 1,
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::formats::safetensors::{List, is_list, mentions, read_list};
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef, check_plain};
+use crate::source::{FolderRef, SourceRef, check_shard};
 use crate::text::first_and_more;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -68,7 +68,7 @@ pub(super) fn open(
     }
     let mut gone = HashSet::new();
     for (place, file) in list.files.iter().enumerate() {
-        check_plain(file)?;
+        check_shard(folder, around, file)?;
         let error = match folder.open(&around.join(file))? {
             None => missing(file),
             Some(shard) => match state::read(&shard, options) {

@@ -11,7 +11,7 @@ use crate::checkpoint::{
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef, check_plain};
+use crate::source::{FolderRef, SourceRef, check_shard};
 use crate::text::{and_more, first_and_more};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
@@ -105,17 +105,7 @@ fn listed(folder: &FolderRef, around: &Path, list: &List, options: &OpenOptions)
     let mut missing = HashSet::new();
     let mut shards = Vec::with_capacity(list.files.len());
     for (place, file) in list.files.iter().enumerate() {
-        check_plain(file)?;
-        // The file itself may be a link, as in the cache of a hub; a folder on the way could lead anywhere.
-        let mut above = Path::new(file).ancestors().skip(1).filter(|part| *part != Path::new(""));
-        if above.any(|part| folder.is_link(&around.join(part))) {
-            return Err(Error::corrupt(
-                "unsafe-name",
-                "the path of a shard leads through a symbolic link to a folder",
-            )
-            .found(escape_text(file))
-            .hint("put the folder itself in the place of the link"));
-        }
+        check_shard(folder, around, file)?;
         match folder.open(&around.join(file))? {
             Some(source) => shards.push((place, source)),
             None => {
@@ -445,7 +435,10 @@ impl Joint {
 
 /// The names of the files of a folder, in order. Names that are not UTF-8 are none of ours.
 fn file_names(folder: &FolderRef) -> Result<Vec<String>> {
-    Ok(folder.list(1)?.iter().filter_map(|item| item.name.to_str().map(str::to_owned)).collect())
+    let items = folder.list(1)?;
+    let names = items.iter().filter_map(|item| item.name.to_str());
+    // Companions that macOS writes beside files on foreign disks.
+    Ok(names.filter(|name| !name.starts_with("._")).map(str::to_owned).collect())
 }
 
 fn vanished(name: &str) -> Error {

@@ -287,7 +287,9 @@ fn other_versions_are_named_or_taken_along() {
     assert_eq!(run(at, "convert %c %denied --to biggraph --deny-loss").status.code(), Some(2));
     assert!(!at.join("denied").exists());
 
-    let written = json(at, "convert %c %all --to biggraph --versions all --set partitions=2 --json");
+    let output = run(at, "convert %c %all --to biggraph --versions all --set partitions=2 --json");
+    assert_eq!(output.status.code(), Some(1), "a version is lost");
+    let written: Json = serde_json::from_slice(&output.stdout).unwrap();
     let left: Vec<_> =
         written["losses"].as_array().unwrap().iter().map(|loss| loss["subject"].clone()).collect();
     // It lacks its model.
@@ -302,6 +304,8 @@ fn other_versions_are_named_or_taken_along() {
     ok(at, "diff %c %all --no-metadata");
     ok(at, "diff %c/epoch_2 %all/epoch_2 --no-metadata");
     assert_eq!(run(at, "convert %c %x --to biggraph --versions all --set version=9").status.code(), Some(2));
+    // There is one version of anything else.
+    assert_eq!(run(at, "convert %c %x.npz --versions all").status.code(), Some(2));
 }
 
 #[test]

@@ -71,6 +71,10 @@ fn shards_of_pytorch_open_as_one_model() {
     assert_eq!((info["format"].as_str(), info["kind"].as_str()), (Some("torch"), Some("sharded")));
     assert_eq!(json(&["verify", &model])["verdict"], "sound");
     assert_eq!(json(&["scan", &model])["verdict"], "clean");
+    // Companions of files that macOS writes are no indexes.
+    for hidden in ["._pytorch_model.bin.index.json", "._model.safetensors"] {
+        fs::write(format!("{model}/{hidden}"), "\0").unwrap();
+    }
     let joined = folder.path("joined.safetensors");
     ok(&["convert", &model, &joined]);
     let wanted = folder.path("wanted.safetensors");
@@ -103,6 +107,12 @@ fn faults_of_shards_of_pytorch_are_refused() {
     );
     assert_eq!(with("pytorch_model-00001", "../pytorch_model-00001"), "unsafe-name");
     assert_eq!(with("pytorch_model-00001", "pytorch_model-00007"), "shard-missing");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(folder.path("m"), format!("{model}/linked")).unwrap();
+        assert_eq!(with("pytorch_model-00001", "linked/pytorch_model-00001"), "unsafe-name");
+        fs::remove_file(format!("{model}/linked")).unwrap();
+    }
     fs::write(&index, &good).unwrap();
     let short = good.replacen(&format!("\"b1\":\"{first}\","), "", 1);
     assert_ne!(short, good);

@@ -200,6 +200,9 @@ fn a_minus_is_standard_output_of_convert() {
         assert_eq!(streamed.stdout, fs::read(&target).unwrap(), "{format}");
         assert!(complaint(&streamed).contains("wrote - ("), "{format}: {}", complaint(&streamed));
     }
+    for words in [&["edit", &path, "-", "--rename", "w1=x"][..], &["merge", &path, "--output", "-"]] {
+        assert_eq!(error(words)["code"], "standard-output");
+    }
     // Nothing is written where it cannot be one stream, or fails.
     for words in [
         &["--to", "npy"][..],

@@ -2,8 +2,8 @@
 
 use crate::harness::{Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, deflated, f32, hard, link_info, local_heap, message,
-    soft, space, symbol_table, tree,
+    F32, File, NOWHERE, chunk_key, chunked, contiguous, deflated, f32, group_node, hard, link_info,
+    local_heap, message, soft, space, symbol_table, tree, tree_of_chunks, whole,
 };
 use crate::zips::zlib;
 
@@ -25,9 +25,7 @@ fn chunk(dims: &[u64], extents: &[u32], packed: &[u8]) -> Vec<u8> {
     with_one(|file| {
         let data = file.put(packed);
         let len = u32::try_from(packed.len()).unwrap();
-        let zero = vec![0; dims.len()];
-        let keys = [chunk_key(len, &zero), data.to_le_bytes().to_vec(), chunk_key(0, dims)].concat();
-        let tree = file.put(&tree(1, 0, 1, NOWHERE, &keys));
+        let tree = tree_of_chunks(file, extents, &[(vec![0; dims.len()], data, len)]);
         file.object(&[space(dims), f32(), chunked(tree, extents), deflated()])
     })
 }
@@ -131,12 +129,19 @@ fn hdf5_circles() {
         group(&|at| tree(0, 255, 1, NOWHERE, &child(at)), 16),
         Refused("hdf5-corrupt"),
     );
-    range.file("a tree beside itself", group(&|at| tree(0, 0, 0, at, &[]), 16), Opens(0));
+    range.file("a tree beside nothing", group(&|_| tree(0, 0, 0, NOWHERE, &[]), 16), Opens(0));
+    range.file("a tree beside itself", group(&|at| tree(0, 0, 0, at, &[]), 16), Refused("hdf5-corrupt"));
     range.file(
         "a tree of 65,535 children",
         group(&|at| tree(0, 1, 65535, NOWHERE, &child(at)), 16),
-        Refused("past-the-end"),
+        Refused("hdf5-corrupt"),
     );
+    // As many as any file has room for.
+    let mut most = group(&|at| tree(0, 1, 65534, NOWHERE, &child(at)), 16);
+    let half = u16::MAX / 2;
+    most[18..20].copy_from_slice(&half.to_le_bytes());
+    assert!(most.len() < group_node(half));
+    range.file("a tree of 65,534 children", most, Refused("past-the-end"));
     let many = |at: u64| tree(0, 9, 16, NOWHERE, &child(at)[..16].repeat(17));
     range.file("a tree of 16^9 times itself", group(&many, 16), Refused("hdf5-corrupt"));
     range.file("a heap of 2^60", group(&|_| tree(0, 0, 0, NOWHERE, &[]), 1 << 60), Refused("past-the-end"));
@@ -151,7 +156,7 @@ fn hdf5_circles() {
     let chunks = with_one(|file| {
         let at = file.next();
         let keys = [chunk_key(1, &[0]), at.to_le_bytes().to_vec(), chunk_key(1, &[1 << 40])].concat();
-        let tree = file.put(&tree(1, 3, 1, at, &keys));
+        let tree = file.put(&whole(tree(1, 3, 1, NOWHERE, &keys), 24 + 64 * 32 + 24));
         file.object(&[space(&[1 << 30]), f32(), chunked(tree, &[1 << 10]), deflated()])
     });
     range.file("chunks of a tree in itself", chunks, Refused("hdf5-corrupt"));

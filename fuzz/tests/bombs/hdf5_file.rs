@@ -45,6 +45,24 @@ impl File {
         self.put(&[&[1, 0], &count[..], &1u32.to_le_bytes(), &len, &[0; 4], &body].concat())
     }
 
+    /// Puts an object header of version 2 there, which does not say how many messages it has.
+    pub(crate) fn later_object(&mut self, messages: &[Vec<u8>]) -> u64 {
+        let body = messages.iter().flat_map(|message| later(message)).collect::<Vec<_>>();
+        let len = u32::try_from(body.len()).unwrap().to_le_bytes();
+        self.put(&summed([&b"OHDR\x02\x02"[..], &len, &body].concat()))
+    }
+
+    /// Says for how many entries there is room in leaves of groups and in nodes above them: twice these.
+    pub(crate) fn room(&mut self, leaf: u16, node: u16) {
+        self.0[16..20].copy_from_slice(&[leaf.to_le_bytes(), node.to_le_bytes()].concat());
+    }
+
+    /// Puts bytes where others are.
+    pub(crate) fn replace(&mut self, at: u64, bytes: &[u8]) {
+        let at = usize::try_from(at).unwrap();
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// The file, whose superblock knows its length.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let len = self.0.len() as u64;
@@ -59,6 +77,11 @@ pub(crate) fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
     payload.resize(payload.len().next_multiple_of(8), 0);
     let len = u16::try_from(payload.len()).unwrap().to_le_bytes();
     [&kind.to_le_bytes(), &len[..], &[0; 4], &payload].concat()
+}
+
+/// A message as headers of version 2 have it.
+pub(crate) fn later(message: &[u8]) -> Vec<u8> {
+    [&[message[0], message[2], message[3], message[4]][..], &message[8..]].concat()
 }
 
 /// A group that keeps its links here.
@@ -84,16 +107,80 @@ pub(crate) fn symbol_table(tree: u64, heap: u64) -> Vec<u8> {
     message(0x11, &[tree.to_le_bytes(), heap.to_le_bytes()].concat())
 }
 
-/// A heap of names whose segment is said to be so long.
+/// A heap of names whose segment is said to be so long, and to have no room left.
 pub(crate) fn local_heap(len: u64, at: u64) -> Vec<u8> {
-    [&b"HEAP\0\0\0\0"[..], &len.to_le_bytes(), &NOWHERE.to_le_bytes(), &at.to_le_bytes()].concat()
+    [&b"HEAP\0\0\0\0"[..], &len.to_le_bytes(), &1u64.to_le_bytes(), &at.to_le_bytes()].concat()
 }
 
-/// A node of a tree of `kind` (0 groups, 1 chunks): keys and children in turn, with a last key.
+/// A node of a tree of `kind` (0 groups, 1 chunks): keys and children in turn, with a last key. As long as these are.
 pub(crate) fn tree(kind: u8, level: u8, used: u16, right: u64, rest: &[u8]) -> Vec<u8> {
     let head =
         [&b"TREE"[..], &[kind, level], &used.to_le_bytes(), &NOWHERE.to_le_bytes(), &right.to_le_bytes()];
     [&head.concat(), rest].concat()
+}
+
+/// The only leaf of the tree of a group, with one leaf of entries below it, which are between the names at these places;
+/// it has room for twice as many as `half` says.
+pub(crate) fn group_tree(half: u16, low: u64, entries: u64, high: u64) -> Vec<u8> {
+    let rest: Vec<u8> = [low, entries, high].iter().flat_map(|n| n.to_le_bytes()).collect();
+    whole(tree(0, 0, 1, NOWHERE, &rest), group_node(half))
+}
+
+/// Bytes of a node of the tree of a group.
+pub(crate) fn group_node(half: u16) -> usize {
+    24 + 2 * usize::from(half) * 16 + 8
+}
+
+/// A node with the room that it takes in the file, however many entries it has.
+pub(crate) fn whole(mut node: Vec<u8>, len: usize) -> Vec<u8> {
+    assert!(node.len() <= len);
+    node.resize(len, 0);
+    node
+}
+
+/// Entries that a node of a tree of chunks has room for.
+const CHUNKS: usize = 64;
+
+/// A tree of chunks of these extents: their offsets in order, addresses, lengths in the file.
+pub(crate) fn tree_of_chunks(file: &mut File, extents: &[u32], chunks: &[(Vec<u64>, u64, u32)]) -> u64 {
+    let entries = chunks.iter().map(|(offset, at, len)| (chunk_key(*len, offset), *at)).collect();
+    let (last, ..) = chunks.last().unwrap();
+    let end: Vec<u64> = last.iter().zip(extents).map(|(at, &extent)| at + u64::from(extent)).collect();
+    nodes_of_chunks(file, 0, entries, &chunk_key(0, &end))
+}
+
+/// Nodes over these keys and children, and nodes over these nodes up to the root, all as long as writers make them. The
+/// first level is `level`.
+pub(crate) fn nodes_of_chunks(
+    file: &mut File,
+    mut level: u8,
+    mut entries: Vec<(Vec<u8>, u64)>,
+    last: &[u8],
+) -> u64 {
+    let key = last.len();
+    let len = 24 + CHUNKS * (key + 8) + key;
+    loop {
+        let first = file.next();
+        let at = |number: usize| first + (number * len) as u64;
+        let count = entries.len().div_ceil(CHUNKS);
+        let mut above = Vec::with_capacity(count);
+        for (number, own) in entries.chunks(CHUNKS).enumerate() {
+            let mut rest: Vec<u8> =
+                own.iter().flat_map(|(key, child)| [&key[..], &child.to_le_bytes()].concat()).collect();
+            rest.extend(entries.get((number + 1) * CHUNKS).map_or(last, |(key, _)| &key[..]));
+            let right = if number + 1 < count { at(number + 1) } else { NOWHERE };
+            let mut node = tree(1, level, u16::try_from(own.len()).unwrap(), right, &rest);
+            if number > 0 {
+                node[8..16].copy_from_slice(&at(number - 1).to_le_bytes());
+            }
+            assert_eq!(file.put(&whole(node, len)), at(number));
+            above.push((own[0].0.clone(), at(number)));
+        }
+        if count == 1 {
+            return first;
+        }
+        (entries, level) = (above, level + 1);
+    }
 }
 
 /// A dataspace.
@@ -154,7 +241,8 @@ pub(crate) fn implicit(at: u64, chunk: &[u8]) -> Vec<u8> {
     message(8, &[&[4, 2, 0, rank, 1][..], chunk, &[4, 2], &at.to_le_bytes()].concat())
 }
 
-/// A node of a group of the first kind: for each link its name and its target in the heap of names.
+/// A leaf of a group of the first kind: for each link its name and its target in the heap of names. It has room for no
+/// more, but for eight.
 pub(crate) fn soft_node(links: &[(u64, u32)]) -> Vec<u8> {
     let mut node = [&b"SNOD\x01\0"[..], &u16::try_from(links.len()).unwrap().to_le_bytes()].concat();
     for (name, target) in links {
@@ -163,7 +251,8 @@ pub(crate) fn soft_node(links: &[(u64, u32)]) -> Vec<u8> {
         }
         node.extend([0; 12]);
     }
-    node
+    let len = node.len().max(8 + 8 * 40);
+    whole(node, len)
 }
 
 /// A heap of one block, which holds this object and is packed where `filters` says how; and the identity of
@@ -260,8 +349,7 @@ impl<'a> HeapTables<'a> {
         self.heap = file.put(&[0; 512]);
         let root = self.table(file, 0, self.form.rows.into());
         let header = heap_header(said, root, &[]);
-        let at = usize::try_from(self.heap).unwrap();
-        file.0[at..at + header.len()].copy_from_slice(&header);
+        file.replace(self.heap, &header);
         self.heap
     }
 

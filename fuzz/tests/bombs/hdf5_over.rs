@@ -2,8 +2,9 @@
 
 use crate::harness::{Any, Opens, Range, Refused};
 use crate::hdf5_file::{
-    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, fractal_heap, local_heap, message, soft_node,
-    space, summed, symbol_table, tree,
+    F32, File, NOWHERE, chunk_key, chunked, contiguous, f32, fractal_heap, group_node, group_tree, later,
+    local_heap, message, nodes_of_chunks, soft_node, space, summed, symbol_table, tree, tree_of_chunks,
+    whole,
 };
 use crate::hdf5_many::{bytes, with_all};
 
@@ -24,9 +25,21 @@ fn hdf5_messages_over_each_other() {
             vec![file.object(&[vec![space(&[1]), f32(), contiguous(run, 4)], more.collect()].concat())]
         })
     };
-    range.file("400,000 messages that say nothing", continued(0x20, 400_000, 1), Opens(1));
+    // A header that does not say how many it has, and has them once.
+    let once = |kind: u16, count: usize| {
+        with_all(|file| {
+            let run = later(&message(kind, &[])).repeat(count);
+            let run = summed([&b"OCHK"[..], &run].concat());
+            let at = file.put(&run);
+            let more = message(0x10, &bytes([at, run.len() as u64]));
+            vec![file.later_object(&[space(&[1]), f32(), contiguous(at, 4), more])]
+        })
+    };
+    range.file("400,000 messages that say nothing", once(0x20, 400_000), Opens(1));
+    let more = continued(0x20, 400_000, 1);
+    range.file("400,000 messages, more than a header can state", more, Refused("hdf5-corrupt"));
     range.file("400,000 messages, 19 times", continued(0x20, 400_000, 19), Refused("hdf5-corrupt"));
-    range.file("200,000 attributes without content", continued(0x0c, 200_000, 1), Refused("hdf5-corrupt"));
+    range.file("200,000 attributes without content", once(0x0c, 200_000), Refused("hdf5-corrupt"));
     range.file("490,000 attributes, 15 times", continued(0x0c, 490_000, 15), Refused("hdf5-corrupt"));
     // An object that has nothing else: each of its names has all its problems.
     let names = |names: usize| {
@@ -52,6 +65,9 @@ fn group_over_itself(nodes: u64, entries: u16) -> Vec<u8> {
         let count = u16::try_from(nodes).unwrap();
         let root = file.put(&tree(0, 1, count, NOWHERE, &[bytes([0]), bytes(children)].concat()));
         let group = file.object(&[symbol_table(root, heap)]);
+        // Nodes of so many entries, all of whose room is in the file.
+        file.room(4, entries / 2);
+        assert!(file.next() + (group_node(entries / 2) as u64) < 4_000_000);
         fill(file, 4_000_000);
         vec![group]
     })
@@ -76,16 +92,22 @@ fn chunks_over_themselves(nodes: u64, entries: u16) -> Vec<u8> {
 /// number `block` of blocks has `count` times the same data block of `len` bytes.
 fn array_of_one_block(elements: u64, size: u8, block: usize, count: usize, len: usize) -> Vec<u8> {
     with_all(|file| {
-        let data = file.put(&[&b"EADB"[..], &[0; 16], &bytes([96]).repeat(len / 8)].concat());
-        let second = file.put(&[&b"EASB"[..], &[0; 16], &bytes([data]).repeat(count), &[0; 4]].concat());
+        // What each block says: version, kind, the head, which comes first.
+        let head_at = file.put(&[0; 80]);
+        let own = [&[0u8, 0][..], &bytes([head_at])].concat();
+        let data = [&b"EADB"[..], &own, &[0; 6], &bytes([96]).repeat(len / 8)].concat();
+        let data = file.put(&summed(data));
+        let second = [&b"EASB"[..], &own, &[0; 6], &bytes([data]).repeat(count)].concat();
+        let second = file.put(&summed(second));
         // 48 bits for the number of elements, at least 128 in a block, no blocks without a block of blocks.
         let mut blocks = vec![NOWHERE; 42];
         blocks[block] = second;
-        let first = file.put(&[&b"EAIB"[..], &[0; 10], &bytes(blocks), &[0; 4]].concat());
-        let head = [&b"EAHD"[..], &[0, 0, size, 48, 0, 128, 1, 0], &[0; 48], &bytes([first])].concat();
-        let head = file.put(&summed(head));
+        let first = file.put(&summed([&b"EAIB"[..], &own, &bytes(blocks)].concat()));
+        // Blocks of up to 2^47 elements are no pages.
+        let head = [&b"EAHD"[..], &[0, 0, size, 48, 0, 128, 1, 47], &[0; 48], &bytes([first])].concat();
+        file.replace(head_at, &summed(head));
         // Version, chunked, flags, dimensions, bytes of an extent, extents; the kind of index and what it is made with.
-        let layout = [&[4, 2, 0, 2, 1, 1, 4, 4, 0, 0, 0, 0, 0][..], &bytes([head])].concat();
+        let layout = [&[4, 2, 0, 2, 1, 1, 4, 4, 48, 0, 1, 128, 47][..], &bytes([head_at])].concat();
         let dataset = file.object(&[space(&[elements]), f32(), message(8, &layout)]);
         fill(file, 4_000_000);
         vec![dataset]
@@ -108,20 +130,26 @@ fn hdf5_indexes_over_each_other() {
     range.file("blocks of 2^25 elements of no bytes", array, Refused("hdf5-corrupt"));
 
     // Nodes without a chunk, which are read anew for each name.
-    let empty = |nodes: u16, names: usize| {
+    let empty = |nodes: u64, names: usize| {
         with_all(|file| {
-            let node = tree(1, 0, 0, NOWHERE, &chunk_key(0, &[0]));
+            let first = file.next();
+            let len = 24 + 64 * 32 + 24;
             let mut children = Vec::new();
-            for _ in 0..nodes {
-                children.push([chunk_key(0, &[0]), bytes([file.put(&node)])].concat());
+            for number in 0..nodes {
+                let key = chunk_key(0, &[number]);
+                let right = if number + 1 < nodes { first + len * (number + 1) } else { NOWHERE };
+                let mut node = tree(1, 0, 0, right, &key);
+                if number > 0 {
+                    node[8..16].copy_from_slice(&bytes([first + len * (number - 1)]));
+                }
+                children.push((key, file.put(&whole(node, usize::try_from(len).unwrap()))));
             }
-            let children = [children.concat(), chunk_key(0, &[0])].concat();
-            let root = file.put(&tree(1, 1, nodes, NOWHERE, &children));
+            let root = nodes_of_chunks(file, 1, children, &chunk_key(0, &[nodes]));
             vec![file.object(&[space(&[1]), f32(), chunked(root, &[1])]); names]
         })
     };
-    range.file("3 names for a tree without chunks", empty(20_000, 3), Opens(3));
-    range.file("20,000 names for a tree without chunks", empty(40_000, 20_000), Refused("limit"));
+    range.file("3 names for a tree without chunks", empty(2_000, 3), Opens(3));
+    range.file("20,000 names for a tree without chunks", empty(4_000, 20_000), Refused("limit"));
 }
 
 /// A group whose tree of links has `depth` levels of nodes of 64 bytes, one below the other; the last leads nowhere.
@@ -157,13 +185,15 @@ fn deep_group(depth: u16) -> Vec<u8> {
     })
 }
 
-/// A group of the first kind whose entries all stand for the same name, or link to the same path.
-fn group_of_one_name(entries: usize, name: (u64, u32), text: &[u8]) -> Vec<u8> {
+/// A group of the first kind whose entries all stand for the same name, or link to the same path. Its leaf has room for
+/// twice as many as `half` says.
+fn group_of_one_name(entries: usize, half: u16, name: (u64, u32), text: &[u8]) -> Vec<u8> {
     with_all(|file| {
         let names = file.put(text);
         let heap = file.put(&local_heap(text.len() as u64, names));
         let node = file.put(&soft_node(&vec![name; entries]));
-        let tree = file.put(&tree(0, 0, 1, NOWHERE, &bytes([0, node, 8])));
+        file.room(half, 16);
+        let tree = file.put(&group_tree(16, 0, node, 8));
         vec![file.object(&[symbol_table(tree, heap)])]
     })
 }
@@ -177,16 +207,16 @@ fn hdf5_groups_that_are_damaged() {
     let endless = [&b"\0\0\0\0\0\0\0\0"[..], &vec![b'n'; 2_000_000]].concat();
     range.file(
         "60,000 names without an end",
-        group_of_one_name(60_000, (8, 8), &endless),
+        group_of_one_name(60_000, 30_000, (8, 8), &endless),
         Refused("hdf5-corrupt"),
     );
     let ended = [&endless[..], &[0]].concat();
     range.file(
         "60,000 times one name of 2 MB",
-        group_of_one_name(60_000, (8, 8), &ended),
+        group_of_one_name(60_000, 30_000, (8, 8), &ended),
         Refused("hdf5-corrupt"),
     );
-    let no_path = group_of_one_name(60_000, (8, u32::MAX), &ended);
+    let no_path = group_of_one_name(60_000, 30_000, (8, u32::MAX), &ended);
     range.file("60,000 names of 2 MB whose paths do not end", no_path, Refused("hdf5-corrupt"));
 }
 
@@ -228,7 +258,9 @@ fn hdf5_texts_that_are_nothing_but_padding() {
     let padding = |attributes: u32, texts: u64, len: u64| {
         with_all(|file| {
             let zeros = vec![0; usize::try_from(len).unwrap()];
-            let object = [&[1, 0, 1, 0, 0, 0, 0, 0][..], &bytes([len]), &zeros, &[0; 16]].concat();
+            // Behind it the room that is left: nothing but what says so.
+            let left = bytes([0, 16]);
+            let object = [&[1, 0, 1, 0, 0, 0, 0, 0][..], &bytes([len]), &zeros, &left].concat();
             let size = object.len() as u64 + 16;
             let heap = file.put(&[&b"GCOL\x01\0\0\0"[..], &bytes([size]), &object].concat());
             let kind = [&[0x19, 1, 0, 0, 16, 0, 0, 0][..], &[0x13, 0, 0, 0, 1, 0, 0, 0]].concat();
@@ -237,9 +269,9 @@ fn hdf5_texts_that_are_nothing_but_padding() {
                 [&u32::try_from(len).unwrap().to_le_bytes()[..], &bytes([heap]), &[1, 0, 0, 0]].concat();
             let all = one.repeat(usize::try_from(texts).unwrap());
             let attribute = |n: u32| {
-                let name = [&n.to_le_bytes()[..], &[0; 4]].concat();
-                let name = name.iter().map(|&byte| if byte == 0 { 0 } else { byte | 64 }).collect::<Vec<_>>();
-                message(0x0c, &[&[1, 0, 8, 0, 16, 0, 16, 0][..], &name, &kind, &extents, &all].concat())
+                let name = format!("{n:07}\0");
+                let name = name.as_bytes();
+                message(0x0c, &[&[1, 0, 8, 0, 16, 0, 16, 0][..], name, &kind, &extents, &all].concat())
             };
             let attributes = (0..attributes).map(attribute).collect();
             let of = vec![space(&[1]), f32(), contiguous(96, 4)];
@@ -257,13 +289,12 @@ fn hdf5_columns_as_they_are() {
     let columns = |rows: u32, count: u64, names: usize| {
         with_all(|file| {
             let all = u64::from(rows);
-            let mut keys = Vec::new();
+            let mut chunks = Vec::new();
             for column in 0..count {
                 let at = file.put(&vec![1; usize::try_from(all * 4).unwrap()]);
-                keys.extend([chunk_key(rows * 4, &[0, column]), bytes([at])].concat());
+                chunks.push((vec![0, column], at, rows * 4));
             }
-            keys.extend(chunk_key(0, &[all, count]));
-            let tree = file.put(&tree(1, 0, u16::try_from(count).unwrap(), NOWHERE, &keys));
+            let tree = tree_of_chunks(file, &[rows, 1], &chunks);
             vec![file.object(&[space(&[all, count]), f32(), chunked(tree, &[rows, 1])]); names]
         })
     };

@@ -3,8 +3,8 @@
 
 use crate::harness::{Input, MEMORY, Opens, Range, Refused};
 use crate::hdf5_file::{
-    File, NOWHERE, chunk_key, chunked, contiguous, deflated, f32, filtered, local_heap, message, space,
-    symbol_table, tree,
+    File, NOWHERE, chunked, contiguous, deflated, f32, filtered, group_node, local_heap, message, space,
+    symbol_table, tree, tree_of_chunks, whole,
 };
 use crate::hdf5_many::{bytes, with_all};
 use crate::zips::zlib;
@@ -28,12 +28,8 @@ fn dataset(
     offsets: &[Vec<u64>],
 ) -> u64 {
     let len = u32::try_from(chunk.len()).unwrap();
-    let mut keys = Vec::new();
-    for offset in offsets {
-        keys.extend([chunk_key(len, offset), bytes([file.put(chunk)])].concat());
-    }
-    keys.extend(chunk_key(0, dims));
-    let tree = file.put(&tree(1, 0, u16::try_from(offsets.len()).unwrap(), NOWHERE, &keys));
+    let chunks: Vec<_> = offsets.iter().map(|offset| (offset.clone(), file.put(chunk), len)).collect();
+    let tree = tree_of_chunks(file, extents, &chunks);
     file.object(&[space(dims), f32(), chunked(tree, extents), filters.to_vec()])
 }
 
@@ -117,6 +113,9 @@ fn hdf5_structures_that_cannot_be_joined() {
     let file = with_all(|file| {
         let names = file.put(b"\0\0\0\0\0\0\0\0a\0\0\0\0\0\0\0");
         let heap = file.put(&local_heap(16, names));
+        // As many entries in a node as can be.
+        let half = u16::MAX / 2;
+        file.room(4, half);
         // A node without links begins at each of them.
         let first =
             file.put(&[&b"TREE\0\0\0\0"[..]; 8].concat().repeat(usize::try_from(count / 8 + 8).unwrap()));
@@ -125,11 +124,13 @@ fn hdf5_structures_that_cannot_be_joined() {
             let children: Vec<u64> =
                 (from..count.min(from + 60_000)).flat_map(|n| [first + 8 * n, 0]).collect();
             let used = u16::try_from(children.len() / 2).unwrap();
-            nodes.push(file.put(&tree(0, 1, used, NOWHERE, &[bytes([0]), bytes(children)].concat())));
+            let node = tree(0, 1, used, NOWHERE, &[bytes([0]), bytes(children)].concat());
+            nodes.push(file.put(&whole(node, group_node(half))));
         }
         let children: Vec<u64> = nodes.iter().flat_map(|&node| [node, 0]).collect();
         let used = u16::try_from(nodes.len()).unwrap();
-        let root = file.put(&tree(0, 2, used, NOWHERE, &[bytes([0]), bytes(children)].concat()));
+        let root = tree(0, 2, used, NOWHERE, &[bytes([0]), bytes(children)].concat());
+        let root = file.put(&whole(root, group_node(half)));
         vec![file.object(&[symbol_table(root, heap)])]
     });
     range.file("270,000 nodes at every eighth byte", file, Refused("hdf5-corrupt"));
@@ -144,7 +145,7 @@ fn numbers(attributes: u8, dims: &[u64]) -> Vec<u8> {
         let data = vec![7; usize::try_from(dims.iter().product::<u64>()).unwrap()];
         let kind = [[0x10, 0, 0, 0, 1, 0, 0, 0], [0, 0, 8, 0, 0, 0, 0, 0]].concat();
         let attribute = |n: u8| {
-            let lens = [8, 12, u16::try_from(extents.len()).unwrap()].map(u16::to_le_bytes).concat();
+            let lens = [2, 12, u16::try_from(extents.len()).unwrap()].map(u16::to_le_bytes).concat();
             let name = [b'a' + n, 0, 0, 0, 0, 0, 0, 0];
             message(0x0c, &[&[1, 0][..], &lens, &name, &kind, &extents, &data].concat())
         };

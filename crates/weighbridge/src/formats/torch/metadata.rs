@@ -41,7 +41,7 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
 /// True for the key with which a file of safetensors says that it is for PyTorch.
 fn is_of_safetensors(checkpoint: &Checkpoint, key: &str) -> bool {
     checkpoint.format == "safetensors"
-        && checkpoint.origin.is_none()
+        && checkpoint.carried_origin().is_none_or(|origin| origin.format == "torch")
         && key == "format"
         && matches!(checkpoint.metadata.get(key), Some(Value::Text(library)) if library == "pt")
 }

@@ -537,6 +537,21 @@ mod tests {
     }
 
     #[test]
+    fn an_imported_name_is_no_literal() {
+        for import in ["from settings import base", "from settings import *", "import base"] {
+            let text = format!("base = 'a'\n{import}\n{}", function("    return dict(a=base)"));
+            assert_eq!(parse(&text).unwrap_err().code(), "python-config", "{import}");
+        }
+    }
+
+    #[test]
+    fn copies_of_long_text_are_bounded() {
+        let text = format!("x = '{}'\n", "a".repeat(700_000));
+        let body = format!("    return dict(a=[{}])", "x,".repeat(60_000));
+        assert_eq!(parse(&(text + &function(&body))).unwrap_err().code(), "limit");
+    }
+
+    #[test]
     fn refuses_what_only_running_would_tell() {
         for (body, line) in [
             ("    return dict(a=os.getenv('A'))", "line 2"),

@@ -29,7 +29,8 @@ pub(super) fn links(
     let mut owned = Owned::new(file);
     let mut before: Option<&[u8]> = None;
     for Leaf { address, bounds } in leaves(file, table.btree_address, broken)? {
-        let Some(leaf) = broken.part(leaf(file, address, &mut owned))? else { continue };
+        let leaf = leaf(file, address, &mut owned, broken);
+        let Some(leaf) = broken.part(leaf)? else { continue };
         let mut reader = file.place.reader(&leaf);
         reader.skip(8)?;
         while reader.left() > 0 {
@@ -45,6 +46,10 @@ pub(super) fn links(
                     continue;
                 }
             };
+            // Counted before it is looked at: one that is no link would cost as much time, for each entry.
+            let names_from = names.from(name).unwrap_or_default();
+            let len = memchr::memchr(0, names_from).unwrap_or(0) as u64;
+            owned.take(len).map_err(|error| error.at(address))?;
             // The original finds a name by what is before and behind it.
             let in_order = names.is_between(name, before, &bounds).map_err(|error| error.at(address));
             broken.part(in_order)?;
@@ -52,7 +57,7 @@ pub(super) fn links(
             let link = names.link(name, target).map_err(|error| error.at(address));
             if let Some(link) = broken.part(link)? {
                 // Nothing is read behind it: each name would cost time for nothing.
-                owned.take(link.bytes()).map_err(|error| error.at(address))?;
+                owned.take(link.bytes().saturating_sub(len)).map_err(|error| error.at(address))?;
                 keep(link)?;
             }
         }
@@ -200,7 +205,7 @@ struct Leaf {
 }
 
 /// The bytes of the leaf at `address`, as far as it has entries.
-fn leaf(file: &File, address: u64, owned: &mut Owned) -> Result<StorageBuffer> {
+fn leaf(file: &File, address: u64, owned: &mut Owned, broken: &mut Broken) -> Result<StorageBuffer> {
     let head = file.bytes(address, 8)?;
     let mut reader = file.place.reader(&head);
     if reader.take(4)? != b"SNOD" || reader.u8()? != 1 {
@@ -209,14 +214,22 @@ fn leaf(file: &File, address: u64, owned: &mut Owned) -> Result<StorageBuffer> {
     reader.skip(1)?;
     let entry = 2 * u64::from(file.offset_size()) + 24;
     let count = u64::from(reader.u16()?);
-    fits(file, address, count, file.place.halves.leaf, |most| 8 + most * entry)?;
+    fits(file, address, count, file.place.halves.leaf, |most| 8 + most * entry, broken)?;
     let bytes = file.bytes(address, 8 + count * entry)?;
     owned.take(bytes.len() as u64)?;
     Ok(bytes)
 }
 
-/// Fails unless `count` entries fit a node, all of which, however many it has, is in the file: the original reads it so.
-fn fits(file: &File, address: u64, count: u64, half: u16, len: impl Fn(u64) -> u64) -> Result<()> {
+/// Fails unless `count` entries fit a node, and the node with all its unused entries is in the file: the original reads it so.
+/// A node whose unused entries alone are cut off goes to `broken`, and its entries are read.
+fn fits(
+    file: &File,
+    address: u64,
+    count: u64,
+    half: u16,
+    len: impl Fn(u64) -> u64,
+    broken: &mut Broken,
+) -> Result<()> {
     let most = 2 * u64::from(half);
     if count > most {
         return Err(Error::corrupt(
@@ -227,7 +240,8 @@ fn fits(file: &File, address: u64, count: u64, half: u16, len: impl Fn(u64) -> u
         .expected(format_args!("at most {most}"))
         .found(count));
     }
-    file.place.offset(address, len(most)).map(drop)
+    broken.part(file.place.offset(address, len(most)))?;
+    Ok(())
 }
 
 /// The leaves of the tree at `root`, in order.
@@ -242,7 +256,7 @@ fn leaves(file: &File, root: u64, broken: &mut Broken) -> Result<Vec<Leaf>> {
             continue;
         }
         let node = match seen.insert(address) {
-            true => node(file, address, &bounds, &mut owned),
+            true => node(file, address, &bounds, &mut owned, broken),
             false => {
                 let error = Error::corrupt("hdf5-corrupt", "HDF5: the tree of a group comes to a node twice");
                 Err(error.at(address))
@@ -292,7 +306,13 @@ struct Node {
 }
 
 /// The node at `address`, which is between the names of all `bounds`.
-fn node(file: &File, address: u64, bounds: &[(u64, u64)], owned: &mut Owned) -> Result<Node> {
+fn node(
+    file: &File,
+    address: u64,
+    bounds: &[(u64, u64)],
+    owned: &mut Owned,
+    broken: &mut Broken,
+) -> Result<Node> {
     let (offset, length) = (u64::from(file.offset_size()), u64::from(file.length_size()));
     let head = 8 + 2 * offset;
     let start = file.bytes(address, head)?;
@@ -304,7 +324,7 @@ fn node(file: &File, address: u64, bounds: &[(u64, u64)], owned: &mut Owned) -> 
     let (level, count) = (reader.u8()?, reader.u16()?);
     let (left, right) = (reader.offset()?, reader.offset()?);
     let len = |count: u64| head + count * (length + offset) + length;
-    fits(file, address, count.into(), file.place.halves.node, len)?;
+    fits(file, address, count.into(), file.place.halves.node, len, broken)?;
     let bytes = file.bytes(address, len(count.into()))?;
     owned.take(bytes.len() as u64)?;
     let mut reader = file.place.reader(&bytes);

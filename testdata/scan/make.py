@@ -87,6 +87,7 @@ def pickles():
     put("nested_old_strings.pkl", pickle.dumps({"x": old}, 3), "found", "nested-pickle", "dangerous-import")
     put("nested_registry.pkl", pickle.dumps({"x": b"\x82\x01."}, 3), "could-not-tell", "nested-pickle", "extension")
     put("called_by_name.pkl", pickle.dumps({"add": [("add", np.float32)], "append": dict}, 4), "clean")
+    of_libraries()
     sums()
     # The length of the header is a zero for Python's protocol 0, and so is what follows, up to the end of a line in the data.
     data = b"\n" + ends
@@ -131,6 +132,47 @@ def pickles():
     put("build.pkl", b"\x80\x02cmymodule\nThing\n)\x81}b.", "could-not-tell", "unknown-import")
     put("old_print.pkl", PRINT + b".", "found", "dangerous-import")
     put("state.pdiparams.info", EVIL, "found", "dangerous-import")
+
+
+def of_libraries():
+    """Pickles of classes of libraries that are given what their own library does not give them."""
+
+    def name(module, attribute):
+        return f"c{module}\n{attribute}\n".encode()
+
+    def items(*pairs):
+        return b"}(" + b"".join(text(key) + value for key, value in pairs) + b"u"
+
+    # joblib and Python go on at different places behind the description of an array: of two bytes, then of four.
+    dtype = name("numpy", "dtype") + text("u1") + b"\x89\x88\x87R(K\x03" + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    usual = [("subclass", name("numpy", "ndarray")), ("order", text("C")), ("dtype", dtype), ("allow_mmap", b"\x89")]
+    wrapper = name("joblib.numpy_pickle", "NumpyArrayWrapper")
+    made = b"\x80\x04" + wrapper + b")\x81"
+    code = b"\xff\xff" + GETCWD + b"."
+    hidden = b"C" + bytes([len(code)]) + code + b"0."
+    two, four = ("shape", b"K\x02\x85"), ("shape", b"K\x04\x85")
+    as_object = b"\x80\x04" + name("copyreg", "_reconstructor") + wrapper + name("builtins", "object") + b"N\x87R"
+    put("joblib_reconstructed.joblib", as_object + items(*usual, four) + b"b" + hidden, "found", "unusual-call")
+    skipped = ("shape", b"K" + bytes([len(hidden) - 2]) + b"\x85")
+    put("joblib_duplicate_key.joblib", made + items(*usual, skipped, four) + b"b" + hidden, "found", "unusual-call")
+    override = ("safe_get_numpy_array_alignment_bytes", name("collections", "ChainMap"))
+    put("joblib_override.joblib", made + items(*usual, two, override) + b"b" + hidden, "found", "unusual-call")
+    # The product of the extents is a multiple of 2**64; bytes that are behind a frame.
+    large = b"\x8a\x08" + struct.pack("<q", 1 << 32)
+    put("joblib_overflow.joblib", made + items(*usual, ("shape", large * 2 + b"\x86")) + b"b" + hidden, "found", "unusual-call")
+    body = wrapper + b")\x81" + items(*usual, four) + b"bN0"
+    frame = b"\x80\x04\x95" + struct.pack("<Q", len(body))
+    put("joblib_frame.joblib", frame + body + hidden, "found", "unusual-call")
+    # Formulas are evaluated, also as they were before the dict changed. An item of a dict may be a method.
+    formulas = name("statsmodels.base.data", "FormulaicData") + b")\x81"
+    evil, plain = ("formula", text("y ~ __import__('os').getcwd()")), ("formula", text("y ~ a"))
+    again = ("restore_model_spec", b"\x88")
+    put("formulaic.pkl", b"\x80\x04" + formulas + items(again, evil) + b"b.", "found", "unusual-call")
+    late = items(again, evil) + b"q\x01bh\x01(" + text("formula") + plain[1] + b"u0."
+    put("formulaic_late.pkl", b"\x80\x04" + formulas + late, "found", "unusual-call")
+    result = name("scipy.optimize._optimize", "OptimizeResult") + b")\x81" + text("__setstate__") + name("numpy", "mean") + b"s}b."
+    put("item_is_method.pkl", b"\x80\x04" + result, "found", "unusual-call")
+    put("runs_tests.pkl", b"\x80\x04" + name("statsmodels.tools._test_runner", "PytestTester") + b")\x81.", "could-not-tell", "unknown-import")
 
 
 def sums():
@@ -516,6 +558,16 @@ def names():
     put("template_token.json", json.dumps(token).encode(), "found", "remote-code")
     put("target_os.json", b'{"_target_": "os.getcwd"}', "found", "remote-code")
     put("target.json", b'{"model": {"_target_": "mymodule.Model"}}', "could-not-tell", "names-callable")
+    for name, words in {
+        "tag": "x: !!python/object/apply:os.getcwd []\n",
+        "percent": "x: !!pyth%6fn/object/apply:os.getcwd []\n",
+        "handle": "%TAG !p! tag:yaml.org,2002:pyth\n---\nx: !p!on/object/apply:os.getcwd []\n",
+        "target": "model:\n  _target_: mymodule.Model\n",
+    }.items():
+        put(f"yaml_{name}.yaml", words.encode(), "could-not-tell", "names-callable")
+    put("yaml_target_os.yaml", b"model:\n  _target_: os.getcwd\n", "found", "remote-code")
+    put("yaml_escaped_target.yaml", b'"\\x5ftarget_": os.getcwd\n', "found", "remote-code")
+    put("inference.yml", b"PreProcess:\n- Resize:\n    scale: 1./255.\n    note: 50% of it!\n", "clean")
 
     def layer(kind, **config):
         return json.dumps({"module": "keras.layers", "class_name": kind, "config": dict(config, name="x")}).encode()

@@ -186,19 +186,33 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
         return plain;
     }
     let mut again = Opcodes::new(&opcodes.source().clone(), offset);
-    let mut report = inspect_as(&mut again, &Options { arrays: true, ..options.clone() });
-    if report.error.is_some() {
-        return plain;
-    }
-    // What only Python would come to is hidden in an array.
+    let arrays = inspect_as(&mut again, &Options { arrays: true, ..options.clone() });
+    let (mut report, other, broken) = match &arrays.error {
+        None => {
+            *opcodes = again;
+            (arrays, plain, broken)
+        }
+        // joblib may have called something before it stops.
+        Some(error) => {
+            let broken = error.offset().unwrap_or(u64::MAX);
+            let mut report = plain;
+            if report.error.is_none() {
+                let text = format!("{}: as joblib reads it: {}", error.code(), error.message());
+                report.findings.push(Finding::new(Severity::Unchecked, "pickle-breaks", text).at(broken));
+                report.verdict = report.verdict.max(Verdict::CouldNotTell);
+            }
+            (report, arrays, broken)
+        }
+    };
+    // What only one of them would come to is hidden from the other.
     let known: HashSet<u64> = report.globals.iter().map(|found| found.offset).collect();
     report.globals.extend(
-        plain.globals.into_iter().filter(|found| found.offset < broken && !known.contains(&found.offset)),
+        other.globals.into_iter().filter(|found| found.offset < broken && !known.contains(&found.offset)),
     );
     let listed = |found: &Finding| {
         report.findings.iter().any(|known| known.code == found.code && known.offset == found.offset)
     };
-    let more: Vec<_> = plain
+    let more: Vec<_> = other
         .findings
         .into_iter()
         .filter(|found| {
@@ -213,7 +227,6 @@ pub(crate) fn inspect_next(opcodes: &mut Opcodes, options: &Options) -> Report {
         });
     }
     report.findings.extend(more);
-    *opcodes = again;
     report
 }
 

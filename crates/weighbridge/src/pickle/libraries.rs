@@ -55,7 +55,8 @@ pub(super) struct Call {
     /// | `-` | `None` |
     pub(super) args: &'static str,
     /// The states it may be given: `d` a dict of attributes, `t` a tuple, `m` the state of a masked array, `s` attributes and
-    /// slots, `b` and `h` attributes with a model of xgboost and lightgbm, `e` attributes with a formula of patsy.
+    /// slots, `b` and `h` attributes with a model of xgboost and lightgbm, `e` attributes with a formula of patsy or
+    /// formulaic, `j` the description of an array of joblib, given exactly once.
     pub(super) states: &'static str,
 }
 
@@ -151,8 +152,8 @@ static CALLS: &[Call] = &[
 
     call("xgboost.core", "Booster", "", "b"),
     call("lightgbm.basic", "Booster", "", "h"),
-    call("joblib.numpy_pickle", "NumpyArrayWrapper", "", "d"),
-    call("statsmodels.base.data", "ModelData PandasData PatsyData", "", "e"),
+    call("joblib.numpy_pickle", "NumpyArrayWrapper", "", "j"),
+    call("statsmodels.base.data", "FormulaicData ModelData PandasData PatsyData", "", "e"),
 ];
 
 static NAMES: LazyLock<HashMap<(&str, &str), Known>> = LazyLock::new(|| {
@@ -212,6 +213,8 @@ mod tests {
             ("joblib.memory", "MemorizedResult"),
             ("scipy.spatial._ckdtree", "cKDTree"),
             ("sklearn.metrics._dist_metrics", "PyFuncDistance"),
+            ("statsmodels.tools._test_runner", "PytestTester"),
+            ("scipy._lib._util", "MapWrapper"),
             ("numpy", "load"),
             ("pandas", "read_pickle"),
         ] {

@@ -1,6 +1,7 @@
 //! JSON beside and within models: what it makes a framework import, call or open.
 
 mod keras;
+mod yaml;
 
 use super::json::{Json, Map};
 use super::template::{Judged, format_leads_on, judge};
@@ -45,6 +46,13 @@ pub fn config(text: &str, scan: &mut Scan) -> bool {
 pub fn template(text: &str, scan: &mut Scan) {
     let mut looked = Looked::default();
     looked.template(|| "the file".to_owned(), text);
+    looked.tell(scan);
+}
+
+/// Judges a text of YAML, without parsing it: its tags, and the targets that it names.
+pub fn yaml(text: &str, scan: &mut Scan) {
+    let mut looked = Looked::default();
+    looked.yaml(text);
     looked.tell(scan);
 }
 
@@ -177,13 +185,7 @@ impl Looked {
             }
         }
         if let Some(target) = map.get("_target_") {
-            let name = target.as_str().unwrap_or_default();
-            let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
-            let text = || format!("_target_: {}", short(&target.to_string()));
-            match allowed(module, function) {
-                Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
-                Judgement::Allowed(_) | Judgement::Defined(_) | Judgement::Unknown => self.targets.push(text),
-            }
+            self.target(target.as_str().unwrap_or_default(), &target.to_string());
         }
         // PyTorch-BigGraph makes names of files from those of its entity types.
         if let (Some(Json::Object(types)), true) = (map.get("entities"), map.get("relations").is_some()) {
@@ -211,6 +213,16 @@ impl Looked {
             }
         }
         self.keras(map);
+    }
+
+    /// Judges the name of something that Hydra imports and calls.
+    fn target(&mut self, name: &str, shown: &str) {
+        let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
+        let text = || format!("_target_: {}", short(shown));
+        match allowed(module, function) {
+            Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
+            Judgement::Allowed(_) | Judgement::Defined(_) | Judgement::Unknown => self.targets.push(text),
+        }
     }
 
     fn tell(self, scan: &mut Scan) {

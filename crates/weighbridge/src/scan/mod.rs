@@ -14,6 +14,7 @@
 //! | [`Beginning`] | what a file is by its first bytes |
 //! | [`hdf5()`] | HDF5: links, storage elsewhere, code of Keras, opaque bytes |
 //! | [`config()`], [`template()`] | JSON: configurations of Keras and others; templates of chats |
+//! | [`yaml()`] | YAML: tags and targets that name what is to be called |
 //!
 //! The rule of all: what was not looked at is said, and is never clean.
 
@@ -31,7 +32,7 @@ mod zips;
 
 pub use beginning::{Beginning, Class};
 pub(crate) use beginning::{Ending, begins_as_zip, ends_as_zip};
-pub use config::{config, keras, template};
+pub use config::{config, keras, template, yaml};
 pub use hdf5::hdf5;
 use names::path_like;
 pub use names::{judge_member, leads_out};

@@ -8,7 +8,7 @@ use crate::limits::{Left, Limits};
 use crate::pickle::inspect;
 use crate::scan::{
     Beginning, Class, Inner, TakenFor, archive, begins_as_zip, config, embedded, ends_as_zip, is_tar,
-    may_be_pickle, pickle_options, pickles, runs, tar, template,
+    may_be_pickle, pickle_options, pickles, runs, tar, template, yaml,
 };
 use crate::source::{SourceRef, read_vec};
 use crate::text::escape;
@@ -30,8 +30,6 @@ const SCANNED: u64 = 32_000_000;
 const HEAD: u64 = 4096;
 /// Extensions of texts that nothing loads.
 const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "yml", "yaml", "gitattributes", "gitignore"];
-/// Tags by which a text of YAML names something of Python to call.
-const YAML_TAGS: &[&str] = &["!!python/", "tag:yaml.org,2002:python/"];
 
 /// Extensions of templates of Jinja.
 const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];
@@ -323,11 +321,8 @@ fn text(
     if json && config(text, scan) {
         return Ok(Some("json"));
     }
-    if matches!(&*extension, "yml" | "yaml") && YAML_TAGS.iter().any(|tag| text.contains(tag)) {
-        scan.push(
-            "names-callable",
-            "the text has tags of Python: a loader of YAML that allows them calls what they name",
-        );
+    if matches!(&*extension, "yml" | "yaml") {
+        yaml(text, scan);
     }
     Ok(plain.then_some("text"))
 }

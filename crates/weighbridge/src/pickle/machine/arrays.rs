@@ -2,6 +2,7 @@
 
 use super::Machine;
 use crate::error::{Error, Result};
+use crate::finding::Severity;
 use crate::pickle::decode::Opcodes;
 use crate::pickle::graph::ObjectId;
 use crate::pickle::inspect::ARRAY_OF_JOBLIB;
@@ -28,7 +29,7 @@ impl Machine<'_> {
         };
         let entry = |name: &str| {
             let pairs = self.graph.pairs(state)?;
-            pairs.iter().find(|&&(key, _)| self.graph.text(key) == Some(name)).map(|&(_, value)| value)
+            pairs.iter().rev().find(|&&(key, _)| self.graph.text(key) == Some(name)).map(|&(_, value)| value)
         };
         let wrong =
             || Error::corrupt("joblib-array", "the description of an array of joblib has no shape or type");
@@ -39,8 +40,11 @@ impl Machine<'_> {
         let kind = entry("dtype").and_then(|kind| element_size(&self.graph, kind, self.at));
         let padded = entry("numpy_array_alignment_bytes").is_some_and(|id| id != ObjectId::NONE);
         let ((size, objects), count) = kind.zip(count).ok_or_else(wrong)?;
-        // A frame ends before the bytes.
-        self.frame_end = self.frame_end.filter(|&end| end > Opcodes::position(opcodes));
+        // A frame ends before the bytes: joblib reads them from the file, in which the frame was read to its end.
+        if self.frame_end.take().is_some_and(|end| end > Opcodes::position(opcodes)) {
+            let text = "an array of joblib is described within a frame, and its bytes are behind the frame";
+            self.note(Severity::Error, "unusual-call", self.at, text);
+        }
         if objects {
             self.around = Some(Box::new(Around {
                 stack: std::mem::take(&mut self.stack),

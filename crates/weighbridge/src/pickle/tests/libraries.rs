@@ -87,6 +87,45 @@ fn formulas_are_evaluated() {
     assert_eq!(model("y ~ a + np.log(b)"), [""; 0]);
     assert_eq!(model("y ~ __import__('os').getcwd()"), ["unusual-call"]);
     assert_eq!(model("y ~ exec(a)"), ["unusual-call"]);
+    for class in ["FormulaicData", "ModelData", "PandasData", "PatsyData"] {
+        let class = [b"cstatsmodels.base.data\n", class.as_bytes(), b"\n)\x81"].concat();
+        let formula = |formula: &str| {
+            [text("formula"), text(formula), text("restore_model_spec"), b"\x88".to_vec()].concat()
+        };
+        let (plain, evil) = (formula("y ~ a"), formula("y ~ __import__('os').getcwd()"));
+        assert_eq!(found(&[&class, b"}(", &plain, b"ub"]), [""; 0]);
+        assert_eq!(found(&[&class, b"}(", &evil, b"ub"]), ["unusual-call"]);
+        // It is evaluated as it was, and so is what makes the table that it is given.
+        let late: [&[u8]; 6] = [&class, b"}q\x01(", &evil, b"ubh\x01(", &plain, b"u"];
+        assert_eq!(found(&late), ["unusual-call"]);
+        let method: [&[u8]; 6] =
+            [&class, b"}(", &plain, &text("orig_endog"), b"ctypes\nSimpleNamespace\n)\x81", b"ub"];
+        assert_eq!(found(&method), ["unusual-call"]);
+    }
+}
+
+/// The items of some dicts are their attributes, among them the method to which a state is handed.
+#[test]
+fn items_are_no_methods() {
+    let result: &[u8] = b"cscipy.optimize._optimize\nOptimizeResult\n";
+    let item = |key: &[u8]| found(&[result, b")\x81", key, b"cnumpy\nmean\ns}b"]);
+    assert_eq!(item(&text("fun")), [""; 0]);
+    assert_eq!(item(b"K\x01K\x02\x86"), [""; 0]);
+    assert_eq!(item(&text("__setstate__")), ["unusual-call"]);
+    assert_eq!(item(b"U\x0c__setstate__"), ["unusual-call"]);
+    // A text that is made by a call.
+    assert_eq!(item(b"cbuiltins\nstr\nX\x0c\0\0\0__setstate__\x85R"), ["unusual-call"]);
+    let base = |key: &str| {
+        let dict = dict(&[(key, "x")]);
+        found(&[b"ccopyreg\n_reconstructor\n", result, b"cbuiltins\ndict\n", &dict, b"\x87R"])
+    };
+    assert_eq!(base("fun"), [""; 0]);
+    assert_eq!(base("__setstate__"), ["unusual-call"]);
+    let bunch: &[u8] = b"cstatsmodels.tools.tools\nBunch\n)\x81";
+    let own = |key: &str| found(&[bunch, b"q\x01", &text(key), b"K\x01sh\x01b"]);
+    assert_eq!(own("a"), [""; 0]);
+    assert_eq!(own("__setstate__"), ["unusual-call"]);
+    assert_eq!(found(&[b"cstatsmodels.tools._test_runner\nPytestTester\n)\x81"]), ["unknown-import"]);
 }
 
 /// scipy makes the functions of a distribution anew from a text.
@@ -156,7 +195,8 @@ fn arrays_of_joblib_are_read_in_both_ways() {
         let shape = [b"K", [u8::try_from(data.len()).unwrap()].as_slice(), b"\x85"].concat();
         let state = [
             b"}(".to_vec(),
-            [text("shape"), shape].concat(),
+            [text("subclass"), b"cnumpy\nndarray\n".to_vec(), text("order"), text("C")].concat(),
+            [text("allow_mmap"), b"\x88".to_vec(), text("shape"), shape].concat(),
             [text("dtype"), dtype.to_vec()].concat(),
             [text("numpy_array_alignment_bytes"), b"K\x10".to_vec()].concat(),
             b"u".to_vec(),
@@ -175,14 +215,84 @@ fn arrays_of_joblib_are_read_in_both_ways() {
         assert_eq!(report.verdict, Verdict::Sound);
         report.globals.len()
     };
-    assert_eq!(bytes, 2);
+    assert_eq!(bytes, 3);
     // Without padding the bytes of the array are the next instructions.
-    let state = [text("shape"), b"K\x0c\x85".to_vec(), text("dtype")].concat();
-    let dtype = b"cnumpy\ndtype\nX\x02\0\0\0u1\x89\x88\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb";
     let hidden = b"cos\ngetcwd\n\xff";
-    let pieces: [&[u8]; 6] =
-        [b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}(", &state, dtype, b"ub", hidden, b""];
+    let pieces: [&[u8]; 4] = [WRAPPER, b")\x81", &described(&[("shape", b"K\x0c\x85")]), hidden];
     assert_eq!(found(&pieces), ["dangerous-import"]);
+}
+
+const WRAPPER: &[u8] = b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n";
+
+/// The description of an array of joblib with these attributes, and what gives it to the object.
+fn described(more: &[(&str, &[u8])]) -> Vec<u8> {
+    let dtype = b"cnumpy\ndtype\nX\x02\0\0\0u1\x89\x88\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb";
+    let usual: [(&str, &[u8]); 4] = [
+        ("subclass", b"cnumpy\nndarray\n"),
+        ("order", b"X\x01\0\0\0C"),
+        ("dtype", dtype),
+        ("allow_mmap", b"\x89"),
+    ];
+    let named = |name: &str| more.iter().any(|(other, _)| *other == name);
+    let pairs = usual.iter().filter(|(name, _)| !named(name)).chain(more);
+    let pairs: Vec<u8> = pairs.flat_map(|(name, value)| [text(name), value.to_vec()].concat()).collect();
+    [b"}(".as_slice(), &pairs, b"ub"].concat()
+}
+
+/// An array that joblib reads in another way than `scan` does hides instructions.
+#[test]
+fn arrays_of_joblib_are_described_in_one_way() {
+    let shape: (&str, &[u8]) = ("shape", b"K\x02\x85");
+    // Two bytes of the array, which are instructions of Python, too.
+    let made = |more: &[(&str, &[u8])]| found(&[WRAPPER, b")\x81", &described(more), b"N0"]);
+    assert_eq!(made(&[shape]), [""; 0]);
+    let padded: (&str, &[u8]) = ("numpy_array_alignment_bytes", b"N");
+    assert_eq!(made(&[shape, padded]), [""; 0]);
+    for more in [
+        vec![shape, shape],
+        vec![],
+        vec![shape, ("safe_get_numpy_array_alignment_bytes", b"ccollections\nChainMap\n".as_slice())],
+        vec![shape, ("read", b"N")],
+        vec![("shape", b"]K\x02a".as_slice())],
+        vec![("shape", b"\x88K\x02\x86".as_slice())],
+        vec![("shape", b"\x8a\x08\0\0\0\0\x01\0\0\0\x8a\x08\0\0\0\0\x01\0\0\0\x86".as_slice())],
+        vec![shape, ("order", b"N".as_slice())],
+        vec![shape, ("subclass", b"ccollections\nChainMap\n".as_slice())],
+        vec![shape, ("dtype", b"cnumpy\nfloat64\n".as_slice())],
+        vec![shape, ("dtype", b"X\x02\0\0\0u1".as_slice())],
+        vec![shape, ("allow_mmap", b"K\x01".as_slice())],
+    ] {
+        assert!(made(&more).contains(&"unusual-call"), "{more:?}");
+    }
+    let state = described(&[shape]);
+    // Made in another way, never described, described twice, described with what changes.
+    let object: [&[u8]; 6] =
+        [b"ccopyreg\n_reconstructor\n", WRAPPER, b"cbuiltins\nobject\nN\x87R", &state, b"N0", b""];
+    assert!(found(&object).contains(&"unusual-call"));
+    assert!(found(&[WRAPPER, b")R", &state, b"N0"]).contains(&"unusual-call"));
+    assert!(found(&[WRAPPER, b")\x81"]).contains(&"unusual-call"));
+    let twice: [&[u8]; 7] = [WRAPPER, b")\x81q\x01", &state, b"N0", b"0h\x01", &state, b"N0"];
+    assert!(found(&twice).contains(&"unusual-call"));
+    let body = state.get(1..state.len() - 1).unwrap();
+    let late: [&[u8]; 6] = [WRAPPER, b")\x81}q\x01", body, b"bN0h\x01", &text("shape"), b"K\x00\x85s0"];
+    assert!(found(&late).contains(&"unusual-call"));
+    // What only joblib comes to counts, also where it stops then.
+    let call: &[u8] = b"cos\ngetcwd\n)R0";
+    let len = [u8::try_from(call.len()).unwrap()];
+    let hidden: [&[u8]; 6] = [WRAPPER, b")\x81", &state, b"C", &len, call];
+    let codes = found(&[hidden.concat().as_slice(), b"0"]);
+    assert!(codes.contains(&"dangerous-import"), "{codes:?}");
+    let stopped = [hidden.concat().as_slice(), b"0"].concat();
+    let codes = found(&[&stopped, b"N0X\x02\0\0\0\xff\xff"]);
+    assert!(codes.contains(&"dangerous-import"), "{codes:?}");
+    // joblib reads bytes behind the frame.
+    let frame = |more: u64| {
+        let body = [WRAPPER, b")\x81", &state].concat();
+        let len = (body.len() as u64 + more).to_le_bytes();
+        found(&[b"\x95", &len, &body, b"N0N0"])
+    };
+    assert_eq!(frame(0), [""; 0]);
+    assert!(frame(2).contains(&"unusual-call"));
 }
 
 /// A storage within a pickle is five pickles, which are judged; an archive in its place is not.

@@ -2,7 +2,7 @@
 
 use super::super::allowed::{Judgement, allowed};
 use super::super::libraries::{Call, Known, known};
-use super::numpy::masked_state;
+use super::numpy::{element_size, is_array_class, masked_state};
 use super::seen::Seen;
 use super::{attributes, called, count, ints, is_atom, is_bytes, is_container, is_number, is_text};
 use crate::pickle::graph::{How, Made, Object, ObjectId};
@@ -14,19 +14,22 @@ const MOST_ELEMENTS: u64 = 1 << 10;
 
 /// True where what is listed is called, and given states, as its own library does.
 pub(super) fn usual(graph: Seen<'_>, made: &Made, known: Known, args: &[ObjectId]) -> bool {
-    let state = |states: &str| {
-        let seen = Seen::at(graph.graph, made.built);
-        made.states.iter().all(|&state| states.chars().any(|kind| stated(seen, kind, state)))
-    };
+    let seen = Seen::at(graph.graph, made.built);
+    let state =
+        |states: &str| made.states.iter().all(|&state| states.chars().any(|kind| stated(seen, kind, state)));
     match known {
         Known::Value => false,
         Known::Object => args.is_empty() && made.pairs.is_empty() && state("d"),
-        Known::Mapping => args.is_empty() && state("di"),
+        Known::Mapping => args.is_empty() && are_plain_keys(seen, &made.pairs) && state("di"),
         Known::Distribution => args.is_empty() && made.pairs.is_empty() && state("v"),
         Known::Call(call) => {
             let package = graph.global(made.callable).map_or("", |(module, _)| package(module));
             made.pairs.is_empty()
-                && matches!(made.how, How::Reduce | How::NewObj)
+                && match call.states {
+                    // joblib reads the array behind each state that it is given.
+                    "j" => made.how == How::NewObj && made.states.len() == 1,
+                    _ => matches!(made.how, How::Reduce | How::NewObj),
+                }
                 && given(graph, call, package, args)
                 && state(call.states)
         }
@@ -41,7 +44,9 @@ pub(super) fn is_object_class(module: &str, name: &str, base: &str) -> bool {
         Some(Known::Distribution) => base == "object",
         // A tuple becomes a class of tuples alone.
         Some(Known::Call(_)) if base == "tuple" => true,
-        Some(Known::Call(call)) => base == "object" && (call.args.starts_with('?') || call.args.is_empty()),
+        Some(Known::Call(call)) => {
+            base == "object" && call.states != "j" && (call.args.starts_with('?') || call.args.is_empty())
+        }
         _ => false,
     }
 }
@@ -59,6 +64,8 @@ pub(super) fn states_of(module: &str, name: &str) -> &'static str {
 /// True for a state of that kind.
 pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
     let has_attributes = || matches!(graph.graph.object(state), Object::Dict(_)) && attributes(graph, state);
+    // A dict in which an entry counts is not changed behind the call.
+    let has_entries = || matches!(graph.object(state), Object::Dict(_)) && attributes(graph, state);
     let entry = |name: &str| entry(graph, state, name);
     match kind {
         'd' => has_attributes(),
@@ -70,34 +77,76 @@ pub(super) fn stated(graph: Seen<'_>, kind: char, state: ObjectId) -> bool {
             .is_some_and(|(module, name)| matches!(known(module, name), Some(Known::Mapping))),
         // What the library parses itself, in place of which the state has no address in memory.
         'b' => {
-            has_attributes()
+            has_entries()
                 && entry("handle")
                     .is_none_or(|id| id == ObjectId::NONE || is_bytes(graph, id) || is_byte_array(graph, id))
         }
         'h' => {
             let text = |name| entry(name).is_none_or(|id| id == ObjectId::NONE || is_text(graph, id));
-            has_attributes() && text("handle") && text("_handle")
+            has_entries() && text("handle") && text("_handle")
         }
         // It evaluates a formula again.
         'e' => {
             let evaluates =
                 ["restore_design_info", "restore_model_spec"].map(entry).iter().any(Option::is_some);
             let plain = || entry("formula").and_then(|id| graph.text(id)).is_some_and(is_plain_formula);
-            // It looks names up there first.
-            let table = || {
-                entry("frame").is_none_or(|id| {
-                    id == ObjectId::NONE
-                        || made_by(graph, id).is_some_and(|(module, _)| package(module) == "pandas")
-                })
+            // It looks names up in the frame first. Without one it calls a method of what is estimated, which makes one.
+            let of_pandas = |id: ObjectId| {
+                id == ObjectId::NONE
+                    || made_by(graph, id).is_some_and(|(module, _)| package(module) == "pandas")
             };
-            has_attributes() && (!evaluates || (plain() && table()))
+            let table = || entry("frame").or_else(|| entry("orig_endog")).is_none_or(of_pandas);
+            has_entries() && (!evaluates || (plain() && table()))
         }
         'v' => {
             let template = entry("_parse_arg_template").and_then(|id| graph.text(id));
-            has_attributes() && template.is_some_and(is_argument_parser)
+            has_entries() && template.is_some_and(is_argument_parser)
         }
+        'j' => is_array_of_joblib(graph, state),
         _ => false,
     }
+}
+
+/// True for keys of a dict whose items may be attributes, too: none has the name of a method of Python, and none is made by a
+/// call that could give such a name.
+pub(super) fn are_plain_keys(graph: Seen<'_>, pairs: &[(ObjectId, ObjectId)]) -> bool {
+    pairs.iter().all(|&(key, _)| match graph.object(key) {
+        Object::Text(_) | Object::ByteString(_) => graph.text(key).is_none_or(|key| !key.starts_with("__")),
+        Object::Tuple(_) | Object::FrozenSet(_) | Object::Bytes(_) => true,
+        _ => is_atom(graph, key),
+    })
+}
+
+/// True for the description of an array as joblib writes it. It reads the bytes behind it by these attributes, of which the last
+/// of a name counts, and by methods in place of which an attribute may be put.
+fn is_array_of_joblib(graph: Seen<'_>, state: ObjectId) -> bool {
+    const PADDING: &str = "numpy_array_alignment_bytes";
+    let Object::Dict(pairs) = graph.object(state) else { return false };
+    let mut missing = vec!["subclass", "shape", "order", "dtype", "allow_mmap", PADDING];
+    let fits = pairs.iter().all(|&(key, value)| {
+        let place = graph.text(key).and_then(|key| missing.iter().position(|&name| name == key));
+        match place.map(|place| missing.swap_remove(place)) {
+            Some("subclass") => {
+                is_array_class(graph, value)
+                    && graph.global(value).is_some_and(|(module, _)| package(module) == "numpy")
+            }
+            // joblib counts the elements with numbers of 64 bits.
+            Some("shape") => {
+                graph.tuple(value).is_some()
+                    && ints(graph, value)
+                        .and_then(|shape| count(&shape))
+                        .is_some_and(|count| i64::try_from(count).is_ok())
+            }
+            Some("order") => matches!(graph.text(value), Some("C" | "F")),
+            Some("dtype") => {
+                graph.made(value).is_some() && element_size(graph.graph, value, graph.at).is_some()
+            }
+            Some("allow_mmap") => matches!(graph.object(value), Object::Bool(_)),
+            Some(_) => value == ObjectId::NONE || graph.int(value).is_some(),
+            None => false,
+        }
+    });
+    fits && matches!(*missing, [] | [PADDING])
 }
 
 /// The value of a key of a dict; of several the last.

@@ -204,7 +204,10 @@ fn reconstructed(graph: Seen<'_>, args: &[ObjectId]) -> bool {
         };
     let fits = match (base, graph.object(state)) {
         ("object", _) => state == ObjectId::NONE,
-        ("dict", Object::Dict(_)) | ("list", Object::List(_)) | ("tuple", Object::Tuple(_)) => true,
+        ("dict", Object::Dict(pairs)) => {
+            !libraries::is_object_class(module, name, "dict") || libraries::are_plain_keys(graph, pairs)
+        }
+        ("list", Object::List(_)) | ("tuple", Object::Tuple(_)) => true,
         ("int" | "long" | "float", _) => is_number(graph, state),
         ("str" | "unicode", _) => is_text(graph, state),
         _ => false,

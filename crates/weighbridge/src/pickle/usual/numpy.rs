@@ -65,7 +65,7 @@ fn is_one_record(graph: Seen<'_>, kind: ObjectId, known: &Type, array: ObjectId)
         && ints(graph, shape).and_then(|shape| count(&shape)) == Some(1)
 }
 
-fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
+pub(super) fn is_array_class(graph: Seen<'_>, class: ObjectId) -> bool {
     graph.global(class).is_some_and(|(module, name)| {
         matches!(name, "ndarray" | "matrix" | "recarray" | "chararray") || is_mapped_array(module, name)
     })

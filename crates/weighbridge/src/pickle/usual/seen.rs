@@ -16,7 +16,7 @@ pub(super) struct Seen<'a> {
     /// The graph as it is at the end of the pickle.
     pub(super) graph: &'a Graph,
     /// Offset of the instruction.
-    at: u64,
+    pub(super) at: u64,
 }
 
 impl<'a> Seen<'a> {

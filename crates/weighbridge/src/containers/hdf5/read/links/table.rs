@@ -33,6 +33,8 @@ pub(super) fn links(
         let Some(leaf) = broken.part(leaf)? else { continue };
         let mut reader = file.place.reader(&leaf);
         reader.skip(8)?;
+        // Where one name of a leaf is out of order, it is not known which: none of them is taken for right.
+        let (mut found, mut whole) = (Vec::new(), true);
         while reader.left() > 0 {
             let (name, object, cache) = (reader.offset()?, reader.offset()?, reader.u32()?);
             reader.skip(4)?;
@@ -52,14 +54,20 @@ pub(super) fn links(
             owned.take(len).map_err(|error| error.at(address))?;
             // The original finds a name by what is before and behind it.
             let in_order = names.is_between(name, before, &bounds).map_err(|error| error.at(address));
-            broken.part(in_order)?;
+            // A name that cannot be read says nothing about the others.
+            let mut keys = bounds.iter().flat_map(|&(low, high)| [low, high]).chain([name]);
+            let is_read = keys.all(|key| names.from(key).is_ok());
+            whole &= broken.part(in_order)?.is_some() || !is_read;
             before = names.from(name).ok();
             let link = names.link(name, target).map_err(|error| error.at(address));
             if let Some(link) = broken.part(link)? {
                 // Nothing is read behind it: each name would cost time for nothing.
                 owned.take(link.bytes().saturating_sub(len)).map_err(|error| error.at(address))?;
-                keep(link)?;
+                found.push(link);
             }
+        }
+        if whole {
+            found.into_iter().try_for_each(&mut *keep)?;
         }
     }
     Ok(())

@@ -398,7 +398,7 @@ def test_two_rows_of_one_name(tmp_path: Path) -> None:
         assert caught.value.tensor == "embeddings.user"
     assert CheckpointStore(tmp_path / "run").version == 0 and not (tmp_path / "one").exists()
     # A table that a file has is converted as it is, and `verify` says so.
-    (tmp_path / "twice.tsv").write_text("a\t1\t2\na\t3\t4\n")
+    (tmp_path / "twice.tsv").write_text("a\t1.5\t2\na\t3\t4\n")
     weighbridge.convert(
         tmp_path / "twice.tsv", tmp_path / "two", to="biggraph", set={"type": "user", "entities": "yes"}
     )

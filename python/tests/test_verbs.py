@@ -101,6 +101,8 @@ TEXTS = {
     "strip": ["source", "unused"],
     "in_place": "rewrite",
     "rollback": 1,
+    "versions": "all",
+    "deny": ["privacy", "files"],
     "preserve": 2,
     "transpose": {"a.*": (1, 0), "b": None},
 }

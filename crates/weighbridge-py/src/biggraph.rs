@@ -305,6 +305,7 @@ impl NextVersion {
     }
 
     /// Writes the file of one partition of a table under a hidden name; returns the losses.
+    #[pyo3(signature = (part, tensors, metadata, progress=None))]
     fn put_partition<'py>(
         &self,
         py: Python<'py>,

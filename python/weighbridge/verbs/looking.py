@@ -112,7 +112,7 @@ def info(
 
     >>> import weighbridge
     >>> weighbridge.info("net.safetensors")
-    <Info net.safetensors: safetensors single, 3 tensors, 15 parameters, 64 bytes>
+    <Info net.safetensors: safetensors single, 3 tensors, 14 parameters, 64 bytes>
     """
     return Info(*ask(info, locals()))
 

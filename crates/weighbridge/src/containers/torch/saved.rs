@@ -327,7 +327,7 @@ impl Saved {
     /// [`crate::Kind::Corrupt`] for one that does not fit its storage, or whose storage is not there:
     /// `torch-tensor`, `torch-storage-missing`, `torch-storage-length`, `torch-outside-storage`;
     /// [`crate::Kind::Unsupported`], `torch-tensor-kind`, for sparse tensors, which are several (see
-    /// [`sparse`](Self::sparse)), and for kinds that have no place in the index.
+    /// `sparse`), and for kinds that have no place in the index.
     pub fn tensor(&self, id: ObjectId, path: TensorPath) -> Result<Option<TensorEntry>> {
         super::rebuild::tensor(self, id, path)
     }

@@ -30,7 +30,8 @@ pub(super) fn encode(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec
         }
     }
     let held = |key: &str, value: &Value| {
-        matches!(value, Value::Text(_)) && (!whole || key.starts_with(RESERVED_PREFIX))
+        matches!(value, Value::Text(_))
+            && (!whole || key.starts_with(RESERVED_PREFIX) || is_of_safetensors(checkpoint, key))
     };
     if let Some(index) = bridge_index_beside(checkpoint, names, held) {
         map.insert(INDEX_KEY.into(), index.into());

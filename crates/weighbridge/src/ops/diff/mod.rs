@@ -435,7 +435,7 @@ fn leave_out_versions(left: &mut Checkpoint, right: &mut Checkpoint) -> Option<S
         _ => return None,
     };
     take_versions(&mut side.metadata);
-    Some(format!("only the {name} side has versions of modules (_metadata): --metadata compares them, too"))
+    Some(format!("only the {name} side has versions of modules (_metadata), which are not compared"))
 }
 
 /// Renames the tensors of the left side as the options say. Gives the notes on rules that were of no use.

@@ -140,6 +140,7 @@ def torch_files(folder):
             loaded = loaded.state_dict()
         found = {}
         flatten(loaded, (), found)
+        found = {name: tensor for key, own in found.items() for name, tensor in parts(key, own)}
         opened = weighbridge.open(path)
         check(f"{what} names", len(found) == len(opened) and set(found) <= set(opened), (list(found), list(opened)))
         for name in set(found) & set(opened):
@@ -148,6 +149,19 @@ def torch_files(folder):
             holds(f"{what} {name}", opened[name], tensor.shape, names[str(tensor.dtype)], content)
             own = opened[name].torch()
             check(f"{what} {name} torch", (own.dtype, own.shape) == (tensor.dtype, tensor.shape))
+
+
+def parts(name, tensor):
+    """The tensors that a sparse one consists of, by the names that the package gives them; any other tensor itself."""
+    if tensor.layout == torch.sparse_coo:
+        return [(f"{name}.indices", tensor._indices()), (f"{name}.values", tensor._values())]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        own = [("crow_indices", tensor.crow_indices()), ("col_indices", tensor.col_indices())]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        own = [("ccol_indices", tensor.ccol_indices()), ("row_indices", tensor.row_indices())]
+    else:
+        return [(name, tensor)]
+    return [*((f"{name}.{part}", values) for part, values in own), (f"{name}.values", tensor.values())]
 
 
 def flatten(value, path, found):

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use weighbridge::Error;
 use weighbridge::text::path_text;
 
-/// What stands for a stream.
+/// The path that names a standard stream.
 const STREAM: &str = "-";
 /// The beginning of the name of a temporary folder.
 const FOLDER: &str = "weighbridge-stream-";

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcom
     })
 }
 
-/// What was opened, and its sums.
+/// An opened checkpoint and its totals.
 struct Opened {
     checkpoint: Checkpoint,
     info: info::Info,

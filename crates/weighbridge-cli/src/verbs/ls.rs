@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Ls, _: &Common, output: &mut Output) -> Result<Outcome,
     })
 }
 
-/// What is listed.
+/// The tensors to list.
 struct Listed<'a> {
     args: &'a Ls,
     checkpoint: Checkpoint,

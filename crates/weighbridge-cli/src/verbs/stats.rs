@@ -71,7 +71,7 @@ fn is_name(last: &Path, first: &Path, args: &Stats) -> bool {
     kind_of_path(last).is_err() || crate::salvage::open(first, &args.input).is_ok_and(has)
 }
 
-/// What the values of tensors are like.
+/// Statistics of the values of tensors.
 struct Measured {
     checkpoint: Checkpoint,
     /// The places of the tensors with their values; empty where there is a table.

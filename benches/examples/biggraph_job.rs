@@ -27,11 +27,10 @@ fn main() {
     for (entry, bytes) in checkpoint.tensors.iter_mut().zip(tensors) {
         let source: SourceRef = Arc::new(MemorySource::new("memory", bytes));
         let mut piece = entry.pieces[0].clone();
-        piece.region = weighbridge::tensor::Region::whole(&entry.shape);
         (piece.source, piece.offset, piece.len) = (source.clone(), 0, source.len());
         // A checksum in the file that it came from has nothing to say here.
         piece.check = None;
-        entry.pieces = vec![piece];
+        entry.pieces = [piece].into();
     }
     let begun = Instant::now();
     let plan = by_id("biggraph").unwrap().plan(&checkpoint, &PlanOptions::of_kind("embeddings")).unwrap();

@@ -239,7 +239,6 @@ fn options_of_an_optimizer_that_remembers_nothing_are_kept() {
         let mut parameter = made.tensors[0].clone();
         parameter.path = TensorPath::from_dotted("entities.user.global_embedding");
         parameter.shape = Shape::from([4]);
-        parameter.pieces[0].region = weighbridge::tensor::Region::whole(&parameter.shape);
         parameter.role = Role::Parameter;
         made.tensors.push(parameter);
         let target = dir.path().join("init");

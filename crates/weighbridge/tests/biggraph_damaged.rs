@@ -428,10 +428,10 @@ fn set(path: &Path, column: &str, element: u64, value: i64) {
     let found = open(path);
     let entry = found.tensor(column).unwrap();
     let piece = entry.pieces.iter().find(|piece| {
-        (piece.region.start[0]..piece.region.start[0] + piece.region.extent[0]).contains(&element)
+        (piece.first_row()..piece.first_row() + piece.extent(&entry.shape)[0]).contains(&element)
     });
     let piece = piece.unwrap();
-    let at = usize::try_from(piece.offset + (element - piece.region.start[0]) * 8).unwrap();
+    let at = usize::try_from(piece.offset + (element - piece.first_row()) * 8).unwrap();
     let mut bytes = fs::read(path).unwrap();
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     fs::write(path, bytes).unwrap();

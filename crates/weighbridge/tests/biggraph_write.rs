@@ -395,7 +395,6 @@ fn what_has_no_place_is_told() {
     let mut more = vectors.tensors[0].clone();
     more.path = TensorPath::from_dotted("extra");
     more.shape = Shape::from([6]);
-    more.pieces[0].region = weighbridge::tensor::Region::whole(&more.shape);
     let mut state = vectors.tensors[0].clone();
     state.role = Role::OptimizerState { slot: Name::from("exp_avg") };
     vectors.tensors.extend([more, state]);

@@ -256,7 +256,7 @@ fn what_an_encoder_or_a_checksum_says_is_the_error() {
         assert!(!target.exists());
     }
     let mut damaged = entry();
-    damaged.pieces[0].check = Some(Check { offset: 0, len: 8, crc32: 1 });
+    damaged.pieces[0].check = Some(Box::new(Check { offset: 0, len: 8, crc32: 1 }));
     let plan = plan(vec![PlannedFile::streamed("", Arc::new(Text::new(damaged, 1)))]);
     let error = run(&plan, &LocalSink::file(&target, true).unwrap(), &options(2)).unwrap_err();
     assert_eq!(error.code(), "crc-mismatch");

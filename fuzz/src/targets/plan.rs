@@ -171,7 +171,7 @@ impl Supply<'_> {
         entry.role = role;
         let rows = shape.dims().first().copied().unwrap_or(0);
         if rows > 1 && order == Order::Row && dtype.size().is_some() && self.below(3) == 0 {
-            entry.pieces = halves(&shape, &source, len, encoding);
+            entry.pieces = halves(&shape, &source, len, encoding).into();
         }
         if self.below(4) == 0 {
             entry.attributes.insert(self.name().to_text(), self.value(2));
@@ -209,7 +209,8 @@ fn halves(shape: &Shape, source: &SourceRef, len: u64, encoding: Encoding) -> Ve
         region.start[0] = from;
         region.extent[0] = to - from;
         let source = source.clone();
-        Piece { source, offset: from * each, len: (to - from) * each, encoding, region, check: None }
+        let part = Some(Box::new(region));
+        Piece { source, offset: from * each, len: (to - from) * each, encoding, part, check: None }
     };
     vec![piece(0, cut), piece(cut, rows)]
 }

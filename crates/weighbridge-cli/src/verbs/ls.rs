@@ -191,7 +191,8 @@ fn pieces(checkpoint: &Checkpoint, output: &mut Output) -> io::Result<()> {
         let mut name: Cell = tensor.name().into();
         for piece in &tensor.pieces {
             let again = short(&name);
-            let ranges = piece.region.start.iter().zip(&piece.region.extent);
+            let region = piece.region(&tensor.shape);
+            let ranges = region.start.iter().zip(&region.extent);
             let ranges: Vec<_> =
                 ranges.map(|(start, extent)| format!("{start}:{}", start + extent)).collect();
             let cells: [Cell; 5] = [

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     let sealed = seal(&args.path, &options)?;
     drop(options);
     if printed {
-        output.write_all(&sealed.bytes)?;
+        sealed.manifest.write(&mut |line| output.write_all(line))?;
         return Ok(Outcome::Done);
     }
     save(&sealed, &target, args.force || args.update)?;

@@ -19,13 +19,14 @@ fn one(tensor: &TensorEntry) -> Option<Finding> {
         if let Err(error) = crate::source::check_range(&*piece.source, piece.offset, piece.len) {
             return Finding::from_error(&error);
         }
-        if !piece.region.fits(&tensor.shape) {
+        let region = piece.region(&tensor.shape);
+        if !region.fits(&tensor.shape) {
             return Some(place(
                 piece,
                 Finding::error("piece-outside", "its bytes fill a box that leaves it"),
             ));
         }
-        let shape = piece.region.shape();
+        let shape = region.shape();
         if shape.bytes(tensor.stored) != Some(piece.len) {
             let text = format!("{} bytes are given for {} of {shape}", piece.len, tensor.stored);
             return Some(place(piece, Finding::error("piece-length", text)));
@@ -42,14 +43,15 @@ fn one(tensor: &TensorEntry) -> Option<Finding> {
 
 /// Compares pieces that meet along the first dimension, in its order.
 fn overlap(tensor: &TensorEntry) -> Option<Finding> {
-    let start = |piece: &Piece| piece.region.start.first().copied().unwrap_or(0);
-    let end = |piece: &Piece| start(piece).saturating_add(piece.region.extent.first().copied().unwrap_or(1));
+    let extent = |piece: &Piece| piece.extent(&tensor.shape).first().copied().unwrap_or(1);
+    let end = |piece: &Piece| piece.first_row().saturating_add(extent(piece));
     let mut sorted: Vec<&Piece> = tensor.pieces.iter().filter(|p| p.len > 0).collect();
-    sorted.sort_by_key(|piece| start(piece));
+    sorted.sort_by_key(|piece| piece.first_row());
     let mut pairs = 0;
     for (place_of, piece) in sorted.iter().enumerate() {
-        for next in sorted[place_of + 1..].iter().take_while(|next| start(next) < end(piece)) {
-            if piece.region.intersect(&next.region).is_some() {
+        let region = piece.region(&tensor.shape);
+        for next in sorted[place_of + 1..].iter().take_while(|next| next.first_row() < end(piece)) {
+            if region.intersect(&next.region(&tensor.shape)).is_some() {
                 let finding = Finding::error("pieces-overlap", "two ranges of bytes fill the same elements");
                 return Some(place(next, finding));
             }
@@ -83,7 +85,7 @@ mod tests {
             let piece = entry.pieces[0].clone();
             let part = |(start, extent): &([u64; 2], [u64; 2])| Piece {
                 len: extent.iter().product::<u64>() * 4,
-                region: Region { start: start.to_vec(), extent: extent.to_vec() },
+                part: Some(Box::new(Region { start: start.to_vec(), extent: extent.to_vec() })),
                 ..piece.clone()
             };
             entry.pieces = boxes.iter().map(part).collect();

@@ -272,8 +272,7 @@ impl Checkpoint {
 fn turn(tensor: &mut TensorEntry, order: Order) {
     tensor.shape = Shape::reversed(&tensor.shape);
     for piece in &mut tensor.pieces {
-        piece.region.start.reverse();
-        piece.region.extent.reverse();
+        piece.part.iter_mut().for_each(|part| part.reverse());
         piece.encoding = Encoding { order, ..piece.encoding };
     }
 }

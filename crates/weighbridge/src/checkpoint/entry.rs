@@ -1,14 +1,15 @@
 //! One tensor of the index.
 
-use super::{LabelsRef, Name, TensorPath, Value};
+use super::{Attributes, LabelsRef, Name, TensorPath};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::{Cast, DType, Encoding, Order, Region, Shape};
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::ops::Range;
 
-/// Facts that only some formats have, such as `batch`. JSON shows them beside the fixed ones.
-pub type Attributes = BTreeMap<String, Value>;
+/// The parts of a tensor. Nearly always there is one, which needs no memory of its own.
+pub type Pieces = SmallVec<[Piece; 1]>;
 
 /// A named tensor and where its bytes are.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct TensorEntry {
     /// The logical extents: element (i, j) of the tensor, whatever the order of the bytes.
     pub shape: Shape,
     /// The parts that together fill the tensor. Together they cover it, without overlap.
-    pub pieces: Vec<Piece>,
+    pub pieces: Pieces,
     /// What only this format knows of it.
     pub attributes: Attributes,
     /// The names of its rows (the first index), where it is a table that has them.
@@ -127,11 +128,38 @@ pub struct Piece {
     pub len: u64,
     /// How the elements of the box lie in the bytes.
     pub encoding: Encoding,
-    /// The box of the tensor that is filled.
-    pub region: Region,
+    /// The box of the tensor that is filled; `None` where that is all of it, as nearly always. Read it with
+    /// [`region`](Self::region).
+    pub part: Option<Box<Region>>,
     /// A checksum that the file gives for bytes around these. Opening does not read them; whoever
     /// reads the whole tensor holds them against it.
-    pub check: Option<Check>,
+    pub check: Option<Box<Check>>,
+}
+
+impl Piece {
+    /// The box that is filled of a tensor of `shape`.
+    pub fn region(&self, shape: &Shape) -> Cow<'_, Region> {
+        match &self.part {
+            Some(part) => Cow::Borrowed(part),
+            None => Cow::Owned(Region::whole(shape)),
+        }
+    }
+    /// The first index along the first dimension that is filled.
+    pub fn first_row(&self) -> u64 {
+        self.part.as_ref().and_then(|part| part.start.first().copied()).unwrap_or(0)
+    }
+    /// Makes a piece of a tensor of `shape` one of a longer tensor, in which it begins `rows` further down.
+    pub(crate) fn move_down(&mut self, rows: u64, shape: &Shape) {
+        let mut part = self.region(shape).into_owned();
+        if let Some(start) = part.start.first_mut() {
+            *start += rows;
+        }
+        self.part = Some(Box::new(part));
+    }
+    /// The extents of the box that is filled of a tensor of `shape`.
+    pub fn extent<'a>(&'a self, shape: &'a Shape) -> &'a [u64] {
+        self.part.as_ref().map_or(shape.dims(), |part| &part.extent)
+    }
 }
 
 /// The CRC-32 (as in zip) that a file gives for a range of a source.
@@ -167,15 +195,14 @@ impl TensorEntry {
             )
         })?;
         crate::source::check_range(&**source, offset, len).map_err(fail)?;
-        let region = Region::whole(&shape);
-        let piece = Piece { source: source.clone(), offset, len, encoding, region, check: None };
+        let piece = Piece { source: source.clone(), offset, len, encoding, part: None, check: None };
         Ok(Self {
             path,
             role: Role::Parameter,
             stored: dtype,
             cast: None,
             shape,
-            pieces: vec![piece],
+            pieces: [piece].into(),
             attributes: Attributes::new(),
             labels: None,
             guessed: false,
@@ -198,27 +225,30 @@ impl TensorEntry {
         let rows = rows.start.min(rows.end)..rows.end;
         let count = rows.end - rows.start;
         let shape = Shape::new(std::iter::once(count).chain(rest.iter().copied()).collect::<Vec<_>>());
-        let mut entry = Self { shape, pieces: Vec::new(), labels: None, ..self.clone() };
+        let mut entry = Self { shape, pieces: Pieces::new(), labels: None, ..self.clone() };
         if count == all {
             entry.pieces = self.pieces.clone();
             return Ok(entry);
         }
         for piece in &self.pieces {
-            entry.pieces.extend(self.cut(piece, &rows)?);
+            entry.pieces.extend(self.cut(piece, &rows, &entry.shape)?);
         }
         Ok(entry)
     }
 
-    /// The part of `piece` that lies in these rows, seen from the first of them.
-    fn cut(&self, piece: &Piece, rows: &Range<u64>) -> Result<Option<Piece>> {
-        let (first, extent) = (piece.region.start[0], piece.region.extent[0]);
+    /// The part of `piece` that lies in these rows, as a part of their tensor, which has `shape`.
+    fn cut(&self, piece: &Piece, rows: &Range<u64>, shape: &Shape) -> Result<Option<Piece>> {
+        let whole = piece.region(&self.shape).into_owned();
+        let (first, extent) = (whole.start[0], whole.extent[0]);
         let (start, end) = (rows.start.max(first), rows.end.min(first + extent));
         if start >= end {
             return Ok(None);
         }
-        let mut cut = piece.clone();
-        cut.region.start[0] = start - rows.start;
-        cut.region.extent[0] = end - start;
+        let (is_order_free, row) = (whole.shape().is_order_free(), whole.extent[1..].iter().product::<u64>());
+        let mut part = whole;
+        part.start[0] = start - rows.start;
+        part.extent[0] = end - start;
+        let mut cut = Piece { part: part.unless_whole(shape), ..piece.clone() };
         if end - start == extent {
             return Ok(Some(cut));
         }
@@ -227,15 +257,14 @@ impl TensorEntry {
                 .on_tensor(self.name())
         };
         let size = self.stored.size().ok_or_else(packed)? as u64;
-        if piece.encoding.order == Order::Row || piece.region.shape().is_order_free() {
+        if piece.encoding.order == Order::Row || is_order_free {
             // A checksum of bytes around stays: whoever reads these reads and checks it all.
-            let row = piece.region.extent[1..].iter().product::<u64>() * size;
-            cut.offset += (start - first) * row;
-            cut.len = (end - start) * row;
+            cut.offset += (start - first) * row * size;
+            cut.len = (end - start) * row * size;
             return Ok(Some(cut));
         }
         // Rows of a column-major piece lie apart: they are read as one source.
-        let view = crate::source::RowsSource::new(piece, size, start - first..end - first)?;
+        let view = crate::source::RowsSource::new(piece, &self.shape, size, start - first..end - first)?;
         (cut.offset, cut.len) = (0, crate::source::Source::len(&view));
         // The checksum is one of the whole, which is not read here.
         cut.check = None;
@@ -297,8 +326,20 @@ impl TensorEntry {
     /// The single piece that holds the tensor densely and as it is, if there is one.
     pub fn single_piece(&self) -> Option<&Piece> {
         match self.pieces.as_slice() {
-            [piece] if piece.region == Region::whole(&self.shape) => Some(piece),
+            [piece] if piece.region(&self.shape).is_whole(&self.shape) => Some(piece),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of a hundred megabytes hold millions of tensors: an index of them must fit into memory several times.
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<TensorEntry>() <= 176, "{}", size_of::<TensorEntry>());
+        assert!(size_of::<Piece>() <= 56, "{}", size_of::<Piece>());
     }
 }

@@ -99,12 +99,13 @@ impl TensorEntry {
     /// `start` and `extent` along each dimension.
     pub fn pieces_to_json(&self) -> Json {
         let piece = |piece: &super::Piece| {
+            let region = piece.region(&self.shape);
             json!({
                 "file": piece.source.label(),
                 "offset": piece.offset,
                 "bytes": piece.len,
-                "start": piece.region.start,
-                "extent": piece.region.extent,
+                "start": region.start,
+                "extent": region.extent,
             })
         };
         self.pieces.iter().map(piece).collect()

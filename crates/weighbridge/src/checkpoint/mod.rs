@@ -4,6 +4,7 @@
 //! a plan. It holds no tensor data: every [`Piece`] points into a source.
 
 mod aliases;
+mod attributes;
 mod carry;
 mod change;
 mod containers;
@@ -23,6 +24,7 @@ mod versions;
 
 pub use crate::text::escape as escape_text;
 pub(crate) use aliases::{SameRead, same_bytes, tied};
+pub use attributes::Attributes;
 pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,
@@ -33,7 +35,7 @@ pub use change::Selection;
 pub(crate) use change::rounding_detail;
 pub use containers::{Container, Containers};
 pub use damage::{Damage, Lost, SALVAGED_KEY, SALVAGED_ROWS};
-pub use entry::{Attributes, Check, Piece, Role, StateOf, TensorEntry};
+pub use entry::{Check, Piece, Pieces, Role, StateOf, TensorEntry};
 pub(crate) use labels::each_part;
 pub use labels::{LabelList, Labels, LabelsRef, MemoryLabels, check_count};
 pub use loss::Loss;

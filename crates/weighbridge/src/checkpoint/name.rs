@@ -130,18 +130,69 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Where a tensor stands: the parts of its name, from the root down. Copies share them.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct TensorPath(Arc<[Name]>);
+/// Where a tensor stands: the parts of its name, from the root down. Copies share several parts; a path of one
+/// short part, of which there may be millions, takes no memory of its own.
+#[derive(Clone)]
+pub struct TensorPath(Parts);
+
+#[derive(Clone)]
+enum Parts {
+    One(Name),
+    Several(Arc<[Name]>),
+}
+
+// Paths compare as their parts do.
+impl PartialEq for TensorPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for TensorPath {}
+
+impl Ord for TensorPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(other.parts())
+    }
+}
+
+impl PartialOrd for TensorPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for TensorPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl Default for TensorPath {
+    fn default() -> Self {
+        Self::from_iter([])
+    }
+}
+
+impl FromIterator<Name> for TensorPath {
+    fn from_iter<I: IntoIterator<Item = Name>>(parts: I) -> Self {
+        let mut parts = parts.into_iter();
+        let (first, second) = (parts.next(), parts.next());
+        match (first, second) {
+            (Some(one), None) => Self(Parts::One(one)),
+            (first, second) => Self(Parts::Several(first.into_iter().chain(second).chain(parts).collect())),
+        }
+    }
+}
 
 impl TensorPath {
     /// A path of these parts.
     pub fn new(parts: impl Into<Vec<Name>>) -> Self {
-        Self(parts.into().into())
+        parts.into().into_iter().collect()
     }
     /// The path that a dotted name means: one part between each two dots.
     pub fn from_dotted(name: &str) -> Self {
-        Self(name.split('.').map(Name::from).collect())
+        name.split('.').map(Name::from).collect()
     }
     /// The path that a person writes: a JSON array of parts, or a dotted name.
     pub fn parse(text: &str) -> Self {
@@ -155,20 +206,23 @@ impl TensorPath {
     }
     /// The path `["value"]` of a tensor that has no name of its own.
     pub fn value() -> Self {
-        Self([Name::from("value")].into())
+        Self(Parts::One(Name::from("value")))
     }
     /// The parts.
     pub fn parts(&self) -> &[Name] {
-        &self.0
+        match &self.0 {
+            Parts::One(name) => std::slice::from_ref(name),
+            Parts::Several(names) => names,
+        }
     }
     /// True where `prefix` is the beginning of this path, part by part.
     pub fn starts_with(&self, prefix: &Self) -> bool {
-        self.0.starts_with(&prefix.0)
+        self.parts().starts_with(prefix.parts())
     }
     /// The parts joined by dots, not escaped. Two paths may join to the same text.
     pub fn to_text(&self) -> String {
-        let mut text = String::with_capacity(self.byte_len() + self.0.len());
-        for (place, part) in self.0.iter().enumerate() {
+        let mut text = String::with_capacity(self.byte_len() + self.parts().len());
+        for (place, part) in self.parts().iter().enumerate() {
             if place > 0 {
                 text.push('.');
             }
@@ -178,7 +232,7 @@ impl TensorPath {
     }
     /// A JSON array of the parts.
     pub fn to_json(&self) -> Json {
-        self.0.iter().map(Name::to_json).collect()
+        self.parts().iter().map(Name::to_json).collect()
     }
     /// [`to_json`](Self::to_json) as text.
     pub fn to_json_text(&self) -> String {
@@ -186,11 +240,11 @@ impl TensorPath {
     }
     /// The inverse of [`to_json`](Self::to_json).
     pub fn from_json(json: &Json) -> Option<Self> {
-        json.as_array()?.iter().map(Name::from_json).collect::<Option<_>>().map(Self)
+        json.as_array()?.iter().map(Name::from_json).collect()
     }
     /// Bytes of all parts together.
     pub fn byte_len(&self) -> usize {
-        self.0.iter().map(|part| part.as_bytes().len()).sum()
+        self.parts().iter().map(|part| part.as_bytes().len()).sum()
     }
 }
 
@@ -203,7 +257,7 @@ impl fmt::Display for TensorPath {
 
 impl fmt::Debug for TensorPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.parts().fmt(f)
     }
 }
 

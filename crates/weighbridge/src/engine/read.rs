@@ -149,15 +149,18 @@ pub(super) fn in_place<'a>(
     if entry.cast.is_some() || !region.fits(&entry.shape) {
         return None;
     }
-    let piece = entry.pieces.iter().find(|piece| region.intersect(&piece.region).as_ref() == Some(region))?;
+    let piece = entry
+        .pieces
+        .iter()
+        .find(|piece| region.intersect(&piece.region(&entry.shape)).as_ref() == Some(region))?;
     let shape = region.shape();
     let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
     if !plain || (piece.encoding.order != order && !shape.is_order_free()) {
         return None;
     }
-    let within = region.relative_to(&piece.region);
-    let extents = &piece.region.extent;
-    let strides = Shape::new(extents.clone()).strides(piece.encoding.order);
+    let within = region.relative_to(&piece.region(&entry.shape));
+    let extents = piece.extent(&entry.shape);
+    let strides = Shape::new(extents).strides(piece.encoding.order);
     let mut fast_to_slow: Vec<usize> = (0..extents.len()).collect();
     if piece.encoding.order == Order::Row {
         fast_to_slow.reverse();
@@ -202,8 +205,9 @@ fn gather(
     };
     let target_strides = crate::tensor::dense_strides(&shape, order);
     for piece in &entry.pieces {
-        let Some(part) = region.intersect(&piece.region) else { continue };
-        let within = part.relative_to(&piece.region);
+        let filled = piece.region(&entry.shape);
+        let Some(part) = region.intersect(&filled) else { continue };
+        let within = part.relative_to(&filled);
         let place = part.relative_to(region);
         let part_shape = part.shape();
         let same_layout =
@@ -211,13 +215,13 @@ fn gather(
         let part_len = to_usize(part_shape.bytes(entry.stored).unwrap_or(0))?;
         let unit = if piece.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
         if same_layout {
-            read_box(piece, &within, size, &mut scratch.sieve, target).map_err(named)?;
+            read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, target).map_err(named)?;
             swap_bytes(target, unit);
             continue;
         }
         scratch.stored.resize(part_len, 0);
         let stored = &mut scratch.stored[..part_len];
-        read_box(piece, &within, size, &mut scratch.sieve, stored).map_err(named)?;
+        read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, stored).map_err(named)?;
         swap_bytes(stored, unit);
         let mut corner = 0;
         for (&start, &stride) in place.start.iter().zip(&target_strides) {
@@ -234,7 +238,7 @@ fn gather(
 fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut [u8]) -> Result<()> {
     match entry.single_piece() {
         Some(piece)
-            if *region == piece.region
+            if region.is_whole(&entry.shape)
                 && (piece.encoding.order == order || entry.shape.is_order_free())
                 && piece.len == target.len() as u64 =>
         {
@@ -247,10 +251,17 @@ fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut
     }
 }
 
-/// Reads the box `within` of a piece compactly, in the piece's own order.
-fn read_box(piece: &Piece, within: &Region, size: usize, sieve: &mut Vec<u8>, out: &mut [u8]) -> Result<()> {
+/// Reads the box `within` of a piece of these extents compactly, in the piece's own order.
+fn read_box(
+    piece: &Piece,
+    extents: &[u64],
+    within: &Region,
+    size: usize,
+    sieve: &mut Vec<u8>,
+    out: &mut [u8],
+) -> Result<()> {
     let size = size as u64;
-    let shape = Shape::new(piece.region.extent.clone());
+    let shape = Shape::new(extents);
     let strides = shape.strides(piece.encoding.order);
     let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
     if piece.encoding.order == Order::Row {
@@ -261,7 +272,7 @@ fn read_box(piece: &Piece, within: &Region, size: usize, sieve: &mut Vec<u8>, ou
     let mut outer = fast_to_slow.len();
     for (place, &axis) in fast_to_slow.iter().enumerate() {
         run *= within.extent[axis];
-        if within.extent[axis] != piece.region.extent[axis] {
+        if within.extent[axis] != extents[axis] {
             outer = place + 1;
             break;
         }
@@ -399,7 +410,14 @@ mod tests {
             let part = read_region(&whole, &region, encoding.order).unwrap();
             let len = part.len() as u64;
             let source: SourceRef = Arc::new(MemorySource::new("part", part));
-            entry.pieces.push(Piece { source, offset: 0, len, encoding, region, check: None });
+            entry.pieces.push(Piece {
+                source,
+                offset: 0,
+                len,
+                encoding,
+                part: Some(Box::new(region)),
+                check: None,
+            });
         }
         assert_eq!(read_tensor(&entry, Order::Row).unwrap(), bytes);
         let slice = Region { start: vec![1, 1], extent: vec![3, 2] };

@@ -8,8 +8,9 @@ use crate::formats::offer_salvage;
 use crate::formats::safetensors::parse_size;
 use crate::plan::{Content, PlannedFile, WritePlan};
 use crate::source::{PathKind, kind_of_path};
-use serde_json::Value as Json;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// A file of a folder of shards.
@@ -79,19 +80,45 @@ fn check_target(target: &Path) -> Result<()> {
         .hint("the folder is made; for one file, convert"))
 }
 
+/// The list of shards, of which the names of files are counted as they are read.
+#[derive(serde::Deserialize)]
+struct List {
+    weight_map: Counts,
+}
+
+/// How many tensors each file has.
+#[derive(Default)]
+struct Counts(HashMap<String, usize>);
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(list: D) -> std::result::Result<Self, D::Error> {
+        list.deserialize_map(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for Counts {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("names of files by names of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> std::result::Result<Self, A::Error> {
+        while let Some((IgnoredAny, file)) = map.next_entry::<_, String>()? {
+            *self.0.entry(file).or_default() += 1;
+        }
+        Ok(self)
+    }
+}
+
 /// How many tensors the planned list names for each file: some have no bytes, and nothing else of the plan knows them.
 fn listed(plan: &WritePlan) -> HashMap<String, usize> {
     let lists = plan.files.iter().filter(|file| file.name.ends_with(".json"));
-    let mut counts = HashMap::new();
-    for segment in lists.flat_map(|file| &file.segments) {
-        let Content::Literal(text) = &segment.content else { continue };
-        let Ok(list) = serde_json::from_slice::<Json>(text) else { continue };
-        for file in list.get("weight_map").and_then(Json::as_object).into_iter().flat_map(|map| map.values())
-        {
-            *counts.entry(file.as_str().unwrap_or_default().to_owned()).or_insert(0) += 1;
-        }
-    }
-    counts
+    let texts = lists.flat_map(|file| &file.segments).filter_map(|segment| match &segment.content {
+        Content::Literal(text) => serde_json::from_slice::<List>(text).ok(),
+        _ => None,
+    });
+    texts.flat_map(|list| list.weight_map.0).collect()
 }
 
 /// What stands in a file; `None` for the list, in which no tensor does.

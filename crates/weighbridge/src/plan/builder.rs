@@ -126,8 +126,9 @@ impl FileBuilder {
     /// The checksums that the sources of a tensor give are held against them when the plan runs.
     fn check_pieces(&mut self, entry: &TensorEntry) {
         for piece in &entry.pieces {
-            if let Some(check) = piece.check {
-                self.checks.push(SourceCheck { source: piece.source.clone(), check, tensor: entry.name() });
+            if let Some(check) = piece.check.as_deref() {
+                let source = piece.source.clone();
+                self.checks.push(SourceCheck { source, check: *check, tensor: entry.name() });
             }
         }
     }

@@ -119,12 +119,13 @@ fn same(a: &SourceRef, b: &SourceRef) -> bool {
 }
 
 fn same_tensor(a: &TensorEntry, b: &TensorEntry) -> bool {
-    let pieces = |e: &TensorEntry| {
-        e.pieces.iter().map(|p| (p.offset, p.len, p.encoding, p.region.clone())).collect::<Vec<_>>()
-    };
     (&a.path, &a.role, a.stored, a.cast, &a.shape) == (&b.path, &b.role, b.stored, b.cast, &b.shape)
-        && pieces(a) == pieces(b)
-        && a.pieces.iter().zip(&b.pieces).all(|(a, b)| same(&a.source, &b.source))
+        && a.pieces.len() == b.pieces.len()
+        && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+            (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
+                && p.region(&a.shape) == q.region(&b.shape)
+                && same(&p.source, &q.source)
+        })
 }
 
 impl PartialEq for Content {

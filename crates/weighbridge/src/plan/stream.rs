@@ -110,9 +110,9 @@ impl PlannedFile {
         for tensor in encoder.tensors() {
             for piece in &tensor.pieces {
                 sources.push(piece.source.clone());
-                checks.extend(piece.check.map(|check| SourceCheck {
+                checks.extend(piece.check.as_deref().map(|check| SourceCheck {
                     source: piece.source.clone(),
-                    check,
+                    check: *check,
                     tensor: tensor.name(),
                 }));
             }

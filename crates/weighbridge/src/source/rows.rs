@@ -3,6 +3,7 @@
 use super::{Source, SourceRef, Within, check_range, to_usize};
 use crate::checkpoint::Piece;
 use crate::error::Result;
+use crate::tensor::Shape;
 use std::ops::Range;
 
 /// The rows `rows` of a column-major piece: in each column, a run of its elements.
@@ -19,15 +20,16 @@ pub struct RowsSource {
 }
 
 impl RowsSource {
-    /// The rows `rows` of `piece`, which is column-major with elements of `size` bytes.
+    /// The rows `rows` of `piece`, which is column-major with elements of `size` bytes, of a tensor of `shape`.
     ///
     /// # Errors
     /// [`crate::Kind::Corrupt`], code `past-the-end`, where the piece leaves its source.
-    pub fn new(piece: &Piece, size: u64, rows: Range<u64>) -> Result<Self> {
+    pub fn new(piece: &Piece, shape: &Shape, size: u64, rows: Range<u64>) -> Result<Self> {
         check_range(&*piece.source, piece.offset, piece.len)?;
-        let all = piece.region.extent.first().copied().unwrap_or(1);
+        let extent = piece.extent(shape);
+        let all = extent.first().copied().unwrap_or(1);
         let rows = rows.start.min(all)..rows.end.min(all);
-        let columns = piece.region.extent.iter().skip(1).product::<u64>();
+        let columns = extent.iter().skip(1).product::<u64>();
         let run = (rows.end - rows.start.min(rows.end)) * size;
         Ok(Self {
             outer: piece.source.clone(),

@@ -16,9 +16,17 @@ impl Region {
     pub fn whole(shape: &Shape) -> Self {
         Self { start: vec![0; shape.rank()], extent: shape.dims().to_vec() }
     }
+    /// The box as a [`Piece`](crate::checkpoint::Piece) of a tensor of `shape` has it: `None` for the whole.
+    pub fn unless_whole(self, shape: &Shape) -> Option<Box<Self>> {
+        (!self.is_whole(shape)).then(|| Box::new(self))
+    }
+    /// True where it covers all of `shape`.
+    pub fn is_whole(&self, shape: &Shape) -> bool {
+        self.extent == shape.dims() && self.start.iter().all(|&start| start == 0)
+    }
     /// The shape of the box itself.
     pub fn shape(&self) -> Shape {
-        Shape::new(self.extent.clone())
+        Shape::new(&self.extent)
     }
     /// True where it lies wholly within `shape`.
     pub fn fits(&self, shape: &Shape) -> bool {
@@ -45,6 +53,11 @@ impl Region {
             extent.push(to - from);
         }
         Some(Self { start, extent })
+    }
+    /// Puts the dimensions into the opposite order.
+    pub fn reverse(&mut self) {
+        self.start.reverse();
+        self.extent.reverse();
     }
     /// The same box seen from the corner of `outer`, which must contain it.
     #[must_use]

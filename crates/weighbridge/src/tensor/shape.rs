@@ -1,16 +1,19 @@
 //! Shapes, orders and how elements lie in bytes.
 
 use super::DType;
+use smallvec::SmallVec;
 use std::fmt::{self, Write};
 
 /// The logical extents of a tensor, first dimension first. Empty for a scalar.
+///
+/// Vectors and matrices, of which there may be millions, need no memory of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Shape(Vec<u64>);
+pub struct Shape(SmallVec<[u64; 2]>);
 
 impl Shape {
     /// A shape of these extents.
-    pub fn new(dims: impl Into<Vec<u64>>) -> Self {
-        Self(dims.into())
+    pub fn new(dims: impl AsRef<[u64]>) -> Self {
+        Self(SmallVec::from_slice(dims.as_ref()))
     }
     /// The extents.
     pub fn dims(&self) -> &[u64] {
@@ -77,7 +80,7 @@ impl fmt::Display for Shape {
 
 impl<const N: usize> From<[u64; N]> for Shape {
     fn from(dims: [u64; N]) -> Self {
-        Self(dims.to_vec())
+        Self::new(dims)
     }
 }
 

@@ -10,7 +10,8 @@ pub(super) use strict::check;
 use super::MAGIC;
 use super::stream::{self, Messages};
 use crate::checkpoint::{
-    Attributes, Checkpoint, Damage, LabelsRef, Piece, Role, SALVAGED_ROWS, TensorEntry, TensorPath, Value,
+    Attributes, Checkpoint, Damage, LabelsRef, Piece, Pieces, Role, SALVAGED_ROWS, TensorEntry, TensorPath,
+    Value,
 };
 use crate::error::{Error, Result};
 use crate::formats::table::DecodedSource;
@@ -167,7 +168,7 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
         let source = DecodedSource::shared(file.source.clone(), starts, Box::new(decoder));
         return TensorEntry::dense(TensorPath::value(), layout.dtype, shape, &source, 0, Encoding::ROW);
     }
-    let mut pieces = Vec::new();
+    let mut pieces = Pieces::new();
     let mut row = 0;
     for head in heads {
         let Some((offset, room)) = head.elements.filter(|_| head.rows > 0) else { continue };
@@ -180,7 +181,8 @@ fn table(file: &Arc<File>, layout: &Layout, heads: &[Head], rows: u64, width: u6
         }
         let region = Region { start: vec![row, 0], extent: vec![head.rows, width] };
         let source = file.source.clone();
-        pieces.push(Piece { source, offset, len, encoding: Encoding::ROW, region, check: None });
+        let part = region.unless_whole(&shape);
+        pieces.push(Piece { source, offset, len, encoding: Encoding::ROW, part, check: None });
         row += head.rows;
     }
     Ok(TensorEntry {

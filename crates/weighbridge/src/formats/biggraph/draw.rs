@@ -6,7 +6,7 @@ use super::config::Config;
 use super::partitions::stored_type;
 use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
 use crate::checkpoint::{
-    Checkpoint, Name, Origin, Piece, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+    Checkpoint, Name, Origin, Piece, Pieces, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
 };
 use crate::error::{Error, Result};
 use crate::source::{MemorySource, SourceRef};
@@ -89,7 +89,7 @@ fn table(
     stream: u64,
 ) -> Result<TensorEntry> {
     let repeat = if draw.repeat { Repeat::Block(REPEAT_OF_UPSTREAM) } else { Repeat::Independent };
-    let (mut pieces, mut rows) = (Vec::new(), 0u64);
+    let (mut pieces, mut rows) = (Pieces::new(), 0u64);
     for (part, &count) in (0u64..).zip(counts) {
         let seed = draw.seed.wrapping_add((stream | part).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let source: SourceRef = Arc::new(NormalSource::new(count, columns, scale, seed, repeat)?);
@@ -98,7 +98,8 @@ fn table(
         rows = rows.saturating_add(count);
         let len = source.len();
         if count > 0 {
-            pieces.push(Piece { source, offset: 0, len, encoding: Encoding::ROW, region, check: None });
+            let part = Some(Box::new(region));
+            pieces.push(Piece { source, offset: 0, len, encoding: Encoding::ROW, part, check: None });
         }
     }
     let nothing: SourceRef = Arc::new(MemorySource::new("drawn", Vec::new()));

@@ -15,7 +15,7 @@ use super::config::Config;
 use super::layout::split_counts;
 use super::partitions::stored_type;
 use super::rows::{NormalSource, Repeat, ZeroSource, seed_of_table};
-use crate::checkpoint::{Checkpoint, LabelList, MemoryLabels, Name, Piece, Role, TensorEntry, Value};
+use crate::checkpoint::{Checkpoint, LabelList, MemoryLabels, Name, Piece, Pieces, Role, TensorEntry, Value};
 use crate::error::{Error, Result};
 use crate::source::{SourceRef, to_usize};
 use crate::tensor::{DType, Encoding, Region, Shape};
@@ -187,7 +187,7 @@ impl Runs {
     fn join(&self, old: &TensorEntry, new: &SourceRef, columns: u64) -> Result<TensorEntry> {
         let size = old.stored.size().unwrap_or(1) as u64;
         let rest = old.shape.dims().get(1..).unwrap_or_default();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces = Pieces::new();
         let mut at = 0u64;
         for run in &self.0 {
             let (Run::Old(range) | Run::New(range)) = run;
@@ -195,8 +195,9 @@ impl Runs {
             match run {
                 _ if count == 0 => {}
                 Run::Old(range) => {
-                    for mut piece in old.rows(range.clone())?.pieces {
-                        piece.region.start[0] += at;
+                    let rows = old.rows(range.clone())?;
+                    for mut piece in rows.pieces {
+                        piece.move_down(at, &rows.shape);
                         pieces.push(piece);
                     }
                 }
@@ -205,9 +206,10 @@ impl Runs {
                         Shape::new(std::iter::once(count).chain(rest.iter().copied()).collect::<Vec<_>>());
                     let mut region = Region::whole(&shape);
                     region.start[0] = at;
+                    let part = Some(Box::new(region));
                     let (offset, len) = (range.start * columns * size, count * columns * size);
                     let encoding = Encoding::ROW;
-                    pieces.push(Piece { source: new.clone(), offset, len, encoding, region, check: None });
+                    pieces.push(Piece { source: new.clone(), offset, len, encoding, part, check: None });
                 }
             }
             at += count;

@@ -147,7 +147,7 @@ impl Reader<'_> {
         if member.method == Method::Stored {
             // A deflated member is held against its checksum while it is inflated.
             let check = Check { offset: member.data_offset, len: member.len, crc32: member.crc32 };
-            entry.pieces.iter_mut().for_each(|piece| piece.check = Some(check));
+            entry.pieces.iter_mut().for_each(|piece| piece.check = Some(Box::new(check)));
         }
         Ok(entry)
     }

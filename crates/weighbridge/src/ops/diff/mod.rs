@@ -35,6 +35,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What [`diff`] shall do.
 #[derive(Debug, Clone, Default)]
@@ -134,9 +135,9 @@ impl Status {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
     /// The displayed name on the left, not escaped.
-    pub left: String,
+    pub left: Arc<str>,
     /// The displayed name on the right, not escaped.
-    pub right: String,
+    pub right: Arc<str>,
     /// How they found each other.
     pub found: Found,
     /// What it comes to.
@@ -144,18 +145,18 @@ pub struct Pair {
     /// What is different besides the values.
     pub changes: Vec<Change>,
     /// How far the values are apart; `None` where shapes differ or values were not looked at.
-    pub values: Option<Values>,
+    pub values: Option<Arc<Values>>,
     /// Why they could not be compared, with the side's file and the place; `None` where they were.
-    pub unread: Option<Finding>,
+    pub unread: Option<Box<Finding>>,
 }
 
 impl Pair {
     fn to_json(&self) -> Json {
         json!({
-            "left": self.left, "right": self.right, "found": self.found.as_str(), "status": self.status.as_str(),
+            "left": &*self.left, "right": &*self.right, "found": self.found.as_str(), "status": self.status.as_str(),
             "changes": self.changes.iter().map(Change::to_json).collect::<Json>(),
-            "values": self.values.as_ref().map(Values::to_json),
-            "unread": self.unread.as_ref().map(Finding::to_json),
+            "values": self.values.as_deref().map(Values::to_json),
+            "unread": self.unread.as_deref().map(Finding::to_json),
         })
     }
 }
@@ -354,7 +355,14 @@ pub fn diff_checkpoints(
             (Some(_), None) => unnamed[1].push(b.name()),
             _ => {}
         }
-        found.push(one([(a, &left.label), (b, &right.label)], how, with_attributes, options)?);
+        let mut pair = one([(a, &left.label), (b, &right.label)], how, with_attributes, options)?;
+        // Of millions of pairs nearly all are the same in the same way.
+        if let Some(before) = found.last().and_then(|last: &Pair| last.values.as_ref())
+            && pair.values.as_ref() == Some(before)
+        {
+            pair.values = Some(before.clone());
+        }
+        found.push(pair);
     }
     // A tensor that the other side had, and lost, is on both.
     found.extend(lost(&left, &mut pairs.left, &right));
@@ -499,7 +507,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         // Names that cannot be read do not keep the values from being compared.
         match row_names(sides) {
             Ok(change) => changes.extend(change),
-            Err(error) => unread = Some(Finding::from_error(&error).ok_or(error)?),
+            Err(error) => unread = Some(Box::new(Finding::from_error(&error).ok_or(error)?)),
         }
         if same_shape {
             match values::compare(
@@ -512,7 +520,7 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
                     // Elements that share bytes, and differ, have no measures.
                     values = Some(compared);
                 }
-                Err(error) => unread = Some(Finding::from_error(&error).ok_or(error)?),
+                Err(error) => unread = Some(Box::new(Finding::from_error(&error).ok_or(error)?)),
             }
         }
     }
@@ -532,7 +540,13 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         (_, _, _, _, Some(values)) if !values.same_bits => Status::Close,
         _ => Status::Same,
     };
-    Ok(Pair { left: left.text(), right: right.text(), found, status, changes, values, unread })
+    let name: Arc<str> = left.text().into();
+    let other = if left.path == right.path && left.role.slot() == right.role.slot() {
+        name.clone()
+    } else {
+        right.text().into()
+    };
+    Ok(Pair { left: name, right: other, found, status, changes, values: values.map(Arc::new), unread })
 }
 
 /// Takes those of the places `alone` in `checkpoint` out of which `other` says that it lost them to damage.
@@ -546,14 +560,15 @@ fn lost(checkpoint: &Checkpoint, alone: &mut Vec<usize>, other: &Checkpoint) -> 
         let mut finding = Finding::error(lost.code, lost.text.as_str()).on_tensor(entry.name());
         finding.file = Some(lost.file.clone().unwrap_or_else(|| other.label.clone()));
         finding.offset = lost.offset;
+        let name: Arc<str> = entry.text().into();
         pairs.push(Pair {
-            left: entry.text(),
-            right: entry.text(),
+            left: name.clone(),
+            right: name,
             found: Found::Name,
             status: Status::Unread,
             changes: Vec::new(),
             values: None,
-            unread: Some(finding),
+            unread: Some(Box::new(finding)),
         });
         false
     });

@@ -58,7 +58,7 @@ pub(super) fn pair(
 ) -> Result<Pairs> {
     let mut found: Vec<Option<(usize, Found)>> = vec![None; left.tensors.len()];
     let mut taken = vec![false; right.tensors.len()];
-    by(left, right, &mut found, &mut taken, |t| (t.path.clone(), t.role.slot().cloned()));
+    by(left, right, &mut found, &mut taken, |t| (&t.path, t.role.slot()));
     by(left, right, &mut found, &mut taken, |t| t.text());
     // What is left out is left out of all that follows.
     let mut gone = vec![false; left.tensors.len()];
@@ -83,12 +83,12 @@ pub(super) fn pair(
     Ok(Pairs { pairs, left, right, unread })
 }
 
-fn by<K: std::hash::Hash + Eq>(
-    left: &Checkpoint,
-    right: &Checkpoint,
+fn by<'a, K: std::hash::Hash + Eq>(
+    left: &'a Checkpoint,
+    right: &'a Checkpoint,
     found: &mut [Option<(usize, Found)>],
     taken: &mut [bool],
-    key: impl Fn(&TensorEntry) -> K,
+    key: impl Fn(&'a TensorEntry) -> K,
 ) {
     let free = right.tensors.iter().enumerate().filter(|(place, _)| !taken[*place]);
     let mut places: HashMap<K, usize> = free.map(|(place, entry)| (key(entry), place)).collect();

@@ -31,7 +31,7 @@ fn compared(left: Vec<TensorEntry>, right: Vec<TensorEntry>) -> DiffReport {
 fn values(left: TensorEntry, right: TensorEntry) -> (Status, Values) {
     let mut report = compared(vec![left], vec![right]);
     let pair = report.pairs.remove(0);
-    (pair.status, pair.values.unwrap())
+    (pair.status, Values::clone(pair.values.as_ref().unwrap()))
 }
 
 #[test]
@@ -282,8 +282,7 @@ fn renames_are_found_by_content_and_shown_as_one() {
         f32s("new", &[8.0]),
     ];
     let report = compared(left.clone(), right.clone());
-    let mut pairs: Vec<_> =
-        report.pairs.iter().map(|p| (p.left.as_str(), p.right.as_str(), p.status)).collect();
+    let mut pairs: Vec<_> = report.pairs.iter().map(|p| (&*p.left, &*p.right, p.status)).collect();
     pairs.sort_unstable();
     let renamed = Status::Renamed;
     let wanted =

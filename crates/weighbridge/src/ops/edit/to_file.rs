@@ -3,7 +3,7 @@
 use super::apply::apply_watched;
 use super::report::{EditReport, How, metadata_changes, tensor_changes};
 use super::{Rule, cast_reports};
-use crate::checkpoint::{Checkpoint, Note};
+use crate::checkpoint::Checkpoint;
 use crate::engine::{LocalSink, RunOptions};
 use crate::error::{Error, Result};
 use crate::formats::{self, Format, OpenOptions};
@@ -109,22 +109,26 @@ pub(super) fn plan_edit(
 ) -> Result<Prepared> {
     let mut after = before.clone();
     let applied = apply_watched(&mut after, &options.rules, options.lenient, &*options.run.watch)?;
+    // Before planning, so that what was before need not be in memory any more.
+    let changes = tensor_changes(&before, &after, &applied);
+    let metadata = metadata_changes(&before, &after);
+    let (source, mut notes) = (before.label, before.notes);
+    drop(before.tensors);
     let mut plan = plan(after.clone())?;
     plan.losses.extend(applied.losses.iter().cloned());
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(crate::ops::convert::denied(&plan.losses));
     }
-    let mut notes: Vec<Note> = before.notes.clone();
     notes.extend(applied.notes.iter().cloned());
     let report = EditReport {
-        source: before.label.clone(),
+        source,
         target: target.to_owned(),
         how,
         format: plan.format,
         kind: plan.kind,
         tensors: after.tensors.len(),
-        changes: tensor_changes(&before, &after, &applied),
-        metadata: metadata_changes(&before, &after),
+        changes,
+        metadata,
         casts: std::collections::BTreeMap::new(),
         losses: plan.losses.clone(),
         notes,

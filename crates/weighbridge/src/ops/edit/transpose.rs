@@ -4,7 +4,7 @@ use super::permuted::{PermutedSource, permuted};
 use crate::checkpoint::{ALIAS_OF, Checkpoint, Loss, Piece, Selection, TensorEntry};
 use crate::containers::torch::{QUANTIZED_AXIS, SPARSE_LAYOUT};
 use crate::error::{Error, Result};
-use crate::tensor::{Encoding, Region, Shape};
+use crate::tensor::{Encoding, Shape};
 use crate::text::quoted;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -275,8 +275,7 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
     if is_reversed(axes) {
         // The same bytes in the other order.
         for piece in &mut turned.pieces {
-            piece.region.start.reverse();
-            piece.region.extent.reverse();
+            piece.part.iter_mut().for_each(|part| part.reverse());
             piece.encoding.order = piece.encoding.order.flipped();
         }
         return Ok(turned);
@@ -286,14 +285,8 @@ fn permute(tensor: &TensorEntry, axes: &[usize]) -> Result<TensorEntry> {
         Error::unsupported("packed-transpose", text).on_tensor(tensor.name())
     })?;
     let len = crate::source::Source::len(&source);
-    let region = Region::whole(&turned.shape);
-    turned.pieces = vec![Piece {
-        source: Arc::new(source),
-        offset: 0,
-        len,
-        encoding: Encoding::ROW,
-        region,
-        check: None,
-    }];
+    let source = Arc::new(source);
+    turned.pieces =
+        [Piece { source, offset: 0, len, encoding: Encoding::ROW, part: None, check: None }].into();
     Ok(turned)
 }

@@ -80,7 +80,14 @@ fn pieces_do_not_show() {
         let bytes = read_region(&whole, &region, Order::Column).unwrap();
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("part", bytes));
-        split.pieces.push(Piece { source, offset: 0, len, encoding: Encoding::COLUMN, region, check: None });
+        split.pieces.push(Piece {
+            source,
+            offset: 0,
+            len,
+            encoding: Encoding::COLUMN,
+            part: Some(Box::new(region)),
+            check: None,
+        });
     }
     assert_eq!(sha256(&split).unwrap(), sha256(&whole).unwrap());
 }

@@ -61,7 +61,6 @@ pub(super) fn compare(
     tensors: &[TensorEntry],
     found: &Hashed,
 ) -> (Vec<Finding>, TensorCounts) {
-    let hashed = &found.tensors;
     let mut pairs: Vec<Option<usize>> = vec![None; own.tensors.len()];
     let mut taken = vec![false; tensors.len()];
     // As some forms know no paths, what is displayed alike is the same name, too.
@@ -81,8 +80,8 @@ pub(super) fn compare(
         tensors,
         &mut pairs,
         &mut taken,
-        |_, r| content(&r.digests, &r.dtype, &r.shape),
-        |place, e| content(hashed.get(&place)?, e.dtype().name(), e.shape.dims()),
+        |_, r| content(&r.digests, &r.dtype, r.shape.dims()),
+        |place, e| content(found.of(place)?, e.dtype().name(), e.shape.dims()),
     );
     let (mut findings, mut counts) = (Vec::new(), TensorCounts::default());
     for ((record, pair), named) in own.tensors.iter().zip(&pairs).zip(named) {
@@ -100,7 +99,7 @@ pub(super) fn compare(
             continue;
         }
         let equal = counts.equal;
-        let finding = one(record, entry, hashed.get(&place), main, &mut counts);
+        let finding = one(record, entry, found.of(place), main, &mut counts);
         findings.extend(finding.map(|finding| finding.on_tensor(&name)));
         let pair = |sealed, found| both(sealed, found, main);
         if let Some(finding) = labels::compare(record, entry, found.names.get(&place), pair) {
@@ -150,9 +149,9 @@ fn one(
         let text = format!("the tensor was of type {}, and is {}", escape(&record.dtype), entry.dtype());
         return Some(Finding::error("tensor-dtype", text));
     }
-    if record.shape != entry.shape.dims() {
+    if record.shape != entry.shape {
         counts.changed += 1;
-        let text = format!("the tensor had the shape {:?}, and has {:?}", record.shape, entry.shape.dims());
+        let text = format!("the tensor had the shape {}, and has {}", record.shape, entry.shape);
         return Some(Finding::error("tensor-shape", text));
     }
     let common = hashed.and_then(|hashed| both(&record.digests, hashed, main));

@@ -246,12 +246,12 @@ fn tensors(subject: &Subject, own: &Own, unchanged: &[bool], options: &SealOptio
         // Of two tensors of one name nobody knows which is which.
         let Some([record]) = records.get(&(&entry.path, &slot)).map(Vec::as_slice) else { continue };
         let stayed = match subject.files_of(entry) {
-            Some(files) => files.iter().all(is_unchanged) && names(&files) == record.files,
+            Some(files) => files.iter().all(is_unchanged) && names(&files).iter().eq(record.files.iter()),
             None => all_stayed,
         };
-        let names = record.row_names;
+        let names = record.row_names.as_deref();
         let of_entry = TensorRecord::of(entry, record.files.clone());
-        let alike = TensorRecord { digests: record.digests, row_names: names, ..of_entry };
+        let alike = TensorRecord { digests: record.digests, row_names: record.row_names.clone(), ..of_entry };
         // Names may stand in other files than the elements; a manifest may be older than their hashes.
         let named = match (&entry.labels, names) {
             (None, None) => true,

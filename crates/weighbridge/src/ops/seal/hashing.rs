@@ -31,7 +31,7 @@ pub(super) struct Hashed {
     /// For each file its length, where it was read, and the hashes.
     pub(super) files: Vec<(Option<u64>, Digests)>,
     /// The hashes of the tensors that were wanted, by place.
-    pub(super) tensors: HashMap<usize, Digests>,
+    pub(super) tensors: Vec<Option<Digests>>,
     /// Tensors that have no hash, and why.
     pub(super) failed: Vec<(usize, Error)>,
     /// The hashes of the names of the rows of those that have such, by place.
@@ -40,6 +40,19 @@ pub(super) struct Hashed {
     pub(super) nameless: Vec<(usize, Error)>,
     /// How many tensors were read through the engine, besides the pass over the files.
     pub(super) read_again: usize,
+}
+
+impl Hashed {
+    /// The hashes of the tensor at `place`, where it has any.
+    pub(super) fn of(&self, place: usize) -> Option<&Digests> {
+        self.tensors.get(place)?.as_ref()
+    }
+
+    fn keep(&mut self, place: usize, digests: Digests) {
+        if let Some(slot) = self.tensors.get_mut(place) {
+            *slot = Some(digests);
+        }
+    }
 }
 
 /// Where the bytes of a tensor are.
@@ -66,20 +79,21 @@ fn target(subject: &Subject, entry: &TensorEntry) -> Target {
 /// The one stretch of `len` bytes in which the elements stand row by row, little-endian.
 fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
     let mut pieces: Vec<_> = entry.pieces.iter().collect();
-    pieces.sort_by_key(|piece| piece.region.start.first().copied());
+    pieces.sort_by_key(|piece| piece.first_row());
     let (mut found, mut row, mut checks) = (None::<(usize, u64, u64)>, 0, Vec::new());
     for piece in pieces {
-        let shape = piece.region.shape();
+        let region = piece.region(&entry.shape);
+        let shape = region.shape();
         let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
         let in_order = piece.encoding.order == Order::Row || shape.is_order_free();
-        let whole_rows = piece.region.extent.get(1..).unwrap_or_default()
+        let whole_rows = region.extent.get(1..).unwrap_or_default()
             == entry.shape.dims().get(1..).unwrap_or_default()
-            && piece.region.start.iter().skip(1).all(|&start| start == 0);
-        let follows = piece.region.start.first().is_none_or(|&start| start == row);
+            && region.start.iter().skip(1).all(|&start| start == 0);
+        let follows = region.start.first().is_none_or(|&start| start == row);
         if !plain || !in_order || !whole_rows || !follows || shape.bytes(entry.stored) != Some(piece.len) {
             return None;
         }
-        row += piece.region.extent.first().copied().unwrap_or(0);
+        row += region.extent.first().copied().unwrap_or(0);
         let (file, start) = subject.place(&piece.source, piece.offset)?;
         found = match found {
             None => Some((file, start, start.checked_add(piece.len)?)),
@@ -88,7 +102,7 @@ fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
             }
             Some(_) => return None,
         };
-        if let Some(check) = piece.check {
+        if let Some(check) = piece.check.as_deref().copied() {
             let (file, start) = subject.place(&piece.source, check.offset)?;
             checks.push((file, start, check));
         }
@@ -138,8 +152,12 @@ struct Sum {
 pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     let no_tensors = Vec::new();
     let tensors = subject.checkpoint.as_ref().map_or(&no_tensors, |checkpoint| &checkpoint.tensors);
-    let mut hashed =
-        Hashed { files: vec![(None, Digests::default()); subject.files.len()], ..Hashed::default() };
+    let mut hashed = Hashed {
+        files: vec![(None, Digests::default()); subject.files.len()],
+        tensors: vec![None; tensors.len()],
+        ..Hashed::default()
+    };
+    let nothing = of_nothing(wanted.algorithms);
     let mut plan = Plan { stretches: vec![Vec::new(); subject.files.len()], ..Plan::default() };
     let (mut direct, mut sums, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
     for &number in &wanted.tensors {
@@ -154,7 +172,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
                 }
             }
             Target::Nothing => {
-                hashed.tensors.insert(number, of_nothing(wanted.algorithms));
+                hashed.keep(number, nothing);
             }
             Target::Elsewhere => elsewhere.push((number, entry)),
         }
@@ -207,7 +225,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     }
     for (number, file, stretch) in direct {
         let found = of_stretch(file, stretch).map_or_else(Digests::default, |found| found.digests);
-        hashed.tensors.insert(number, found.only(wanted.algorithms));
+        hashed.keep(number, found.only(wanted.algorithms));
     }
     hashed.read_again = elsewhere.len();
     through_engine(&elsewhere, wanted, &mut hashed)?;
@@ -242,7 +260,7 @@ fn through_engine(tensors: &[(usize, &TensorEntry)], wanted: &Wanted, hashed: &m
     for (number, result) in found.into_iter().flatten() {
         match result {
             Ok(digests) => {
-                hashed.tensors.insert(number, digests);
+                hashed.keep(number, digests);
             }
             Err(error) => hashed.failed.push((number, error)),
         }

@@ -126,7 +126,7 @@ mod tests {
         }
         let record = &sealed.manifest.own.as_ref().unwrap().tensors[0];
         let plain: digest::Digest = hasher.finalize().into();
-        assert_eq!(record.row_names.unwrap().sha256.unwrap(), plain);
+        assert_eq!(record.row_names.as_ref().unwrap().sha256.unwrap(), plain);
         let manifest = dir.path().join("m.json");
         save(&sealed, &manifest, true).unwrap();
         // The names of the first two rows in each other's place.
@@ -139,9 +139,11 @@ mod tests {
         fs::write(&swapped, lines.join("\n") + "\n").unwrap();
         let options = ConvertOptions { force: true, ..ConvertOptions::default() };
         let older = dir.path().join("older.json");
-        let (before, after) = (sealed.bytes.windows(14).position(|w| w == b",\"row_names\":{").unwrap(), 2);
-        let end = before + sealed.bytes[before..].iter().position(|&b| b == b'}').unwrap();
-        let bytes = [&sealed.bytes[..before], &sealed.bytes[end + after - 1..]].concat();
+        let (before, after) =
+            (sealed.manifest.to_bytes().windows(14).position(|w| w == b",\"row_names\":{").unwrap(), 2);
+        let end = before + sealed.manifest.to_bytes()[before..].iter().position(|&b| b == b'}').unwrap();
+        let bytes =
+            [&sealed.manifest.to_bytes()[..before], &sealed.manifest.to_bytes()[end + after - 1..]].concat();
         fs::write(&older, bytes).unwrap();
         for target in ["a.tsv", "a.safetensors", "a.npz", "a.pt", "a.h5", "a.arrow", "a.parquet", "a.vec"] {
             let target = dir.path().join(target);

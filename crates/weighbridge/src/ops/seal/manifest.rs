@@ -7,8 +7,13 @@
 use super::digest::{Algorithm, Algorithms, Digest, Digests, text};
 use super::subject::Scope;
 use crate::checkpoint::{Name, TensorEntry, TensorPath};
+use crate::error::Result;
+use crate::plan::{Encode, Output};
+use crate::tensor::Shape;
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The form of statements.
 pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
@@ -45,31 +50,31 @@ pub struct TensorRecord {
     /// Where it stands.
     pub path: TensorPath,
     /// The word of its role.
-    pub role: String,
+    pub role: Cow<'static, str>,
     /// The optimizer's name for it, where it is optimizer state.
     pub slot: Option<Name>,
     /// The name of its type.
-    pub dtype: String,
+    pub dtype: Cow<'static, str>,
     /// Its logical shape.
-    pub shape: Vec<u64>,
+    pub shape: Shape,
     /// The names of the files that hold its bytes; empty where that is not known.
-    pub files: Vec<String>,
+    pub files: Arc<[String]>,
     /// The hashes of its elements, as in [`crate::ops::hash`]; none where it has none.
     pub digests: Digests,
     /// The hashes of the names of its rows, where it has such: of each name in order its length in bytes, as eight
     /// bytes little-endian, and the name in UTF-8.
-    pub row_names: Option<Digests>,
+    pub row_names: Option<Box<Digests>>,
 }
 
 impl TensorRecord {
     /// What an entry says, without hashes.
-    pub fn of(entry: &TensorEntry, files: Vec<String>) -> Self {
+    pub fn of(entry: &TensorEntry, files: Arc<[String]>) -> Self {
         Self {
             path: entry.path.clone(),
-            role: entry.role.as_str().to_owned(),
+            role: entry.role.as_str().into(),
             slot: entry.role.slot().cloned(),
-            dtype: entry.dtype().name().to_owned(),
-            shape: entry.shape.dims().to_vec(),
+            dtype: entry.dtype().name().into(),
+            shape: entry.shape.clone(),
             files,
             digests: Digests::default(),
             row_names: None,
@@ -93,8 +98,8 @@ impl TensorRecord {
             json.insert("slot".into(), slot.to_json());
         }
         json.insert("dtype".into(), json!(self.dtype));
-        json.insert("shape".into(), json!(self.shape));
-        json.insert("files".into(), json!(self.files));
+        json.insert("shape".into(), json!(self.shape.dims()));
+        json.insert("files".into(), json!(&*self.files));
         digests(&mut json, &self.digests);
         if let Some(names) = &self.row_names {
             let mut own = Map::new();
@@ -171,21 +176,38 @@ impl Manifest {
 
     /// The bytes of the file: JSON in UTF-8, a line for each file and each tensor.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Lines(String::new());
-        out.push(0, "{");
-        out.push(1, &format!("\"_type\": {},", json!(STATEMENT_TYPE)));
+        let mut bytes = Vec::new();
+        let written: Result<()> = self.write(&mut |line| {
+            bytes.extend_from_slice(line);
+            Ok(())
+        });
+        debug_assert!(written.is_ok(), "memory takes every line");
+        bytes
+    }
+
+    /// Gives the bytes of the file to `write`, line by line.
+    ///
+    /// # Errors
+    /// What `write` says.
+    pub fn write<E>(
+        &self,
+        write: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut out = Lines(write);
+        out.push(0, "{")?;
+        out.push(1, &format!("\"_type\": {},", json!(STATEMENT_TYPE)))?;
         let digest = json!({ "sha256": self.subject_text() });
         let subject = json!([{ "name": self.name, "digest": digest }]);
-        out.push(1, &format!("\"subject\": {subject},"));
-        out.push(1, &format!("\"predicateType\": {},", json!(PREDICATE_TYPE)));
-        out.push(1, "\"predicate\": {");
+        out.push(1, &format!("\"subject\": {subject},"))?;
+        out.push(1, &format!("\"predicateType\": {},", json!(PREDICATE_TYPE)))?;
+        out.push(1, "\"predicate\": {")?;
         let serialization = json!({
             "method": "files",
             "hash_type": self.hash_type.as_str(),
             "allow_symlinks": self.allow_symlinks,
             "ignore_paths": self.ignore_paths,
         });
-        out.push(2, &format!("\"serialization\": {serialization},"));
+        out.push(2, &format!("\"serialization\": {serialization},"))?;
         let resource = |resource: &Resource| {
             json!({
                 "name": resource.name,
@@ -193,9 +215,9 @@ impl Manifest {
                 "digest": text(&resource.digest),
             })
         };
-        out.list(2, "resources", self.resources.iter().map(resource), self.own.is_some());
+        out.list(2, "resources", self.resources.iter().map(resource), self.own.is_some())?;
         if let Some(own) = &self.own {
-            out.push(2, &format!("\"{OWN_KEY}\": {{"));
+            out.push(2, &format!("\"{OWN_KEY}\": {{"))?;
             let facts = [
                 ("version", json!(VERSION)),
                 ("scope", json!(own.scope.as_str())),
@@ -203,7 +225,9 @@ impl Manifest {
                 ("kind", json!(own.kind)),
                 ("options", json!(own.options)),
             ];
-            facts.iter().for_each(|(key, value)| out.push(3, &format!("\"{key}\": {value},")));
+            for (key, value) in facts {
+                out.push(3, &format!("\"{key}\": {value},"))?;
+            }
             let file = |file: &FileRecord| {
                 let mut json = Map::new();
                 json.insert("name".into(), json!(file.name));
@@ -211,38 +235,62 @@ impl Manifest {
                 digests(&mut json, &file.digests);
                 Json::Object(json)
             };
-            out.list(3, "files", own.files.iter().map(file), true);
-            out.list(3, "tensors", own.tensors.iter().map(TensorRecord::to_json), false);
-            out.push(2, "}");
+            out.list(3, "files", own.files.iter().map(file), true)?;
+            out.list(3, "tensors", own.tensors.iter().map(TensorRecord::to_json), false)?;
+            out.push(2, "}")?;
         }
-        out.push(1, "}");
-        out.push(0, "}");
-        out.0.into_bytes()
+        out.push(1, "}")?;
+        out.push(0, "}")
     }
 }
 
-/// Text in lines.
-struct Lines(String);
-
-impl Lines {
-    fn push(&mut self, depth: usize, line: &str) {
-        (0..depth).for_each(|_| self.0.push_str("  "));
-        self.0.push_str(line);
-        self.0.push('\n');
+impl Encode for Manifest {
+    fn describe(&self) -> String {
+        "the manifest".to_owned()
     }
 
-    fn list(&mut self, depth: usize, key: &str, items: impl ExactSizeIterator<Item = Json>, more: bool) {
+    fn estimate(&self) -> u64 {
+        let tensors = self.own.as_ref().map_or(0, |own| own.tensors.len());
+        (self.resources.len() + tensors) as u64 * LINE
+    }
+
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        Vec::new()
+    }
+
+    fn encode(&self, out: &mut dyn Output) -> Result<()> {
+        self.write(&mut |line| out.write(line))
+    }
+}
+
+/// Bytes of a line, about.
+const LINE: u64 = 300;
+
+/// Text in lines.
+struct Lines<'a, E>(&'a mut dyn FnMut(&[u8]) -> std::result::Result<(), E>);
+
+impl<E> Lines<'_, E> {
+    fn push(&mut self, depth: usize, line: &str) -> std::result::Result<(), E> {
+        (self.0)(format!("{}{line}\n", "  ".repeat(depth)).as_bytes())
+    }
+
+    fn list(
+        &mut self,
+        depth: usize,
+        key: &str,
+        items: impl ExactSizeIterator<Item = Json>,
+        more: bool,
+    ) -> std::result::Result<(), E> {
         let end = if more { "]," } else { "]" };
         let last = items.len();
         if last == 0 {
-            self.push(depth, &format!("\"{key}\": [{end}"));
-            return;
+            return self.push(depth, &format!("\"{key}\": [{end}"));
         }
-        self.push(depth, &format!("\"{key}\": ["));
+        self.push(depth, &format!("\"{key}\": ["))?;
         for (number, item) in items.enumerate() {
             let comma = if number + 1 < last { "," } else { "" };
-            self.push(depth + 1, &format!("{item}{comma}"));
+            self.push(depth + 1, &format!("{item}{comma}"))?;
         }
-        self.push(depth, end);
+        self.push(depth, end)
     }
 }

@@ -34,7 +34,7 @@ use crate::checkpoint::Note;
 use crate::engine::{LocalSink, RunOptions, Watch, run};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
-use crate::plan::{FileBuilder, WritePlan};
+use crate::plan::{PlannedFile, WritePlan};
 use crate::source::{FileIdentity, FileSource, name_below, own_name, real_path, stamp_of_path};
 use hashing::{Wanted, hash};
 use serde_json::{Value as Json, json};
@@ -88,9 +88,7 @@ impl Default for SealOptions {
 #[derive(Debug, Clone)]
 pub struct Sealed {
     /// The manifest.
-    pub manifest: Manifest,
-    /// The bytes of its file.
-    pub bytes: Vec<u8>,
+    pub manifest: Arc<Manifest>,
     /// What was done.
     pub report: SealReport,
 }
@@ -198,18 +196,23 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         let bytes = if known.is_some() { file.stamp.len } else { len.unwrap_or(file.stamp.len) };
         files.push(FileRecord { name: file.name.clone(), bytes, digests });
     }
-    let mut tensors = Vec::with_capacity(count);
+    let mut tensors: Vec<TensorRecord> = Vec::with_capacity(count);
     for (number, entry) in subject.checkpoint.iter().flat_map(|checkpoint| &checkpoint.tensors).enumerate() {
         let names = subject.files_of(entry).unwrap_or_default();
-        let names = names.iter().filter_map(|&file| subject.files.get(file)).map(|f| f.name.clone());
-        let mut record = TensorRecord::of(entry, names.collect());
-        let digests = taken.tensors.get(&number).or_else(|| hashed.tensors.get(&number));
+        let names = names.iter().filter_map(|&file| subject.files.get(file)).map(|f| &f.name);
+        // Most tensors are in the file of the one before.
+        let files = match tensors.last() {
+            Some(last) if last.files.iter().eq(names.clone()) => last.files.clone(),
+            _ => names.cloned().collect(),
+        };
+        let mut record = TensorRecord::of(entry, files);
+        let digests = taken.tensors.get(&number).or_else(|| hashed.of(number));
         record.digests = digests.copied().unwrap_or_default();
         let names = taken.names.get(&number).or_else(|| hashed.names.get(&number));
-        record.row_names = names.copied();
+        record.row_names = names.copied().map(Box::new);
         tensors.push(record);
     }
-    tensors.sort_by(|a, b| (&a.path, &a.slot).cmp(&(&b.path, &b.slot)));
+    tensors.sort_unstable_by(|a, b| (&a.path, &a.slot, &a.files).cmp(&(&b.path, &b.slot, &b.files)));
 
     let mut report = SealReport {
         files: files.len(),
@@ -232,7 +235,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         let tensor = error.tensor().unwrap_or_default();
         report.notes.push(Note::new("names-not-hashed", format!("{tensor}: {}", error.message())));
     }
-    let manifest = Manifest {
+    let manifest = Arc::new(Manifest {
         name: subject.name.clone(),
         hash_type: options.algorithms.main(),
         allow_symlinks: options.allow_symlinks,
@@ -246,8 +249,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
             files,
             tensors,
         }),
-    };
-    let bytes = manifest.to_bytes();
+    });
     // Last of all: what changes after this is younger than the manifest that is written now.
     for file in &subject.files {
         if stamp_of_path(&file.path)? != file.stamp {
@@ -260,7 +262,7 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
             .hint("wait until nobody writes to it, and seal it again"));
         }
     }
-    Ok(Sealed { manifest, bytes, report })
+    Ok(Sealed { manifest, report })
 }
 
 /// Fails where the manifest would take the place of a file that is sealed, or that was read to know what is in them.
@@ -295,9 +297,8 @@ fn check_apart(path: &Path, subject: &Subject, without: &[PathBuf], options: &Se
 /// # Errors
 /// As [`LocalSink::file`], and what the engine says.
 pub fn save(sealed: &Sealed, target: impl AsRef<Path>, replace: bool) -> Result<()> {
-    let mut file = FileBuilder::new("");
-    file.literal(&sealed.bytes);
-    let plan = WritePlan { format: "manifest", kind: "seal", files: vec![file.finish()], losses: Vec::new() };
+    let file = PlannedFile::streamed("", sealed.manifest.clone());
+    let plan = WritePlan { format: "manifest", kind: "seal", files: vec![file], losses: Vec::new() };
     let options = RunOptions { threads: 1, ..RunOptions::default() };
     run(&plan, &LocalSink::file(target, replace)?, &options).map(|_| ())
 }

@@ -10,6 +10,7 @@ use crate::checkpoint::{Part, Parts};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::{Source, check_plain, read_vec};
+use crate::tensor::Shape;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde::Deserialize;
@@ -303,8 +304,9 @@ fn tensor(form: TensorForm, limits: &Limits) -> Result<TensorRecord> {
     let names = names.map(|names| digests_of(names.sha256.as_deref(), names.blake3.as_deref()));
     let row_names = names.transpose()?;
     let TensorForm { role, dtype, shape, files, .. } = form;
-    let shape = shape.into_iter().map(|extent| extent.0).collect();
-    Ok(TensorRecord { path, role, slot, dtype, shape, files, digests, row_names })
+    let shape = Shape::new(shape.into_iter().map(|extent| extent.0).collect::<Vec<_>>());
+    let (role, dtype, row_names) = (role.into(), dtype.into(), row_names.map(Box::new));
+    Ok(TensorRecord { path, role, slot, dtype, shape, files: files.into(), digests, row_names })
 }
 
 fn form_of<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T> {

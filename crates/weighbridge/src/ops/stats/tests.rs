@@ -331,7 +331,14 @@ fn pieces_and_casts() {
         let bytes = read_region(&whole, &region, Order::Column).unwrap();
         let len = bytes.len() as u64;
         let source: SourceRef = Arc::new(MemorySource::new("part", bytes));
-        split.pieces.push(Piece { source, offset: 0, len, encoding: Encoding::COLUMN, region, check: None });
+        split.pieces.push(Piece {
+            source,
+            offset: 0,
+            len,
+            encoding: Encoding::COLUMN,
+            part: Some(Box::new(region)),
+            check: None,
+        });
     }
     let options = StatsOptions::default();
     let expected = stats(&whole, &options).unwrap();

@@ -4,7 +4,7 @@ use super::chunked::ChunkedSource;
 use super::file::{File, fault};
 use super::index::Reading;
 use super::layout::{Chunked, Index};
-use crate::checkpoint::{Piece, TensorEntry};
+use crate::checkpoint::{Piece, Pieces, TensorEntry};
 use crate::containers::hdf5::Dataset;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -147,16 +147,15 @@ impl Dataset {
         let keeps_plain = stored.place.account.take_plain(chunks_len, stored.place.source.len());
         let source = ChunkedSource::new(stored, grid, slots, chunked.edges_plain, len);
         let source: SourceRef = Arc::new(source.keeping_plain(keeps_plain));
-        let region = Region::whole(&entry.shape);
-        entry.pieces = vec![Piece { source, offset: 0, len, encoding, region, check: None }];
+        entry.pieces = [Piece { source, offset: 0, len, encoding, part: None, check: None }].into();
         Ok(entry)
     }
 
     /// Chunks of whole rows, as the byte ranges that they are; neighbours in the file are one.
-    fn pieces(&self, grid: &Grid, slots: &[Slot], entry: &TensorEntry, all: u64) -> Result<Vec<Piece>> {
+    fn pieces(&self, grid: &Grid, slots: &[Slot], entry: &TensorEntry, all: u64) -> Result<Pieces> {
         let stored = &self.stored;
         let row = grid.shape[1..].iter().product::<u64>() * grid.size;
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut parts: Vec<(Region, Piece)> = Vec::new();
         let mut slots = slots.iter().peekable();
         // All chunks that were never written are one source, of as many bytes as the largest has.
         let mut unwritten: Option<SourceRef> = None;
@@ -172,20 +171,23 @@ impl Dataset {
                     None => (unwritten.insert(self.filled(rows * row)?).clone(), 0),
                 },
             };
-            if let (Some(last), Some(_)) = (pieces.last_mut(), slot)
+            if let (Some((region, last)), Some(_)) = (parts.last_mut(), slot)
                 && Arc::ptr_eq(&last.source, &source)
                 && last.offset + last.len == offset
             {
                 last.len += rows * row;
-                last.region.extent[0] += rows;
+                region.extent[0] += rows;
                 continue;
             }
             let mut region = Region::whole(&entry.shape);
             (region.start[0], region.extent[0]) = (start, rows);
             let encoding = entry.pieces[0].encoding;
-            pieces.push(Piece { source, offset, len: rows * row, encoding, region, check: None });
+            let piece = Piece { source, offset, len: rows * row, encoding, part: None, check: None };
+            parts.push((region, piece));
         }
-        Ok(pieces)
+        let whole =
+            |(region, piece): (Region, Piece)| Piece { part: region.unless_whole(&entry.shape), ..piece };
+        Ok(parts.into_iter().map(whole).collect())
     }
 
     /// Address and length of every chunk that the index lists, also of those outside of the dataset,

@@ -90,6 +90,8 @@ fn one_below_the_other(tensors: Vec<TensorEntry>) -> Result<Option<TensorEntry>>
     let mut all = tensors.into_iter();
     let Some(mut whole) = all.next() else { return Ok(None) };
     let mut dims = whole.shape.dims().to_vec();
+    let shape = whole.shape.clone();
+    whole.pieces.iter_mut().for_each(|piece| piece.move_down(0, &shape));
     for next in all {
         let start = dims[0];
         let end = next.shape.dims().first().and_then(|rows| start.checked_add(*rows));
@@ -98,7 +100,7 @@ fn one_below_the_other(tensors: Vec<TensorEntry>) -> Result<Option<TensorEntry>>
                 .on_tensor(&whole.path)
         })?;
         for mut piece in next.pieces {
-            piece.region.start[0] += start;
+            piece.move_down(start, &next.shape);
             whole.pieces.push(piece);
         }
     }

@@ -153,24 +153,24 @@ impl GatherSource {
 /// Appends the parts of a table.
 fn add(parts: &mut Vec<Part>, table: &TensorEntry, first: u64, count: u64) {
     let mut pieces: Vec<&Piece> = table.pieces.iter().collect();
-    pieces.sort_by_key(|piece| piece.region.start.first().copied());
+    pieces.sort_by_key(|piece| piece.first_row());
     let swapped = |piece: &Piece| piece.encoding.endian == Endian::Big && table.stored.swap_unit() > 1;
     let plain = |piece: &&Piece| {
-        let rows = piece.encoding.order == Order::Row || piece.region.shape().is_order_free();
-        let whole = piece.region.extent.get(1..) == table.shape.dims().get(1..);
+        let rows = piece.encoding.order == Order::Row || piece.region(&table.shape).shape().is_order_free();
+        let whole = piece.extent(&table.shape).get(1..) == table.shape.dims().get(1..);
         rows && whole && !swapped(piece)
     };
     // Pieces that leave out a row, or give it twice, are left to the engine.
     let mut next = 0;
     let gapless = pieces.iter().all(|piece| {
-        let here = piece.region.start.first() == Some(&next);
-        next += piece.region.extent.first().copied().unwrap_or(0);
+        let here = piece.first_row() == next;
+        next += piece.extent(&table.shape).first().copied().unwrap_or(0);
         here
     });
     if table.cast.is_none() && gapless && next == count && pieces.iter().all(plain) {
         parts.extend(pieces.iter().map(|piece| Part {
-            first: first + piece.region.start[0],
-            count: piece.region.extent[0],
+            first: first + piece.first_row(),
+            count: piece.extent(&table.shape)[0],
             place: Place::Bytes(piece.source.clone(), piece.offset),
         }));
         return;
@@ -298,11 +298,11 @@ mod tests {
     fn pieces_are_found_and_runs_are_read_at_once() {
         let whole = table(1000, 4, 0, Encoding::ROW);
         let counted = Arc::new(CountingSource::new(whole.pieces[0].source.clone()));
-        let mut pieces = Vec::new();
+        let mut pieces = crate::checkpoint::Pieces::new();
         for (start, end) in [(600u64, 1000u64), (0, 250), (250, 600)] {
             let mut piece = whole.pieces[0].clone();
             (piece.source, piece.offset, piece.len) = (counted.clone(), start * 8, (end - start) * 8);
-            piece.region = Region { start: vec![start, 0], extent: vec![end - start, 4] };
+            piece.part = Some(Box::new(Region { start: vec![start, 0], extent: vec![end - start, 4] }));
             pieces.push(piece);
         }
         let entry = TensorEntry { pieces, ..whole };

@@ -95,7 +95,7 @@ fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
         return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
     }
     let mut pieces: Vec<_> = entry.pieces.iter().collect();
-    pieces.sort_by_key(|piece| piece.region.start.first().copied());
+    pieces.sort_by_key(|piece| piece.first_row());
     let ranges = pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len)).collect();
     Ok(Arc::new(ConcatSource::new(entry.path.to_text(), ranges)?))
 }

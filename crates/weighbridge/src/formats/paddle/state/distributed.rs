@@ -10,7 +10,9 @@ use super::arrays::Array;
 use super::read::arrays;
 use super::room::Room;
 use super::slots::Scope;
-use crate::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, Piece, Role, TensorEntry, TensorPath};
+use crate::checkpoint::{
+    Attributes, Checkpoint, Name, Note, Origin, Piece, Pieces, Role, TensorEntry, TensorPath,
+};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -198,7 +200,7 @@ impl Reader<'_, '_> {
         let graph = directory.graph;
         let bad = |message: &str| Error::corrupt("shard-mismatch", message);
         let parts = graph.sequence(parts).ok_or_else(|| bad("the parts of a tensor are no list"))?;
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces = Pieces::new();
         let mut seen = HashSet::new();
         let mut dtype: Option<DType> = None;
         let mut whole: Option<Vec<u64>> = None;
@@ -244,13 +246,13 @@ impl Reader<'_, '_> {
             let len = array.shape.bytes(array.dtype).ok_or_else(|| bad("a part has no length"))?;
             check_range(&*array.source, array.offset, len)?;
             let source = array.source.clone();
-            let region = Region { start, extent };
+            let part = Some(Box::new(Region { start, extent }));
             pieces.push(Piece {
                 source,
                 offset: array.offset,
                 len,
                 encoding: array.encoding,
-                region,
+                part,
                 check: None,
             });
         }
@@ -275,8 +277,9 @@ impl Reader<'_, '_> {
 
     /// Fails unless the boxes fill the shape and do not overlap.
     fn fills(&mut self, shape: &Shape, pieces: &[Piece]) -> Result<()> {
-        let all =
-            pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.region.shape().elements()?));
+        let all = pieces
+            .iter()
+            .try_fold(0u64, |sum, piece| sum.checked_add(Shape::new(piece.extent(shape)).elements()?));
         if all.is_none() || all != shape.elements() {
             return Err(Error::corrupt("shards-incomplete", "the parts do not fill the tensor")
                 .expected(format_args!("{shape}"))
@@ -290,7 +293,8 @@ impl Reader<'_, '_> {
                     "the tensors have too many parts to be compared",
                 ));
             }
-            let meets = |other: &Piece| piece.region.intersect(&other.region).is_some();
+            let region = piece.region(shape);
+            let meets = |other: &Piece| region.intersect(&other.region(shape)).is_some();
             if pieces.get(..at).unwrap_or_default().iter().any(meets) {
                 return Err(Error::corrupt("shards-incomplete", "parts of the tensor overlap"));
             }

@@ -17,7 +17,7 @@ fn model() -> std::path::PathBuf {
 }
 
 fn good() -> Json {
-    serde_json::from_slice(&seal(model(), &SealOptions::default()).unwrap().bytes).unwrap()
+    serde_json::from_slice(&seal(model(), &SealOptions::default()).unwrap().manifest.to_bytes()).unwrap()
 }
 
 /// The good manifest with one place changed.

@@ -20,7 +20,7 @@ fn read_all(contents: &Contents) -> usize {
         let Ok(entry) = dataset.entry(TensorPath::value()) else { continue };
         let covered: u64 = entry.pieces.iter().map(|piece| piece.len).sum();
         assert_eq!(covered, entry.bytes(), "pieces cover the tensor");
-        assert!(entry.pieces.iter().all(|piece| piece.region.fits(&entry.shape)));
+        assert!(entry.pieces.iter().all(|piece| piece.region(&entry.shape).fits(&entry.shape)));
         if entry.bytes() > MOST {
             continue;
         }

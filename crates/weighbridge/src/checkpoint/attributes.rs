@@ -1,0 +1,88 @@
+//! Facts about a tensor that only some formats have.
+
+use super::Value;
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::ops::{Deref, DerefMut};
+
+type Map = BTreeMap<String, Value>;
+
+static NONE: Map = Map::new();
+
+/// Facts that only some formats have, such as `batch`: a map from names to values, sorted by name. JSON shows
+/// them beside the fixed ones.
+///
+/// Most tensors have none, and a file may have millions of tensors: an empty map takes the room of a pointer.
+#[derive(Debug, Clone, Default)]
+pub struct Attributes(Option<Box<Map>>);
+
+impl Attributes {
+    /// No attributes.
+    pub fn new() -> Self {
+        Self(None)
+    }
+    /// Removes an attribute, and gives its value.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let value = self.0.as_mut()?.remove(key);
+        if self.is_empty() {
+            self.0 = None;
+        }
+        value
+    }
+    /// The value of an attribute, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.0.as_mut()?.get_mut(key)
+    }
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Deref for Attributes {
+    type Target = Map;
+    fn deref(&self) -> &Map {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Attributes {
+    fn deref_mut(&mut self) -> &mut Map {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl PartialEq for Attributes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl FromIterator<(String, Value)> for Attributes {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
+        let map = Map::from_iter(pairs);
+        Self((!map.is_empty()).then(|| Box::new(map)))
+    }
+}
+
+impl<const N: usize> From<[(String, Value); N]> for Attributes {
+    fn from(pairs: [(String, Value); N]) -> Self {
+        Self::from_iter(pairs)
+    }
+}
+
+impl IntoIterator for Attributes {
+    type Item = (String, Value);
+    type IntoIter = btree_map::IntoIter<String, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.map_or_else(Map::new, |map| *map).into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Attributes {
+    type Item = (&'a String, &'a Value);
+    type IntoIter = btree_map::Iter<'a, String, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

@@ -40,7 +40,7 @@ def write_source(dice, file, name, dtype):
         options.update(compression="gzip", shuffle=dice.random() < 0.5, fletcher32=dice.random() < 0.5)
     if way == 4:
         # Never written, but for one element.
-        fill = None if dtype == "?" else 1
+        fill = None if dtype in ("?", "<c8") else 1
         file.create_dataset(name, shape, dtype, fillvalue=fill, **options)[(0,) * len(shape)] = 0
     else:
         file.create_dataset(name, data=numbers(dice, dtype, shape), **options)

@@ -539,7 +539,6 @@ def virtual_refused(f):
     map_virtual(f, "hdf5-type~long", (2,), h5py.string_dtype(), (a, "long", every(2), every(2)))
     map_virtual(f, "hdf5-corrupt~beyond", (8,), "<f4", (".", "here", box((6,), (0,), (6,)), box((8,), (0,), (6,))))
     map_virtual(f, "hdf5-corrupt~fewer", (8,), "<f4", (".", "here", every(5), box((8,), (0,), (5,))))
-    map_virtual(f, "hdf5-corrupt~rank", (4,), "<f4", (".", "here", every(2, 2), every(4)))
     map_virtual(f, "hdf5-corrupt~rank_box", (4,), "<f4", (".", "here", box((2, 2), (0, 0), (2, 2)), four))
     map_virtual(f, "limit~unwritten", (1 << 29,), "u1", (a, "zeros", every(1 << 20), box((1 << 29,), (0,), (1 << 20,))))
     evens = slabs((1 << 20,), ((0,), (2,), (1 << 19,), (1,)))

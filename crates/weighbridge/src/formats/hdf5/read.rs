@@ -6,7 +6,7 @@ use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, Role, TensorEntry, TensorPath, Value,
     restore_bridge_index,
 };
-use crate::containers::hdf5::{self, Attributes, Beside, Item, Kind, Leads, Link, NamedType, Types};
+use crate::containers::hdf5::{self, Attributes, Beside, Dataset, Item, Kind, Leads, Link, NamedType, Types};
 use crate::error::{Error, Result};
 use crate::formats::{OpenOptions, Place};
 use crate::text::{counted, escape};
@@ -72,6 +72,10 @@ pub(super) fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint
         if link.leads != Leads::Dataset {
             reader.link(&link);
         }
+    }
+    if contents.items.iter().any(|item| item.dataset.as_ref().is_some_and(Dataset::is_virtual)) {
+        // It belongs to them, though their elements are elsewhere.
+        reader.checkpoint.files.push(source.clone());
     }
     let mut opaque = 0u64;
     for item in contents.items {

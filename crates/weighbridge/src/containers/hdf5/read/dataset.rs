@@ -125,6 +125,11 @@ impl Dataset {
         self.stored.filters.iter().map(|filter| (filter.id, filter.name.as_deref()))
     }
 
+    /// True where its elements are those of other datasets.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.stored.layout, Layout::Virtual(_))
+    }
+
     /// Bytes that are unpacked to read any of its elements: a chunk; 0 where they lie in the file as they are.
     pub fn unpacked_at_once(&self) -> u64 {
         let Stored { layout, filters, element, .. } = &self.stored;

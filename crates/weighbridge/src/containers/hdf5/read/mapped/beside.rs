@@ -35,6 +35,7 @@ struct Opened {
 /// What a file holds, by path.
 #[derive(Debug)]
 struct Listed {
+    label: String,
     datasets: HashMap<Vec<String>, Dataset>,
     problems: HashMap<Vec<String>, Error>,
     links: HashMap<Vec<String>, String>,
@@ -79,7 +80,7 @@ impl Beside {
             let (source, is_other) = self.source(file)?;
             let contents = read(&source, &self.limits)?;
             opened.bytes = opened.bytes.saturating_add(if is_other { source.len() } else { 0 });
-            opened.files.insert(file.to_owned(), Listed::of(contents));
+            opened.files.insert(file.to_owned(), Listed::of(contents, source.label()));
         }
         let Some(listed) = opened.files.get(file) else { return Err(missing(file, path)) };
         let found = Arc::new(listed.dataset(file, path)?);
@@ -112,26 +113,42 @@ impl Beside {
 }
 
 impl Listed {
-    fn of(contents: Contents) -> Self {
+    fn of(contents: Contents, label: &str) -> Self {
         let datasets = contents.items.into_iter().filter_map(|item| Some((item.path, item.dataset?)));
         let problems = contents.problems.into_iter().map(|problem| (problem.path, problem.error));
         let links = contents.links.into_iter().map(|link| (link.path, link.target));
-        Self { datasets: datasets.collect(), problems: problems.collect(), links: links.collect() }
+        let mut problems: HashMap<_, _> = problems.collect();
+        if contents.is_open {
+            let text = "HDF5: a file of a virtual dataset is marked as still open for writing";
+            problems.insert(Vec::new(), Error::unsupported("hdf5-open", text));
+        }
+        let label = label.to_owned();
+        Self { label, datasets: datasets.collect(), problems, links: links.collect() }
+    }
+
+    /// What is wrong at that place.
+    fn problem(&self, place: &[String]) -> Option<Error> {
+        let error = self.problems.get(place)?;
+        Some(match error.code() {
+            "hdf5-virtual" => {
+                Error::unsupported("hdf5-virtual", "HDF5: a virtual dataset that is made of virtual datasets")
+                    .hint("copy the dataset with h5py or h5repack first")
+            }
+            "hdf5-open" => Error::unsupported("hdf5-open", error.message())
+                .hint("if its writer was killed, `h5clear --status FILE` removes the mark"),
+            code => Error::new(error.kind(), code, error.message()),
+        })
+        .map(|error| error.in_file(&self.label))
     }
 
     fn dataset(&self, file: &str, path: &str) -> Result<SourceDataset> {
+        // The original opens no file of which a part is missing, or that is still written.
+        if let Some(error) = self.problem(&[]) {
+            return Err(error);
+        }
         let place = resolve(&[], path, &self.links).ok_or_else(|| missing(file, path))?;
         let Some(dataset) = self.datasets.get(&place) else {
-            let Some(error) = self.problems.get(&place) else { return Err(missing(file, path)) };
-            return Err(match error.code() {
-                "hdf5-virtual" => Error::unsupported(
-                    "hdf5-virtual",
-                    "HDF5: a virtual dataset that is made of virtual datasets",
-                )
-                .hint("copy the dataset with h5py or h5repack first"),
-                code => Error::new(error.kind(), code, error.message()),
-            }
-            .found(shown(file, path)));
+            return Err(self.problem(&place).unwrap_or_else(|| missing(file, path)).found(shown(file, path)));
         };
         Ok(SourceDataset {
             element: dataset.stored.element.clone(),

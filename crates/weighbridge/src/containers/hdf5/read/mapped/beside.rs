@@ -5,7 +5,7 @@ use crate::containers::hdf5::read::{read, resolve};
 use crate::containers::hdf5::{Contents, Dataset};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::{FolderRef, SourceRef};
+use crate::source::{FolderRef, SourceRef, check_plain};
 use crate::text::escape;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -93,8 +93,10 @@ impl Beside {
         if file == "." {
             return Ok((self.own.clone(), false));
         }
-        let mut parts = Path::new(file).components().filter(|part| *part != Component::CurDir);
-        let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
+        let name = file.strip_prefix("./").unwrap_or(file);
+        let mut parts = Path::new(name).components();
+        let (Some(Component::Normal(name)), None, Ok(())) = (parts.next(), parts.next(), check_plain(name))
+        else {
             return Err(leads_out(file, "a name without a folder"));
         };
         let Some((folder, own)) = &self.folder else {
@@ -115,9 +117,11 @@ impl Beside {
 impl Listed {
     fn of(contents: Contents, label: &str) -> Self {
         let datasets = contents.items.into_iter().filter_map(|item| Some((item.path, item.dataset?)));
-        let problems = contents.problems.into_iter().map(|problem| (problem.path, problem.error));
         let links = contents.links.into_iter().map(|link| (link.path, link.target));
-        let mut problems: HashMap<_, _> = problems.collect();
+        let mut problems = HashMap::new();
+        for problem in contents.problems {
+            problems.entry(problem.path).or_insert(problem.error);
+        }
         if contents.is_open {
             let text = "HDF5: a file of a virtual dataset is marked as still open for writing";
             problems.insert(Vec::new(), Error::unsupported("hdf5-open", text));
@@ -135,7 +139,7 @@ impl Listed {
                     .hint("copy the dataset with h5py or h5repack first")
             }
             "hdf5-open" => Error::unsupported("hdf5-open", error.message())
-                .hint("if its writer was killed, `h5clear --status FILE` removes the mark"),
+                .hint("if its writer was killed, h5clear removes the mark; else wait until it is done"),
             code => Error::new(error.kind(), code, error.message()),
         })
         .map(|error| error.in_file(&self.label))

@@ -5,6 +5,9 @@
 //! mapping               file name NUL, path of the dataset NUL, selection of the source, selection of this dataset
 //! ```
 //!
+//! A mapping of version 1 begins with flags: 1 and 2 where the file name and the path are those of an earlier mapping, of
+//! which the number stands in their place; 4 where the file is this one, and nothing stands there.
+//!
 //! The n-th selected element of the source is the n-th selected element here; of mappings that overlap the last one counts;
 //! what no mapping has is the fill value. They are followed only where the caller asks for it (see [`Beside`]): then a
 //! source that is missing is an error, where the original would give fill values.
@@ -23,9 +26,12 @@ use crate::containers::hdf5::{Dataset, Kind};
 use crate::error::{Error, Result};
 use crate::source::SourceRef;
 use crate::tensor::{DType, Encoding, Endian, Shape};
+use beside::SourceDataset;
 use hdf5_reader::checksum::jenkins_lookup3;
 use selection::{Selection, Stored};
 use source::{MappedSource, Part};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// What the block of a virtual dataset takes as many times as long while it is understood.
@@ -34,6 +40,11 @@ const TIMES: u64 = 8;
 const RUN: u64 = 64;
 /// Rows are read in parts of this length: for each one, chunks of a source may be unpacked again.
 const PART: u64 = 1 << 20;
+
+/// Flags of a mapping.
+const SAME_FILE: u8 = 1;
+const SAME_DATASET: u8 = 2;
+const OWN: u8 = 4;
 
 /// Where the mappings of a virtual dataset are, and their bytes once they were read.
 #[derive(Debug, Clone)]
@@ -66,9 +77,9 @@ pub(super) fn refused() -> Error {
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     /// The name of the file; `.` for this one.
-    file: String,
+    file: Arc<str>,
     /// The path of the dataset in it.
-    dataset: String,
+    dataset: Arc<str>,
     from: Stored,
     to: Stored,
 }
@@ -91,17 +102,29 @@ fn mappings(block: &[u8], place: &Place) -> Result<Vec<Mapping>> {
     }
     let mut reader = place.reader(body);
     let version = reader.u8()?;
-    if version != 0 {
+    if version > 1 {
         return Err(Error::unsupported("hdf5-unsupported", "HDF5: mappings of unknown version")
-            .expected(0)
+            .expected("0 or 1")
             .found(version));
     }
     let count = reader.length()?;
-    let mut mappings = Vec::new();
+    let mut mappings: Vec<Mapping> = Vec::new();
     for _ in 0..count {
+        let flags = if version > 0 { reader.u8()? } else { 0 };
+        if flags > OWN | SAME_FILE | SAME_DATASET || flags & OWN != 0 && flags & SAME_FILE != 0 {
+            let text = "HDF5: a mapping with flags that cannot be";
+            return Err(Error::corrupt("hdf5-corrupt", text).found(flags));
+        }
         mappings.push(Mapping {
-            file: name(&mut reader)?,
-            dataset: name(&mut reader)?,
+            file: match flags {
+                flags if flags & OWN != 0 => ".".into(),
+                flags if flags & SAME_FILE != 0 => earlier(&mappings, reader.length()?)?.file.clone(),
+                _ => name(&mut reader)?.into(),
+            },
+            dataset: match flags {
+                flags if flags & SAME_DATASET != 0 => earlier(&mappings, reader.length()?)?.dataset.clone(),
+                _ => name(&mut reader)?.into(),
+            },
             from: Stored::parse(&mut reader)?,
             to: Stored::parse(&mut reader)?,
         });
@@ -112,6 +135,15 @@ fn mappings(block: &[u8], place: &Place) -> Result<Vec<Mapping>> {
             .found(format_args!("{} bytes", reader.left())));
     }
     Ok(mappings)
+}
+
+/// The mapping of that number, which comes before the one that names it.
+fn earlier(mappings: &[Mapping], number: u64) -> Result<&Mapping> {
+    usize::try_from(number).ok().and_then(|number| mappings.get(number)).ok_or_else(|| {
+        Error::corrupt("hdf5-corrupt", "HDF5: a mapping has the name of one that does not come before it")
+            .expected(format_args!("a number below {}", mappings.len()))
+            .found(number)
+    })
 }
 
 /// The name of a source. `%b` stands for the number of a block, where a dataset grows; `%%` for a percent sign.
@@ -169,8 +201,15 @@ impl Dataset {
         let size = u64::from(self.stored.element.size);
         let mut parts = Vec::with_capacity(mappings.len());
         let (mut cost, mut mapped) = (len, 0u64);
+        // By the name of the file and where the path is kept: many mappings may have one long path.
+        let mut sources = HashMap::new();
         for mapping in &mappings {
-            let part = self.part(mapping, beside, size, &mut cost);
+            let source =
+                match sources.entry((&*mapping.file, Arc::as_ptr(&mapping.dataset).cast::<u8>().addr())) {
+                    Entry::Occupied(found) => found.into_mut(),
+                    Entry::Vacant(place) => place.insert(beside.dataset(&mapping.file, &mapping.dataset)?),
+                };
+            let part = self.part(mapping, source, size, &mut cost);
             // Where nothing else was found, the source says which mapping it is about.
             let part = part.map_err(|error| error.found(shown(mapping)))?;
             mapped = mapped.saturating_add(part.len());
@@ -187,8 +226,7 @@ impl Dataset {
     }
 
     /// What a mapping gives; `cost` counts what reading it takes, as bytes.
-    fn part(&self, mapping: &Mapping, beside: &Beside, size: u64, cost: &mut u64) -> Result<Part> {
-        let source = beside.dataset(&mapping.file, &mapping.dataset)?;
+    fn part(&self, mapping: &Mapping, source: &SourceDataset, size: u64, cost: &mut u64) -> Result<Part> {
         if !alike(&source.element, &self.stored.element) {
             let text = "HDF5: a source of a virtual dataset has elements of another type";
             return Err(Error::unsupported("hdf5-virtual-type", text)

@@ -19,6 +19,8 @@ import tempfile
 import h5py
 import numpy as np
 
+import hdf5_virtual
+
 failures = 0
 counted = 0
 
@@ -283,6 +285,8 @@ def main():
     if len(sys.argv) > 3:
         converted(*sys.argv[2:4])
         kept(*sys.argv[2:4])
+        compared, wrong = hdf5_virtual.judge(sys.argv[2], 10, 0)
+        check("virtual datasets", compared and not wrong, wrong)
     print(f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}: {counted} checks, {failures} failures")
     sys.exit(failures != 0)
 

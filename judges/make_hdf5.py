@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small HDF5 files with h5py, and what h5py reads from them: testdata/hdf5/good; and
 smaller ones beside it, testdata/hdf5/small; a large one, testdata/hdf5/heaps; and one with attributes of all
-types and one with named types, testdata/hdf5/forms.
+types and one with named types, testdata/hdf5/forms; virtual datasets and what they are made of, testdata/hdf5/virtual.
 
     python judges/make_hdf5.py testdata/hdf5/good
 
@@ -427,6 +427,159 @@ def make_oldest(path):
         f.create_dataset("g/b", data=values("<i8", 8, 5), chunks=(3, 2), compression="gzip", shuffle=True)
 
 
+def slabs(dims, *all_of_them):
+    """A selection of hyperslabs, each a start, a stride, a count and a block for each dimension."""
+    space = h5py.h5s.create_simple(dims)
+    for n, (start, stride, count, block) in enumerate(all_of_them):
+        space.select_hyperslab(start, count, stride, block, op=h5py.h5s.SELECT_OR if n else h5py.h5s.SELECT_SET)
+    return space
+
+
+def every(*dims):
+    space = h5py.h5s.create_simple(dims)
+    space.select_all()
+    return space
+
+
+def box(dims, start, extent):
+    return slabs(dims, (start, (1,) * len(dims), extent, (1,) * len(dims)))
+
+
+def map_virtual(f, name, dims, dtype, *mappings, fill=None, most=None):
+    """A virtual dataset, each mapping a file, a path, a selection of the source and one of the dataset."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    if fill is not None:
+        plist.set_fill_value(np.array(fill, dtype))
+    for file, path, source, own in mappings:
+        plist.set_virtual(own, file.encode(), path.encode(), source)
+    h5py.h5d.create(f.id, name.encode(), h5py.h5t.py_create(np.dtype(dtype), logical=True),
+                    h5py.h5s.create_simple(dims, most), plist)
+
+
+def virtual_sources(folder):
+    """The files that virtual datasets are made of."""
+    with h5py.File(os.path.join(folder, "part_0.h5"), "w") as f:
+        f["x"] = values("<f4", 6, 5)
+        f["one"] = np.float32(2.5)
+        f["be"] = values(">i4", 7)
+        f["opaque"] = np.frombuffer(bytes(range(12)), "V3")
+        f["bool"] = np.array([True, False, True])
+        f["texts"] = np.array([b"ab", b"c"], "S2")
+        f.create_dataset("long", data=["one", "two"], dtype=h5py.string_dtype())
+        f["g/soft"] = h5py.SoftLink("/x")
+        f.create_dataset("zeros", (1 << 20,), "u1")
+    with h5py.File(os.path.join(folder, "part_1.h5"), "w", libver="latest") as f:
+        f.create_dataset("g/x", data=values("<f4", 8, 5) + 1000, chunks=(3, 2), compression="gzip", shuffle=True)
+        f.create_dataset("rows", data=values("<f4", 9, 4) + 2000, chunks=(2, 4))
+    with h5py.File(os.path.join(folder, "100%.h5"), "w") as f:
+        f["x"] = values("<f4", 3)
+
+
+def virtual(f):
+    a, b = "part_0.h5", "part_1.h5"
+    x, gx, rows = every(6, 5), every(8, 5), every(9, 4)
+    map_virtual(f, "rows", (14, 5), "<f4", (a, "x", x, box((14, 5), (0, 0), (6, 5))),
+                (b, "/g/x", gx, box((14, 5), (6, 0), (8, 5))))
+    map_virtual(f, "columns", (6, 10), "<f4", (a, "x", x, box((6, 10), (0, 0), (6, 5))),
+                (b, "g/x", box((8, 5), (2, 0), (6, 5)), box((6, 10), (0, 5), (6, 5))))
+    map_virtual(f, "strided", (9, 12), "<f4",
+                (b, "g/x", slabs((8, 5), ((0, 1), (3, 2), (3, 2), (2, 1))), slabs((9, 12), ((1, 0), (2, 6), (3, 2), (1, 2)))),
+                (a, "x", slabs((6, 5), ((0, 0), (2, 1), (3, 4), (1, 1))), slabs((9, 12), ((0, 2), (4, 3), (3, 2), (1, 2)))),
+                fill=-1.5)
+    odd = [((0, 0), (1, 1), (2, 3), (1, 1)), ((1, 2), (1, 1), (1, 1), (3, 3)), ((5, 0), (1, 2), (1, 3), (1, 1))]
+    count = slabs((6, 5), *odd).get_select_npoints()
+    map_virtual(f, "irregular", (count + 2,), "<f4", (a, "x", slabs((6, 5), *odd), box((count + 2,), (1,), (count,))))
+    map_virtual(f, "irregular_own", (7, 6), "<f4",
+                (b, "rows", slabs((9, 4), ((0, 1), (4, 2), (2, 2), (2, 1)), ((8, 0), (1, 1), (1, 1), (1, 3))),
+                 slabs((7, 6), ((0, 0), (3, 3), (2, 2), (2, 1)), ((6, 2), (1, 1), (1, 1), (1, 3)))), fill=3)
+    map_virtual(f, "overlap", (6, 5), "<f4", (a, "x", x, every(6, 5)),
+                (b, "rows", box((9, 4), (2, 0), (3, 3)), box((6, 5), (1, 1), (3, 3))),
+                (a, "x", box((6, 5), (0, 0), (2, 5)), box((6, 5), (2, 0), (2, 5))))
+    map_virtual(f, "gaps", (5, 4), "<f4", (a, "one", h5py.h5s.create(h5py.h5s.SCALAR), box((5, 4), (3, 2), (1, 1))), fill=7)
+    none = every(6, 5)
+    none.select_none()
+    map_virtual(f, "nothing", (3,), "<f4", (a, "x", none, none), fill=4)
+    map_virtual(f, "reshaped", (3, 2, 5), "<f4", (a, "g/soft", x, every(3, 2, 5)), most=(h5py.h5s.UNLIMITED, 2, 5))
+    f["here"] = values("<f4", 4, 3)
+    map_virtual(f, "own", (3, 4), "<f4", (".", "here", every(4, 3), every(3, 4)))
+    map_virtual(f, "be", (9,), ">i4", (a, "be", every(7), slabs((9,), ((1,), (2,), (3,), (1,)), ((6,), (1,), (1,), (3,)),
+                                                                ((2,), (1,), (1,), (1,)))), fill=-9)
+    map_virtual(f, "opaque", (6,), "V3", (a, "opaque", every(4), box((6,), (2,), (4,))))
+    map_virtual(f, "bool", (4,), "?", (a, "bool", every(3), box((4,), (1,), (3,))))
+    map_virtual(f, "percent", (4,), "<f4", ("100%%.h5", "x", every(3), box((4,), (0,), (3,))))
+    map_virtual(f, "dot", (6, 5), "<f4", ("./" + a, "./x", x, every(6, 5)))
+    map_virtual(f, "empty", (0, 3), "<f4", (a, "x", none, none))
+
+
+def virtual_refused(f):
+    """Virtual datasets that are not read, by the code of the error."""
+    a = "part_0.h5"
+    x, four = every(6, 5), box((4,), (0,), (4,))
+    for name, file in (("file", "missing.h5"), ("long", "m" * 300)):
+        map_virtual(f, f"hdf5-virtual-missing~{name}", (6, 5), "<f4", (file, "x", x, x))
+    for name, path in (("dataset", "nothing"), ("group", "g"), ("root", "/"), ("below", "x/y")):
+        map_virtual(f, f"hdf5-virtual-missing~{name}", (6, 5), "<f4", (a, path, x, x))
+    for name, file in (("up", "../part_0.h5"), ("absolute", "/part_0.h5"), ("below", "sub/part_0.h5"), ("dots", ".."),
+                       ("through", "sub/../part_0.h5")):
+        map_virtual(f, f"unsafe-name~{name}", (6, 5), "<f4", (file, "x", x, x))
+    f["here"] = values("<f4", 4)
+    map_virtual(f, "inner", (4,), "<f4", (".", "here", every(4), every(4)))
+    map_virtual(f, "hdf5-virtual~nested", (4,), "<f4", (".", "inner", every(4), every(4)))
+    map_virtual(f, "hdf5-virtual~itself", (4,), "<f4", (".", "hdf5-virtual~itself", every(4), every(4)))
+    map_virtual(f, "hdf5-virtual~circle", (4,), "<f4", ("refused.h5", "inner", every(4), every(4)))
+    map_virtual(f, "hdf5-virtual-type~wide", (6, 5), "<f8", (a, "x", x, x))
+    map_virtual(f, "hdf5-virtual-type~order", (7,), "<i4", (a, "be", every(7), every(7)))
+    map_virtual(f, "hdf5-virtual-type~number", (3,), "i1", (a, "bool", every(3), every(3)))
+    endless = slabs((4,), ((0,), (1,), (h5py.h5s.UNLIMITED,), (1,)))
+    map_virtual(f, "hdf5-virtual-unlimited~both", (4,), "<f4", (".", "here", endless, endless), most=(h5py.h5s.UNLIMITED,))
+    map_virtual(f, "hdf5-virtual-unlimited~blocks", (4,), "<f4",
+                ("part_%b.h5", "x", box((4,), (0,), (1,)), slabs((4,), ((0,), (1,), (h5py.h5s.UNLIMITED,), (1,)))),
+                most=(h5py.h5s.UNLIMITED,))
+    map_virtual(f, "hdf5-type~texts", (2,), "S2", (a, "texts", every(2), every(2)))
+    map_virtual(f, "hdf5-type~long", (2,), h5py.string_dtype(), (a, "long", every(2), every(2)))
+    map_virtual(f, "hdf5-corrupt~beyond", (8,), "<f4", (".", "here", box((6,), (0,), (6,)), box((8,), (0,), (6,))))
+    map_virtual(f, "hdf5-corrupt~fewer", (8,), "<f4", (".", "here", every(5), box((8,), (0,), (5,))))
+    map_virtual(f, "hdf5-corrupt~rank_box", (4,), "<f4", (".", "here", box((2, 2), (0, 0), (2, 2)), four))
+    map_virtual(f, "limit~unwritten", (1 << 29,), "u1", (a, "zeros", every(1 << 20), box((1 << 29,), (0,), (1 << 20,))))
+    evens = slabs((1 << 20,), ((0,), (2,), (1 << 19,), (1,)))
+    map_virtual(f, "inflated~runs", (1 << 20,), "u1", *[(a, "zeros", evens, evens)] * 40)
+    map_virtual(f, "inflated~over", (1 << 20,), "u1", *[(a, "zeros", every(1 << 20), every(1 << 20))] * 1100)
+
+
+def make_virtual(folder):
+    os.makedirs(folder, exist_ok=True)
+    virtual_sources(folder)
+    expected = {}
+    for form, libver in (("default", None), ("latest", "latest")):
+        path = os.path.join(folder, f"maps_{form}.h5")
+        with h5py.File(path, "w", libver=libver) as f:
+            virtual(f)
+        with h5py.File(path) as f:
+            own = {name: elements(f[name]) for name in f if f[name].is_virtual}
+        assert not expected or own == expected
+        expected = own
+        path = os.path.join(folder, f"small_{form}.h5")
+        with h5py.File(path, "w", libver=libver) as f:
+            x = every(6, 5)
+            map_virtual(f, "v", (3, 4), "<f4", ("part_0.h5", "x", box((6, 5), (1, 1), (2, 3)), box((3, 4), (0, 1), (2, 3))),
+                        ("part_1.h5", "rows", slabs((9, 4), ((1, 0), (5, 2), (2, 2), (1, 1)), ((0, 3), (1, 1), (1, 1), (1, 1))),
+                         slabs((3, 4), ((0, 0), (2, 1), (2, 1), (1, 1)), ((2, 1), (1, 1), (1, 3), (1, 1)))), fill=5)
+        with h5py.File(path) as f:
+            small = elements(f["v"])
+    expected["small"] = small
+    with h5py.File(os.path.join(folder, "refused.h5"), "w", libver="latest") as f:
+        virtual_refused(f)
+    with open(os.path.join(folder, "expected.json"), "w") as out:
+        json.dump(expected, out, indent=0)
+        out.write("\n")
+
+
+def elements(dataset):
+    data = np.ascontiguousarray(dataset[()])
+    little = data if data.dtype.kind == "V" else data.astype(data.dtype.newbyteorder("<"))
+    return hashlib.sha256(little.tobytes()).hexdigest()
+
+
 RULES = {"oldest": make_oldest, "old_shared": make_old_shared, "cache_image": make_cache_image, "killed": make_killed,
          "free_room": make_free_room, "soft": make_soft}
 
@@ -464,6 +617,7 @@ def main():
     os.makedirs(forms, exist_ok=True)
     make_forms(forms)
     make_named_types(forms)
+    make_virtual(os.path.join(target, "..", "virtual"))
     with open(os.path.join(target, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0, ensure_ascii=False)
         out.write("\n")

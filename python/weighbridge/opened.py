@@ -48,6 +48,7 @@ _OPTIONS: Dict[str, Any] = {
     "format": None,
     "lenient": False,
     "salvage": False,
+    "follow_virtual": False,
     "program": None,
     "names": "as-stored",
     "entities": None,
@@ -285,6 +286,7 @@ def open(  # noqa: A001
     format: Optional[str] = None,  # noqa: A002
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Union[Path, Program, ProgramFace, None] = None,
     names: str = "as-stored",
     entities: Optional[Path] = None,
@@ -297,6 +299,7 @@ def open(  # noqa: A001
     - `format`: the id of the format, where the content does not tell;
     - `lenient`: read what can be read without a guess though the file breaks a rule, and note it;
     - `salvage`: of a damaged file give the tensors that are intact, and say in `damage` which are lost;
+    - `follow_virtual`: read virtual datasets of HDF5 from the files in the same folder that they are made of;
     - `program`: the program that Paddle's parameters belong to, where it does not stand beside them: its
       path, or one that was read (`weighbridge.paddle.load_program`);
     - `names`: `as-stored`, `structured` or `variable`: which names tensors go by, where several are known;
@@ -314,6 +317,7 @@ def open(  # noqa: A001
         format=format,
         lenient=lenient,
         salvage=salvage,
+        follow_virtual=follow_virtual,
         program=program,
         names=names,
         entities=entities,
@@ -383,8 +387,8 @@ def known_options(options: Mapping[str, Any], asked: str, *own: str) -> None:
 
     >>> known_options({"cast": "f16"}, "buckets")
     Traceback (most recent call last):
-    TypeError: buckets() has no option 'cast'; it has format, lenient, salvage, program, names, entities,
-    config, at, limits
+    TypeError: buckets() has no option 'cast'; it has format, lenient, salvage, follow_virtual, program,
+    names, entities, config, at, limits
     """
     for name in options:
         if name not in _OPTIONS:

@@ -270,3 +270,32 @@ fn optimizer_state_of_keras_has_its_role() {
         assert_eq!(json(&["info", &again])["roles"], info["roles"], "{name}");
     }
 }
+
+#[test]
+fn virtual_datasets_are_read_where_they_are_asked_for() {
+    let folder = Folder::new();
+    let copy = |name: &str| folder.file(name, fs::read(golden(&format!("hdf5/virtual/{name}"))).unwrap());
+    let (maps, part, _) = (copy("maps_latest.h5"), copy("part_0.h5"), copy("100%.h5"));
+    let plain = json(&["ls", &maps]);
+    assert_eq!(plain["tensors"].as_array().unwrap().len(), 1);
+    assert!(plain["notes"].to_string().contains("--follow-virtual reads it"), "{plain}");
+    let lost = error(&["ls", &maps, "--follow-virtual"]);
+    assert_eq!((&lost["code"], &lost["found"]), (&value!("hdf5-virtual-missing"), &value!("no part_1.h5")));
+    assert_eq!(json(&["verify", &maps, "--follow-virtual"])["verdict"], "unsound");
+    let other = copy("part_1.h5");
+    assert_eq!(json(&["ls", &maps, "--follow-virtual"])["tensors"].as_array().unwrap().len(), 17);
+    // What it is made of are its files: they are checked, and nothing takes their place.
+    let sound = json(&["verify", &maps, "--follow-virtual"]);
+    assert_eq!(sound["verdict"], "sound", "{sound}");
+    let files: Vec<_> = sound["files"].as_array().unwrap().iter().map(|f| f["path"].to_string()).collect();
+    assert!(["part_0.h5", "part_1.h5"].iter().all(|name| files.iter().any(|f| f.contains(name))), "{sound}");
+    let before = fs::read(&part).unwrap();
+    let refusal = refused(&["convert", &maps, &part, "--follow-virtual", "--force"]);
+    assert_eq!((refusal.as_str(), fs::read(&part).unwrap()), ("output-is-input", before));
+    // Damage of a source is damage of the model.
+    let mut bytes = fs::read(&other).unwrap();
+    let at = bytes.len() - 40;
+    bytes[at] ^= 0xff;
+    fs::write(&other, bytes).unwrap();
+    assert_ne!(json(&["verify", &maps, "--follow-virtual"])["verdict"], "sound");
+}

@@ -58,6 +58,8 @@ pub(crate) struct Opening {
     #[pyo3(default)]
     salvage: bool,
     #[pyo3(default)]
+    follow_virtual: bool,
+    #[pyo3(default)]
     program: Option<Beside>,
     #[pyo3(default)]
     names: Option<String>,
@@ -81,6 +83,7 @@ impl Opening {
             format: self.format,
             lenient: self.lenient,
             salvage: self.salvage,
+            follow_virtual: self.follow_virtual,
             version: self.at,
             ..OpenOptions::default()
         };

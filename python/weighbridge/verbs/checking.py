@@ -197,6 +197,7 @@ def verify(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -214,8 +215,8 @@ def verify(
       model;
     - `threads`: 0 is one for each processor.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> report = weighbridge.verify("net.safetensors", account=True)
@@ -314,6 +315,7 @@ def scan(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -326,8 +328,8 @@ def scan(
     - `sarif`: make a log of SARIF, too, for tools that gather findings.
     - `deny`: categories whose warnings are `found`, too: `"privacy"`, or several.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import os, pickle, weighbridge
     >>> with open("bad.pkl", "wb") as file:

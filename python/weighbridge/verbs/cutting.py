@@ -82,6 +82,7 @@ def shard(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -100,8 +101,8 @@ def shard(
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> [shard.name for shard in weighbridge.shard("net.safetensors", "net", max_shard_size=50).shards]
@@ -158,6 +159,7 @@ def merge(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -178,8 +180,8 @@ def merge(
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.merge(["net.safetensors", "net.safetensors"], output="both.npz", prefer="last")

@@ -152,6 +152,7 @@ def edit(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -182,8 +183,8 @@ def edit(
     `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a function of the bytes done
     and the bytes there are.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> names = {"fc1": "head"}

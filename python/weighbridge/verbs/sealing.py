@@ -86,6 +86,7 @@ def seal(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -104,8 +105,8 @@ def seal(
     - `force`: replace the manifest;
     - `threads`: 0 is one for each processor.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> sealed = weighbridge.seal("net.safetensors", algorithms=["blake3"])

@@ -108,6 +108,7 @@ def checkpoint(
     from_: Optional[str] = None,
     lenient: bool = False,
     salvage: bool = False,
+    follow_virtual: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -125,8 +126,8 @@ def checkpoint(
     - `prune`: remove old versions but for the newest `keep` ones and what snapshots need;
     - `sweep`: remove what crashed runs left.
 
-    How it is read (`from_`, `lenient`, `salvage`, `program`, `names`, `entities`, `config`, `at`, `limit`) is
-    said as to `open`, where `from_` is `format` and `limit` is `limits`.
+    How it is read (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`,
+    `at`, `limit`) is said as to `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.checkpoint("no-such-folder")

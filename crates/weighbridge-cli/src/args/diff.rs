@@ -81,7 +81,7 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
-    /// How to read the right side: `--lenient`, `--salvage`, `--names` and `--limit` hold for both.
+    /// How to read the right side: `--lenient`, `--salvage`, `--follow-virtual`, `--names` and `--limit` hold for both.
     pub(crate) fn right_input(&self) -> Input {
         Input {
             from: self.right_from.clone(),
@@ -91,6 +91,7 @@ impl Diff {
             at: self.right_at,
             lenient: self.input.lenient,
             salvage: self.input.salvage,
+            follow_virtual: self.input.follow_virtual,
             names: self.input.names,
             limit: self.input.limit.clone(),
         }

@@ -19,6 +19,9 @@ pub(crate) struct Input {
     /// Of a damaged file give the tensors that are intact, and say which are lost
     #[arg(long)]
     pub salvage: bool,
+    /// Read virtual datasets of HDF5 from the files in the same folder that they are made of
+    #[arg(long)]
+    pub follow_virtual: bool,
     /// The program that a Paddle parameter file belongs to, where it does not stand beside it
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
@@ -57,6 +60,7 @@ impl Input {
         options.format.clone_from(&self.from);
         options.lenient = self.lenient;
         options.salvage = self.salvage;
+        options.follow_virtual = self.follow_virtual;
         if let Some(path) = &self.program {
             options.set_program(path)?;
         }

@@ -268,6 +268,8 @@ pub struct OpenOptions {
     /// Where the file is damaged, give the tensors that are intact, and say which are lost in
     /// [`Checkpoint::damage`]. Bytes that have checksums are read and held against them.
     pub salvage: bool,
+    /// Read virtual datasets of HDF5 from the files in the same folder that they are made of.
+    pub follow_virtual: bool,
     /// Bounds on what the file may ask for.
     pub limits: Limits,
     /// The program that the parameters belong to, where it does not stand beside them.

@@ -6,7 +6,7 @@
 mod read;
 pub mod write;
 
-pub(crate) use read::{ElementReader, FILTER_LZF, RawText};
+pub(crate) use read::{Beside, ElementReader, FILTER_LZF, RawText, read_beside};
 pub use read::{is_hdf5, outline, read};
 
 use crate::checkpoint::Value;

@@ -42,8 +42,9 @@ use crate::checkpoint::{Checkpoint, Value};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
+use std::path::Path;
 
 /// The format.
 #[derive(Debug)]
@@ -105,7 +106,17 @@ impl Format for Hdf5 {
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        read::open(&source, options)
+        read::open(Place::Alone(&source), options)
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        read::open(Place::Beside(&source, folder, name), options)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -118,7 +129,7 @@ impl Format for Hdf5 {
     /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
     /// are not in the file is lost alone.
     fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| read::open(source, options)).transpose()
+        place.source().map(|_| read::open(*place, options)).transpose()
     }
 
     fn labels_in(&self) -> LabelsIn {

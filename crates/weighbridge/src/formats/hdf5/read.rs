@@ -6,10 +6,9 @@ use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, Role, TensorEntry, TensorPath, Value,
     restore_bridge_index,
 };
-use crate::containers::hdf5::{self, Attributes, Item, Kind, Leads, Link, NamedType, Types};
+use crate::containers::hdf5::{self, Attributes, Beside, Dataset, Item, Kind, Leads, Link, NamedType, Types};
 use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
-use crate::source::SourceRef;
+use crate::formats::{OpenOptions, Place};
 use crate::text::{counted, escape};
 use std::collections::HashSet;
 
@@ -18,13 +17,26 @@ const NAMED: usize = 100;
 /// Letters of a path or a target in a note.
 const QUOTED: usize = 512;
 
-/// Reads the index of `source`.
+/// Reads the index of the file at `place`.
 ///
 /// # Errors
 /// As [`hdf5::read`]. Damage further down is an error too, unless reading is lenient: then it is a
-/// note, as is what this library has no form for.
-pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let contents = hdf5::read(source, &options.limits)?;
+/// note, as is what this library has no form for. [`crate::Kind::Usage`] for a folder.
+pub(super) fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+    let (source, folder) = match place {
+        Place::Alone(source) => (source, None),
+        Place::Beside(source, folder, name) => (source, Some((folder.clone(), name.to_owned()))),
+        Place::Folder(folder) => {
+            return Err(Error::usage("not-a-file", "an HDF5 model is a file").in_file(folder.label()));
+        }
+    };
+    let contents = match options.follow_virtual {
+        true => {
+            let beside = Beside::new(source.clone(), folder, &options.limits);
+            hdf5::read_beside(source, beside, &options.limits)?
+        }
+        false => hdf5::read(source, &options.limits)?,
+    };
     if contents.is_open && !options.lenient && !options.salvage {
         return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as still open for writing")
             .in_file(source.label())
@@ -60,6 +72,10 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         if link.leads != Leads::Dataset {
             reader.link(&link);
         }
+    }
+    if contents.items.iter().any(|item| item.dataset.as_ref().is_some_and(Dataset::is_virtual)) {
+        // It belongs to them, though their elements are elsewhere.
+        reader.checkpoint.files.push(source.clone());
     }
     let mut opaque = 0u64;
     for item in contents.items {
@@ -178,7 +194,10 @@ impl Reader {
         if is_dataset {
             let parts: Vec<Name> = path.iter().map(|part| Name::from(cut(part).as_str())).collect();
             let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
-            let reason = format!("{}{found}", error.message());
+            // What is refused for want of a word is had by saying it.
+            let hint = error.hint_text().filter(|_| error.code() == "hdf5-virtual");
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            let reason = format!("{}{found}{hint}", error.message());
             let name = TensorPath::new(parts).to_text();
             self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
             return Ok(());

@@ -195,6 +195,9 @@ fn words(options: &OpenOptions) -> Vec<String> {
     if options.lenient {
         words.push("lenient".to_owned());
     }
+    if options.follow_virtual {
+        words.push("follow-virtual".to_owned());
+    }
     match options.names {
         Names::AsStored => {}
         Names::Structured => words.push("names=structured".to_owned()),

@@ -127,7 +127,8 @@ impl Dataset {
         let grid = Grid::new(self, chunked)?;
         let slots = self.slots(chunked, &grid)?;
         let all: u64 = grid.counts.iter().product();
-        self.check_unwritten((all - slots.len() as u64).saturating_mul(grid.chunk_len.min(len)))?;
+        let unwritten = (all - slots.len() as u64).saturating_mul(grid.chunk_len.min(len));
+        self.check_unwritten(unwritten, stored.place.source.len())?;
         let whole_rows = grid.chunk[1..] == grid.shape[1..];
         if stored.filters.is_empty() && whole_rows && all <= PIECES {
             entry.pieces = self.pieces(&grid, &slots, &entry, all)?;

@@ -102,12 +102,13 @@ impl Dataset {
         };
         let extents = self.shape.rank() + most.as_ref().map_or(0, Vec::len);
         let chunk = if let Layout::Chunked(chunked) = layout { chunked.chunk.len() } else { 0 };
+        let block = if let Layout::Virtual(own) = layout { own.held() } else { 0 };
         let filters = filters.iter().map(|filter| {
             let name = filter.name.as_ref().map_or(0, String::len);
             size_of::<FilterDescription>() + name + size_of_val(&filter.client_data[..])
         });
         let bytes = words + fill.len() + size_of::<u64>() * (extents + chunk) + filters.sum::<usize>();
-        bytes as u64 + element.held()
+        bytes as u64 + block + element.held()
     }
 
     /// The names of its numbers, where it is an enumeration.
@@ -122,6 +123,11 @@ impl Dataset {
     /// are told. Those above 255 are found by HDF5 in libraries that it loads.
     pub fn filters(&self) -> impl Iterator<Item = (u16, Option<&str>)> {
         self.stored.filters.iter().map(|filter| (filter.id, filter.name.as_deref()))
+    }
+
+    /// True where its elements are those of other datasets.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.stored.layout, Layout::Virtual(_))
     }
 
     /// Bytes that are unpacked to read any of its elements: a chunk; 0 where they lie in the file as they are.
@@ -144,7 +150,8 @@ impl Dataset {
     /// [`crate::Kind::Unsupported`]: `hdf5-type` for elements that are no numbers, `hdf5-filter` for
     /// filters that are not known; [`crate::Kind::Corrupt`] where the places of the bytes contradict
     /// the shape or leave the file; [`crate::Kind::Limit`] where a short file stands for endless
-    /// elements that were never written; [`crate::Kind::Io`] where an index of chunks cannot be read.
+    /// elements that were never written; [`crate::Kind::Io`] where an index of chunks, or a source of a virtual dataset, cannot be
+    /// read; what the files beside it say.
     pub fn entry(&self, path: TensorPath) -> Result<TensorEntry> {
         let name = path.to_text();
         self.entry_at(path).map_err(|error| {
@@ -215,6 +222,7 @@ impl Dataset {
                 let entry = TensorEntry::dense(path, dtype, shape, &nothing, 0, encoding)?;
                 return self.chunks(chunked, entry, len);
             }
+            Layout::Virtual(own) => return self.mapped(own, path, dtype, shape, encoding),
         };
         self.count(len)?;
         TensorEntry::dense(path, dtype, shape, &source, offset, encoding)
@@ -246,17 +254,16 @@ impl Dataset {
 
     /// A source of `len` bytes that were never written.
     pub(super) fn filled(&self, len: u64) -> Result<SourceRef> {
-        self.check_unwritten(len)?;
+        self.check_unwritten(len, self.stored.place.source.len())?;
         let label = self.stored.place.source.label();
         Ok(Arc::new(FillSource::new(label, self.stored.fill.clone(), len)))
     }
 
-    /// Holds bytes that were never written against the length of the file: a few bytes must not
-    /// stand for a tensor that fills a disk.
-    pub(super) fn check_unwritten(&self, len: u64) -> Result<()> {
-        let place = &self.stored.place;
-        let limits = &place.limits;
-        let most = place.source.len().saturating_mul(limits.expansion).max(limits.header_bytes);
+    /// Holds bytes that were never written against the length of the file, or of all that the dataset is made of: a few
+    /// bytes must not stand for a tensor that fills a disk.
+    pub(super) fn check_unwritten(&self, len: u64, file: u64) -> Result<()> {
+        let limits = &self.stored.place.limits;
+        let most = file.saturating_mul(limits.expansion).max(limits.header_bytes);
         crate::Limits::check("bytes that were never written", "expansion", len, most)
     }
 }

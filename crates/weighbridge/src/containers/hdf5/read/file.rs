@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::bytes::Reader;
 use super::extension::{self, Halves, Head, Image};
+use super::mapped::Beside;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -46,6 +47,8 @@ pub(super) struct Place {
     pub(super) limits: Limits,
     /// What its datasets took so far.
     pub(super) account: Account,
+    /// The files that its virtual datasets lead to, where they are followed.
+    pub(super) beside: Option<Arc<Beside>>,
 }
 
 impl std::fmt::Debug for Place {
@@ -60,6 +63,15 @@ impl std::fmt::Debug for Place {
 impl Place {
     /// Finds the superblock of `source`.
     pub(super) fn find(source: &SourceRef, limits: &Limits) -> Result<Arc<Self>> {
+        Self::find_beside(source, limits, None)
+    }
+
+    /// As [`find`](Self::find); virtual datasets are followed to the files of `beside`.
+    pub(super) fn find_beside(
+        source: &SourceRef,
+        limits: &Limits,
+        beside: Option<Arc<Beside>>,
+    ) -> Result<Arc<Self>> {
         let quick = source.len() <= WHOLE || source.as_slice().is_some();
         let held: Option<Arc<dyn AsRef<[u8]> + Send + Sync>> = match source.as_slice() {
             Some(_) => Some(Arc::new(Borrowed(source.clone()))),
@@ -91,6 +103,7 @@ impl Place {
                 image,
                 limits: limits.clone(),
                 account: Account::default(),
+                beside: beside.clone(),
             })
         };
         let plain = place(head.halves, none);

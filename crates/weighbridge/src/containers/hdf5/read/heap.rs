@@ -41,19 +41,7 @@ impl Heaps {
         if address == u64::MAX || len == 0 || (address == 0 && index == 0) {
             return Ok(Vec::new());
         }
-        if !self.kept.contains_key(&address) {
-            let heap = Heap::read(file, address, self.longest)?;
-            if self.bytes + heap.bytes.len() > KEPT {
-                self.kept.clear();
-                self.bytes = 0;
-            }
-            self.bytes += heap.bytes.len();
-            self.kept.insert(address, heap);
-        }
-        let object = self.kept.get(&address).and_then(|heap| {
-            let range = heap.objects.get(&index)?.clone();
-            heap.bytes.get(range)
-        });
+        let object = self.find(file, address, index)?;
         let own = usize::try_from(len).unwrap_or(usize::MAX);
         let Some(text) = object.and_then(|bytes| bytes.get(..own)) else {
             return Err(Error::corrupt(
@@ -65,6 +53,23 @@ impl Heaps {
         };
         spend(room, len)?;
         Ok(text.to_vec())
+    }
+
+    /// The bytes of an object of the heap at `address`; `None` where there is none of that number.
+    pub(super) fn find(&mut self, file: &File, address: u64, index: u32) -> Result<Option<&[u8]>> {
+        if !self.kept.contains_key(&address) {
+            let heap = Heap::read(file, address, self.longest)?;
+            if self.bytes + heap.bytes.len() > KEPT {
+                self.kept.clear();
+                self.bytes = 0;
+            }
+            self.bytes += heap.bytes.len();
+            self.kept.insert(address, heap);
+        }
+        Ok(self.kept.get(&address).and_then(|heap| {
+            let range = heap.objects.get(&index)?.clone();
+            heap.bytes.get(range)
+        }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::file::File;
 use super::header::Payload;
+use super::mapped::Virtual;
 use crate::error::{Error, Result};
 
 /// Extents in a layout: the dimensions, and the size of an element.
@@ -16,6 +17,8 @@ pub(super) enum Layout {
     Contiguous(Option<u64>, Option<u64>),
     /// In boxes of equal extents.
     Chunked(Chunked),
+    /// In other datasets.
+    Virtual(Virtual),
 }
 
 /// How chunks are found.
@@ -133,6 +136,7 @@ impl Layout {
                 let address = defined(reader.offset()?);
                 Ok(Self::Chunked(Chunked { chunk, element, address, index, edges_plain: flags & 1 != 0 }))
             }
+            3 if version >= 4 => Ok(Self::Virtual(Virtual::new(defined(reader.offset()?), reader.u32()?))),
             class => Err(refused(class).at(message.address)),
         }
     }
@@ -154,12 +158,5 @@ fn bad_rank(rank: u8) -> Error {
 }
 
 fn refused(class: u8) -> Error {
-    match class {
-        3 => Error::unsupported(
-            "hdf5-virtual",
-            "HDF5: a virtual dataset, whose elements are in other datasets",
-        )
-        .hint("other files are never followed: copy the dataset with its own library first"),
-        class => Error::unsupported("hdf5-unsupported", "HDF5: a layout of unknown class").found(class),
-    }
+    Error::unsupported("hdf5-unsupported", "HDF5: a layout of unknown class").found(class)
 }

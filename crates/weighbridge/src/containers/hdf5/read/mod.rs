@@ -34,6 +34,7 @@ mod index;
 mod layout;
 mod links;
 mod lzf;
+mod mapped;
 mod outline;
 mod record;
 mod space;
@@ -46,6 +47,7 @@ mod values;
 pub(super) use dataset::Stored;
 pub(crate) use elements::ElementReader;
 pub(crate) use filters::FILTER_LZF;
+pub(crate) use mapped::Beside;
 pub use outline::{is_hdf5, outline};
 pub(crate) use texts::RawText;
 pub(super) use types::{Class, Padding, Type};
@@ -61,6 +63,7 @@ use file::{File, Place};
 use hdf5_reader::messages;
 use header::Header;
 use heap::Heaps;
+use layout::Layout;
 use links::{Broken, Target};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -85,6 +88,15 @@ const PROBLEM: u64 = 512;
 /// `limits.tensors`; [`crate::Kind::Io`]. What is bad further down is a [`Problem`], as is each part of a group.
 pub fn read(source: &SourceRef, limits: &Limits) -> Result<Contents> {
     let place = Place::find(source, limits)?;
+    read_from(&place).map_err(|error| error.in_file(source.label()))
+}
+
+/// As [`read`]; the virtual datasets are those of the files of `beside`, which [`Dataset::entry`] opens.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_beside(source: &SourceRef, beside: Beside, limits: &Limits) -> Result<Contents> {
+    let place = Place::find_beside(source, limits, Some(Arc::new(beside)))?;
     read_from(&place).map_err(|error| error.in_file(source.label()))
 }
 
@@ -363,7 +375,7 @@ impl Walk {
         }
         let dataset = match is_group {
             true => None,
-            false => Some(Dataset::read(&self.file, &header)?),
+            false => Some(self.dataset(&header)?),
         };
         // A dataset may have many names, and is kept for each.
         spend(&mut self.room, dataset.as_ref().map_or(0, Dataset::held))?;
@@ -378,6 +390,30 @@ impl Walk {
             self.contents.items.push(Item { path, attributes, types, dataset, is_empty });
         }
         Ok(members)
+    }
+
+    /// A dataset, with the mappings of one that is virtual.
+    fn dataset(&mut self, header: &Header) -> Result<Dataset> {
+        let mut dataset = Dataset::read(&self.file, header)?;
+        let Layout::Virtual(own) = &mut dataset.stored.layout else { return Ok(dataset) };
+        let Some(address) = own.address else {
+            return if self.file.place.beside.is_some() { Ok(dataset) } else { Err(mapped::refused()) };
+        };
+        if self.file.place.beside.is_none() {
+            // It is a structure of the file, also where nothing is read of it.
+            if self.file.record().is_some() {
+                let _ = self.heaps.find(&self.file, address, own.object);
+            }
+            return Err(mapped::refused());
+        }
+        let block = self.heaps.find(&self.file, address, own.object)?.ok_or_else(|| {
+            Error::corrupt("hdf5-corrupt", "HDF5: the mappings of a virtual dataset are not in their heap")
+                .at(address)
+                .found(format_args!("no object {}", own.object))
+        })?;
+        spend(&mut self.room, block.len() as u64)?;
+        own.block = block.into();
+        Ok(dataset)
     }
 
     /// Lists a named type. Its attributes are read all the same: so what they point to is known to be theirs.

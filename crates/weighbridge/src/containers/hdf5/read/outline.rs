@@ -165,7 +165,8 @@ impl Dataset {
                 stored.place.offset(*address, len)?;
                 record.claim(*address, len, "hdf5 dataset");
             }
-            Layout::Contiguous(None, _) => {}
+            // Its mappings were read, where it is virtual.
+            Layout::Contiguous(None, _) | Layout::Virtual(_) => {}
             Layout::Chunked(chunked) => {
                 for (address, len) in self.chunk_ranges(file, chunked)? {
                     record.claim(address, len, "hdf5 chunk");

@@ -4,6 +4,7 @@
 mod elements;
 mod golden;
 mod hostile;
+mod mapped;
 mod rules;
 
 use crate::containers::hdf5::{Contents, read};

@@ -18,6 +18,7 @@ pub mod parquet;
 pub mod primitiv;
 pub mod safetensors;
 mod salvage;
+mod shards;
 mod table;
 mod told;
 pub mod torch;
@@ -36,7 +37,9 @@ pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
 
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Loss, Note, STRUCTURED_NAME, VARIABLE_NAME, Value, escape_text};
+use crate::checkpoint::{
+    Checkpoint, Loss, Note, STRUCTURED_NAME, VARIABLE_NAME, Value, carried_keys, escape_text,
+};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -44,6 +47,7 @@ use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
+use crate::text::first_and_more;
 use salvage::or_salvage;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +68,9 @@ pub static ALL: &[&dyn Format] = &[
     &parquet::Parquet,
     &hdf5::Hdf5,
 ];
+
+/// Keys of metadata that a loss names one by one before it counts them.
+const NAMED_KEYS: usize = 20;
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;
@@ -190,6 +197,12 @@ pub trait Format: Sync {
             Ok(checkpoint) => Ok(Scan::of_notes(&checkpoint)),
             Err(error) => Scan::of_error(error),
         }
+    }
+
+    /// True for a file of this beginning that is scanned as any zip archive: each member by itself.
+    fn is_plain_archive(&self, head: &[u8]) -> bool {
+        let _ = head;
+        false
     }
 
     /// Where it keeps the names of the rows of tables.
@@ -339,7 +352,18 @@ impl PlanOptions {
         losses: &mut Vec<Loss>,
     ) -> Option<String> {
         if entry.is_some() && self.plain {
-            let detail = "a plain file leaves out the roles, attributes, metadata and exact paths that its format has no place for";
+            let rest = "the roles, attributes and exact paths that its format has no place for";
+            let keys = entry.as_deref().map(carried_keys).unwrap_or_default();
+            let detail = match keys.is_empty() {
+                true => format!("a plain file omits {rest}"),
+                false => {
+                    let keys = keys.iter().map(|key| escape_text(key));
+                    format!(
+                        "a plain file omits the metadata {}, and {rest}",
+                        first_and_more(keys, NAMED_KEYS)
+                    )
+                }
+            };
             losses.push(Loss::new("index-dropped", escape_text(subject), detail));
             return None;
         }

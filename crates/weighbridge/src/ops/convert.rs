@@ -242,7 +242,9 @@ pub(super) fn prepare_replacing(
     let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let mut notes = checkpoint.notes.clone();
-    if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
+    let has_state =
+        checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
+    if options.changes.no_state && !has_state {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }

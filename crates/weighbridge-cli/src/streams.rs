@@ -200,6 +200,7 @@ pub(crate) fn has_spools() -> bool {
 }
 
 /// Removes all temporary folders, before the process ends.
+#[allow(clippy::disallowed_methods, reason = "the temporary files of streams are no part of any format")]
 pub(crate) fn remove_spools() {
     for folder in spools().drain(..) {
         // What is removed already needs no more.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, coded_json, error, golden, hashes, json, names, ok, refused, testdata, text_of};
+use common::{Folder, coded_json, golden, hashes, json, names, ok, refused, testdata, text_of};
 use serde_json::{Value as Json, json as value};
 use std::collections::BTreeMap;
 use std::fs;

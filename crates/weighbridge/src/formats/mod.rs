@@ -229,6 +229,28 @@ pub trait Format: Sync {
         Vec::new()
     }
 
+    /// Changes a checkpoint of any format into one that this format lays out: what the files that `open` names say of it is
+    /// added, and `seed` decides values that must be drawn. Returns what is lost.
+    ///
+    /// # Errors
+    /// What reading these files says, and [`crate::Kind::Mismatch`] where they are of another model.
+    fn adapt(
+        &self,
+        checkpoint: &mut Checkpoint,
+        settings: &PlanOptions,
+        open: &OpenOptions,
+        seed: u64,
+    ) -> Result<Vec<Loss>> {
+        let _ = (checkpoint, settings, open, seed);
+        Ok(Vec::new())
+    }
+
+    /// The stem of the one file of a model and its extension, as loaders of transformers look for it, where it is not
+    /// `model` and the first extension of the format.
+    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// True for metadata that says how a file of this format was written, and nothing of the model: names of its files,
     /// versions of its form. The same model in another form has other ones, or none. Keys within maps are joined by `/`.
     fn is_of_form(&self, key: &str, value: &Value) -> bool {
@@ -599,6 +621,30 @@ mod tests {
                 std::sync::Arc::new(crate::source::MemorySource::new("m", bytes.to_vec()));
             let claims: Vec<_> = ALL.iter().filter(|f| f.recognises(bytes, &source)).collect();
             assert_eq!(claims.iter().map(|f| f.facts().id).collect::<Vec<_>>(), [id]);
+        }
+    }
+
+    #[test]
+    fn a_plain_file_names_the_metadata_that_it_omits() {
+        let mut checkpoint = Checkpoint::new("test", "test", "m");
+        checkpoint.metadata.set("epoch", Value::U64(3));
+        checkpoint.metadata.set("note", Value::Text("kept by some".to_owned()));
+        let options = PlanOptions { plain: true, ..PlanOptions::default() };
+        let found = |format: &dyn Format| {
+            let losses = format.plan(&checkpoint, &options).unwrap().losses;
+            let dropped: Vec<_> = losses.into_iter().filter(|loss| loss.code == "index-dropped").collect();
+            assert_eq!(dropped.len(), 1);
+            dropped[0].detail.clone()
+        };
+        let of = |keys: &str| {
+            format!(
+                "a plain file omits the metadata {keys}, and the roles, attributes and exact paths that its format has no place for"
+            )
+        };
+        assert_eq!(found(&safetensors::Safetensors), of("epoch"));
+        for format in [&npz::Npz as &dyn Format, &torch::Torch] {
+            let detail = found(format);
+            assert!([of("epoch, note"), of("note, epoch")].contains(&detail), "{detail}");
         }
     }
 

@@ -158,3 +158,123 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     }
     Ok(outline)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Role;
+    use crate::engine::read_tensor;
+    use crate::formats::safetensors::Safetensors;
+    use crate::formats::{Format, PlanOptions, detect, open_source};
+    use crate::ops::scan::scan_source;
+    use crate::ops::verify::verify_checkpoint;
+    use crate::tensor::Order;
+
+    const MODEL: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/model.keras");
+    const DEFLATED: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/deflated.keras");
+    /// Shape, dtype and bytes of each dataset, by h5py.
+    const TRUTH: &str = include_str!("../../../../../testdata/hdf5/keras/model.json");
+
+    fn source(bytes: &[u8]) -> SourceRef {
+        Arc::new(MemorySource::new("m.keras", bytes.to_vec()))
+    }
+
+    fn open(bytes: &[u8]) -> Result<Checkpoint> {
+        open_source(source(bytes), &OpenOptions::default())
+    }
+
+    #[test]
+    fn archives_give_what_h5py_gives() {
+        let truth: serde_json::Value = serde_json::from_str(TRUTH).unwrap();
+        for bytes in [MODEL, DEFLATED] {
+            assert_eq!(detect(&source(bytes)).unwrap().facts().id, "hdf5");
+            let checkpoint = open(bytes).unwrap();
+            assert_eq!((checkpoint.kind, &checkpoint.notes[..]), ("keras", &[][..]));
+            assert_eq!(checkpoint.tensors.len(), truth.as_object().unwrap().len());
+            for tensor in &checkpoint.tensors {
+                let theirs = &truth[tensor.text().replace('.', "/")];
+                let bytes = read_tensor(tensor, Order::Row).unwrap();
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(serde_json::Value::from(hex), theirs[2], "{}", tensor.name());
+            }
+            for name in TEXTS {
+                assert!(
+                    matches!(checkpoint.metadata.get(name), Some(Value::Text(text)) if text.starts_with('{'))
+                );
+            }
+            let report = verify_checkpoint(&checkpoint, &Default::default()).unwrap();
+            assert_eq!(report.verdict.as_str(), "sound", "{:?}", report.findings);
+            Safetensors.plan(&checkpoint, &PlanOptions::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn roles_follow_from_the_groups_and_the_configuration() {
+        let checkpoint = open(MODEL).unwrap();
+        let of = |role: &dyn Fn(&Role) -> bool| -> Vec<String> {
+            let found = checkpoint.tensors.iter().filter(|tensor| role(&tensor.role));
+            found.map(|tensor| tensor.text()).collect()
+        };
+        assert_eq!(of(&Role::is_state).len(), 14);
+        let bn = "layers.batch_normalization.vars";
+        assert_eq!(of(&|role| *role == Role::Buffer), [format!("{bn}.2"), format!("{bn}.3")]);
+        // Where two layers of one name differ, neither is known.
+        let config = serde_json::json!([
+            {"class_name": "BatchNormalization", "config": {"name": "bn", "scale": false}},
+            {"class_name": "BatchNormalization", "config": {"name": "a"}},
+            {"class_name": "Dense", "config": {"name": "a"}},
+        ]);
+        let mut other = open(MODEL).unwrap();
+        other.tensors.iter_mut().for_each(|tensor| tensor.role = Role::Parameter);
+        keras::mark_buffers(&mut other, &config);
+        let buffers = other.tensors.iter().filter(|tensor| tensor.role == Role::Buffer);
+        assert_eq!(
+            buffers.map(|tensor| tensor.text()).collect::<Vec<_>>(),
+            [format!("{bn}.1"), format!("{bn}.2")]
+        );
+    }
+
+    #[test]
+    fn a_changed_weight_does_not_fit_the_checksum() {
+        let mut bytes = MODEL.to_vec();
+        let weight = [0x01, 0xd0, 0xa3, 0xbe];
+        let at = bytes.windows(4).position(|window| window == weight).unwrap();
+        bytes[at] ^= 1;
+        let report = verify_checkpoint(&open(&bytes).unwrap(), &Default::default()).unwrap();
+        assert_eq!(report.verdict.as_str(), "unsound");
+        assert!(
+            report.findings.iter().any(|finding| finding.code == "crc-mismatch"),
+            "{:?}",
+            report.findings
+        );
+    }
+
+    #[test]
+    fn archives_are_scanned_as_any_archive() {
+        let options = OpenOptions::default();
+        let file = scan_source(&source(MODEL), &options).unwrap();
+        // The optimizer of the backend that trained it is no class of Keras itself.
+        let codes: Vec<_> = file.scan.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!((codes, file.format), (vec!["keras-foreign-module"], Some("zip")));
+    }
+
+    #[test]
+    fn deflated_weights_have_a_limit() {
+        let limits = Limits { chunk_bytes: 1000, ..Limits::default() };
+        let small = OpenOptions { limits, ..OpenOptions::default() };
+        let error = open_source(source(DEFLATED), &small).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Limit);
+    }
+
+    #[test]
+    fn every_damage_of_an_archive_is_survived() {
+        for end in (0..MODEL.len()).step_by(97) {
+            let _ = open(&MODEL[..end]);
+        }
+        for at in (0..DEFLATED.len()).step_by(13) {
+            let mut changed = DEFLATED.to_vec();
+            changed[at] ^= 0x55;
+            let _ = open(&changed);
+        }
+    }
+}

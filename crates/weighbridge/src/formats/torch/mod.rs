@@ -194,6 +194,10 @@ impl Format for Torch {
         LabelsIn::Tensors
     }
 
+    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
+        Some(("pytorch_model", "bin"))
+    }
+
     fn holds_ties(&self) -> bool {
         true
     }

@@ -129,6 +129,16 @@ mod tests {
     }
 
     #[test]
+    fn words_are_no_tensors() {
+        let words = Variable { kind: VariableKind::Vocab, ..variable("words", &[]) };
+        let program = self::program(vec![variable("fc_0.w_0", &[2]), words]);
+        let mut one = entries(1);
+        // A file without words is not of this program; beside them its tensors have their names.
+        assert!(!fits(&one, &program));
+        assert_eq!(name_in_order(&mut one, Some(&program), "p")[0].code, "names-joined");
+    }
+
+    #[test]
     fn names_by_place() {
         let program = self::program(vec![variable("fc_10.w_0", &[2]), variable("fc_2.w_0", &[-1])]);
         let mut two = entries(2);

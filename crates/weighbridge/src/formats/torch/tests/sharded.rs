@@ -21,7 +21,7 @@ fn entry(name: &str) -> TensorEntry {
     TensorEntry::dense(
         TensorPath::from_dotted(name),
         DType::F32,
-        Shape::new(&[200]),
+        Shape::new([200]),
         &source,
         0,
         Encoding::ROW,
@@ -103,7 +103,8 @@ fn the_intact_tensors_of_a_damaged_shard_are_salvaged() {
     assert_eq!(damage.lost[0].name, "b");
     files[2].1.truncate(40);
     let saved = open(&files, false, true).unwrap();
-    let mut lost: Vec<&str> = saved.damage.as_ref().unwrap().lost.iter().map(|lost| lost.name.as_str()).collect();
+    let mut lost: Vec<&str> =
+        saved.damage.as_ref().unwrap().lost.iter().map(|lost| lost.name.as_str()).collect();
     lost.sort_unstable();
     assert_eq!((names(&saved), lost), (vec!["a".to_owned()], vec!["b", "c"]));
     // Without its directory an archive gives the members that are whole.

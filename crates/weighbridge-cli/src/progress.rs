@@ -1,6 +1,7 @@
 //! A progress bar on standard error for work that takes longer than a second, and Ctrl-C.
 
 use crate::args::Common;
+use crate::streams;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -30,6 +31,20 @@ pub(crate) struct Progress {
     begun: Instant,
 }
 
+/// Handles Ctrl-C from now on: work is asked to stop. A process without work ends where it has a temporary file of a stream,
+/// which is removed.
+pub(crate) fn handle_interruption() {
+    // A second handler in one process is refused; the first one does the same.
+    let _ = ctrlc::set_handler(|| {
+        let again = STOP.get_or_init(Instant::now).elapsed() > SAME_REQUEST;
+        let idle = !WORKING.load(Ordering::SeqCst) && streams::has_spools();
+        if again || idle {
+            streams::remove_spools();
+            std::process::exit(130);
+        }
+    });
+}
+
 /// Asks the work to stop, as Ctrl-C does. False where there is none that hears it.
 pub(crate) fn ask_to_stop() -> bool {
     STOP.get_or_init(Instant::now);
@@ -39,12 +54,7 @@ pub(crate) fn ask_to_stop() -> bool {
 impl Progress {
     /// A watcher for one piece of work. From now on, Ctrl-C asks the work to stop.
     pub(crate) fn new(common: &Common) -> Self {
-        // A second handler in one process is refused; the first one does the same.
-        let _ = ctrlc::set_handler(|| {
-            if STOP.get_or_init(Instant::now).elapsed() > SAME_REQUEST {
-                std::process::exit(130);
-            }
-        });
+        handle_interruption();
         WORKING.store(true, Ordering::SeqCst);
         Self {
             bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),

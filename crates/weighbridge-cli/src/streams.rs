@@ -6,10 +6,11 @@
 
 use crate::args::{Args, Convert, Verb};
 use crate::output::Output;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, progress};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 use weighbridge::Error;
 use weighbridge::text::path_text;
@@ -20,6 +21,8 @@ const STREAM: &str = "-";
 const FOLDER: &str = "weighbridge-stream-";
 /// The name of the file in it.
 const FILE: &str = "stream";
+/// The temporary folders of this process.
+static SPOOLS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Puts the path of a temporary file with what standard input holds in place of `-`. The file is removed with the folder
 /// that is returned.
@@ -176,9 +179,31 @@ fn written(
     Ok(outcome)
 }
 
-/// A temporary folder.
+/// A temporary folder. An interruption and the end of the time remove it, too.
 fn folder() -> Result<TempDir, Error> {
-    tempfile::Builder::new().prefix(FOLDER).tempdir().map_err(|cause| {
+    progress::handle_interruption();
+    let mut spools = spools();
+    let folder = tempfile::Builder::new().prefix(FOLDER).tempdir().map_err(|cause| {
         Error::io("cannot make a temporary folder", cause).hint("TMPDIR names the folder for it")
-    })
+    })?;
+    spools.push(folder.path().to_owned());
+    Ok(folder)
+}
+
+fn spools() -> MutexGuard<'static, Vec<PathBuf>> {
+    SPOOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True where a temporary folder was made.
+pub(crate) fn has_spools() -> bool {
+    !spools().is_empty()
+}
+
+/// Removes all temporary folders, before the process ends.
+#[allow(clippy::disallowed_methods, reason = "the temporary files of streams are no part of any format")]
+pub(crate) fn remove_spools() {
+    for folder in spools().drain(..) {
+        // What is removed already needs no more.
+        let _ = std::fs::remove_dir_all(folder);
+    }
 }

@@ -4,7 +4,7 @@
 //! written yet or somebody else holds it up, ends with the process.
 
 use crate::output::{Output, document_has_begun};
-use crate::{args::Common, progress};
+use crate::{args::Common, progress, streams};
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -40,6 +40,7 @@ pub(crate) fn start(common: &Common) {
             let _ = done.send(());
         });
         let _ = printed.recv_timeout(PRINTING);
+        streams::remove_spools();
         exit(2);
     });
 }

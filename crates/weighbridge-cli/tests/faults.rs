@@ -355,6 +355,25 @@ fn names_of_files_that_are_not_utf8_are_given_exactly() {
         let shown = json["path"].as_str().unwrap();
         assert!(shown.ends_with("/m\\xff\\x5c.safetensors"), "{shown}");
     }
+    let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    let demo = Command::new(PROGRAM).arg("demo").arg(&odd).output().unwrap();
+    assert!(String::from_utf8(demo.stdout).unwrap().contains("d\\xff"), "{:?}", demo.status);
+    let model = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/paddle/good/p262/cnn_legacy_combined/__model__");
+    let target = dir.path().join(std::ffi::OsStr::from_bytes(b"p\xff.txt"));
+    let output = Command::new(PROGRAM)
+        .args(words(&["program", "--list", "--json", "-o"]))
+        .args([&target, &model])
+        .output()
+        .unwrap();
+    let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["path"].as_str().is_some_and(|shown| shown.ends_with("/p\\xff.txt")), "{json}");
+    let store = dir.path().join(std::ffi::OsStr::from_bytes(b"s\xff"));
+    fs::create_dir(&store).unwrap();
+    let output = Command::new(PROGRAM).args(words(&["checkpoint", "--json"])).arg(&store).output().unwrap();
+    let json: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = json["path"].as_str().or_else(|| json["error"]["file"].as_str());
+    assert!(shown.is_some_and(|shown| shown.ends_with("/s\\xff")), "{json}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, coded_json, error, golden, hashes, json, names, ok, refused, testdata, text_of};
+use common::{Folder, coded_json, golden, hashes, json, names, ok, refused, testdata, text_of};
 use serde_json::{Value as Json, json as value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -80,12 +80,10 @@ fn shards_of_pytorch_open_as_one_model() {
     let wanted = folder.path("wanted.safetensors");
     ok(&["convert", &whole, &wanted, "--no-state", "--plain"]);
     assert_eq!((names(&joined), hashes(&joined)), (names(&wanted), hashes(&wanted)));
-    // The path of the index alone is refused with a hint.
-    let alone = error(&["info", &format!("{model}/pytorch_model.bin.index.json")]);
-    assert_eq!(
-        (alone["code"].as_str(), alone["hint"].as_str()),
-        (Some("torch-shards"), Some("open the folder that holds them"))
-    );
+    // The path of the index opens the same model.
+    let index = format!("{model}/pytorch_model.bin.index.json");
+    assert_eq!((names(&index), hashes(&index)), (names(&model), hashes(&model)));
+    assert_eq!(json(&["scan", &index])["verdict"], "clean");
 }
 
 #[test]

@@ -247,6 +247,52 @@ fn urls_are_refused_by_name() {
 }
 
 #[test]
+fn archives_of_keras_are_read() {
+    let folder = Folder::new();
+    for name in ["model.keras", "deflated.keras"] {
+        let model = golden(&format!("hdf5/keras/{name}"));
+        let info = json(&["info", &model]);
+        assert_eq!((info["format"].as_str(), info["kind"].as_str()), (Some("hdf5"), Some("keras")));
+        assert_eq!(
+            (info["roles"]["optimizer"]["tensors"].as_u64(), info["parameters"].as_u64()),
+            (Some(14), Some(15)),
+            "{name}"
+        );
+        assert_eq!(json(&["verify", &model])["verdict"], "sound");
+        let target = folder.path(&format!("{name}.safetensors"));
+        ok(&["convert", &model, &target, "--no-state"]);
+        assert_eq!(names(&target).len(), 8, "{name}");
+        let metadata = json(&["info", &target])["metadata"].clone();
+        assert!(metadata["config.json"].as_str().unwrap().contains("BatchNormalization"));
+    }
+    // The members of an archive are scanned one by one.
+    let (_, scan) = coded_json(&["scan", &golden("scan/bad/model.keras")]);
+    assert_eq!(scan["files"][0]["findings"][0]["code"], "keras-lambda");
+    // Archives are not written.
+    let (model, target) = (golden("hdf5/keras/model.keras"), folder.path("again.keras"));
+    assert_eq!(refused(&["convert", &model, &target]), "unknown-extension");
+    let copy = folder.path("copy.keras");
+    fs::copy(&model, &copy).unwrap();
+    let before = fs::read(&copy).unwrap();
+    assert_eq!(refused(&["edit", &copy, "--in-place=rewrite", "--drop", "optimizer*"]), "unknown-kind");
+    assert_eq!(fs::read(&copy).unwrap(), before);
+}
+
+/// A dataset of the optimizer that is not read is a tensor that is lost, unless state is left out.
+#[test]
+fn skipped_state_is_no_loss_without_state() {
+    let folder = Folder::new();
+    let model = golden("hdf5/keras/skipped.weights.h5");
+    let target = folder.path("a.safetensors");
+    let (code, report) = coded_json(&["convert", &model, &target]);
+    assert_eq!((code, report["losses"][0]["code"].as_str()), (1, Some("tensor-skipped")), "{report}");
+    let (code, report) = coded_json(&["convert", &model, &target, "--force", "--no-state"]);
+    assert_eq!(code, 0, "{report}");
+    let edited = folder.path("b.h5");
+    assert_eq!(coded_json(&["edit", &model, &edited, "--no-state"]).0, 0);
+}
+
+#[test]
 fn optimizer_state_of_keras_has_its_role() {
     let folder = Folder::new();
     // 3x2 + 2 of dense, 2 + 2 of batch normalization, 2x1 + 1 of head; its two running statistics have no names in numbered files.

@@ -72,3 +72,40 @@ fn what_cannot_stop_ends_all_the_same() {
     let refused = weighbridge(&["ls", "x", "--timeout", "0"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("bad-arguments"));
 }
+
+/// Runs `info -` without an end of its input, until a temporary file is there.
+fn spooling(dir: &Path, words: &[&str]) -> std::process::Child {
+    let mut child = weighbridge(&[&["info", "-"], words].concat())
+        .env("TMPDIR", dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"some bytes").unwrap();
+    let begun = std::time::Instant::now();
+    while fs::read_dir(dir).unwrap().next().is_none() {
+        assert!(begun.elapsed().as_secs() < 30 && child.try_wait().unwrap().is_none(), "nothing is spooled");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child
+}
+
+#[test]
+fn spools_of_standard_input_are_removed() {
+    for signal in ["INT", "TERM"] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut child = spooling(dir.path(), &[]);
+        let kill = format!("kill -{signal} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{signal}");
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut child = spooling(dir.path(), &["--timeout", "1"]);
+    // The child has its input until it ends.
+    let input = child.stdin.take();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    drop(input);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

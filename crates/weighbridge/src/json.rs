@@ -1,5 +1,7 @@
 //! Reports as JSON that is made as it is written: a list of a million tensors is never held as a tree.
 
+use crate::checkpoint::escape_text;
+use crate::error::Error;
 use serde::ser::{Serialize, Serializer};
 use serde_json::Value as Json;
 
@@ -45,6 +47,31 @@ where
 pub(crate) fn tree(report: &impl Serialize) -> Json {
     // It fails for keys that are no text alone, which no report has.
     serde_json::to_value(report).unwrap_or_default()
+}
+
+/// Characters of a parser's message that are shown: it may quote the file at length.
+const SHOWN: usize = 200;
+
+/// The byte of `text` at which the parser stood. It counts lines from 1, and in a line the bytes
+/// that it has taken.
+pub(crate) fn place_of(text: &str, error: &serde_json::Error) -> u64 {
+    let line_start = match error.line() {
+        0 | 1 => 0,
+        line => text.match_indices('\n').nth(line - 2).map_or(0, |(i, _)| i + 1),
+    };
+    (line_start + error.column().saturating_sub(1)) as u64
+}
+
+/// The parser's error for a text that should be a `what`, without its line and column.
+pub(crate) fn syntax_error(error: &serde_json::Error, what: &str) -> Error {
+    let text = error.to_string();
+    let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+    let message: String = escape_text(message).chars().take(SHOWN).collect();
+    if error.is_data() {
+        Error::corrupt("bad-header", format!("this is not the JSON of a {what}: {message}"))
+    } else {
+        Error::corrupt("bad-json", format!("the {what} is not JSON: {message}"))
+    }
 }
 
 #[cfg(test)]

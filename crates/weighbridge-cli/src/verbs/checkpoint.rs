@@ -14,7 +14,7 @@ use weighbridge::store::{
     CheckpointStore, LinkForm, RecoverOptions, RollbackOptions, SnapshotState, StoreOptions, StoreState,
     StoredFile, SweepOptions, VersionState,
 };
-use weighbridge::text::{counted, escape, first_and_more};
+use weighbridge::text::{counted, escape, first_and_more, path_text};
 use weighbridge::{Checkpoint, Error, OpenOptions};
 
 /// Files that a report names.
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
     if output.json {
         let mut document = state.to_json();
         document["damaged"] = json!(damaged);
-        document["path"] = json!(args.path.display().to_string());
+        document["path"] = json!(path_text(&args.path));
         document["done"] = done.iter().map(|d| json!({ "what": d.what, "report": d.json })).collect();
         output.document(&document)?;
     } else {

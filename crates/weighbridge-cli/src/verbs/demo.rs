@@ -10,6 +10,7 @@ use std::path::Path;
 use weighbridge::engine::{LocalSink, RunOptions, run as run_plan};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, Source, kind_of_path, read_vec};
+use weighbridge::text::{escape, path_text};
 use weighbridge::{Error, Result};
 
 /// A network of 2 inputs, 12 and 8 hidden units and 3 outputs, with the state of Adam.
@@ -19,7 +20,7 @@ const OPTIMIZER: &[u8] = include_bytes!("../../../../testdata/primitiv/good/trai
 
 pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     make_folder(&args.folder)?;
-    let path = |name: &str| args.folder.join(name).display().to_string();
+    let path = |name: &str| path_text(&args.folder.join(name));
     let (model, optimizer) = (path("mlp.model"), path("mlp.optimizer"));
     let (safetensors, npz) = (path("mlp.safetensors"), path("mlp.npz"));
     refuse_strangers(&[(&model, MODEL), (&optimizer, OPTIMIZER)], &[&safetensors, &npz])?;
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<O
         run_words(words, output)?;
         writeln!(output)?;
     }
-    writeln!(output, "The files are in {}.", weighbridge::text::escape(&args.folder.display().to_string()))?;
+    writeln!(output, "The files are in {}.", escape(&path_text(&args.folder)))?;
     Ok(Outcome::Done)
 }
 
@@ -77,7 +78,7 @@ fn quote(word: &str) -> String {
 #[allow(clippy::disallowed_methods, reason = "the demo's folder is no part of any format")]
 fn make_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
-        .map_err(|e| Error::io("cannot make the folder", e).in_file(folder.display()))
+        .map_err(|e| Error::io("cannot make the folder", e).in_file(path_text(folder)))
 }
 
 /// Fails where the folder holds files of these names that no demo wrote: those that it copies must

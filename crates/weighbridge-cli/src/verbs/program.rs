@@ -15,7 +15,7 @@ use weighbridge::ops::program::{self, listing, summary, to_dot};
 use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::real_path;
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 use weighbridge::topology::Topology;
 
 pub(crate) fn run(args: &Program, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
@@ -87,10 +87,10 @@ fn rewrite(
             WritePlan { format: "text", kind: "program", files: vec![file.finish()], losses: Vec::new() };
         inputs.check_apart(target)?;
         let written = save(&plan, target, args.force, &RunOptions::default())?;
-        let shown = escape(&target.display().to_string());
+        let shown = escape(&path_text(target));
         if output.json {
             output.document(
-                &json!({ "path": shown, "format": "text", "kind": "program", "bytes": written.bytes }),
+                &json!({ "path": path_text(target), "format": "text", "kind": "program", "bytes": written.bytes }),
             )?;
         } else {
             writeln!(output, "wrote {shown} ({})", human_bytes(written.bytes))?;
@@ -117,7 +117,7 @@ fn rewrite(
     drop(options);
     if output.json {
         output.document(&json!({
-            "path": target.display().to_string(),
+            "path": path_text(target),
             "format": plan.format,
             "kind": plan.kind,
             "bytes": written.bytes,
@@ -146,7 +146,7 @@ fn rewrite(
             human_counted(removed, "tensor")
         )?;
     }
-    let shown = escape(&target.display().to_string());
+    let shown = escape(&path_text(target));
     writeln!(output, "wrote {shown} ({} {}, {})", plan.format, plan.kind, human_bytes(written.bytes))?;
     Ok(Outcome::Done)
 }

@@ -14,7 +14,7 @@ use weighbridge::formats::paddle::Program;
 use weighbridge::formats::paddle::exec::{Done, Executor, Scope, Step};
 use weighbridge::ops::{ConvertOptions, Inputs, plan_checkpoint, save};
 use weighbridge::source::{FileSource, PathKind, SourceRef, kind_of_path};
-use weighbridge::text::escape;
+use weighbridge::text::{escape, path_text};
 use weighbridge::topology::Topology;
 use weighbridge::{Error, OpenOptions, Result};
 
@@ -56,11 +56,11 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
     }
     if output.json {
         output.document(&json!({
-            "path": args.path.display().to_string(),
-            "folder": executor.folder.display().to_string(),
+            "path": path_text(&args.path),
+            "folder": path_text(&executor.folder),
             "steps": steps,
             "fetched": fetched.iter().map(tensor_json).collect::<Json>(),
-            "wrote": args.fetch.as_ref().map(|target| target.display().to_string()),
+            "wrote": args.fetch.as_ref().map(|target| path_text(target)),
         }))?;
         return Ok(Outcome::Done);
     }
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Run, common: &Common, output: &mut Output) -> Result<Ou
         writeln!(output, "fetched {} {} {}", escape(name), entry.dtype(), entry.shape)?;
     }
     if let Some(target) = &args.fetch {
-        writeln!(output, "wrote {}", escape(&target.display().to_string()))?;
+        writeln!(output, "wrote {}", escape(&path_text(target)))?;
     }
     Ok(Outcome::Done)
 }
@@ -115,8 +115,8 @@ fn planned(
     let steps = executor.plan(topology)?;
     if output.json {
         output.document(&json!({
-            "path": args.path.display().to_string(),
-            "folder": executor.folder.display().to_string(),
+            "path": path_text(&args.path),
+            "folder": path_text(&executor.folder),
             "steps": steps.iter().map(Step::to_json).collect::<Json>(),
         }))?;
     } else {
@@ -147,7 +147,7 @@ fn given(from: &str, open: &OpenOptions) -> Result<TensorEntry> {
 /// Writes what was fetched.
 fn store(fetched: &[(String, TensorEntry)], target: &Path, executor: &Executor) -> Result<()> {
     let (format, kind) = by_extension(target)?;
-    let mut checkpoint = Checkpoint::new("paddle", "combined", target.display().to_string());
+    let mut checkpoint = Checkpoint::new("paddle", "combined", path_text(target));
     // A variable's name is written as it is, so its parts need not be kept apart.
     let plain = |(name, entry): &(String, TensorEntry)| TensorEntry {
         path: TensorPath::from_dotted(name),

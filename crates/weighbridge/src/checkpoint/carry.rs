@@ -17,7 +17,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Metadata keys that begin so belong to Weighbridge.
 pub const RESERVED_PREFIX: &str = "weighbridge.";
@@ -127,6 +127,24 @@ pub fn bridge_index_beside(
     };
     // No map in it has keys that are no text: this cannot fail.
     serde_json::to_string(&index).ok()
+}
+
+/// The keys of the metadata in an entry of this library: a carried index, or an object of texts with one in it.
+pub(crate) fn carried_keys(entry: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Keys {
+        #[allow(dead_code, reason = "it tells an index from texts")]
+        version: u64,
+        #[serde(default)]
+        metadata: Vec<(String, serde::de::IgnoredAny)>,
+    }
+    if let Ok(index) = serde_json::from_str::<Keys>(entry) {
+        return index.metadata.into_iter().map(|(key, _)| key).collect();
+    }
+    let texts: BTreeMap<String, String> = serde_json::from_str(entry).unwrap_or_default();
+    let (index, keys): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| key == INDEX_KEY);
+    let keys = keys.into_iter().map(|(key, _)| key);
+    keys.chain(index.iter().flat_map(|(_, index)| carried_keys(index))).collect()
 }
 
 /// The carried index as it is written: never a tree.
@@ -284,6 +302,27 @@ pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index
             "carried-index-unreadable",
             format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
         )),
+    }
+}
+
+/// Puts `metadata` into an opened `checkpoint`: the carried index to the tensors, whose `names` it knows, and all else
+/// as it is.
+pub(crate) fn restore_carried(
+    checkpoint: &mut Checkpoint,
+    names: &[String],
+    metadata: impl IntoIterator<Item = (String, Value)>,
+) {
+    let mut index = None;
+    let plain = metadata.into_iter().filter_map(|(key, value)| match value {
+        Value::Text(text) if key == INDEX_KEY => {
+            index = Some(text);
+            None
+        }
+        value => Some((key, value)),
+    });
+    checkpoint.metadata = plain.collect();
+    if let Some(index) = index {
+        restore_bridge_index(checkpoint, names, &index);
     }
 }
 

@@ -150,6 +150,7 @@ impl Checkpoint {
     /// Takes out all optimizer state.
     pub fn drop_state(&mut self) {
         self.tensors.retain(|t| !t.role.is_state());
+        self.notes.retain(|note| !note.is_of_state());
     }
 
     /// Fails where two tensors have the same path and slot.

@@ -29,7 +29,7 @@ pub use carry::{
     INDEX_KEY, RESERVED_PREFIX, bridge_index, bridge_index_beside, bridge_names, left_behind, renamed,
     restore_bridge_index,
 };
-pub(crate) use carry::{INFO_ENTRIES, info_entries};
+pub(crate) use carry::{INFO_ENTRIES, carried_keys, info_entries, restore_carried};
 pub(crate) use carry::{Part, Parts};
 pub use change::Selection;
 pub(crate) use change::rounding_detail;
@@ -125,6 +125,8 @@ pub struct SkippedTensor {
     pub name: String,
     /// The reason, for people: a word or a clause, such as `quantized`.
     pub reason: String,
+    /// True for optimizer state.
+    pub is_state: bool,
 }
 
 /// The code for metadata of which files of one checkpoint say different things: those of the first are taken.
@@ -147,8 +149,19 @@ impl Note {
     pub fn skipped_tensor(name: impl Into<String>, reason: impl Into<String>) -> Self {
         let (name, reason) = (name.into(), reason.into());
         let text = format!("{}: {reason}", escape_text(&name));
-        let skipped = Some(Box::new(SkippedTensor { name, reason }));
+        let skipped = Some(Box::new(SkippedTensor { name, reason, is_state: false }));
         Self { code: TENSOR_SKIPPED, text, omission: true, skipped }
+    }
+    /// As it is, but of optimizer state where `is_state`.
+    pub(crate) fn of_state(mut self, is_state: bool) -> Self {
+        if let Some(tensor) = &mut self.skipped {
+            tensor.is_state = is_state;
+        }
+        self
+    }
+    /// True for a skipped tensor of optimizer state.
+    pub(crate) fn is_of_state(&self) -> bool {
+        self.skipped.as_ref().is_some_and(|tensor| tensor.is_state)
     }
     /// What a conversion loses with this part of the file.
     pub(crate) fn loss(&self) -> Loss {

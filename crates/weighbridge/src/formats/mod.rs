@@ -18,6 +18,7 @@ pub mod parquet;
 pub mod primitiv;
 pub mod safetensors;
 mod salvage;
+mod shards;
 mod table;
 mod told;
 pub mod torch;
@@ -36,7 +37,9 @@ pub(crate) use labels::{drop as drop_labels, spread as spread_labels};
 pub use salvage::{Place, offer_salvage};
 
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Loss, Note, STRUCTURED_NAME, VARIABLE_NAME, Value, escape_text};
+use crate::checkpoint::{
+    Checkpoint, Loss, Note, STRUCTURED_NAME, VARIABLE_NAME, Value, carried_keys, escape_text,
+};
 use crate::engine::read_tensor;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -44,6 +47,7 @@ use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
 use crate::tensor::{DType, Order};
+use crate::text::first_and_more;
 use salvage::or_salvage;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +68,9 @@ pub static ALL: &[&dyn Format] = &[
     &parquet::Parquet,
     &hdf5::Hdf5,
 ];
+
+/// Keys of metadata that a loss names one by one before it counts them.
+const NAMED_KEYS: usize = 20;
 
 /// Bytes of the beginning of a file that [`Format::recognises`] may look at.
 pub const HEAD: usize = 4096;
@@ -192,6 +199,12 @@ pub trait Format: Sync {
         }
     }
 
+    /// True for a file of this beginning that is scanned as any zip archive: each member by itself.
+    fn is_plain_archive(&self, head: &[u8]) -> bool {
+        let _ = head;
+        false
+    }
+
     /// Where it keeps the names of the rows of tables.
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Nowhere
@@ -214,6 +227,28 @@ pub trait Format: Sync {
     fn settings_as_cut(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
         let _ = checkpoint;
         Vec::new()
+    }
+
+    /// Changes a checkpoint of any format into one that this format lays out: what the files that `open` names say of it is
+    /// added, and `seed` decides values that must be drawn. Returns what is lost.
+    ///
+    /// # Errors
+    /// What reading these files says, and [`crate::Kind::Mismatch`] where they are of another model.
+    fn adapt(
+        &self,
+        checkpoint: &mut Checkpoint,
+        settings: &PlanOptions,
+        open: &OpenOptions,
+        seed: u64,
+    ) -> Result<Vec<Loss>> {
+        let _ = (checkpoint, settings, open, seed);
+        Ok(Vec::new())
+    }
+
+    /// The stem of the one file of a model and its extension, as loaders of transformers look for it, where it is not
+    /// `model` and the first extension of the format.
+    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
+        None
     }
 
     /// True for metadata that says how a file of this format was written, and nothing of the model: names of its files,
@@ -341,7 +376,18 @@ impl PlanOptions {
         losses: &mut Vec<Loss>,
     ) -> Option<String> {
         if entry.is_some() && self.plain {
-            let detail = "a plain file leaves out the roles, attributes, metadata and exact paths that its format has no place for";
+            let rest = "the roles, attributes and exact paths that its format has no place for";
+            let keys = entry.as_deref().map(carried_keys).unwrap_or_default();
+            let detail = match keys.is_empty() {
+                true => format!("a plain file omits {rest}"),
+                false => {
+                    let keys = keys.iter().map(|key| escape_text(key));
+                    format!(
+                        "a plain file omits the metadata {}, and {rest}",
+                        first_and_more(keys, NAMED_KEYS)
+                    )
+                }
+            };
             losses.push(Loss::new("index-dropped", escape_text(subject), detail));
             return None;
         }
@@ -577,6 +623,30 @@ mod tests {
                 std::sync::Arc::new(crate::source::MemorySource::new("m", bytes.to_vec()));
             let claims: Vec<_> = ALL.iter().filter(|f| f.recognises(bytes, &source)).collect();
             assert_eq!(claims.iter().map(|f| f.facts().id).collect::<Vec<_>>(), [id]);
+        }
+    }
+
+    #[test]
+    fn a_plain_file_names_the_metadata_that_it_omits() {
+        let mut checkpoint = Checkpoint::new("test", "test", "m");
+        checkpoint.metadata.set("epoch", Value::U64(3));
+        checkpoint.metadata.set("note", Value::Text("kept by some".to_owned()));
+        let options = PlanOptions { plain: true, ..PlanOptions::default() };
+        let found = |format: &dyn Format| {
+            let losses = format.plan(&checkpoint, &options).unwrap().losses;
+            let dropped: Vec<_> = losses.into_iter().filter(|loss| loss.code == "index-dropped").collect();
+            assert_eq!(dropped.len(), 1);
+            dropped[0].detail.clone()
+        };
+        let of = |keys: &str| {
+            format!(
+                "a plain file omits the metadata {keys}, and the roles, attributes and exact paths that its format has no place for"
+            )
+        };
+        assert_eq!(found(&safetensors::Safetensors), of("epoch"));
+        for format in [&npz::Npz as &dyn Format, &torch::Torch] {
+            let detail = found(format);
+            assert!([of("epoch, note"), of("note, epoch")].contains(&detail), "{detail}");
         }
     }
 

@@ -242,7 +242,9 @@ pub(super) fn prepare_replacing(
     let replaced = if own { own_files(source, target, &checkpoint)? } else { Vec::new() };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
     let mut notes = checkpoint.notes.clone();
-    if options.changes.no_state && !checkpoint.tensors.iter().any(|t| t.role.is_state()) {
+    let has_state =
+        checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
+    if options.changes.no_state && !has_state {
         let text = "no tensor is known to be optimizer state, so none was left out: --drop takes patterns";
         notes.push(Note::new("no-state-known", text));
     }
@@ -390,19 +392,7 @@ fn plan_noting(
         };
         settings.check(format.facts())?;
         let mut losses = options.changes.apply_noting(&mut checkpoint, notes)?;
-        // On its way back a table stands as it stood, unless entities are named that may be others.
-        let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
-        let aligned = !on_its_way_back || options.open.entities.is_some();
-        if format.facts().id == "biggraph" && checkpoint.format != "biggraph" && aligned {
-            let is_edges = settings.kind.as_deref() == Some("edges") || settings.setting("columns").is_some();
-            if is_edges || biggraph::is_edge_list(&checkpoint) {
-                biggraph::know_edges(&mut checkpoint, &options.open)?;
-            } else {
-                let entity = settings.setting("type").map(str::to_owned);
-                let drawn = options.seed;
-                losses.extend(biggraph::align(&mut checkpoint, entity.as_deref(), drawn, &options.open)?);
-            }
-        }
+        losses.extend(format.adapt(&mut checkpoint, &settings, &options.open, options.seed)?);
         match format.labels_in() {
             LabelsIn::Column => {}
             LabelsIn::Tensors => formats::spread_labels(&mut checkpoint)?,

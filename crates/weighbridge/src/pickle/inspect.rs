@@ -318,7 +318,13 @@ impl Globals {
                 notes.add(Severity::Error, "dangerous-import", offset, text);
             }
             Judgement::Unknown => {
-                let text = || format!("imports {}, which is not on the list of known imports", shown());
+                let text = || {
+                    format!(
+                        "`{}` is not on the allow list (expected when a whole module was saved): look at its code before \
+                         you load the file",
+                        shown()
+                    )
+                };
                 notes.add(Severity::Unchecked, "unknown-import", offset, text);
             }
             // Whether the pattern holds is seen where it is called.

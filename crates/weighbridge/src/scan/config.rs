@@ -12,6 +12,8 @@ use crate::text::escape;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// The keys by which Hydra and LightningCLI name what they import and call.
+const TARGETS: [&str; 2] = ["_target_", "class_path"];
 /// Findings of one rule in one text; more are counted.
 const SHOWN: usize = 10;
 /// The longest text that is shown, in characters.
@@ -184,8 +186,10 @@ impl Looked {
                 self.remote.push(|| format!("{key}: {}", short(&value.to_string())));
             }
         }
-        if let Some(target) = map.get("_target_") {
-            self.target(target.as_str().unwrap_or_default(), &target.to_string());
+        for key in TARGETS {
+            if let Some(target) = map.get(key) {
+                self.target(key, target.as_str().unwrap_or_default(), &target.to_string());
+            }
         }
         // PyTorch-BigGraph makes names of files from those of its entity types.
         if let (Some(Json::Object(types)), true) = (map.get("entities"), map.get("relations").is_some()) {
@@ -215,10 +219,10 @@ impl Looked {
         self.keras(map);
     }
 
-    /// Judges the name of something that Hydra imports and calls.
-    fn target(&mut self, name: &str, shown: &str) {
+    /// Judges the name under `key` of something that is imported and called.
+    fn target(&mut self, key: &str, name: &str, shown: &str) {
         let (module, function) = name.rsplit_once('.').unwrap_or(("builtins", name));
-        let text = || format!("_target_: {}", short(shown));
+        let text = || format!("{key}: {}", short(shown));
         match allowed(module, function) {
             Judgement::Dangerous(_) | Judgement::Pattern(_) => self.remote.push(text),
             Judgement::Allowed(_) | Judgement::Defined(_) | Judgement::Unknown => self.targets.push(text),

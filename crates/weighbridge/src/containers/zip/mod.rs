@@ -26,6 +26,7 @@ mod salvage;
 mod survey;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unpacked;
 mod write;
 
 pub use inflate::InflateSource;
@@ -33,6 +34,7 @@ pub use read::{Member, Method, Rest, first_member, has_member, outline, read_dir
 pub use salvage::{Recovered, salvage};
 pub(crate) use survey::readings;
 pub use survey::{Found, Oddity, Survey, survey};
+pub(crate) use unpacked::Unpacked;
 pub use write::ZipBuilder;
 
 const LOCAL: [u8; 4] = *b"PK\x03\x04";

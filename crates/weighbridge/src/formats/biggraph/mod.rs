@@ -62,7 +62,7 @@ pub use write::{is_edge_list, version_file};
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
-use crate::checkpoint::{Checkpoint, Value};
+use crate::checkpoint::{Checkpoint, Loss, Value};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::limits::Limits;
@@ -161,6 +161,25 @@ impl Format for BigGraph {
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         read::outline(source, limits)
+    }
+
+    fn adapt(
+        &self,
+        checkpoint: &mut Checkpoint,
+        settings: &PlanOptions,
+        open: &OpenOptions,
+        seed: u64,
+    ) -> Result<Vec<Loss>> {
+        // On its way back a table stands as it stood, unless entities are named that may be others.
+        let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == FACTS.id);
+        if checkpoint.format == FACTS.id || (on_its_way_back && open.entities.is_none()) {
+            return Ok(Vec::new());
+        }
+        let is_edges = settings.kind.as_deref() == Some("edges") || settings.setting("columns").is_some();
+        if is_edges || is_edge_list(checkpoint) {
+            return know_edges(checkpoint, open).map(|()| Vec::new());
+        }
+        align(checkpoint, settings.setting("type"), seed, open)
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

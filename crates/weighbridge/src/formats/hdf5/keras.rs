@@ -7,7 +7,61 @@
 //! /optimizer/vars/0                   and of the optimizer
 //! ```
 
+use crate::checkpoint::{Checkpoint, Role, Value};
+use serde_json::Value as Json;
 use std::borrow::Borrow;
+use std::collections::HashMap;
+
+/// The layer that keeps statistics behind what it trains: `gamma` where it scales, `beta` where it centers.
+const NORMALIZATION: &str = "BatchNormalization";
+
+/// Gives the moving mean and variance of layers that `config` has as [`NORMALIZATION`] the role of buffers. The groups of
+/// variables have the names of their layers.
+pub(super) fn mark_buffers(checkpoint: &mut Checkpoint, config: &Json) {
+    let mut layers = HashMap::new();
+    find_layers(config, &mut layers);
+    for entry in &mut checkpoint.tensors {
+        let Some((number, group)) = entry.path.parts().split_last() else { continue };
+        let group: Vec<&str> = group.iter().map(|part| part.as_str().unwrap_or_default()).collect();
+        if group.first() == Some(&"optimizer") || group.last() != Some(&"vars") {
+            continue;
+        }
+        let Some(Value::Map(pairs)) = checkpoint.metadata.get(&format!("/{}", group.join("/"))) else {
+            continue;
+        };
+        let name = pairs.iter().find(|(key, _)| key.as_str() == Some("name"));
+        let Some((_, Value::Text(name))) = name else { continue };
+        let number = number.as_str().and_then(|number| number.parse::<u64>().ok());
+        if let (Some(&Some(trained)), Some(number)) = (layers.get(name), number)
+            && (trained..trained + 2).contains(&number)
+        {
+            entry.role = Role::Buffer;
+        }
+    }
+}
+
+/// The names of all layers, and how many variables each normalization trains; `None` for other classes, and where layers of
+/// one name differ. The depth is bounded by that of the parser.
+fn find_layers(json: &Json, layers: &mut HashMap<String, Option<u64>>) {
+    match json {
+        Json::Array(list) => list.iter().for_each(|item| find_layers(item, layers)),
+        Json::Object(map) => {
+            let config = map.get("config").and_then(Json::as_object);
+            let name = config.and_then(|config| config.get("name")).and_then(Json::as_str);
+            if let (Some(config), Some(name), Some(class)) = (config, name, map.get("class_name")) {
+                let is_set = |key: &str| config.get(key).and_then(Json::as_bool).unwrap_or(true);
+                let trained = u64::from(is_set("scale")) + u64::from(is_set("center"));
+                let found = (class == NORMALIZATION).then_some(trained);
+                let known = layers.entry(name.to_owned()).or_insert(found);
+                if *known != found {
+                    *known = None;
+                }
+            }
+            map.values().for_each(|item| find_layers(item, layers));
+        }
+        _ => {}
+    }
+}
 
 /// Which of the datasets at these paths are the state of an optimizer.
 pub(super) fn optimizer_state<P: Borrow<str>>(paths: &[Vec<P>]) -> Vec<bool> {

@@ -24,10 +24,12 @@
 //! written so again. `hdf5.null` says that a dataset has a null dataspace; a group without members is one without
 //! attributes in the metadata.
 //!
-//! In files of Keras the datasets of the optimizer have the role of its state.
+//! In files of Keras the datasets of the optimizer have the role of its state. Its archives (`.keras`) are read as the file
+//! of weights in them, with their texts as metadata.
 //!
 //! Files of PyTorch-BigGraph are HDF5 files too; they are [`super::biggraph`]'s.
 
+mod archive;
 mod keras;
 mod names;
 mod read;
@@ -40,9 +42,10 @@ use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
 use crate::error::{Error, Result};
+use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
-use crate::source::{FolderRef, SourceRef};
+use crate::source::{FolderRef, SourceRef, read_vec};
 use crate::tensor::{DType, Order};
 use std::path::Path;
 
@@ -54,8 +57,10 @@ pub struct Hdf5;
 const NULL: &str = "hdf5.null";
 /// The attribute of a tensor that is an enumeration: the numbers by their names.
 const NAMES: &str = "hdf5.enum";
-/// The one kind of file.
+/// The one kind of file that is written.
 const KIND: &str = "file";
+/// An archive of Keras.
+const ARCHIVE: &str = "keras";
 /// What a file begins with, behind other bytes where there is a user block.
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 /// The shortest user block; a longer one is twice as long, or four times, and so on.
@@ -67,7 +72,7 @@ const LONGEST: usize = (64 << 10) - AROUND;
 
 static FACTS: Facts = Facts {
     id: "hdf5",
-    title: "HDF5: datasets in groups",
+    title: "HDF5: datasets in groups, also in archives of Keras",
     extensions: &[("h5", KIND), ("hdf5", KIND)],
     dtypes: &[
         DType::Bool,
@@ -100,13 +105,16 @@ impl Format for Hdf5 {
         if head.starts_with(SIGNATURE) {
             return !super::biggraph::looks_like_biggraph(source);
         }
+        if archive::recognises(head, source) {
+            return true;
+        }
         // A user block may be anything: where it makes the file one of another format, that one is it.
         let others = || super::ALL.iter().filter(|format| format.facts().id != FACTS.id);
         has_user_block(source) && !others().any(|format| format.recognises(head, source))
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        read::open(Place::Alone(&source), options)
+        open(Place::Alone(&source), options)
     }
 
     fn open_beside(
@@ -116,7 +124,18 @@ impl Format for Hdf5 {
         name: &Path,
         options: &OpenOptions,
     ) -> Result<Checkpoint> {
-        read::open(Place::Beside(&source, folder, name), options)
+        open(Place::Beside(&source, folder, name), options)
+    }
+
+    fn is_plain_archive(&self, head: &[u8]) -> bool {
+        is_archive(head)
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        match checkpoint.files.first().filter(|_| checkpoint.kind == ARCHIVE) {
+            Some(source) => Ok(archive::check(source, &Limits::default())?.into_iter().collect()),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -129,7 +148,7 @@ impl Format for Hdf5 {
     /// What can be reached: a group that is broken does not hide the others, and a dataset whose bytes
     /// are not in the file is lost alone.
     fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|_| read::open(*place, options)).transpose()
+        place.source().map(|_| open(*place, options)).transpose()
     }
 
     fn labels_in(&self) -> LabelsIn {
@@ -137,12 +156,29 @@ impl Format for Hdf5 {
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        crate::containers::hdf5::outline(source, limits)
+        match is_archive(&read_vec(&**source, 0, source.len().min(2))?) {
+            true => archive::outline(source, limits),
+            false => crate::containers::hdf5::outline(source, limits),
+        }
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
     }
+}
+
+fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+    match place.source() {
+        Some(source) if is_archive(&read_vec(&**source, 0, source.len().min(2))?) => {
+            archive::open(source, options)
+        }
+        _ => read::open(place, options),
+    }
+}
+
+/// True for the beginning of an archive.
+fn is_archive(head: &[u8]) -> bool {
+    head.starts_with(b"PK")
 }
 
 /// True where the file begins behind bytes of somebody else.

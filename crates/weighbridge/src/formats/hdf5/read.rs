@@ -266,13 +266,17 @@ impl Reader {
             let text = format!("{tensors}: read as numbers, with the names in the attribute `{NAMES}`");
             checkpoint.notes.push(Note::new("enumeration", text));
         }
-        let paths: Vec<Vec<&str>> = checkpoint.tensors.iter().map(|tensor| parts(tensor)).collect();
-        let state = keras::optimizer_state(&paths);
-        for (tensor, is_state) in checkpoint.tensors.iter_mut().zip(state) {
+        let skipped = checkpoint.notes.iter().filter_map(|note| note.skipped.as_ref());
+        let mut paths: Vec<Vec<&str>> = checkpoint.tensors.iter().map(|tensor| parts(tensor)).collect();
+        paths.extend(skipped.map(|tensor| tensor.name.split('.').collect()));
+        let mut state = keras::optimizer_state(&paths).into_iter();
+        for (tensor, is_state) in checkpoint.tensors.iter_mut().zip(&mut state) {
             if is_state {
                 tensor.role = Role::OptimizerPart { of: None };
             }
         }
+        let skipped = checkpoint.notes.iter_mut().filter_map(|note| note.skipped.as_mut());
+        skipped.zip(state).for_each(|(tensor, is_state)| tensor.is_state = is_state);
         if let Some(index) = index {
             restore_bridge_index(&mut checkpoint, &names, &index);
         }

@@ -7,7 +7,7 @@ use super::program::is_source;
 use super::state;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::formats::safetensors::read_list;
+use crate::formats::shards::scan as scan_index;
 use crate::formats::{Format, HEAD, OpenOptions, Scan};
 use crate::scan::{found, leads_out, pickles};
 use crate::source::SourceRef;
@@ -34,8 +34,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         };
     }
     if super::read::is_index(&head, source) {
-        // An index holds names only.
-        return read_list(source, &options.limits).map(|_| Scan::default()).or_else(Scan::of_error);
+        return scan_index(source, &options.limits).or_else(Scan::of_error);
     }
     if state::looks_like_pickle(&head, source) {
         let mut scan = Scan::default();

@@ -3,13 +3,14 @@
 use super::{METADATA, NAMED};
 use crate::checkpoint::{Note, escape_text};
 use crate::error::{Error, Result};
+use crate::json::{place_of, syntax_error};
 use crate::limits::Limits;
 use crate::tensor::{DType, Shape};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Characters of a parser's message that are shown: it may quote the file at length.
+/// Characters of a name that are shown: it may be as long as the header.
 const SHOWN: usize = 200;
 
 /// What the header says, in its own order. The offsets are not held against anything yet.
@@ -53,7 +54,7 @@ pub(super) fn parse(bytes: &[u8], at: u64, limits: &Limits) -> Result<Header> {
     let State { mut header, failure, tensor, extra, .. } = state;
     if let Err(error) = result {
         let place = at + place_of(text, &error);
-        let error = failure.unwrap_or_else(|| explain(&error, "header")).at(place);
+        let error = failure.unwrap_or_else(|| syntax_error(&error, "header of safetensors")).at(place);
         return Err(match tensor {
             Some(name) => error.on_tensor(escape_text(&name)),
             None => error,
@@ -76,8 +77,9 @@ pub(super) fn entry(name: String, json: &str, limits: &Limits) -> Result<Row> {
     Limits::check("parts in a name", "path_parts", parts, limits.path_parts)?;
     let mut state = State { limits, header: Header::default(), failure: None, tensor: None, extra: None };
     let read = Info(&mut state, &name).deserialize(&mut serde_json::Deserializer::from_str(json));
-    let Fields { dtype, shape, begin, end } =
-        read.map_err(|error| state.failure.take().unwrap_or_else(|| explain(&error, "header")))?;
+    let Fields { dtype, shape, begin, end } = read.map_err(|error| {
+        state.failure.take().unwrap_or_else(|| syntax_error(&error, "header of safetensors"))
+    })?;
     Ok(Row { name, dtype, shape, begin, end })
 }
 
@@ -88,30 +90,10 @@ pub(super) fn entry(name: String, json: &str, limits: &Limits) -> Result<Row> {
 pub(super) fn metadata(json: &str, limits: &Limits) -> Result<Vec<(String, String)>> {
     let mut state = State { limits, header: Header::default(), failure: None, tensor: None, extra: None };
     let read = Texts(&mut state).deserialize(&mut serde_json::Deserializer::from_str(json));
-    read.map_err(|error| state.failure.take().unwrap_or_else(|| explain(&error, "header")))?;
+    read.map_err(|error| {
+        state.failure.take().unwrap_or_else(|| syntax_error(&error, "header of safetensors"))
+    })?;
     Ok(state.header.metadata)
-}
-
-/// The byte of `text` at which the parser stood. It counts lines from 1, and in a line the bytes
-/// that it has taken.
-pub(super) fn place_of(text: &str, error: &serde_json::Error) -> u64 {
-    let line_start = match error.line() {
-        0 | 1 => 0,
-        line => text.match_indices('\n').nth(line - 2).map_or(0, |(i, _)| i + 1),
-    };
-    (line_start + error.column().saturating_sub(1)) as u64
-}
-
-/// What the parser says of a text that should be a `what`, without its line and column.
-pub(super) fn explain(error: &serde_json::Error, what: &str) -> Error {
-    let text = error.to_string();
-    let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
-    let message: String = escape_text(message).chars().take(SHOWN).collect();
-    if error.is_data() {
-        Error::corrupt("bad-header", format!("this is not what a {what} of safetensors holds: {message}"))
-    } else {
-        Error::corrupt("bad-json", format!("the {what} is not JSON: {message}"))
-    }
 }
 
 /// What is gathered while the parser calls. It knows only its own errors, so ours wait in

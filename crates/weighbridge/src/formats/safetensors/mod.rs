@@ -37,9 +37,10 @@ mod shards;
 mod tests;
 mod write;
 
-pub(in crate::formats) use shards::{List, is_list, mentions, read_list};
-pub use shards::{ListOfShards, ListsOfShards, list_with, lists_of_shards, parse_size};
+pub use super::shards::{ListOfShards, ListsOfShards, list_with};
+pub use shards::{lists_of_shards, parse_size};
 
+use super::shards::{alone, is_index, is_index_file, scan as scan_index};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
@@ -150,11 +151,10 @@ impl Format for Safetensors {
     }
 
     /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
-    /// has a length above 2^56 in its first 8 characters. A list of shards is a JSON object itself; one of Paddle's states
-    /// is not ours.
+    /// has a length above 2^56 in its first 8 characters. An index of shards is a JSON object itself.
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        if shards::is_list(head, source) {
-            return !shards::is_of_states(source);
+        if is_index(head, source) {
+            return shards::is_ours(source);
         }
         let Some((&length, [b'{', next, ..])) = head.split_first_chunk::<8>() else { return false };
         let length = u64::from_le_bytes(length);
@@ -170,7 +170,7 @@ impl Format for Safetensors {
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         match *place {
             Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
-            Place::Beside(source, folder, name) if shards::is_list_file(source)? => {
+            Place::Beside(source, folder, name) if is_index_file(source)? => {
                 shards::open_list(source, folder, name, options).map(Some)
             }
             Place::Alone(source) | Place::Beside(source, ..) => {
@@ -182,7 +182,7 @@ impl Format for Safetensors {
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         match read::open(&source, options) {
             // The text of a list is no length that any file could have.
-            Err(_) if shards::is_list_file(&source)? => Err(shards::alone()),
+            Err(_) if is_index_file(&source)? => alone(&source),
             opened => opened,
         }
     }
@@ -195,7 +195,7 @@ impl Format for Safetensors {
         options: &OpenOptions,
     ) -> Result<Checkpoint> {
         match read::open(&source, options) {
-            Err(_) if shards::is_list_file(&source)? => shards::open_list(&source, folder, name, options),
+            Err(_) if is_index_file(&source)? => shards::open_list(&source, folder, name, options),
             opened => opened,
         }
     }
@@ -220,7 +220,7 @@ impl Format for Safetensors {
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let scanned = match read::open(source, options) {
-            Err(_) if shards::is_list_file(source)? => shards::scan_list(source, &options.limits),
+            Err(_) if is_index_file(source)? => scan_index(source, &options.limits),
             opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
         };
         scanned.or_else(Scan::of_error)

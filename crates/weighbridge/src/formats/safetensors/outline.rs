@@ -1,10 +1,11 @@
 //! What stands around the tensors: the length of the header, the header, and its blanks.
 
-use super::{PREFIX, shards};
+use super::PREFIX;
 use crate::check::{Gaps, Outline};
 use crate::checkpoint::TensorEntry;
 use crate::error::Result;
 use crate::finding::Finding;
+use crate::formats::shards::is_index_file;
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use crate::text::counted;
@@ -31,8 +32,8 @@ pub(super) fn unaligned(tensors: &[TensorEntry]) -> Option<Finding> {
 }
 
 pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
-    if shards::is_list_file(source)? {
-        return crate::formats::outline::text(source, "list of shards");
+    if is_index_file(source)? {
+        return crate::formats::outline::text(source, "index of shards");
     }
     let length = super::read::header_length(source, limits)?;
     let header = read_vec(&**source, PREFIX, length)?;

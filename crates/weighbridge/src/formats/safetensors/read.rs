@@ -3,7 +3,7 @@
 use super::header::{self, Header, Row};
 use super::{KIND, PREFIX};
 use crate::checkpoint::{
-    Checkpoint, INDEX_KEY, Note, TensorEntry, TensorPath, Value, escape_text, restore_bridge_index,
+    Checkpoint, INDEX_KEY, Note, TensorEntry, TensorPath, Value, escape_text, restore_carried,
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
@@ -21,7 +21,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     checkpoint.tensors = tensors;
     checkpoint.notes = notes;
     let metadata = metadata.into_iter().map(|(key, text)| (key, Value::Text(text)));
-    say(&mut checkpoint, &names, metadata);
+    restore_carried(&mut checkpoint, &names, metadata);
     Ok(checkpoint)
 }
 
@@ -65,27 +65,6 @@ pub(super) fn contents(source: &SourceRef, options: &OpenOptions, keep_names: bo
         }
     }
     Ok(Contents { tensors, names, metadata, notes })
-}
-
-/// Puts what a file says besides its tensors into `checkpoint`: the carried index to the tensors,
-/// whose `names` it knows, and all else as metadata.
-pub(super) fn say(
-    checkpoint: &mut Checkpoint,
-    names: &[String],
-    metadata: impl IntoIterator<Item = (String, Value)>,
-) {
-    let mut index = None;
-    let plain = metadata.into_iter().filter_map(|(key, value)| match value {
-        Value::Text(text) if key == INDEX_KEY => {
-            index = Some(text);
-            None
-        }
-        value => Some((key, value)),
-    });
-    checkpoint.metadata = plain.collect();
-    if let Some(index) = index {
-        restore_bridge_index(checkpoint, names, &index);
-    }
 }
 
 /// The length of the header, held against the limit and the end of the file.

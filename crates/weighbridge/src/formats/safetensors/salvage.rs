@@ -9,7 +9,7 @@
 use super::header::{self, Row};
 use super::read::{self, Contents};
 use super::{KIND, METADATA, PREFIX};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath, Value, restore_carried};
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
@@ -49,7 +49,7 @@ pub(super) fn open(source: &SourceRef, error: &Error, options: &OpenOptions) -> 
         checkpoint.lose(name, error);
     }
     let metadata = metadata.into_iter().map(|(key, text)| (key, Value::Text(text)));
-    read::say(&mut checkpoint, &names, metadata);
+    restore_carried(&mut checkpoint, &names, metadata);
     Ok(checkpoint)
 }
 

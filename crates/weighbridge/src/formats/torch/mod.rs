@@ -36,6 +36,7 @@ mod write;
 
 pub(crate) use outline::BEYOND;
 
+use super::shards::{alone, is_index_file, scan as scan_index};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, MODULE_VERSIONS as VERSIONS, Origin};
@@ -46,6 +47,7 @@ use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef};
 use crate::tensor::{DType, Order};
+use std::path::Path;
 
 /// The format.
 #[derive(Debug)]
@@ -124,12 +126,30 @@ impl Format for Torch {
         };
         is_legacy(head)
             || read::is_torch_tar(head)
+            || shards::is_index(head, source)
             || (head.starts_with(b"PK\x03\x04")
                 && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        read::open(&source, options)
+        match is_index_file(&source)? {
+            true => alone(&source),
+            false => read::open(&source, options),
+        }
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        if !is_index_file(&source)? {
+            return read::open(&source, options);
+        }
+        let around = name.parent().unwrap_or(Path::new(""));
+        shards::open_index(&source, folder, around, source.label(), options)
     }
 
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
@@ -152,15 +172,30 @@ impl Format for Torch {
     }
 
     fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
-        place.source().map(|source| read::salvage(source, error, options)).transpose()
+        match *place {
+            Place::Folder(folder) => self.open_folder(folder, options).map(Some),
+            Place::Beside(source, folder, name) if is_index_file(source)? => {
+                self.open_beside(source.clone(), folder, name, options).map(Some)
+            }
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                read::salvage(source, error, options).map(Some)
+            }
+        }
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
-        scan::scan(source, options)
+        match is_index_file(source)? {
+            true => scan_index(source, &options.limits).or_else(Scan::of_error),
+            false => scan::scan(source, options),
+        }
     }
 
     fn labels_in(&self) -> LabelsIn {
         LabelsIn::Tensors
+    }
+
+    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
+        Some(("pytorch_model", "bin"))
     }
 
     fn holds_ties(&self) -> bool {
@@ -168,7 +203,10 @@ impl Format for Torch {
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        outline::outline(source, limits)
+        match is_index_file(source)? {
+            true => super::outline::text(source, "index of shards"),
+            false => outline::outline(source, limits),
+        }
     }
 
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {

@@ -3,12 +3,12 @@
 use super::facts::is_fact;
 use super::read;
 use crate::containers::torch::{self, is_legacy};
-use crate::containers::zip::{Member, Method};
+use crate::containers::zip::Unpacked;
 use crate::error::{Kind, Result};
 use crate::formats::{OpenOptions, Scan};
 use crate::pickle::Judgement;
 use crate::scan::{TakenFor, archive, found, is_tar, pickles, tar};
-use crate::source::{RangeSource, Source, SourceRef, Within, read_vec};
+use crate::source::{RangeSource, Source, SourceRef, read_vec};
 use crate::text::{counted, escape};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,41 +45,6 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
-}
-
-/// The bytes of a member, which know what they are packed in: its objects may take so many times that.
-#[derive(Debug)]
-struct Unpacked {
-    bytes: SourceRef,
-    archive: SourceRef,
-    member: Member,
-}
-
-impl Source for Unpacked {
-    fn len(&self) -> u64 {
-        self.bytes.len()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.bytes.read_at(offset, buffer)
-    }
-
-    fn label(&self) -> &str {
-        self.bytes.label()
-    }
-
-    fn as_slice(&self) -> Option<&[u8]> {
-        self.bytes.as_slice()
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.bytes.is_sequential()
-    }
-
-    fn within(&self) -> Option<Within<'_>> {
-        let (offset, len) = (self.member.data_offset, self.member.compressed_len);
-        Some(Within { source: &self.archive, offset, len, encoded: self.member.method == Method::Deflated })
-    }
 }
 
 /// The pickles of the legacy form, one behind the other. Raw numbers follow.

@@ -184,7 +184,8 @@ impl<'a> Walk<'a> {
         };
         self.take_name((name.len() + reason.len()) as u64)?;
         self.skipped += 1;
-        self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
+        let note = Note::skipped_tensor(name, reason).of_state(self.role.is_state());
+        self.checkpoint.notes.push(note);
         Ok(())
     }
 

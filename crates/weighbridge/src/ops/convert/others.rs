@@ -77,8 +77,8 @@ fn model_name(format: &dyn Format, label: &str) -> String {
     let path = Path::new(label);
     let own = by_extension(path).is_ok() || path.extension().is_some_and(|extension| extension == "bin");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| own).unwrap_or(MODEL);
-    match (facts.id, stem) {
-        ("torch", MODEL | PYTORCH_MODEL) => format!("{PYTORCH_MODEL}.bin"),
+    match (format.loaded_as(), stem) {
+        (Some((stem, extension)), MODEL | PYTORCH_MODEL) => format!("{stem}.{extension}"),
         (_, PYTORCH_MODEL) => model_name(format, MODEL),
         _ => match facts.extensions.first() {
             Some((extension, _)) => format!("{stem}.{extension}"),

@@ -186,9 +186,11 @@ fn one(
             unused
         }
         Action::NoState => {
-            let before = checkpoint.tensors.len();
+            let count = |checkpoint: &Checkpoint| checkpoint.tensors.len() + checkpoint.notes.len();
+            let before = count(checkpoint);
             retain(checkpoint, applied, |tensor| !tensor.role.is_state());
-            unless(checkpoint.tensors.len() < before, "no tensor is known to be optimizer state")
+            checkpoint.notes.retain(|note| !note.is_of_state());
+            unless(count(checkpoint) < before, "no tensor is known to be optimizer state")
         }
         Action::Rename(list) => rename_all(checkpoint, list, room, watch)?,
         Action::Transpose { pattern, axes } => {

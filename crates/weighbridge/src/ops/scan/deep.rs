@@ -204,6 +204,10 @@ fn file(
         None => formats::detect(source),
     };
     let told = match format {
+        Ok(format) if format.is_plain_archive(&head) => {
+            members(source, &options.limits, scan)?;
+            Some("zip")
+        }
         Ok(format) => {
             *scan = format.scan(source, options)?;
             Some(if is_any_pickle(format, &head, name, scan) { "pickle" } else { format.facts().id })

@@ -1,10 +1,7 @@
 //! What a text of YAML makes a loader import or call.
 
-use super::{Looked, short};
+use super::{Looked, TARGETS, short};
 use std::borrow::Cow;
-
-/// The key by which Hydra names what it imports and calls.
-const TARGET: &str = "_target_";
 
 impl Looked {
     /// Looks through a text of YAML. It is not parsed: what could be a tag or a target counts as one, also in a comment.
@@ -17,15 +14,16 @@ impl Looked {
         for tag in tags(text).filter(|tag| tag.contains('%') || tag.to_ascii_lowercase().contains("python")) {
             self.targets.push(|| format!("the tag {}", short(tag)));
         }
-        for (at, _) in text.match_indices(TARGET) {
-            let (before, behind) = (text.get(..at), text.get(at + TARGET.len()..).unwrap_or_default());
+        let found = TARGETS.iter().flat_map(|key| text.match_indices(key));
+        for (at, key) in found {
+            let (before, behind) = (text.get(..at), text.get(at + key.len()..).unwrap_or_default());
             let in_word = |c: char| c == '_' || c.is_alphanumeric();
             if before.is_some_and(|before| before.ends_with(in_word)) || behind.starts_with(in_word) {
                 continue;
             }
             match value(behind) {
-                Some(name) => self.target(name, name),
-                None => self.targets.push(|| "_target_: no plain name".to_owned()),
+                Some(name) => self.target(key, name, name),
+                None => self.targets.push(|| format!("{key}: no plain name")),
             }
         }
     }
@@ -125,6 +123,8 @@ mod tests {
             ("{a: {_target_: os.system, command: id}}", "remote-code"),
             ("\"\\x5ftarget\\u005f\": os.system", "remote-code"),
             ("\"_tar\\\n  get_\": os.system", "remote-code"),
+            ("model:\n  class_path: os.system\n  init_args: {}", "remote-code"),
+            ("class_path: mine.Model", "names-callable"),
             ("_target_: mine.Model", "names-callable"),
             ("_target_: ${name}", "names-callable"),
             ("? _target_\n: os.system", "remote-code"),
@@ -139,7 +139,7 @@ mod tests {
         for text in [
             "PreProcess:\n- Resize:\n    scale: 1./255.\n  note: 50% of it!\n",
             "token: \"\\u2581 \\\\x5f\"\nwords: Hello!100%\nlanguage: python\n",
-            "num_target_classes: 3\nmy_target_: os.system\n",
+            "num_target_classes: 3\nmy_class_path: os.system\nmy_target_: os.system\n",
             "when: !!timestamp 2001-01-01\nsum: !!int '3'\n",
         ] {
             assert_eq!(codes(text), [""; 0], "{text}");

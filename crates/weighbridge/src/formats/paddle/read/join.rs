@@ -18,10 +18,21 @@ pub(super) fn agrees(entry: &TensorEntry, variable: &Variable, quantized: &Quant
     quantized.admits_dtype(variable, entry.stored) && quantized.admits(variable, entry.shape.dims())
 }
 
-/// True where every tensor is what the program declares at its place.
+/// The parameters of a program that are tensors, in the order of the file, and the number of those that are words.
+fn tensors_of(program: &Topology) -> (Vec<&Variable>, usize) {
+    let mut parameters = program.parameters();
+    let all = parameters.len();
+    parameters.retain(|variable| variable.kind != VariableKind::Vocab);
+    let words = all - parameters.len();
+    (parameters, words)
+}
+
+/// True where every tensor of a file without words is what the program declares at its place.
 pub(super) fn fits(entries: &[TensorEntry], program: &Topology) -> bool {
-    let (parameters, quantized) = (program.parameters(), program.quantized());
-    entries.len() == parameters.len() && entries.iter().zip(parameters).all(|(e, v)| agrees(e, v, &quantized))
+    let ((parameters, words), quantized) = (tensors_of(program), program.quantized());
+    words == 0
+        && entries.len() == parameters.len()
+        && entries.iter().zip(parameters).all(|(e, v)| agrees(e, v, &quantized))
 }
 
 /// Names the tensors of a combined file. With a program that has as many parameters, beside words, the k-th one
@@ -44,8 +55,7 @@ pub(super) fn name_in_order(
              --program FILE names the program",
         )];
     };
-    let mut parameters = program.parameters();
-    parameters.retain(|variable| variable.kind != VariableKind::Vocab);
+    let (parameters, _) = tensors_of(program);
     let quantized = program.quantized();
     let same_count = parameters.len() == count;
     let same_shapes = entries
@@ -116,6 +126,16 @@ mod tests {
             fetches: Vec::new(),
             operator_versions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn words_are_no_tensors() {
+        let words = Variable { kind: VariableKind::Vocab, ..variable("words", &[]) };
+        let program = self::program(vec![variable("fc_0.w_0", &[2]), words]);
+        let mut one = entries(1);
+        // A file without words is not of this program; beside them its tensors have their names.
+        assert!(!fits(&one, &program));
+        assert_eq!(name_in_order(&mut one, Some(&program), "p")[0].code, "names-joined");
     }
 
     #[test]

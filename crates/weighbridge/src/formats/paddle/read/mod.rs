@@ -15,6 +15,7 @@ use super::any_program::{Form, Program};
 use super::state;
 use crate::checkpoint::{Checkpoint, Origin};
 use crate::error::Result;
+use crate::formats::shards::alone;
 use crate::formats::{OpenOptions, Place};
 use crate::source::{FolderRef, SourceRef};
 use beside::Beside;
@@ -74,7 +75,7 @@ fn open_file(source: &SourceRef, beside: Option<Beside<'_>>, options: &OpenOptio
     }
     let head = beside::head(source)?;
     if is_index(&head, source) {
-        let Some(Beside { folder, name }) = beside else { return Err(shards::alone(source)) };
+        let Some(Beside { folder, name }) = beside else { return alone(source) };
         let around = name.parent().unwrap_or(Path::new(""));
         return Ok(with_origin(shards::open(source, folder, around, options)?));
     }

@@ -332,7 +332,7 @@ impl Walk<'_> {
         depth: usize,
     ) -> Result<Value> {
         let key = super::walk::key_text(&member.key);
-        let height = self.path.len();
+        let (height, notes) = (self.path.len(), self.checkpoint.notes.len());
         let value = match (member.found.map(|found| *found), member.value) {
             (Some(Found::Tensor(form, name, array)), id) => {
                 let table_name = names.get(key.as_str()).copied();
@@ -366,6 +366,9 @@ impl Walk<'_> {
             }
             (None, None) => Value::Null,
         };
+        for note in self.checkpoint.notes[notes..].iter_mut().filter(|_| owners.scope.whole) {
+            *note = note.clone().of_state(true);
+        }
         self.path.truncate(height);
         Ok(value)
     }

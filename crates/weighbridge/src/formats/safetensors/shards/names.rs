@@ -1,12 +1,9 @@
 //! Names of the files of a family.
 
+use crate::formats::shards::IndexName;
+
 /// What follows the name of a file of tensors.
-const SUFFIX: &str = ".safetensors";
-/// What follows the name of a model in that of its list, whatever form its files have; before the extension a variant may
-/// stand, as loaders ask for one: `model.safetensors.index.fp16.json`.
-const INDEX: &str = ".index";
-/// The extension of a list.
-const EXTENSION: &str = ".json";
+pub(super) const SUFFIX: &str = ".safetensors";
 /// The name of a model where nobody gives another one.
 const STEM: &str = "model";
 /// The fewest and the most digits of a number in a name.
@@ -48,41 +45,12 @@ pub(super) fn shard_name(number: u64, of: u64) -> String {
 
 /// The name of the list that is written.
 pub(super) fn list_name() -> String {
-    format!("{STEM}{SUFFIX}{INDEX}{EXTENSION}")
-}
-
-/// What the name of a list says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ListName<'a> {
-    /// The name of the model, with the extension of its files.
-    model: &'a str,
-    /// Which of several forms of the model it is; loaders take the list without one unless they are asked for another.
-    pub(super) variant: Option<&'a str>,
-}
-
-impl<'a> ListName<'a> {
-    /// What `name` says; `None` where it is no name of a list.
-    pub(super) fn parse(name: &'a str) -> Option<Self> {
-        let rest = name.strip_suffix(EXTENSION)?;
-        if let Some(model) = rest.strip_suffix(INDEX) {
-            return Some(Self { model, variant: None });
-        }
-        let (rest, variant) = rest.rsplit_once('.')?;
-        let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-        let model = rest.strip_suffix(INDEX)?;
-        (!variant.is_empty() && variant.bytes().all(is_word))
-            .then_some(Self { model, variant: Some(variant) })
-    }
-
-    /// True for a list of files of tensors.
-    pub(super) fn is_of_tensors(self) -> bool {
-        self.model.ends_with(SUFFIX)
-    }
+    IndexName::of(&format!("{STEM}{SUFFIX}"))
 }
 
 /// True for the name of a list of shards.
 pub(super) fn is_list_name(name: &str) -> bool {
-    ListName::parse(name).is_some_and(ListName::is_of_tensors)
+    IndexName::parse(name).is_some_and(|index| is_file_name(index.model))
 }
 
 /// True for the name of a file of tensors.
@@ -96,25 +64,8 @@ mod tests {
 
     #[test]
     fn names_of_lists() {
-        let variant = |name: &str| {
-            ListName::parse(name).map(|list| (list.is_of_tensors(), list.variant.map(str::to_owned)))
-        };
-        assert_eq!(variant(&list_name()), Some((true, None)));
-        let some = |variant: &str| Some(variant.to_owned());
-        assert_eq!(variant("a.safetensors.index.fp16.json"), Some((true, some("fp16"))));
-        assert_eq!(variant("a.safetensors.index.non_ema-2.json"), Some((true, some("non_ema-2"))));
-        assert_eq!(variant("pytorch_model.bin.index.fp16.json"), Some((false, some("fp16"))));
-        for bad in [
-            "a.json",
-            "a.index.fp16.txt",
-            "a.index..json",
-            "a.index.a b.json",
-            "a.index.a.b.json",
-            "index.json",
-        ] {
-            assert_eq!(variant(bad), None, "{bad}");
-        }
-        assert!(is_list_name(&list_name()) && !is_list_name("pytorch_model.bin.index.json"));
+        assert!(is_list_name(&list_name()) && is_list_name("a.safetensors.index.fp16.json"));
+        assert!(!is_list_name("pytorch_model.bin.index.json"));
     }
 
     #[test]

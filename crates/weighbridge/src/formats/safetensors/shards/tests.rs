@@ -312,7 +312,7 @@ fn the_list_of_a_variant_is_a_list() {
     assert_eq!((codes(&opened), told(&opened)), (codes(&whole), told(&whole)));
     let shard = "model-00001-of-00003.safetensors";
     let around = folder(&files);
-    let named = super::list_with(&around, shard, &Default::default()).unwrap();
+    let named = crate::formats::safetensors::list_with(&around, shard, &Default::default()).unwrap();
     assert_eq!(named.as_deref(), Some(variant.as_str()));
     assert_eq!(super::lists_of_shards(&around, &Default::default()).unwrap().read.len(), 1);
     // Beside the list without a variant it is not the one that is taken.
@@ -402,7 +402,7 @@ fn a_list_that_is_wrong_is_told() {
 
     let torch =
         with_list(&files, |list| list["weight_map"] = json!({"a": "pytorch_model-00001-of-00002.bin"}));
-    assert_eq!(refusal(&torch).code(), "torch-shards");
+    assert_eq!(refusal(&torch).code(), "shard-missing");
     let more = with_list(&files, |list| list["extra"] = json!([1, {"a": 2}]));
     assert_eq!(codes(&open(&more).unwrap()), ["unknown-field"]);
     let mut two = files.clone();

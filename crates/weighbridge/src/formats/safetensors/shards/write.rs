@@ -4,7 +4,6 @@ use super::super::library::library;
 use super::super::room::Room;
 use super::super::write::{Row, Texts, file, rows};
 use super::super::{FORMAT, METADATA, SHARDED};
-use super::TOTAL_SIZE;
 use super::names::{list_name, shard_name};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, Value, bridge_index_beside, bridge_names, escape_text, left_behind, renamed,
@@ -12,6 +11,7 @@ use crate::checkpoint::{
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::formats::biggraph::text::json::write_string;
+use crate::formats::shards::TOTAL_SIZE;
 use crate::plan::{FileBuilder, WritePlan};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

@@ -1,9 +1,8 @@
-//! The list: JSON, read key by key, so that a key that stands twice is seen.
+//! The index: JSON, read key by key, so that a duplicate key is seen.
 
-use super::super::header::{explain, place_of};
-use super::TOTAL_SIZE;
 use crate::checkpoint::{Name, Note, Value, escape_text};
 use crate::error::{Error, Result};
+use crate::json::{place_of, syntax_error};
 use crate::limits::Limits;
 use crate::source::{SourceRef, read_vec};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -12,6 +11,8 @@ use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+/// The key of the index's metadata that gives the bytes of all tensors.
+pub(in crate::formats) const TOTAL_SIZE: &str = "total_size";
 /// The key of the names of files.
 const WEIGHT_MAP: &str = "weight_map";
 /// The key of all else.
@@ -21,50 +22,50 @@ const STEP: u64 = 64 << 10;
 /// The longest metadata that is no text, in bytes of JSON: understood, it takes a multiple of that.
 const MOST_METADATA: usize = 2 << 20;
 
-/// What a list says, in its own order.
+/// An index of shards, in its own order.
 #[derive(Debug, Default)]
-pub(in crate::formats) struct List {
+pub(in crate::formats) struct ShardIndex {
     /// The names of files, each once.
     pub(in crate::formats) files: Vec<String>,
     /// The names of tensors, each once, with the place of its file in `files`.
     pub(in crate::formats) tensors: Vec<(String, usize)>,
-    /// The bytes of all tensors, as the list has them: a number, one would hope.
-    pub(super) total_size: Option<Json>,
+    /// The bytes of all tensors, as the index has them: a number, one would hope.
+    pub(in crate::formats) total_size: Option<Json>,
     /// What else it says.
     pub(in crate::formats) metadata: Vec<(String, Value)>,
     /// What is odd.
     pub(in crate::formats) notes: Vec<Note>,
 }
 
-/// True where a source is a list of shards by its beginning `head`, and by further keys where the
+/// True where a source is an index of shards by its beginning `head`, and by further keys where the
 /// beginning does not tell.
-pub(in crate::formats) fn is_list(head: &[u8], source: &SourceRef) -> bool {
+pub(in crate::formats) fn is_index(head: &[u8], source: &SourceRef) -> bool {
     let Some((b'{', rest)) = head.split_first() else { return false };
     let rest = rest.trim_ascii_start();
     let begins = |key: &str| {
         let rest = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_prefix(key.as_bytes()));
         rest.is_some_and(|rest| rest.starts_with(b"\""))
     };
-    let names_files = || mentions(source, &format!("\"{WEIGHT_MAP}\"")).unwrap_or(false);
-    begins(WEIGHT_MAP) || (begins(METADATA) && names_files())
+    let has_files = || mentions(source, &format!("\"{WEIGHT_MAP}\"")).unwrap_or(false);
+    begins(WEIGHT_MAP) || (begins(METADATA) && has_files())
 }
 
-/// As [`is_list`], for a source of which nothing is known yet.
-pub(in super::super) fn is_list_file(source: &SourceRef) -> Result<bool> {
+/// As [`is_index`], for a source of which nothing is known yet.
+pub(in crate::formats) fn is_index_file(source: &SourceRef) -> Result<bool> {
     let head = read_vec(&**source, 0, source.len().min(STEP))?;
-    Ok(is_list(&head, source))
+    Ok(is_index(&head, source))
 }
 
-/// True for a list of Paddle's pickled states.
-pub(in super::super) fn is_of_states(source: &SourceRef) -> bool {
-    [".pdparams\"", ".pdopt\""].iter().any(|ending| mentions(source, ending).unwrap_or(false))
+/// True where an index names files with one of these endings.
+pub(in crate::formats) fn names_files(source: &SourceRef, endings: &[&str]) -> bool {
+    endings.iter().any(|ending| mentions(source, &format!("{ending}\"")).unwrap_or(false))
 }
 
-/// True where `key` is somewhere in the text of a list.
+/// True where `key` is somewhere in the text of an index.
 ///
 /// # Errors
 /// What the source says.
-pub(in crate::formats) fn mentions(source: &SourceRef, key: &str) -> Result<bool> {
+fn mentions(source: &SourceRef, key: &str) -> Result<bool> {
     let end = source.len().min(Limits::default().header_bytes);
     let mut at = 0;
     while at < end {
@@ -83,36 +84,36 @@ pub(in crate::formats) fn mentions(source: &SourceRef, key: &str) -> Result<bool
 /// # Errors
 /// [`crate::Kind::Corrupt`], `bad-json`; [`crate::Kind::Limit`].
 pub(super) fn whole_json(source: &SourceRef, limits: &Limits) -> Result<()> {
-    Limits::check("bytes of a list of shards", "header_bytes", source.len(), limits.header_bytes)?;
+    Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     let parsed = serde_json::from_slice::<de::IgnoredAny>(&bytes);
     parsed.map(drop).map_err(|error| Error::corrupt("bad-json", format!("this is no JSON: {error}")))
 }
 
-/// Reads a list.
+/// Reads an index.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`]: `not-utf8`, `bad-json`, `bad-header` for JSON of another form,
 /// `duplicate-key`; [`crate::Kind::Limit`].
-pub(in crate::formats) fn read_list(source: &SourceRef, limits: &Limits) -> Result<List> {
-    Limits::check("bytes of a list of shards", "header_bytes", source.len(), limits.header_bytes)?;
+pub(in crate::formats) fn read_index(source: &SourceRef, limits: &Limits) -> Result<ShardIndex> {
+    Limits::check("bytes of an index of shards", "header_bytes", source.len(), limits.header_bytes)?;
     let bytes = read_vec(&**source, 0, source.len())?;
     parse(&bytes, limits)
 }
 
-fn parse(bytes: &[u8], limits: &Limits) -> Result<List> {
+fn parse(bytes: &[u8], limits: &Limits) -> Result<ShardIndex> {
     let text = std::str::from_utf8(bytes).map_err(|e| {
-        Error::corrupt("not-utf8", "the list of shards is not UTF-8").at(e.valid_up_to() as u64)
+        Error::corrupt("not-utf8", "the index of shards is not UTF-8").at(e.valid_up_to() as u64)
     })?;
-    let mut state = State { limits, list: List::default(), failure: None, left: MOST_METADATA };
+    let mut state = State { limits, index: ShardIndex::default(), failure: None, left: MOST_METADATA };
     let mut json = serde_json::Deserializer::from_str(text);
     let result = Top(&mut state).deserialize(&mut json).and_then(|()| json.end());
-    let State { list, failure, .. } = state;
+    let State { index, failure, .. } = state;
     match result {
-        Ok(()) => Ok(list),
+        Ok(()) => Ok(index),
         Err(error) => {
             let place = place_of(text, &error);
-            Err(failure.unwrap_or_else(|| explain(&error, "list of shards")).at(place))
+            Err(failure.unwrap_or_else(|| syntax_error(&error, "index of shards")).at(place))
         }
     }
 }
@@ -121,7 +122,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<List> {
 /// `failure` until it has come back.
 struct State<'l> {
     limits: &'l Limits,
-    list: List,
+    index: ShardIndex,
     failure: Option<Error>,
     /// Bytes of metadata that may still be understood.
     left: usize,
@@ -135,14 +136,14 @@ impl State<'_> {
 
     fn duplicate<E: de::Error>(&mut self, what: &str, key: &str) -> E {
         self.refuse(
-            Error::corrupt("duplicate-key", format!("{what} stands twice in the list of shards"))
+            Error::corrupt("duplicate-key", format!("{what} stands twice in the index of shards"))
                 .found(escape_text(key))
                 .hint("readers differ in which of the two they take, so neither is believed"),
         )
     }
 }
 
-/// The whole list.
+/// The whole index.
 struct Top<'s, 'l>(&'s mut State<'l>);
 
 impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
@@ -177,12 +178,13 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
             }
         }
         if !keys.contains(WEIGHT_MAP) {
-            let error = Error::corrupt("bad-header", "the list of shards does not say which files there are");
+            let error =
+                Error::corrupt("bad-header", "the index of shards does not say which files there are");
             return Err(state.refuse(error.expected(format_args!("a key {WEIGHT_MAP}"))));
         }
         if unknown > 0 {
-            let text = format!("{unknown} keys of the list of shards are not known and were passed over");
-            state.list.notes.push(Note::omission("unknown-field", text));
+            let text = format!("{unknown} keys of the index of shards are not known and were passed over");
+            state.index.notes.push(Note::omission("unknown-field", text));
         }
         Ok(())
     }
@@ -218,12 +220,12 @@ impl<'de> Visitor<'de> for Files<'_, '_> {
                 return Err(state.duplicate("a name", &name));
             }
             let file = map.next_value::<String>()?;
-            let next = state.list.files.len();
+            let next = state.index.files.len();
             let place = *files.entry(file).or_insert_with_key(|file| {
-                state.list.files.push(file.clone());
+                state.index.files.push(file.clone());
                 next
             });
-            state.list.tensors.push((name, place));
+            state.index.tensors.push((name, place));
         }
         Ok(())
     }
@@ -260,20 +262,20 @@ impl<'de> Visitor<'de> for Sayings<'_, '_> {
             let raw = map.next_value::<&'de RawValue>()?.get();
             if raw.starts_with('"') && key != TOTAL_SIZE {
                 let text = serde_json::from_str(raw).map_err(de::Error::custom)?;
-                state.list.metadata.push((key, Value::Text(text)));
+                state.index.metadata.push((key, Value::Text(text)));
                 continue;
             }
             let Some(left) = state.left.checked_sub(raw.len()) else {
                 let text = format!("{}: metadata of this length is passed over", escape_text(&key));
-                state.list.notes.push(Note::omission("metadata-too-long", text));
+                state.index.notes.push(Note::omission("metadata-too-long", text));
                 continue;
             };
             state.left = left;
             let json = serde_json::from_str::<Json>(raw).map_err(de::Error::custom)?;
             if key == TOTAL_SIZE {
-                state.list.total_size = Some(json);
+                state.index.total_size = Some(json);
             } else {
-                state.list.metadata.push((key, value(json)));
+                state.index.metadata.push((key, value(json)));
             }
         }
         Ok(())

@@ -110,6 +110,10 @@ def selections(dice, source, own):
         if count > min(counts):
             slabs = first_of(mask_of(shape, slabs), min(counts))
         spaces.append(space_of(shape, slabs))
+    # HDF5 may join hyperslabs to a regular one of fewer elements, and refuses to read what was mapped so.
+    joined = [space.get_regular_hyperslab() for space in spaces if space.is_regular_hyperslab()]
+    if any(np.prod(count) * np.prod(block) != min(counts) for _, _, count, block in joined):
+        return selections(dice, source, own)
     return spaces
 
 
@@ -156,7 +160,9 @@ def judge(binary, rounds, seed):
             with np.load(target) as found, h5py.File(main) as file:
                 for name in (name for name in file if name.startswith("v")):
                     compared += 1
-                    data = file[name][()]
+                    # Where mappings overlap, HDF5 may leave elements without one as they are in memory.
+                    data = np.full(file[name].shape, file[name].fillvalue, file[name].dtype)
+                    file[name].read_direct(data)
                     same = name in found and found[name].dtype.newbyteorder("=") == data.dtype.newbyteorder("=")
                     if not (same and np.array_equal(found[name], data)):
                         wrong.append(f"round {number}: {name} differs")

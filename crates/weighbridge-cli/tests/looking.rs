@@ -274,7 +274,10 @@ fn archives_of_keras_are_read() {
     let copy = folder.path("copy.keras");
     fs::copy(&model, &copy).unwrap();
     let before = fs::read(&copy).unwrap();
-    assert_eq!(refused(&["edit", &copy, "--in-place=rewrite", "--drop", "optimizer*"]), "unknown-kind");
+    assert_eq!(
+        refused(&["edit", &copy, "--in-place=rewrite", "--drop", "optimizer*"]),
+        "archive-not-written"
+    );
     assert_eq!(fs::read(&copy).unwrap(), before);
 }
 

@@ -5,8 +5,9 @@ use crate::output::{DIM, HEADING, Output};
 use crate::{Failure, Outcome};
 use clap::Parser;
 use serde_json::{Value as Json, json};
+use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weighbridge::engine::{LocalSink, RunOptions, run as run_plan};
 use weighbridge::plan::{FileBuilder, WritePlan};
 use weighbridge::source::{FileSource, Source, kind_of_path, read_vec};
@@ -20,27 +21,30 @@ const OPTIMIZER: &[u8] = include_bytes!("../../../../testdata/primitiv/good/trai
 
 pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     make_folder(&args.folder)?;
-    let path = |name: &str| path_text(&args.folder.join(name));
+    let path = |name: &str| args.folder.join(name);
     let (model, optimizer) = (path("mlp.model"), path("mlp.optimizer"));
     let (safetensors, npz) = (path("mlp.safetensors"), path("mlp.npz"));
     refuse_strangers(&[(&model, MODEL), (&optimizer, OPTIMIZER)], &[&safetensors, &npz])?;
-    write(Path::new(&model), MODEL)?;
-    write(Path::new(&optimizer), OPTIMIZER)?;
+    write(&model, MODEL)?;
+    write(&optimizer, OPTIMIZER)?;
+    let [model, optimizer, safetensors, npz] =
+        [&model, &optimizer, &safetensors, &npz].map(|path| path.as_os_str());
+    let word = |word: &'static str| OsStr::new(word);
 
-    let steps: [(&str, Vec<&str>); 7] = [
-        ("What is this file?", vec!["info", &model]),
-        ("Its tensors. State of the optimizer stands with its parameter.", vec!["ls", &model]),
-        ("The values of a slice, as numpy prints them.", vec!["show", &model, "fc1.w[0:3,:]"]),
-        ("How the optimizer was set.", vec!["info", &optimizer]),
-        ("The same network as safetensors ...", vec!["convert", &model, &safetensors, "--force"]),
-        ("... and as numpy's npz.", vec!["convert", &model, &npz, "--force"]),
-        ("Element (i, j) stayed element (i, j):", vec!["show", &safetensors, "fc1.w[0:3,:]"]),
+    let steps: [(&str, Vec<&OsStr>); 7] = [
+        ("What is this file?", vec![word("info"), model]),
+        ("Its tensors. State of the optimizer stands with its parameter.", vec![word("ls"), model]),
+        ("The values of a slice, as numpy prints them.", vec![word("show"), model, word("fc1.w[0:3,:]")]),
+        ("How the optimizer was set.", vec![word("info"), optimizer]),
+        ("The same network as safetensors ...", vec![word("convert"), model, safetensors, word("--force")]),
+        ("... and as numpy's npz.", vec![word("convert"), model, npz, word("--force")]),
+        ("Element (i, j) stayed element (i, j):", vec![word("show"), safetensors, word("fc1.w[0:3,:]")]),
     ];
     if common.json {
-        return document(&steps, &[&model, &optimizer, &safetensors, &npz], output);
+        return document(&steps, &[model, optimizer, safetensors, npz], output);
     }
     for (title, words) in &steps {
-        let shown: Vec<String> = words.iter().map(|w| quote(w)).collect();
+        let shown: Vec<String> = words.iter().map(|word| quote(&text(word))).collect();
         writeln!(output, "{DIM}# {title}{DIM:#}\n{HEADING}$ weighbridge {}{HEADING:#}", shown.join(" "))?;
         run_words(words, output)?;
         writeln!(output)?;
@@ -49,22 +53,34 @@ pub(crate) fn run(args: &Demo, common: &Common, output: &mut Output) -> Result<O
     Ok(Outcome::Done)
 }
 
+/// The text of a word.
+fn text(word: &OsStr) -> String {
+    path_text(Path::new(word))
+}
+
 /// Runs another verb as if it had been typed.
-fn run_words(words: &[&str], output: &mut Output) -> Result<Outcome, Failure> {
-    let mut args = Args::try_parse_from([&["weighbridge"], words].concat())
+fn run_words(words: &[&OsStr], output: &mut Output) -> Result<Outcome, Failure> {
+    let mut args = Args::try_parse_from([&[OsStr::new("weighbridge")], words].concat())
         .map_err(|e| Error::usage("bad-arguments", e.to_string()))?;
     crate::run(&mut args, output)
 }
 
 /// With `--json`: the commands and the files, not what the commands print.
-fn document(steps: &[(&str, Vec<&str>)], files: &[&str], output: &mut Output) -> Result<Outcome, Failure> {
+fn document(
+    steps: &[(&str, Vec<&OsStr>)],
+    files: &[&OsStr],
+    output: &mut Output,
+) -> Result<Outcome, Failure> {
     for (_, words) in steps.iter().filter(|(_, words)| words[0] == "convert") {
         let mut quiet = Output::nowhere();
         run_words(words, &mut quiet)?;
     }
-    let commands: Json =
-        steps.iter().map(|(_, words)| json!([&["weighbridge"], words.as_slice()].concat())).collect();
-    output.document(&json!({ "commands": commands, "files": files }))?;
+    let texts = |words: &[&OsStr]| words.iter().map(|word| text(word)).collect::<Vec<_>>();
+    let commands: Json = steps
+        .iter()
+        .map(|(_, words)| json!([vec!["weighbridge".to_owned()], texts(words)].concat()))
+        .collect();
+    output.document(&json!({ "commands": commands, "files": texts(files) }))?;
     Ok(Outcome::Done)
 }
 
@@ -83,9 +99,9 @@ fn make_folder(folder: &Path) -> Result<()> {
 
 /// Fails where the folder holds files of these names that no demo wrote: those that it copies must
 /// be the same, and those that it converts stand beside them only.
-fn refuse_strangers(copied: &[(&String, &[u8])], converted: &[&String]) -> Result<()> {
-    let exists = |path: &str| kind_of_path(Path::new(path)).is_ok();
-    let is_ours = |path: &str, bytes: &[u8]| {
+fn refuse_strangers(copied: &[(&PathBuf, &[u8])], converted: &[&PathBuf]) -> Result<()> {
+    let exists = |path: &Path| kind_of_path(path).is_ok();
+    let is_ours = |path: &Path, bytes: &[u8]| {
         FileSource::open(path).and_then(|f| read_vec(&f, 0, f.len())).is_ok_and(|found| found == bytes)
     };
     let complete = copied.iter().all(|(path, bytes)| is_ours(path, bytes));
@@ -95,7 +111,7 @@ fn refuse_strangers(copied: &[(&String, &[u8])], converted: &[&String]) -> Resul
     match foreign {
         None => Ok(()),
         Some(path) => Err(Error::usage("exists", "the demo would replace a file that it did not write")
-            .in_file(path)
+            .in_file(path_text(path))
             .hint("give a new folder: weighbridge demo FOLDER")),
     }
 }

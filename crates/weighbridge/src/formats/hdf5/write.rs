@@ -2,7 +2,7 @@
 
 use super::names::{dataset_paths, index_name, is_renamed};
 use super::types::{self, Known};
-use super::{KIND, NULL, comes_back, keras};
+use super::{ARCHIVE, KIND, NULL, comes_back, keras};
 use crate::checkpoint::{
     Checkpoint, INDEX_KEY, Loss, Role, Value, bridge_index_beside, escape_text, left_behind,
 };
@@ -23,6 +23,10 @@ const MOST_ATTRIBUTES: usize = 60_000;
 /// [`crate::Kind::Mismatch`] for what HDF5 cannot hold: `no-such-dtype`, `too-many-dimensions`,
 /// `too-long`; [`crate::Kind::Usage`] for another kind than `file`.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    if options.kind.as_deref() == Some(ARCHIVE) {
+        return Err(Error::usage("archive-not-written", "archives of Keras are not written")
+            .hint("write the weights: give a target that ends in .h5"));
+    }
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
         return Err(Error::usage("unknown-kind", "HDF5 has no such kind of file").expected(KIND).found(kind));
     }

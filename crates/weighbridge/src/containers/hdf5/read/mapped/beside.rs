@@ -1,5 +1,6 @@
 //! Files beside an HDF5 file, as far as its virtual datasets may lead there.
 
+use super::shown;
 use crate::containers::hdf5::read::types::Type;
 use crate::containers::hdf5::read::{read, resolve};
 use crate::containers::hdf5::{Contents, Dataset};
@@ -161,10 +162,6 @@ impl Listed {
             unpacked: dataset.unpacked_at_once(),
         })
     }
-}
-
-fn shown(file: &str, path: &str) -> String {
-    escape(&format!("{path} of {file}"))
 }
 
 fn missing_file(file: &str) -> Error {

@@ -84,6 +84,12 @@ struct Mapping {
     to: Stored,
 }
 
+impl Mapping {
+    fn shown(&self) -> String {
+        shown(&self.file, &self.dataset)
+    }
+}
+
 /// The mappings in the block of a virtual dataset.
 fn mappings(block: &[u8], place: &Place) -> Result<Vec<Mapping>> {
     let Some((body, sum)) = block.split_last_chunk::<4>() else {
@@ -115,19 +121,19 @@ fn mappings(block: &[u8], place: &Place) -> Result<Vec<Mapping>> {
             let text = "HDF5: a mapping with flags that cannot be";
             return Err(Error::corrupt("hdf5-corrupt", text).found(flags));
         }
-        mappings.push(Mapping {
-            file: match flags {
-                flags if flags & OWN != 0 => ".".into(),
-                flags if flags & SAME_FILE != 0 => earlier(&mappings, reader.length()?)?.file.clone(),
-                _ => name(&mut reader)?.into(),
-            },
-            dataset: match flags {
-                flags if flags & SAME_DATASET != 0 => earlier(&mappings, reader.length()?)?.dataset.clone(),
-                _ => name(&mut reader)?.into(),
-            },
-            from: Stored::parse(&mut reader)?,
-            to: Stored::parse(&mut reader)?,
-        });
+        let file: Arc<str> = match flags {
+            flags if flags & OWN != 0 => ".".into(),
+            flags if flags & SAME_FILE != 0 => earlier(&mappings, reader.length()?)?.file.clone(),
+            _ => name(&mut reader)?.into(),
+        };
+        let dataset: Arc<str> = match flags {
+            flags if flags & SAME_DATASET != 0 => earlier(&mappings, reader.length()?)?.dataset.clone(),
+            _ => name(&mut reader)?.into(),
+        };
+        let mut selection =
+            || Stored::parse(&mut reader).map_err(|error| error.found(shown(&file, &dataset)));
+        let (from, to) = (selection()?, selection()?);
+        mappings.push(Mapping { file, dataset, from, to });
     }
     if reader.left() > 0 {
         return Err(Error::corrupt("hdf5-corrupt", "HDF5: bytes behind the mappings of a virtual dataset")
@@ -211,7 +217,7 @@ impl Dataset {
                 };
             let part = self.part(mapping, source, size, &mut cost);
             // Where nothing else was found, the source says which mapping it is about.
-            let part = part.map_err(|error| error.found(shown(mapping)))?;
+            let part = part.map_err(|error| error.found(mapping.shown()))?;
             mapped = mapped.saturating_add(part.len());
             if part.len() > 0 {
                 parts.push(part);
@@ -231,7 +237,7 @@ impl Dataset {
             let text = "HDF5: a source of a virtual dataset has elements of another type";
             return Err(Error::unsupported("hdf5-virtual-type", text)
                 .expected(described(&self.stored.element))
-                .found(format_args!("{} in {}", described(&source.element), shown(mapping)))
+                .found(format_args!("{} in {}", described(&source.element), mapping.shown()))
                 .hint("copy the dataset with h5py or h5repack first, which converts them"));
         }
         let from = Selection::new(&mapping.from, &source.dims, size)?;
@@ -240,7 +246,7 @@ impl Dataset {
             let text = "HDF5: a mapping of a virtual dataset has not as many elements on both sides";
             return Err(Error::corrupt("hdf5-corrupt", text)
                 .expected(format_args!("{} elements", to.len / size.max(1)))
-                .found(format_args!("{} in {}", from.len / size.max(1), shown(mapping))));
+                .found(format_args!("{} in {}", from.len / size.max(1), mapping.shown())));
         }
         let part = Part::new(to, from, source.bytes.clone());
         let again = source.unpacked.saturating_mul(part.span() / PART + 1);
@@ -269,6 +275,6 @@ fn described(element: &Type) -> String {
 }
 
 /// The source of a mapping, for people.
-fn shown(mapping: &Mapping) -> String {
-    crate::text::escape(&format!("{} of {}", mapping.dataset, mapping.file))
+fn shown(file: &str, dataset: &str) -> String {
+    crate::text::escape(&format!("{dataset} of {file}"))
 }

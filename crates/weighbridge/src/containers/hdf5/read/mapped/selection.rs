@@ -82,7 +82,7 @@ impl Stored {
         }
         let rank = rank(reader)?;
         let mut dims = Vec::with_capacity(rank);
-        let endless = u64::MAX >> (64 - 8 * width as u32);
+        let endless = u64::MAX >> (64 - 8 * width);
         for _ in 0..rank {
             let mut dim = [0; 4];
             for number in &mut dim {

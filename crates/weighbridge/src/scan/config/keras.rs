@@ -14,6 +14,7 @@ const KERAS: &[&str] = &[
     "keras.optimizers",
     "keras.regularizers",
     "keras.src.activations",
+    "keras.src.backend.torch.optimizers",
     "keras.src.constraints",
     "keras.src.initializers",
     "keras.src.layers",

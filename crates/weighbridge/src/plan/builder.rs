@@ -48,6 +48,12 @@ impl FileBuilder {
         }
     }
 
+    /// Appends these bytes without copying them: those of a header may be a hundred megabytes.
+    pub fn owned(&mut self, bytes: impl Into<Vec<u8>>) {
+        let bytes = bytes.into();
+        self.push(bytes.len() as u64, Content::Literal(bytes));
+    }
+
     /// Appends a whole planned file, as it would be on its own: a file within this one. Its checksums
     /// are of itself, wherever it stands. A [streamed](PlannedFile::streamed) file has no segments and
     /// adds nothing: it can only be a file of its own.

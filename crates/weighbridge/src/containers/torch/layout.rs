@@ -34,7 +34,7 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
     if view.size.len() != view.stride.len() {
         return Err(bad("it has not as many strides as dimensions"));
     }
-    let shape = Shape::new(view.size.clone());
+    let shape = Shape::new(&view.size);
     let bytes = shape.bytes(view.dtype);
     let bytes = bytes.ok_or_else(|| bad("its shape has no length below 2^64").found(&shape))?;
     let encoding = |order| Encoding { order, endian: saved.endian() };

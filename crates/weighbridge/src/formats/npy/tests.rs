@@ -228,7 +228,7 @@ fn losses_are_named() {
 
 #[test]
 fn a_header_that_is_too_long_is_version_2() {
-    let shape = Shape::new(vec![1; 30_000]);
+    let shape = Shape::new([1; 30_000]);
     let bytes = header::encode(DType::F32, Order::Row, &shape).unwrap();
     assert_eq!(bytes[6..8], [2, 0]);
     assert_eq!(bytes.len() % 64, 0);

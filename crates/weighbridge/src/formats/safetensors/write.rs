@@ -73,7 +73,8 @@ pub(super) fn file(
     metadata: &Texts<'_>,
     room: Room,
 ) -> Result<PlannedFile> {
-    rows.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
+    // No two names are the same.
+    rows.sort_unstable_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
     if let Room::Until(_) = room {
         // As they stand, in the order in which a reader takes them.
         rows.sort_by_key(|row| {
@@ -83,7 +84,7 @@ pub(super) fn file(
     let header = header(&rows, metadata, room)?;
     let mut file = FileBuilder::new(name);
     file.literal((header.len() as u64).to_le_bytes());
-    file.literal(header);
+    file.owned(header);
     for row in &rows {
         file.tensor(row.entry, Order::Row)?;
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 fn entry(path: &str, dtype: DType, shape: &[u64], bytes: Vec<u8>) -> TensorEntry {
     let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
     let path = TensorPath::from_dotted(path);
-    TensorEntry::dense(path, dtype, Shape::new(shape.to_vec()), &source, 0, Encoding::ROW).unwrap()
+    TensorEntry::dense(path, dtype, Shape::new(shape), &source, 0, Encoding::ROW).unwrap()
 }
 
 fn f32s(path: &str, values: &[f32]) -> TensorEntry {

@@ -80,20 +80,20 @@ pub(in super::super) fn plan(
     };
     let texts: Texts<'_> = format.map(|format| (FORMAT, Cow::from(format))).into_iter().collect();
 
-    let mut map: BTreeMap<&str, String> = BTreeMap::new();
+    let file_names: Vec<String> = (1..=count).map(|number| shard_name(number, count)).collect();
+    let mut map: BTreeMap<&str, &str> = BTreeMap::new();
     let mut total = 0u64;
     let mut files = Vec::with_capacity(shards.len() + 1);
-    for (number, shard) in (1..).zip(shards) {
-        let name = shard_name(number, count);
+    for (name, shard) in file_names.iter().zip(shards) {
         for row in &shard {
             // Any shard that passes 2^64 bytes is refused below; all together need not fit a file.
             total = total.saturating_add(row.bytes);
-            map.insert(row.name, json_text(&name));
+            map.insert(row.name, name);
         }
-        files.push(file(&name, shard, &texts, room)?);
+        files.push(file(name, shard, &texts, room)?);
     }
     let mut list = FileBuilder::new(list_name());
-    list.literal(list_text(&metadata(checkpoint, &names, total, options, &mut losses), &map));
+    list.owned(list_text(&metadata(checkpoint, &names, total, options, &mut losses), &map));
     files.push(list.finish());
     losses.extend(left_behind(checkpoint));
     Ok(WritePlan { format: "safetensors", kind: SHARDED, files, losses })
@@ -188,13 +188,22 @@ fn stands_in_list(key: &str, value: &Value) -> bool {
 }
 
 /// The list as `json.dumps(list, indent=2, sort_keys=True)` gives it, with a line end.
-fn list_text(metadata: &BTreeMap<&str, String>, map: &BTreeMap<&str, String>) -> String {
-    let object = |pairs: &BTreeMap<&str, String>| {
-        let lines: Vec<String> =
-            pairs.iter().map(|(key, value)| format!("\n    {}: {value}", json_text(key))).collect();
-        if lines.is_empty() { "{}".to_owned() } else { format!("{{{}\n  }}", lines.join(",")) }
-    };
-    format!("{{\n  \"metadata\": {},\n  \"weight_map\": {}\n}}\n", object(metadata), object(map))
+fn list_text(metadata: &BTreeMap<&str, String>, map: &BTreeMap<&str, &str>) -> String {
+    fn member(text: &mut String, key: &str, write: impl FnOnce(&mut String)) {
+        text.push_str(if text.ends_with('{') { "\n    " } else { ",\n    " });
+        write_string(text, key);
+        text.push_str(": ");
+        write(text);
+    }
+    let end = |text: &mut String| text.push_str(if text.ends_with('{') { "}" } else { "\n  }" });
+    let mut text = String::from("{\n  \"metadata\": {");
+    metadata.iter().for_each(|(key, value)| member(&mut text, key, |text| text.push_str(value)));
+    end(&mut text);
+    text.push_str(",\n  \"weight_map\": {");
+    map.iter().for_each(|(key, file)| member(&mut text, key, |text| write_string(text, file)));
+    end(&mut text);
+    text.push_str("\n}\n");
+    text
 }
 
 /// `text` as JSON in ASCII, as Python writes it.

@@ -72,6 +72,8 @@ impl Beside {
     /// or the dataset is not there; [`crate::Kind::Unsupported`]: `hdf5-virtual` for a dataset that is virtual itself;
     /// what reading the file says.
     pub(super) fn dataset(&self, file: &str, path: &str) -> Result<Arc<SourceDataset>> {
+        // The same file, which is opened once.
+        let file = file.strip_prefix("./").filter(|name| *name != ".").unwrap_or(file);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (file.to_owned(), path.to_owned());
         if let Some(found) = opened.datasets.get(&key) {
@@ -94,9 +96,8 @@ impl Beside {
         if file == "." {
             return Ok((self.own.clone(), false));
         }
-        let name = file.strip_prefix("./").unwrap_or(file);
-        let mut parts = Path::new(name).components();
-        let (Some(Component::Normal(name)), None, Ok(())) = (parts.next(), parts.next(), check_plain(name))
+        let mut parts = Path::new(file).components();
+        let (Some(Component::Normal(name)), None, Ok(())) = (parts.next(), parts.next(), check_plain(file))
         else {
             return Err(leads_out(file, "a name without a folder"));
         };

@@ -142,6 +142,9 @@ pub(crate) fn convert(
     if args.common.watch.0.is_some() {
         return refuse("standard output is that of the calling program", "give the path of a file");
     }
+    if convert.copy_others {
+        return refuse("--copy-others writes a folder, which is no stream", "give the name of a folder");
+    }
     if !convert.writing.plan && io::stdout().is_terminal() {
         return refuse("standard output is a terminal", "send it to a file or a pipe");
     }

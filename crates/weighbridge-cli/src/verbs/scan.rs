@@ -32,6 +32,11 @@ pub(crate) fn run(args: &Scan, _: &Common, output: &mut Output) -> Result<Outcom
 fn look(args: &Scan, path: &Path, options: &OpenOptions) -> weighbridge::Result<ScanReport> {
     let mut report = scan(path, options)?;
     report.deny(&args.deny);
+    for file in &mut report.files {
+        if file.label == report.label {
+            file.label = shown_of(path, std::mem::take(&mut file.label));
+        }
+    }
     report.label = shown_of(path, report.label);
     Ok(report)
 }

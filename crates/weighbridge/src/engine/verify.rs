@@ -33,7 +33,7 @@ pub(crate) fn crc_mismatch(label: &str, check: &Check, found: u32) -> Error {
         .at(check.offset)
         .expected(format_args!("CRC-32 {:08x} over {} bytes", check.crc32, check.len))
         .found(format_args!("{found:08x}"))
-        .hint("the file was damaged after it was written: look for another copy")
+        .hint("the file was damaged after it was written: look for another copy, or read with --salvage what is intact")
 }
 
 /// Holds the bytes of `entry` against the checksums that its file gives, if it gives any. For

@@ -122,7 +122,11 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         }
     }
     let mut files: HashMap<String, u64> = HashMap::new();
-    files_of(checkpoint, &mut |source, _| _ = files.insert(source.label().to_owned(), source.len()));
+    // A few bytes that were taken out of a file go by its name.
+    files_of(checkpoint, &mut |source, _| {
+        let bytes = files.entry(source.label().to_owned()).or_default();
+        *bytes = source.len().max(*bytes);
+    });
     let name = |place: usize| checkpoint.tensors[place].text();
     by_dtype.sort_by_key(|(dtype, tally)| (std::cmp::Reverse(tally.bytes), *dtype));
     let depth = checkpoint.tensors.iter().map(|t| t.path.parts().len()).max().unwrap_or(0);

@@ -90,12 +90,22 @@ impl Spot {
         })
     }
 
+    /// True for a name that ends as that of a folder does.
+    fn is_folder_name(&self) -> bool {
+        self.label.ends_with(std::path::is_separator)
+    }
+
     /// Fails where a file cannot take the place.
     pub(super) fn check_file(&self, replace: bool) -> Result<()> {
         match self.found()? {
-            Found::Nothing => Ok(()),
             Found::File if replace => Ok(()),
             Found::File => Err(self.exists()),
+            Found::Nothing if self.is_folder_name() => {
+                Err(Error::usage("not-a-file", "the target is the name of a folder, and one file is written")
+                    .in_file(&self.label)
+                    .hint("leave out the slash, or name a file in the folder"))
+            }
+            Found::Nothing => Ok(()),
             _ => Err(Error::usage("not-a-file", "the target is not a regular file")
                 .in_file(&self.label)
                 .hint("give the name of the file to write")),

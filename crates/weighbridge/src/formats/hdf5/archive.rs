@@ -7,14 +7,13 @@
 //! assets/...            files of layers, such as vocabularies
 //! ```
 //!
-//! Stored weights are read where they are; deflated ones are inflated in memory. The texts are metadata under their names.
+//! Stored weights are read where they are, once whole for their checksum; deflated ones are inflated in memory. The texts are metadata under their names.
 
 use super::{ARCHIVE, Place, keras, read};
 use crate::check::{Gaps, Outline};
 use crate::checkpoint::{Checkpoint, Note, Value, escape_text};
 use crate::containers::zip::{self, Member, Method, Unpacked};
 use crate::error::{Error, Result};
-use crate::finding::Finding;
 use crate::formats::OpenOptions;
 use crate::limits::Limits;
 use crate::source::{MemorySource, SourceRef, read_vec};
@@ -29,6 +28,8 @@ const TEXTS: [&str; 2] = [CONFIG, "metadata.json"];
 /// A deflated text may be this many times as long as the archive, or this long: it is held several times while it is read.
 const MOST_INFLATED: u64 = 64;
 const LONGEST_INFLATED: u64 = 8 << 20;
+/// Deflated weights may be this many times as long as the archive.
+const MOST_WEIGHTS: u64 = 16;
 /// Members that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 100;
 /// Bytes that are read at once.
@@ -51,12 +52,22 @@ pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
 /// long.
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let (members, rest) = zip::read_with_rest(source, &options.limits)?;
-    let weights = weights(source, weights_of(&members)?, &options.limits)?;
+    let member = weights_of(&members)?;
+    let weights = weights(source, member, &options.limits)?;
+    let damaged = check(&weights, member);
+    let damaged = match damaged {
+        Err(error) if !options.lenient => return Err(error),
+        damaged => damaged.err(),
+    };
     let mut checkpoint = read::open(Place::Alone(&weights), options)?;
     checkpoint.kind = ARCHIVE;
+    if let Some(error) = damaged {
+        let text = format!("{}: any of the tensors may be damaged", error.message());
+        checkpoint.notes.push(Note::omission(error.code(), text));
+    }
     let mut unread = Vec::new();
     for member in members.iter().filter(|member| member.name != WEIGHTS && !member.name.ends_with('/')) {
-        match text(source, member, &options.limits)? {
+        match text(source, member, &options.limits) {
             Some(text) => checkpoint.metadata.set(&member.name, Value::Text(text)),
             None => unread.push(escape_text(&member.name)),
         }
@@ -96,9 +107,11 @@ fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Sourc
     if member.method == Method::Stored {
         return Ok(bytes);
     }
-    Limits::check("bytes of deflated weights", "chunk_bytes", member.len, limits.chunk_bytes).map_err(
-        |e| e.hint("unpack the archive and open model.weights.h5, or raise the limit `chunk_bytes`"),
-    )?;
+    // What is inflated is measured by its own length when it is read: a short archive must not seem long.
+    let most = limits.chunk_bytes.min(source.len().saturating_mul(MOST_WEIGHTS));
+    Limits::check("bytes of deflated weights", "chunk_bytes", member.len, most).map_err(|e| {
+        e.hint("unpack the archive and open model.weights.h5, or raise the limit `chunk_bytes`")
+    })?;
     let inflated = read_vec(&*bytes, 0, member.len)?;
     let bytes = Arc::new(MemorySource::new(source.label(), inflated));
     Ok(Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() }))
@@ -106,30 +119,39 @@ fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Sourc
 
 /// The text of a member that is metadata; `None` for any other, for what is not UTF-8, and for one that inflates without
 /// measure.
-fn text(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Option<String>> {
+fn text(source: &SourceRef, member: &Member, limits: &Limits) -> Option<String> {
     let most = source.len().saturating_mul(MOST_INFLATED).min(LONGEST_INFLATED.max(source.len()));
     if !TEXTS.contains(&member.name.as_str()) || member.len > most.min(limits.header_bytes) {
-        return Ok(None);
+        return None;
     }
-    Ok(String::from_utf8(read_vec(&*member.open(source)?, 0, member.len)?).ok())
+    let bytes = read_vec(&*member.open(source).ok()?, 0, member.len).ok()?;
+    (crc32fast::hash(&bytes) == member.crc32).then(|| String::from_utf8(bytes).ok()).flatten()
 }
 
-/// Compares stored weights with their checksum. Deflated ones were compared when they were opened.
+/// Compares stored weights with their checksum. Deflated ones were compared when they were inflated.
 ///
 /// # Errors
-/// [`crate::Kind::Io`].
-pub(super) fn check(source: &SourceRef, limits: &Limits) -> Result<Option<Finding>> {
-    let members = zip::read_directory(source, limits)?;
-    let member = weights_of(&members)?;
-    let bytes = member.open(source)?;
+/// [`crate::Kind::Corrupt`], `crc-mismatch`; [`crate::Kind::Io`].
+fn check(weights: &SourceRef, member: &Member) -> Result<()> {
+    if member.method != Method::Stored {
+        return Ok(());
+    }
     let (mut crc, mut at) = (crc32fast::Hasher::new(), 0);
-    while at < bytes.len() {
-        let step = (bytes.len() - at).min(STEP);
-        crc.update(&read_vec(&*bytes, at, step)?);
+    while at < weights.len() {
+        let step = (weights.len() - at).min(STEP);
+        crc.update(&read_vec(&**weights, at, step)?);
         at += step;
     }
-    let text = format!("{WEIGHTS}: the bytes do not fit their checksum in the archive");
-    Ok((crc.finalize() != member.crc32).then(|| Finding::error("crc-mismatch", text).at(member.data_offset)))
+    let found = crc.finalize();
+    if found == member.crc32 {
+        return Ok(());
+    }
+    let text = format!("{WEIGHTS}: the bytes are not those that were written: the checksum differs");
+    Err(Error::corrupt("crc-mismatch", text)
+        .at(member.data_offset)
+        .expected(format_args!("CRC-32 {:08x}", member.crc32))
+        .found(format_args!("{found:08x}"))
+        .hint("look for another copy; --lenient reads the file as it is"))
 }
 
 /// Says which ranges of the archive hold no elements.
@@ -241,13 +263,35 @@ mod tests {
         let weight = [0x01, 0xd0, 0xa3, 0xbe];
         let at = bytes.windows(4).position(|window| window == weight).unwrap();
         bytes[at] ^= 1;
-        let report = verify_checkpoint(&open(&bytes).unwrap(), &Default::default()).unwrap();
-        assert_eq!(report.verdict.as_str(), "unsound");
-        assert!(
-            report.findings.iter().any(|finding| finding.code == "crc-mismatch"),
-            "{:?}",
-            report.findings
-        );
+        assert_eq!(open(&bytes).unwrap_err().code(), "crc-mismatch");
+        let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
+        let opened = open_source(source(&bytes), &lenient).unwrap();
+        assert!(opened.notes.iter().any(|note| note.code == "crc-mismatch" && note.omission));
+    }
+
+    #[test]
+    fn a_damaged_text_does_not_cost_the_weights() {
+        let mut bytes = MODEL.to_vec();
+        let at = bytes.windows(8).position(|window| window == b"\"module\"").unwrap();
+        bytes[at + 2] ^= 1;
+        let opened = open(&bytes).unwrap();
+        assert!(opened.notes.iter().any(|note| note.code == "unread-member"), "{:?}", opened.notes);
+        assert!(opened.metadata.get(CONFIG).is_none());
+    }
+
+    #[test]
+    fn a_user_block_that_begins_as_an_archive_is_none() {
+        let weights = open(MODEL).unwrap();
+        let file = weights_of(&zip::read_directory(&source(MODEL), &Limits::default()).unwrap())
+            .unwrap()
+            .open(&source(MODEL))
+            .unwrap();
+        let mut bytes = b"PK\x03\x04 notes".to_vec();
+        bytes.resize(512, 0);
+        bytes.extend(read_vec(&*file, 0, file.len()).unwrap());
+        let opened = open(&bytes).unwrap();
+        assert_eq!((opened.format, opened.kind == ARCHIVE), ("hdf5", false));
+        assert_eq!(opened.tensors.len(), weights.tensors.len());
     }
 
     #[test]

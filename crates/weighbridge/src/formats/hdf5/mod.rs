@@ -42,7 +42,6 @@ use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Value};
 use crate::error::{Error, Result};
-use crate::finding::Finding;
 use crate::limits::Limits;
 use crate::plan::WritePlan;
 use crate::source::{FolderRef, SourceRef, read_vec};
@@ -128,14 +127,7 @@ impl Format for Hdf5 {
     }
 
     fn is_plain_archive(&self, head: &[u8]) -> bool {
-        is_archive(head)
-    }
-
-    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
-        match checkpoint.files.first().filter(|_| checkpoint.kind == ARCHIVE) {
-            Some(source) => Ok(archive::check(source, &Limits::default())?.into_iter().collect()),
-            None => Ok(Vec::new()),
-        }
+        head.starts_with(ZIP)
     }
 
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
@@ -156,7 +148,7 @@ impl Format for Hdf5 {
     }
 
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
-        match is_archive(&read_vec(&**source, 0, source.len().min(2))?) {
+        match is_archive(source)? {
             true => archive::outline(source, limits),
             false => crate::containers::hdf5::outline(source, limits),
         }
@@ -169,16 +161,18 @@ impl Format for Hdf5 {
 
 fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
     match place.source() {
-        Some(source) if is_archive(&read_vec(&**source, 0, source.len().min(2))?) => {
-            archive::open(source, options)
-        }
+        Some(source) if is_archive(source)? => archive::open(source, options),
         _ => read::open(place, options),
     }
 }
 
-/// True for the beginning of an archive.
-fn is_archive(head: &[u8]) -> bool {
-    head.starts_with(b"PK")
+/// The beginning of an archive.
+const ZIP: &[u8] = b"PK\x03\x04";
+
+/// True for an archive, and not for a user block that begins as one.
+fn is_archive(source: &SourceRef) -> Result<bool> {
+    let head = read_vec(&**source, 0, source.len().min(ZIP.len() as u64))?;
+    Ok(head == ZIP && (archive::recognises(&head, source) || !has_user_block(source)))
 }
 
 /// True where the file begins behind bytes of somebody else.

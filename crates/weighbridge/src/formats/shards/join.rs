@@ -151,7 +151,15 @@ impl<'a> Joint<'a> {
         let label = source.label();
         self.whole.files.push(source.clone());
         let Part { checkpoint: part, names } = match open(source) {
-            Ok(part) => part,
+            Ok(mut part) => {
+                // A shard that was read as far as it goes.
+                if let Some(damage) = part.checkpoint.damage.take() {
+                    let text = format!("the shard {} is damaged: {}", escape_text(label), damage.text);
+                    self.note(Note::omission(damage.code, text));
+                    self.damaged(source, damage);
+                }
+                part
+            }
             Err(error) if options.salvage && Damage::is(&error) => {
                 match self.salvage(number, source, error.in_file(label), numbers) {
                     Some(part) => part,
@@ -216,15 +224,28 @@ impl<'a> Joint<'a> {
             self.gone.insert(number, error);
             return None;
         };
-        if let Some(mut damage) = part.checkpoint.damage.take() {
-            for lost in &mut damage.lost {
-                lost.file.get_or_insert_with(|| source.label().to_owned());
-            }
-            let whole = self.whole.damage_mut(&error);
-            whole.lost.append(&mut damage.lost);
-            whole.unnamed |= damage.unnamed;
+        if let Some(damage) = part.checkpoint.damage.take() {
+            self.whole.damage_mut(&error);
+            self.damaged(source, damage);
         }
         Some(part)
+    }
+
+    /// Adds what is lost of a shard.
+    fn damaged(&mut self, source: &SourceRef, mut damage: Box<Damage>) {
+        for lost in &mut damage.lost {
+            lost.file.get_or_insert_with(|| source.label().to_owned());
+        }
+        match &mut self.whole.damage {
+            Some(whole) => {
+                whole.lost.append(&mut damage.lost);
+                whole.unnamed |= damage.unnamed;
+            }
+            none => {
+                damage.file.get_or_insert_with(|| source.label().to_owned());
+                *none = Some(Box::new(Damage { expected: None, ..*damage }));
+            }
+        }
     }
 
     fn label_of(&self, place: usize) -> &str {

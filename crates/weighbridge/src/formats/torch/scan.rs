@@ -154,8 +154,8 @@ impl Classes {
         for finding in scan.findings.iter_mut().filter(|finding| finding.code == "unknown-import") {
             let place = finding.offset.map(|offset| (finding.member.clone(), offset));
             if place.is_some_and(|place| places.contains(&place)) {
-                let name = finding.text.trim_start_matches("imports ").split(',').next().unwrap_or_default();
-                let text = format!("makes an object of {name}, which the code of the archive defines");
+                let name = finding.text.split('`').nth(1).unwrap_or_default();
+                let text = format!("makes an object of `{name}`, which the code of the archive defines");
                 let plain = found("torchscript-code", text);
                 (finding.code, finding.severity, finding.text) = (plain.code, plain.severity, plain.text);
             }

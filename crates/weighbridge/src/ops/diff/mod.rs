@@ -497,7 +497,10 @@ fn one(sides: [Side<'_>; 2], found: Found, attributes: bool, options: &DiffOptio
         change("dtype", left.dtype().to_string(), right.dtype().to_string());
     }
     change("shape", left.shape.to_string(), right.shape.to_string());
-    change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
+    // Few files say what a tensor is for, so it is often guessed.
+    if options.metadata {
+        change("role", left.role.as_str().to_owned(), right.role.as_str().to_owned());
+    }
     if attributes {
         told::attributes(&left.attributes, &right.attributes, options.metadata, &mut changes);
     }

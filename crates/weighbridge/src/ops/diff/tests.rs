@@ -316,8 +316,12 @@ fn types_shapes_roles_and_names_of_rows_are_told() {
     assert_eq!((report.pairs[0].status, report.pairs[0].values.is_none()), (Status::Shape, true));
     let mut other = f32s("w", &[1.0]);
     other.role = Role::Embedding;
-    let report = compared(vec![f32s("w", &[1.0])], vec![other]);
-    assert_eq!(report.pairs[0].changes[0].what, "role");
+    let sides = || (of(vec![f32s("w", &[1.0])]), of(vec![other.clone()]));
+    let (left, right) = sides();
+    assert_eq!(diff_checkpoints(left, right, &DiffOptions::default()).unwrap().pairs[0].status, Status::Same);
+    let (left, right) = sides();
+    let options = DiffOptions { metadata: true, ..DiffOptions::default() };
+    assert_eq!(diff_checkpoints(left, right, &options).unwrap().pairs[0].changes[0].what, "role");
     let named = |names: [&str; 2]| {
         let mut entry = f32s("w", &[1.0, 2.0]);
         entry.labels = Some(MemoryLabels::shared("l", names.into_iter().collect::<LabelList>()));

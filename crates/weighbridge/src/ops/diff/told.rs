@@ -22,7 +22,7 @@ const NAMES: [&str; 6] =
     [VARIABLE_NAME, STRUCTURED_NAME, PARAMETER_VARIABLE, RENAMED_FROM, ALIAS_OF, STORAGE];
 
 /// Attributes that are compared on request: few files keep them.
-const ON_REQUEST: [&str; 2] = ["stop_gradient", "trainable"];
+const ON_REQUEST: [&str; 4] = ["stop_gradient", "trainable", "requires_grad", "class"];
 
 /// A change, with long texts cut around the place where they begin to differ.
 pub(super) fn change(what: String, left: Option<String>, right: Option<String>) -> Change {

@@ -3,6 +3,10 @@
 use super::{Looked, TARGETS, short};
 use std::borrow::Cow;
 
+/// Tags of Python's own values, which call nothing.
+const PLAIN: [&str; 12] =
+    ["bool", "bytes", "complex", "dict", "float", "int", "list", "long", "none", "str", "tuple", "unicode"];
+
 impl Looked {
     /// Looks through a text of YAML. It is not parsed: what could be a tag or a target counts as one, also in a comment.
     pub(super) fn yaml(&mut self, text: &str) {
@@ -12,7 +16,14 @@ impl Looked {
             self.targets.push(|| "%TAG: a handle for tags".to_owned());
         }
         for tag in tags(text).filter(|tag| tag.contains('%') || tag.to_ascii_lowercase().contains("python")) {
-            self.targets.push(|| format!("the tag {}", short(tag)));
+            let (kind, name) = tag.rsplit_once("python/").map_or(("", ""), |(_, behind)| {
+                behind.trim_end_matches(['>', ',', ']', '}']).rsplit_once(':').unwrap_or((behind, ""))
+            });
+            match name.chars().all(|c| matches!(c, '_' | '.') || c.is_alphanumeric()) {
+                true if !name.is_empty() => self.target("the tag", name, tag),
+                true if PLAIN.contains(&kind) => {}
+                _ => self.targets.push(|| format!("the tag {}", short(tag))),
+            }
         }
         let found = TARGETS.iter().flat_map(|key| text.match_indices(key));
         for (at, key) in found {
@@ -111,8 +122,15 @@ mod tests {
             "# words\n%TAG\t!p! tag:yaml.org,2002:pyth\n---\nx: !p!on/object/apply:os.system [id]",
         ] {
             assert!(!codes(text).is_empty(), "{text}");
-            assert!(codes(text).iter().all(|&code| code == "names-callable"), "{text}");
+            assert!(
+                codes(text).iter().all(|code| ["names-callable", "remote-code"].contains(code)),
+                "{text}"
+            );
         }
+        assert_eq!(codes("x: !!python/object/apply:os.system [id]"), ["remote-code"]);
+        assert_eq!(codes("x: !<tag:yaml.org,2002:python/name:os.system>"), ["remote-code"]);
+        assert_eq!(codes("x: !!python/object:mine.Model {}"), ["names-callable"]);
+        assert_eq!(codes("x: !!python/tuple [1, 2]"), [""; 0]);
     }
 
     #[test]

@@ -152,6 +152,11 @@ impl Dataset {
         Ok(entry)
     }
 
+    /// Bytes of the chunks that stand side by side.
+    pub(super) fn band_of(&self, chunked: &Chunked) -> u64 {
+        Grid::new(self, chunked).map_or(u64::MAX, |grid| grid.band(usize::MAX))
+    }
+
     /// Chunks of whole rows, as the byte ranges that they are; neighbours in the file are one.
     fn pieces(&self, grid: &Grid, slots: &[Slot], entry: &TensorEntry, all: u64) -> Result<Pieces> {
         let stored = &self.stored;

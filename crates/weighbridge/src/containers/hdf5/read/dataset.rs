@@ -141,6 +141,17 @@ impl Dataset {
         }
     }
 
+    /// Bytes that are unpacked to read a run of its elements: the chunks side by side; 0 where they lie in the file as they
+    /// are.
+    pub(super) fn unpacked_for_a_run(&self) -> u64 {
+        match &self.stored.layout {
+            Layout::Chunked(chunked) if !self.stored.filters.is_empty() => {
+                self.band_of(chunked).max(self.unpacked_at_once())
+            }
+            _ => 0,
+        }
+    }
+
     /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
     /// it; chunks that must be put together or unpacked become a source of their own.
     ///

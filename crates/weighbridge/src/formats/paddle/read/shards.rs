@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::formats::OpenOptions;
 use crate::formats::shards::{self, Part, Reader, names_files, open_index};
 use crate::source::{FolderRef, SourceRef};
+use std::cell::Cell;
 use std::path::Path;
 
 /// Ending of an index, behind the name of the state.
@@ -46,11 +47,16 @@ pub(super) fn open(
     around: &Path,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
+    let is_first = Cell::new(true);
     let read = |shard: &SourceRef| {
-        let checkpoint = state::read(shard, options)?;
+        let mut checkpoint = state::read(shard, options)?;
+        // How each pickle was written is no difference: the first is told.
+        if !is_first.replace(false) {
+            state::FORM.iter().for_each(|key| drop(checkpoint.metadata.remove(key)));
+        }
         Ok(Part { names: checkpoint.tensors.iter().map(state::key_of).collect(), checkpoint })
     };
-    // A pickle that breaks off gives no tensor.
+    // Of a pickle that breaks off, reading gives what stands before.
     let reader = Reader { open: &read, salvage: &|_, _| None, options };
     Ok(open_index(source, folder, around, checkpoint("state", source.label()), reader)?.0)
 }

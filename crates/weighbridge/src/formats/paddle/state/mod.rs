@@ -67,6 +67,9 @@ const STRUCTURE: &str = "paddle.structure";
 /// The key of the table of names.
 const TABLE: &str = "StructuredToParameterName@@";
 
+/// Keys of the metadata that say how a pickle was written.
+pub(super) const FORM: [&str; 5] = [PROTOCOL, NUMPY, NAME_TABLE, PYTHON2, STRUCTURE];
+
 /// True for metadata that says how parameters are pickled; all else is the optimizer's.
 pub(super) fn is_of_parameters(key: &str) -> bool {
     [PROTOCOL, NUMPY, NAME_TABLE, PYTHON2].contains(&key)

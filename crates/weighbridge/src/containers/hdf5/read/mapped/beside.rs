@@ -49,7 +49,7 @@ pub(super) struct SourceDataset {
     pub(super) dims: Vec<u64>,
     /// Its elements, row by row.
     pub(super) bytes: SourceRef,
-    /// Bytes that are unpacked to read any of them.
+    /// Bytes that are unpacked to read a run of them, at most.
     pub(super) unpacked: u64,
 }
 
@@ -160,7 +160,7 @@ impl Listed {
             element: dataset.stored.element.clone(),
             dims: dataset.shape.dims().to_vec(),
             bytes: dataset.bytes()?,
-            unpacked: dataset.unpacked_at_once(),
+            unpacked: dataset.unpacked_for_a_run(),
         })
     }
 }
@@ -179,8 +179,8 @@ fn missing(file: &str, path: &str) -> Error {
 }
 
 fn leads_out(file: &str, expected: &str) -> Error {
-    Error::corrupt("unsafe-name", "HDF5: a virtual dataset leads out of the folder of its file")
+    Error::unsupported("unsafe-name", "HDF5: a virtual dataset leads out of the folder of its file")
         .expected(expected)
         .found(escape(file))
-        .hint("only files in the same folder are followed: put the source there")
+        .hint("copy the dataset with h5py or h5repack first; --lenient leaves it out")
 }

@@ -38,8 +38,8 @@ use std::sync::Arc;
 const TIMES: u64 = 8;
 /// A run of bytes costs as much as this many bytes side by side.
 const RUN: u64 = 64;
-/// Rows are read in parts of this length: for each one, chunks of a source may be unpacked again.
-const PART: u64 = 1 << 20;
+/// Unpacked chunks of all sources that surely stay in memory from one read to the next: a fraction of what is kept.
+const KEPT: u64 = 16 << 20;
 
 /// Flags of a mapping.
 const SAME_FILE: u8 = 1;
@@ -207,6 +207,7 @@ impl Dataset {
         let size = u64::from(self.stored.element.size);
         let mut parts = Vec::with_capacity(mappings.len());
         let (mut cost, mut mapped) = (len, 0u64);
+        let (mut unpacked, mut again) = (0u64, 0u64);
         // By the name of the file and where the path is kept: many mappings may have one long path.
         let mut sources = HashMap::new();
         for mapping in &mappings {
@@ -219,9 +220,15 @@ impl Dataset {
             // Where nothing else was found, the source says which mapping it is about.
             let part = part.map_err(|error| error.found(mapping.shown()))?;
             mapped = mapped.saturating_add(part.len());
+            unpacked = unpacked.saturating_add(source.unpacked);
+            again = again.saturating_add(source.unpacked.saturating_mul(part.reads()));
             if part.len() > 0 {
                 parts.push(part);
             }
+        }
+        // What does not stay in memory from one read to the next is unpacked for each.
+        if unpacked > KEPT {
+            cost = cost.saturating_add(again);
         }
         let files = beside.bytes();
         self.check_unwritten(len.saturating_sub(mapped), files)?;
@@ -249,9 +256,8 @@ impl Dataset {
                 .found(format_args!("{} in {}", from.len / size.max(1), mapping.shown())));
         }
         let part = Part::new(to, from, source.bytes.clone());
-        let again = source.unpacked.saturating_mul(part.span() / PART + 1);
         let runs = part.runs().saturating_mul(RUN);
-        *cost = cost.saturating_add(part.len().max(runs).max(again));
+        *cost = cost.saturating_add(part.len().max(runs).max(source.unpacked));
         Ok(part)
     }
 }

@@ -38,13 +38,18 @@ impl Part {
     }
 
     /// Bytes of this dataset from its first to its last.
-    pub(super) fn span(&self) -> u64 {
+    fn span(&self) -> u64 {
         self.end - self.start
     }
 
     /// Runs that are copied one by one, at most.
     pub(super) fn runs(&self) -> u64 {
         self.to.runs.saturating_add(self.from.runs)
+    }
+
+    /// Times that its source is read, at most, by who reads it in blocks of a window or more.
+    pub(super) fn reads(&self) -> u64 {
+        (self.span() / WINDOW).saturating_add(self.runs()).saturating_add(1)
     }
 
     /// Copies what it has of `buffer`, which begins at `offset` of this dataset.

@@ -43,7 +43,7 @@ pub(crate) struct Diff {
     /// Leave out metadata
     #[arg(long)]
     pub no_metadata: bool,
-    /// Compare also metadata that few files keep: versions of PyTorch's modules, Paddle's stop_gradient
+    /// Compare also what few files keep: roles, versions of PyTorch's modules, requires_grad, Paddle's stop_gradient
     #[arg(long, conflicts_with = "no_metadata")]
     pub metadata: bool,
     /// Compare names, types and shapes, and read no values

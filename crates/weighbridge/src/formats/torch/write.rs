@@ -3,15 +3,20 @@
 use super::composite::{Composites, Meaning, Whole};
 use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
 use crate::checkpoint::{
-    ALIAS_OF, Checkpoint, Loss, TensorEntry, Value, bridge_names, joined_versions, left_behind, renamed,
+    ALIAS_OF, Checkpoint, Loss, MODULE_VERSIONS, TensorEntry, Value, bridge_names, escape_text,
+    joined_versions, left_behind, renamed,
 };
 use crate::containers::torch::{Quantizer, SavedBuilder, Sparse, is_recent};
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
 use crate::pickle::ObjectId;
 use crate::plan::WritePlan;
+use crate::text::first_and_more;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Values that a flat state dict has no place for are named up to this number, then counted.
+const NAMED: usize = 10;
 
 /// Lays out a flat state dict.
 ///
@@ -28,7 +33,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let mut losses = left_behind(checkpoint);
     losses.extend(renamed(checkpoint, &names));
     if was_object(checkpoint) {
-        let detail = "the structure becomes a flat state dict; this library knows it again, torch does not";
+        let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != MODULE_VERSIONS);
+        let without = first_and_more(keys.map(escape_text), NAMED);
+        let without = if without.is_empty() { without } else { format!(" without {without}") };
+        let detail = format!(
+            "the structure becomes a flat state dict{without}; this library knows it again, torch does not"
+        );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }
     let mut builder = SavedBuilder::new();

@@ -69,7 +69,7 @@ pub(super) fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<Lis
 /// where there is none. What has the name of an index and cannot be read names nothing.
 ///
 /// # Errors
-/// As [`lists_of_shards`].
+/// As `lists_of_shards`.
 pub fn list_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
     let mut lists = lists_of_shards(folder, limits)?.read.into_iter();
     Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))

@@ -156,7 +156,7 @@ impl<'a> Joint<'a> {
                 if let Some(damage) = part.checkpoint.damage.take() {
                     let text = format!("the shard {} is damaged: {}", escape_text(label), damage.text);
                     self.note(Note::omission(damage.code, text));
-                    self.damaged(source, damage);
+                    self.damaged(source, *damage);
                 }
                 part
             }
@@ -226,13 +226,13 @@ impl<'a> Joint<'a> {
         };
         if let Some(damage) = part.checkpoint.damage.take() {
             self.whole.damage_mut(&error);
-            self.damaged(source, damage);
+            self.damaged(source, *damage);
         }
         Some(part)
     }
 
     /// Adds what is lost of a shard.
-    fn damaged(&mut self, source: &SourceRef, mut damage: Box<Damage>) {
+    fn damaged(&mut self, source: &SourceRef, mut damage: Damage) {
         for lost in &mut damage.lost {
             lost.file.get_or_insert_with(|| source.label().to_owned());
         }
@@ -243,7 +243,7 @@ impl<'a> Joint<'a> {
             }
             none => {
                 damage.file.get_or_insert_with(|| source.label().to_owned());
-                *none = Some(Box::new(Damage { expected: None, ..*damage }));
+                *none = Some(Box::new(Damage { expected: None, ..damage }));
             }
         }
     }

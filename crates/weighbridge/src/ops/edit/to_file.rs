@@ -42,7 +42,7 @@ pub struct Prepared {
     pub report: EditReport,
     /// What it writes.
     pub plan: WritePlan,
-    /// The index after the edit.
+    /// The index after the edit; of what is written anew, with those tensors alone that are cast.
     pub checkpoint: Checkpoint,
 }
 
@@ -114,7 +114,19 @@ pub(super) fn plan_edit(
     let metadata = metadata_changes(&before, &after);
     let (source, mut notes) = (before.label, before.notes);
     drop(before.tensors);
-    let mut plan = plan(after.clone())?;
+    let count = after.tensors.len();
+    // In place, what was written is compared with all of it; otherwise only what is cast is looked at again.
+    let kept = match how {
+        How::Header => after.clone(),
+        How::NewFile | How::Rewrite => {
+            let tensors = std::mem::take(&mut after.tensors);
+            let casts = tensors.iter().filter(|tensor| tensor.cast.is_some()).cloned().collect();
+            let kept = Checkpoint { tensors: casts, ..after.clone() };
+            after.tensors = tensors;
+            kept
+        }
+    };
+    let mut plan = plan(after)?;
     plan.losses.extend(applied.losses.iter().cloned());
     if options.deny_loss && !plan.losses.is_empty() {
         return Err(crate::ops::convert::denied(&plan.losses));
@@ -126,7 +138,7 @@ pub(super) fn plan_edit(
         how,
         format: plan.format,
         kind: plan.kind,
-        tensors: after.tensors.len(),
+        tensors: count,
         changes,
         metadata,
         casts: std::collections::BTreeMap::new(),
@@ -134,7 +146,7 @@ pub(super) fn plan_edit(
         notes,
         bytes: plan.bytes(),
     };
-    Ok(Prepared { report, plan, checkpoint: after })
+    Ok(Prepared { report, plan, checkpoint: kept })
 }
 
 /// How [`plan_checkpoint`] plans an edit: the rules were applied already.

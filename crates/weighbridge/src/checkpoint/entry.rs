@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The parts of a tensor. Nearly always there is one, which needs no memory of its own.
+/// The pieces of a tensor. Nearly all tensors have one, which needs no allocation.
 pub type Pieces = SmallVec<[Piece; 1]>;
 
 /// A named tensor and where its bytes are.
@@ -128,8 +128,8 @@ pub struct Piece {
     pub len: u64,
     /// How the elements of the box lie in the bytes.
     pub encoding: Encoding,
-    /// The box of the tensor that is filled; `None` where that is all of it, as nearly always. Read it with
-    /// [`region`](Self::region).
+    /// The box of the tensor that is filled; `None` for the whole tensor. [`region`](Self::region) gives it for a shape. Who
+    /// changes the shape of a tensor must set it, unless the piece still fills all of it.
     pub part: Option<Box<Region>>,
     /// A checksum that the file gives for bytes around these. Opening does not read them; whoever
     /// reads the whole tensor holds them against it.

@@ -130,8 +130,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Where a tensor stands: the parts of its name, from the root down. Copies share several parts; a path of one
-/// short part, of which there may be millions, takes no memory of its own.
+/// The parts of a tensor's name, from the root down. Clones share several parts. A path of one short part needs no
+/// allocation: a file may have millions of them.
 #[derive(Clone)]
 pub struct TensorPath(Parts);
 

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 
 /// The logical extents of a tensor, first dimension first. Empty for a scalar.
 ///
-/// Vectors and matrices, of which there may be millions, need no memory of their own.
+/// Up to two extents need no allocation: a file may have millions of vectors and matrices.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[u64; 2]>);
 

@@ -152,7 +152,7 @@ impl<'a> Joint<'a> {
         self.whole.files.push(source.clone());
         let Part { checkpoint: part, names } = match open(source) {
             Ok(mut part) => {
-                // A shard that was read as far as it goes.
+                // A pickle that breaks off gives the tensors before the break.
                 if let Some(damage) = part.checkpoint.damage.take() {
                     let text = format!("the shard {} is damaged: {}", escape_text(label), damage.text);
                     self.note(Note::omission(damage.code, text));

@@ -270,8 +270,8 @@ impl Dataset {
         Ok(Arc::new(FillSource::new(label, self.stored.fill.clone(), len)))
     }
 
-    /// Holds bytes that were never written against the length of the file, or of all that the dataset is made of: a few
-    /// bytes must not stand for a tensor that fills a disk.
+    /// Compares bytes that were never written with the length of the file, or of all files that the dataset is made of: a
+    /// file of a few bytes must not become a tensor that fills a disk.
     pub(super) fn check_unwritten(&self, len: u64, file: u64) -> Result<()> {
         let limits = &self.stored.place.limits;
         let most = file.saturating_mul(limits.expansion).max(limits.header_bytes);

@@ -56,7 +56,7 @@ pub(super) fn open(
         }
         Ok(Part { names: checkpoint.tensors.iter().map(state::key_of).collect(), checkpoint })
     };
-    // Of a pickle that breaks off, reading gives what stands before.
+    // Reading salvages by itself: it gives the tensors before the break.
     let reader = Reader { open: &read, salvage: &|_, _| None, options };
     Ok(open_index(source, folder, around, checkpoint("state", source.label()), reader)?.0)
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The file itself and those that stand in the same folder. Their own virtual datasets are not followed, so that nothing
+/// The file itself and those in the same folder. Their own virtual datasets are not followed, so that nothing
 /// leads back.
 #[derive(Debug)]
 pub(crate) struct Beside {
@@ -33,7 +33,7 @@ struct Opened {
     bytes: u64,
 }
 
-/// What a file holds, by path.
+/// The datasets, problems and links of a file, by path.
 #[derive(Debug)]
 struct Listed {
     label: String,
@@ -54,7 +54,7 @@ pub(super) struct SourceDataset {
 }
 
 impl Beside {
-    /// The files beside `own`, which stands in the folder under that name; none where it stands alone.
+    /// The files beside `own`, which has that name in the folder; none for a file without a folder.
     pub(crate) fn new(own: SourceRef, folder: Option<(FolderRef, PathBuf)>, limits: &Limits) -> Self {
         let opened = Mutex::new(Opened { bytes: own.len(), ..Opened::default() });
         Self { own, folder, limits: limits.clone(), opened }
@@ -132,7 +132,7 @@ impl Listed {
         Self { label, datasets: datasets.collect(), problems, links: links.collect() }
     }
 
-    /// What is wrong at that place.
+    /// The error of the object at that path.
     fn problem(&self, place: &[String]) -> Option<Error> {
         let error = self.problems.get(place)?;
         Some(match error.code() {
@@ -148,7 +148,7 @@ impl Listed {
     }
 
     fn dataset(&self, file: &str, path: &str) -> Result<SourceDataset> {
-        // The original opens no file of which a part is missing, or that is still written.
+        // HDF5's own library opens no file that is cut short or still being written.
         if let Some(error) = self.problem(&[]) {
             return Err(error);
         }

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A mapping of version 1 begins with flags: 1 and 2 where the file name and the path are those of an earlier mapping, of
-//! which the number stands in their place; 4 where the file is this one, and nothing stands there.
+//! which the number is in their place; 4 for this file, where there is no name.
 //!
 //! The n-th selected element of the source is the n-th selected element here; of mappings that overlap the last one counts;
-//! what no mapping has is the fill value. They are followed only where the caller asks for it (see [`Beside`]): then a
+//! elements that no mapping has are the fill value. They are followed only where the caller asks for it (see [`Beside`]): then a
 //! source that is missing is an error, where the original would give fill values.
 
 mod beside;

@@ -47,7 +47,7 @@ impl Part {
         self.to.runs.saturating_add(self.from.runs)
     }
 
-    /// Times that its source is read, at most, by who reads it in blocks of a window or more.
+    /// The most reads of its source, by a caller that reads blocks of a window or more.
     pub(super) fn reads(&self) -> u64 {
         (self.span() / WINDOW).saturating_add(self.runs()).saturating_add(1)
     }

@@ -569,6 +569,12 @@ def make_virtual(folder):
     expected["small"] = small
     with h5py.File(os.path.join(folder, "refused.h5"), "w", libver="latest") as f:
         virtual_refused(f)
+    with h5py.File(os.path.join(folder, "side_by_side.h5"), "w", libver="latest") as f:
+        x = f.create_dataset("x", (1 << 20, 96), "u1", chunks=(1 << 20, 1), compression="gzip", compression_opts=9)
+        x[...] = np.zeros(x.shape, "u1")
+        layout = h5py.VirtualLayout((1 << 20, 97), "u1")
+        layout[:, :96] = h5py.VirtualSource(".", "x", shape=x.shape)
+        f.create_virtual_dataset("v", layout)
     with open(os.path.join(folder, "expected.json"), "w") as out:
         json.dump(expected, out, indent=0)
         out.write("\n")

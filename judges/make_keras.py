@@ -34,11 +34,14 @@ model.save_weights(folder / "numbered.weights.h5")
 model.save(folder / "model.keras")
 
 archive = zipfile.ZipFile(folder / "model.keras")
-with zipfile.ZipFile(folder / "deflated.keras", "w", zipfile.ZIP_DEFLATED) as deflated:
-    for name in ["config.json", "metadata.json", "model.weights.h5"]:
-        member = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
-        member.compress_type = zipfile.ZIP_DEFLATED
-        deflated.writestr(member, archive.read(name))
+# The weights of `padded.keras` have a megabyte of zeros behind them.
+for stem, padding in [("deflated", 0), ("padded", 1 << 20)]:
+    with zipfile.ZipFile(folder / f"{stem}.keras", "w", zipfile.ZIP_DEFLATED) as deflated:
+        for name in ["config.json", "metadata.json", "model.weights.h5"]:
+            member = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            member.compress_type = zipfile.ZIP_DEFLATED
+            more = bytes(padding if name == "model.weights.h5" else 0)
+            deflated.writestr(member, archive.read(name) + more)
 
 found = {}
 

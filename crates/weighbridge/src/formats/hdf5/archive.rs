@@ -195,6 +195,7 @@ mod tests {
 
     const MODEL: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/model.keras");
     const DEFLATED: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/deflated.keras");
+    const PADDED: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/padded.keras");
     /// Shape, dtype and bytes of each dataset, by h5py.
     const TRUTH: &str = include_str!("../../../../../testdata/hdf5/keras/model.json");
 
@@ -308,6 +309,8 @@ mod tests {
         let small = OpenOptions { limits, ..OpenOptions::default() };
         let error = open_source(source(DEFLATED), &small).unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Limit);
+        // A megabyte of zeros in four kilobytes: all other bounds would be measured by it.
+        assert_eq!(open(PADDED).unwrap_err().kind(), crate::Kind::Limit);
     }
 
     #[test]

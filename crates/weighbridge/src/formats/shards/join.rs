@@ -156,6 +156,8 @@ impl<'a> Joint<'a> {
                 if let Some(damage) = part.checkpoint.damage.take() {
                     let text = format!("the shard {} is damaged: {}", escape_text(label), damage.text);
                     self.note(Note::omission(damage.code, text));
+                    self.gone
+                        .insert(number, Error::corrupt(damage.code, damage.text.as_str()).in_file(label));
                     self.damaged(source, *damage);
                 }
                 part

@@ -152,6 +152,17 @@ impl Dataset {
         }
     }
 
+    /// What of [`unpacked_for_a_run`](Self::unpacked_for_a_run) must be kept for the next run. A single chunk counts a fourth:
+    /// the newest chunk of each dataset is kept apart, and there is more room for these.
+    pub(super) fn kept_for_a_run(&self) -> u64 {
+        match &self.stored.layout {
+            Layout::Chunked(chunked) if !self.stored.filters.is_empty() => {
+                self.band_of(chunked).max(self.unpacked_at_once() / 4)
+            }
+            _ => 0,
+        }
+    }
+
     /// The dataset as a tensor at `path`: bytes that lie in the file as they are become byte ranges of
     /// it; chunks that must be put together or unpacked become a source of their own.
     ///

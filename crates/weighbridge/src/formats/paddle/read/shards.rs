@@ -174,6 +174,16 @@ mod tests {
             assert_eq!(saved.tensors.len(), 4);
             assert!(lost.lost.iter().any(|lost| lost.name == "out.weight"), "{lost:?}");
         }
+        // Wherever a shard breaks off, the break is told, and what is lost is lost to it.
+        let second = shard(2);
+        for end in (60..second.len()).step_by(5) {
+            damaged[2].1 = second[..end].to_vec();
+            let saved = open(&damaged, &salvage).unwrap();
+            assert!(saved.notes.iter().any(|note| note.text.contains("is damaged")), "{end}");
+            let lost = &saved.damage.as_ref().unwrap().lost;
+            assert!(lost.iter().all(|lost| lost.code != "tensor-missing"), "{end}: {lost:?}");
+            assert!(!lost.is_empty() && saved.tensors.len() + lost.len() >= WHOLE.len(), "{end}: {lost:?}");
+        }
         let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
         let some = open(&without, &lenient).unwrap();
         assert!(some.notes.iter().any(|note| note.code == "shard-missing" && note.omission));

@@ -51,6 +51,8 @@ pub(super) struct SourceDataset {
     pub(super) bytes: SourceRef,
     /// Bytes that are unpacked to read a run of them, at most.
     pub(super) unpacked: u64,
+    /// What of these must be kept so that the next run does not unpack them again.
+    pub(super) kept: u64,
 }
 
 impl Beside {
@@ -161,6 +163,7 @@ impl Listed {
             dims: dataset.shape.dims().to_vec(),
             bytes: dataset.bytes()?,
             unpacked: dataset.unpacked_for_a_run(),
+            kept: dataset.kept_for_a_run(),
         })
     }
 }

@@ -38,8 +38,8 @@ use std::sync::Arc;
 const TIMES: u64 = 8;
 /// A run of bytes costs as much as this many bytes side by side.
 const RUN: u64 = 64;
-/// Unpacked chunks of all sources that surely stay in memory from one read to the next: a fraction of what is kept.
-const KEPT: u64 = 16 << 20;
+/// Bytes of unpacked chunks that are kept from one read to the next: half of what [`crate::source`] keeps.
+const KEPT: u64 = 64 << 20;
 
 /// Flags of a mapping.
 const SAME_FILE: u8 = 1;
@@ -207,7 +207,7 @@ impl Dataset {
         let size = u64::from(self.stored.element.size);
         let mut parts = Vec::with_capacity(mappings.len());
         let (mut cost, mut mapped) = (len, 0u64);
-        let (mut unpacked, mut again) = (0u64, 0u64);
+        let (mut kept, mut again) = (Vec::with_capacity(mappings.len()), 0u64);
         // By the name of the file and where the path is kept: many mappings may have one long path.
         let mut sources = HashMap::new();
         for mapping in &mappings {
@@ -220,14 +220,19 @@ impl Dataset {
             // Where nothing else was found, the source says which mapping it is about.
             let part = part.map_err(|error| error.found(mapping.shown()))?;
             mapped = mapped.saturating_add(part.len());
-            unpacked = unpacked.saturating_add(source.unpacked);
             again = again.saturating_add(source.unpacked.saturating_mul(part.reads()));
             if part.len() > 0 {
                 parts.push(part);
+                kept.push(source.kept);
             }
         }
-        // What does not stay in memory from one read to the next is unpacked for each.
-        if unpacked > KEPT {
+        // Of parts that follow each other, one is read at a time.
+        let needed = match parts.windows(2).all(|pair| pair[0].is_before(&pair[1])) {
+            true => kept.into_iter().max().unwrap_or(0),
+            false => kept.into_iter().fold(0, u64::saturating_add),
+        };
+        // What is not kept from one read to the next is unpacked for each.
+        if needed > KEPT {
             cost = cost.saturating_add(again);
         }
         let files = beside.bytes();

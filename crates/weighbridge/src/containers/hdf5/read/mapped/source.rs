@@ -32,6 +32,11 @@ impl Part {
         Self { start, end: last.map_or(0, |last| last + 1), to, from, bytes }
     }
 
+    /// True where all its bytes are in front of those of `next`.
+    pub(super) fn is_before(&self, next: &Self) -> bool {
+        self.end <= next.start
+    }
+
     /// The number of its bytes.
     pub(super) fn len(&self) -> u64 {
         self.to.len

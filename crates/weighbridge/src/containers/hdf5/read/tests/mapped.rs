@@ -126,6 +126,14 @@ fn what_cannot_be_followed_is_an_error() {
     assert_eq!(hash(&elements(&contents, "own").unwrap()), expected()["own"]);
 }
 
+/// 96 chunks of a megabyte stand side by side: row by row, each would be unpacked a million times.
+#[test]
+fn chunks_that_would_be_unpacked_for_every_row_are_refused() {
+    let following = OpenOptions { follow_virtual: true, ..OpenOptions::default() };
+    let error = open_with(folder().join("side_by_side.h5"), &following).unwrap_err();
+    assert_eq!(error.kind(), crate::Kind::Limit, "{error:?}");
+}
+
 #[test]
 fn opening_follows_and_names_what_is_missing() {
     let path = folder().join("maps_latest.h5");

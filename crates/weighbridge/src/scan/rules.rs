@@ -304,7 +304,7 @@ pub static RULES: &[Rule] = &[
     error("torchscript-code", Topic::Program, "script.pt",
         "The archive holds TorchScript: code that runs when the model is used."),
     error("remote-code", Topic::Program, "remote_code/config.json",
-        "A configuration names Python code that comes along with the model or is fetched (auto_map, custom_pipelines, attn_implementation), something dangerous to call (_target_, class_path), or has a template that reaches into Python."),
+        "A configuration names Python code that comes along with the model or is fetched (auto_map, custom_pipelines, attn_implementation), something dangerous to call (_target_, class_path, a tag of Python in YAML), or has a template that reaches into Python."),
     unchecked("names-callable", Topic::Program, "target.json",
         "A configuration names something that is to be imported and called (_target_, class_path, a tag of Python in YAML), of which nothing is known."),
     error("arrow-pickled-type", Topic::Program, "pickled_type.arrow",

@@ -37,8 +37,8 @@ mod shards;
 mod tests;
 mod write;
 
-pub use super::shards::{ListOfShards, ListsOfShards, list_with};
-pub use shards::{lists_of_shards, parse_size};
+pub use super::shards::{IndexFile, IndexFiles, index_with};
+pub use shards::{index_files, parse_size};
 
 use super::shards::{alone, is_index, is_index_file, scan as scan_index};
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};

@@ -29,7 +29,7 @@ pub(in crate::formats) struct ShardIndex {
     pub(in crate::formats) files: Vec<String>,
     /// The names of tensors, each once, with the place of its file in `files`.
     pub(in crate::formats) tensors: Vec<(String, usize)>,
-    /// The bytes of all tensors, as the index has them: a number, one would hope.
+    /// The bytes of all tensors, as the index has them: a number in every file that a framework wrote.
     pub(in crate::formats) total_size: Option<Json>,
     /// What else it says.
     pub(in crate::formats) metadata: Vec<(String, Value)>,
@@ -136,7 +136,7 @@ impl State<'_> {
 
     fn duplicate<E: de::Error>(&mut self, what: &str, key: &str) -> E {
         self.refuse(
-            Error::corrupt("duplicate-key", format!("{what} stands twice in the index of shards"))
+            Error::corrupt("duplicate-key", format!("{what} is twice in the index of shards"))
                 .found(escape_text(key))
                 .hint("readers differ in which of the two they take, so neither is believed"),
         )

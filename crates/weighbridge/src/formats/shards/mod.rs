@@ -24,7 +24,7 @@ use crate::source::{FolderRef, SourceRef, read_vec};
 
 /// An index of shards in a folder, and the files that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListOfShards {
+pub struct IndexFile {
     /// The name of the index.
     pub name: String,
     /// The names of the files, each once. They were not looked for.
@@ -33,9 +33,9 @@ pub struct ListOfShards {
 
 /// The indexes of shards in a folder.
 #[derive(Debug, Default)]
-pub struct ListsOfShards {
+pub struct IndexFiles {
     /// Those that can be read, in the order of their names.
-    pub read: Vec<ListOfShards>,
+    pub read: Vec<IndexFile>,
     /// The names of those that cannot be read, and why.
     pub unread: Vec<(String, Error)>,
 }
@@ -45,15 +45,15 @@ pub struct ListsOfShards {
 ///
 /// # Errors
 /// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a file cannot be read.
-pub(super) fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<ListsOfShards> {
-    let mut lists = ListsOfShards::default();
+pub(super) fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
+    let mut lists = IndexFiles::default();
     for item in folder.list(1)? {
         let Some(name) = item.name.to_str().filter(|name| IndexName::parse(name).is_some()) else { continue };
         let Some(source) = folder.open(&item.name)? else { continue };
         let name = name.to_owned();
         match is_index_file(&source)? {
             true => match read_index(&source, limits) {
-                Ok(index) => lists.read.push(ListOfShards { name, files: index.files }),
+                Ok(index) => lists.read.push(IndexFile { name, files: index.files }),
                 Err(error) => lists.unread.push((name, error)),
             },
             // What is whole and no index is something else; what is damaged may have been one.
@@ -69,9 +69,9 @@ pub(super) fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<Lis
 /// where there is none. What has the name of an index and cannot be read names nothing.
 ///
 /// # Errors
-/// As `lists_of_shards`.
-pub fn list_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
-    let mut lists = lists_of_shards(folder, limits)?.read.into_iter();
+/// As `index_files`.
+pub fn index_with(folder: &FolderRef, name: &str, limits: &Limits) -> Result<Option<String>> {
+    let mut lists = index_files(folder, limits)?.read.into_iter();
     Ok(lists.find(|list| list.files.iter().any(|file| file == name)).map(|list| list.name))
 }
 

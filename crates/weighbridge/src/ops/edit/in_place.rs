@@ -165,7 +165,7 @@ fn check_alone(path: &Path, options: &EditOptions) -> Result<()> {
         }
         let folder: FolderRef = Arc::new(folder);
         let Some(name) = name.to_str() else { continue };
-        if let Some(list) = safetensors::list_with(&folder, name, &options.open.limits)? {
+        if let Some(list) = safetensors::index_with(&folder, name, &options.open.limits)? {
             return Err(Error::usage(
                 "belongs-to-a-model",
                 "this file is one of several that are one model, and the list of them would not follow",

@@ -1,7 +1,7 @@
 //! Shards that are named one by one, as a shell does it for `model/*.safetensors`.
 
 use crate::checkpoint::{Note, escape_text};
-use crate::formats::safetensors::{ListOfShards, ListsOfShards, lists_of_shards};
+use crate::formats::safetensors::{IndexFile, IndexFiles, index_files};
 use crate::limits::Limits;
 use crate::source::{FolderRef, LocalFolder};
 use std::collections::{HashMap, HashSet};
@@ -30,9 +30,9 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
         }
         let folder: FolderRef = Arc::new(folder);
         // What cannot be listed or read keeps nobody from reading the files beside it.
-        let mut lists = lists_of_shards(&folder, limits).unwrap_or_else(|error| ListsOfShards {
+        let mut lists = index_files(&folder, limits).unwrap_or_else(|error| IndexFiles {
             unread: vec![(String::new(), error)],
-            ..ListsOfShards::default()
+            ..IndexFiles::default()
         });
         for (name, error) in lists.unread {
             let text = format!(
@@ -58,7 +58,7 @@ pub(super) fn gather(sources: &[PathBuf], limits: &Limits) -> (Vec<PathBuf>, Vec
 /// are not.
 fn shards_of(
     around: &Path,
-    list: &ListOfShards,
+    list: &IndexFile,
     sources: &HashMap<&Path, Vec<usize>>,
     notes: &mut Vec<Note>,
 ) -> Option<Vec<usize>> {
@@ -89,7 +89,7 @@ fn shards_of(
 /// was taken for another list.
 fn take(
     around: &Path,
-    list: &ListOfShards,
+    list: &IndexFile,
     places: &[usize],
     (gathered, taken): (&mut [Option<PathBuf>], &mut [bool]),
     notes: &mut Vec<Note>,
@@ -105,6 +105,6 @@ fn take(
     }
 }
 
-fn shown(around: &Path, list: &ListOfShards) -> String {
+fn shown(around: &Path, list: &IndexFile) -> String {
     escape_text(&around.join(&list.name).display().to_string())
 }

@@ -141,25 +141,16 @@ impl Dataset {
         }
     }
 
-    /// Bytes that are unpacked to read a run of its elements: the chunks side by side; 0 where they lie in the file as they
-    /// are.
-    pub(super) fn unpacked_for_a_run(&self) -> u64 {
+    /// Bytes that are unpacked to read a run of its elements, and how many of them must be kept so that the next run does
+    /// not unpack them again. 0 where the elements are not packed. A single chunk counts a fourth: the newest chunk of each
+    /// dataset is kept apart, with more room.
+    pub(super) fn unpacked_for_a_run(&self) -> (u64, u64) {
         match &self.stored.layout {
             Layout::Chunked(chunked) if !self.stored.filters.is_empty() => {
-                self.band_of(chunked).max(self.unpacked_at_once())
+                let (band, chunk) = (self.band_of(chunked), self.unpacked_at_once());
+                (band.max(chunk), band.max(chunk / 4))
             }
-            _ => 0,
-        }
-    }
-
-    /// What of [`unpacked_for_a_run`](Self::unpacked_for_a_run) must be kept for the next run. A single chunk counts a fourth:
-    /// the newest chunk of each dataset is kept apart, and there is more room for these.
-    pub(super) fn kept_for_a_run(&self) -> u64 {
-        match &self.stored.layout {
-            Layout::Chunked(chunked) if !self.stored.filters.is_empty() => {
-                self.band_of(chunked).max(self.unpacked_at_once() / 4)
-            }
-            _ => 0,
+            _ => (0, 0),
         }
     }
 

@@ -10,11 +10,11 @@ pub(super) use read::{open_folder, open_list, recognises_folder};
 pub use write::parse_size;
 pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
 
-use super::ListsOfShards;
+use super::IndexFiles;
 use crate::checkpoint::{Checkpoint, METADATA_DIFFERS};
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::formats::shards::{lists_of_shards as all_lists, names_files};
+use crate::formats::shards::{index_files as all_index_files, names_files};
 use crate::limits::Limits;
 use crate::source::{FolderRef, SourceRef};
 use std::path::Path;
@@ -39,8 +39,8 @@ pub(super) fn tells_of(name: &Path) -> bool {
 ///
 /// # Errors
 /// As [`Folder::list`](crate::source::Folder::list), and [`crate::Kind::Io`] where a file cannot be read.
-pub fn lists_of_shards(folder: &FolderRef, limits: &Limits) -> Result<ListsOfShards> {
-    let mut lists = all_lists(folder, limits)?;
+pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
+    let mut lists = all_index_files(folder, limits)?;
     lists
         .read
         .retain(|list| !list.files.is_empty() && list.files.iter().all(|file| names::is_file_name(file)));

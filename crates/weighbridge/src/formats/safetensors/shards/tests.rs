@@ -312,9 +312,9 @@ fn the_list_of_a_variant_is_a_list() {
     assert_eq!((codes(&opened), told(&opened)), (codes(&whole), told(&whole)));
     let shard = "model-00001-of-00003.safetensors";
     let around = folder(&files);
-    let named = crate::formats::safetensors::list_with(&around, shard, &Default::default()).unwrap();
+    let named = crate::formats::safetensors::index_with(&around, shard, &Default::default()).unwrap();
     assert_eq!(named.as_deref(), Some(variant.as_str()));
-    assert_eq!(super::lists_of_shards(&around, &Default::default()).unwrap().read.len(), 1);
+    assert_eq!(super::index_files(&around, &Default::default()).unwrap().read.len(), 1);
     // Beside the list without a variant it is not the one that is taken.
     files.insert(LIST.into(), list);
     files.insert(variant, br#"{"weight_map": {"x": "other.safetensors"}}"#.to_vec());

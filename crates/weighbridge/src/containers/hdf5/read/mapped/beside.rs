@@ -158,12 +158,13 @@ impl Listed {
         let Some(dataset) = self.datasets.get(&place) else {
             return Err(self.problem(&place).unwrap_or_else(|| missing(file, path)).found(shown(file, path)));
         };
+        let (unpacked, kept) = dataset.unpacked_for_a_run();
         Ok(SourceDataset {
             element: dataset.stored.element.clone(),
             dims: dataset.shape.dims().to_vec(),
             bytes: dataset.bytes()?,
-            unpacked: dataset.unpacked_for_a_run(),
-            kept: dataset.kept_for_a_run(),
+            unpacked,
+            kept,
         })
     }
 }

@@ -38,9 +38,9 @@ pub(crate) fn run(args: &Merge, common: &Common, output: &mut Output) -> Result<
     let outcome = writing.outcome(&prepared.plan.losses);
     output.outcome = outcome;
     let target = path_text(&args.output);
-    let tensors = prepared.checkpoint.tensors.len();
+    let tensors = prepared.names.len();
     if output.json {
-        let names = prepared.checkpoint.tensors.iter().map(|t| json!(t.text())).collect::<Json>();
+        let names = json!(prepared.names);
         let sources = args.sources.iter().map(|s| json!(path_text(s))).collect::<Json>();
         output.document(&json!({
             "path": target, "done": !writing.plan, "format": prepared.plan.format, "kind": prepared.plan.kind,

@@ -38,8 +38,8 @@ pub enum Same {
 pub struct PreparedMerge {
     /// What is written.
     pub plan: WritePlan,
-    /// The joined index.
-    pub checkpoint: Checkpoint,
+    /// The displayed names of the joined tensors, not escaped, in their order.
+    pub names: Vec<String>,
     /// What was odd about the sources, and what was left out of them.
     pub notes: Vec<Note>,
 }
@@ -83,8 +83,9 @@ pub fn merge(
         opened.iter().filter(|one| torch::was_object(one)).map(|one| one.label.clone()).collect();
     let (checkpoint, losses) = join(opened, same)?;
     notes.extend(checkpoint.notes.iter().cloned());
+    let names = checkpoint.tensors.iter().map(TensorEntry::text).collect();
     let undenied = ConvertOptions { deny_loss: false, ..options.clone() };
-    let mut plan = plan_checkpoint(checkpoint.clone(), format, kind, &undenied)?;
+    let mut plan = plan_checkpoint(checkpoint, format, kind, &undenied)?;
     plan.losses.extend(losses);
     of_each(&mut plan, &objects);
     if options.deny_loss && !plan.losses.is_empty() {
@@ -94,7 +95,7 @@ pub fn merge(
         inputs.check(source, target, &plan)?;
     }
     LocalSink::check_plan(&plan, target, options.force)?;
-    Ok(PreparedMerge { plan, checkpoint, notes })
+    Ok(PreparedMerge { plan, names, notes })
 }
 
 /// Tells the loss of a structure of torch for each source that had one: the plan knows only what was made of all.
@@ -192,7 +193,13 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         joined.notes.extend(own);
     }
     variables::keep_apart(&mut sources, &mut losses)?;
-    joined.tensors = sources.iter_mut().flat_map(|source| std::mem::take(&mut source.tensors)).collect();
+    for source in &mut sources {
+        // That of the first is moved as a whole: an index can be large.
+        match joined.tensors.is_empty() {
+            true => joined.tensors = std::mem::take(&mut source.tensors),
+            false => joined.tensors.append(&mut source.tensors),
+        }
+    }
     join_metadata(&sources, same, &mut joined, &mut losses);
     join_rest(&sources, &mut joined, &mut losses);
     Ok((joined, losses))

@@ -69,25 +69,15 @@
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.
 
-pub mod check;
-pub mod checkpoint;
 pub mod containers;
-pub mod engine;
-pub mod error;
-pub mod finding;
 pub mod formats;
-pub mod json;
-pub mod limits;
 pub mod ops;
 pub mod pickle;
-pub mod plan;
 pub mod scan;
-pub mod source;
 pub mod store;
-pub mod tensor;
-pub mod text;
-pub mod topology;
-pub use checkpoint::{Checkpoint, TensorEntry};
-pub use error::{Error, Kind, Result};
 pub use formats::{OpenOptions, open, open_with};
-pub use limits::Limits;
+pub use weighbridge_core::{
+    Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,
+    plan, tensor, text, topology,
+};
+pub use weighbridge_io::{engine, source};

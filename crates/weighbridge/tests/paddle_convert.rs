@@ -490,7 +490,7 @@ fn parameters_and_their_state_are_merged() {
             }
             let mut wanted = told(&open(&beside));
             assert!(wanted.iter().any(|(name, _)| name.contains("weight/")), "{era} {folder}");
-            let (joined, _) = join(parts.iter().map(|part| open(part)).collect(), Same::Refuse).unwrap();
+            let (joined, _) = join(parts.iter().map(open).collect(), Same::Refuse).unwrap();
             assert_eq!(told(&joined), wanted, "{era} {folder}");
             let mut found = told(&open(&target));
             wanted.sort_by(|a, b| a.0.cmp(&b.0));

@@ -5,12 +5,12 @@ use super::inflate::inflate_prefix;
 use super::*;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::plan::testing::materialise;
 use crate::plan::{Content, FileBuilder, PlannedFile, WritePlan};
 use crate::source::{CountingSource, MemorySource, Source, SourceRef, check_range, read_vec, to_usize};
 use crate::text::escape as escape_text;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 /// A planned file as a source, without making it: literals as they are, zeros elsewhere.
 #[derive(Debug)]

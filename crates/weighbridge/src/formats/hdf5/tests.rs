@@ -5,11 +5,11 @@ use crate::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use crate::containers::hdf5::write::has_type;
 use crate::engine::read_tensor;
 use crate::formats::{ALL, Format, HEAD, open_source};
-use crate::plan::testing::materialise;
 use crate::source::MemorySource;
 use crate::tensor::{Encoding, Shape};
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 fn memory(bytes: Vec<u8>) -> SourceRef {
     Arc::new(MemorySource::new("m", bytes))

@@ -8,12 +8,12 @@ use crate::engine::read_tensor;
 use crate::error::Error;
 use crate::formats::open_source;
 use crate::limits::Limits;
-use crate::plan::testing::materialise;
 use crate::source::{CountingSource, Cursor, MemorySource};
 use crate::tensor::{Encoding, Endian, Order, Shape};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 /// The files of a folder with the JSON that stands beside each.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {

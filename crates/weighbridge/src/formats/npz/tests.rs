@@ -8,12 +8,12 @@ use crate::checkpoint::{
 use crate::engine::read_tensor;
 use crate::formats::{detect, open_source};
 use crate::plan::Content;
-use crate::plan::testing::materialise;
 use crate::source::{MemorySource, Source, check_range};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 /// The files of a folder with the JSON that stands beside each.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>, Json)> {

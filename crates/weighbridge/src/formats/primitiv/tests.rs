@@ -9,12 +9,12 @@ use super::{Model, Optimizer, OptimizerClass, Parameter, Primitiv, Tensor};
 use crate::checkpoint::{Checkpoint, Name, TensorPath, Value};
 use crate::engine::read_tensor;
 use crate::formats::{Format, OpenOptions, PlanOptions, open_source};
-use crate::plan::testing::materialise;
 use crate::source::{CountingSource, MemorySource, SourceRef};
 use crate::tensor::Order;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 /// A golden file and its JSON.
 struct Golden {

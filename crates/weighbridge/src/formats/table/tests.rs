@@ -6,11 +6,11 @@ use crate::engine::{read_region, read_tensor};
 use crate::error::Result;
 use crate::formats::{ALL, OpenOptions, PlanOptions, by_id, detect, open_source};
 use crate::plan::WritePlan;
-use crate::plan::testing::materialise;
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Region, Shape};
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 const IDS: [&str; 4] = ["tsv", "word2vec", "arrow", "parquet"];
 

@@ -5,10 +5,10 @@ use super::*;
 use crate::checkpoint::{LabelList, MemoryLabels, TensorEntry, TensorPath};
 use crate::engine::read_tensor;
 use crate::formats::open_source;
-use crate::plan::testing::materialise;
 use crate::source::MemorySource;
 use crate::tensor::{DType, Encoding, Shape};
 use std::path::Path;
+use weighbridge_io::testing::materialise;
 
 fn open(text: &[u8]) -> Result<Checkpoint> {
     let options = OpenOptions { format: Some("tsv".into()), ..OpenOptions::default() };

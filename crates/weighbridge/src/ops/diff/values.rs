@@ -5,7 +5,7 @@ use crate::engine::{Scratch, hold, verify_tensor};
 use crate::error::Result;
 use crate::ops::decode::decode;
 use crate::ops::{hash, number_json, parallel};
-use crate::source::Held;
+use crate::source::MaybeMapped;
 use crate::tensor::{DType, Element, Order, Region, Shape, element_at};
 use crate::text::counted;
 use serde_json::{Value as Json, json};
@@ -179,7 +179,7 @@ struct Gathered {
     parts: Vec<(usize, Part)>,
     equal: Vec<usize>,
     scratch: Scratch,
-    bytes: [Held; 2],
+    bytes: [MaybeMapped; 2],
     numbers: [Vec<f64>; 2],
 }
 

@@ -3,7 +3,7 @@
 use super::digest::{Algorithms, Digests};
 use super::tree::{Tree, Unit};
 use crate::error::Result;
-use crate::source::{Held, to_usize};
+use crate::source::{MaybeMapped, to_usize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
@@ -57,7 +57,7 @@ pub(super) struct Block {
     /// The stretches that it meets.
     pub(super) active: Vec<usize>,
     /// Its bytes, and some behind it.
-    pub(super) bytes: Held,
+    pub(super) bytes: MaybeMapped,
 }
 
 impl Block {

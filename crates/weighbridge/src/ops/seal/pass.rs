@@ -12,7 +12,7 @@ use super::digest::{Algorithms, of_nothing};
 use crate::engine::Watch;
 use crate::error::{Error, Result};
 use crate::ops::parallel;
-use crate::source::{FileSource, Held, SourceRef, Windows, check_range};
+use crate::source::{FileSource, MapWindows, MaybeMapped, SourceRef, check_range};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -143,7 +143,7 @@ enum Lane {
 struct File<'a> {
     job: &'a Job,
     source: SourceRef,
-    windows: Windows,
+    windows: MapWindows,
     len: u64,
     gathered: Mutex<Gathered>,
     whole: Mutex<Sha256>,
@@ -250,7 +250,7 @@ impl<'a> Pass<'a> {
         let file = File {
             job,
             source,
-            windows: Windows::default(),
+            windows: MapWindows::default(),
             len,
             gathered: Mutex::new(Gathered::new(len)),
             whole: Mutex::new(Sha256::new()),
@@ -374,7 +374,7 @@ impl<'a> State<'a> {
             belt.reading += 1;
             if kept {
                 self.blocks += 1;
-                block.bytes = Held::Read(self.spare.pop().unwrap_or_default());
+                block.bytes = MaybeMapped::Read(self.spare.pop().unwrap_or_default());
             }
             let (number, file) = (belt.number, belt.file.clone());
             return Some(Action::Read { number, file, place, block, behind, kept });
@@ -432,7 +432,7 @@ impl Belt<'_> {
             let reached = active.filter(|s| s.hashes.blake3).map(|s| reach(s, end)).max();
             let behind = reached.unwrap_or(end).saturating_sub(end);
             let active = self.active.clone();
-            return Some((Block { start, len: end - start, active, bytes: Held::default() }, behind));
+            return Some((Block { start, len: end - start, active, bytes: MaybeMapped::default() }, behind));
         }
     }
 }

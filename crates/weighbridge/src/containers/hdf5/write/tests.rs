@@ -1,9 +1,10 @@
 use super::*;
 use crate::checkpoint::TensorPath;
-use crate::plan::{FileBuilder, WritePlan, testing::materialise};
+use crate::plan::{FileBuilder, WritePlan};
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{Encoding, Shape};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 fn tensor(dtype: DType, dims: &[u64]) -> Data {
     let shape = Shape::new(dims);

@@ -6,10 +6,11 @@ use crate::containers::torch::SavedBuilder;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::pickle::ObjectId;
-use crate::plan::{WritePlan, testing::materialise};
+use crate::plan::WritePlan;
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Shape};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 fn bytes(bytes: Vec<u8>) -> TensorEntry {
     let shape = Shape::new([bytes.len() as u64]);

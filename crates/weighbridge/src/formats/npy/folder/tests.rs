@@ -5,12 +5,12 @@ use super::super::Npy;
 use crate::checkpoint::{Checkpoint, MemoryLabels, Name, Note, Origin, Role, TensorEntry, TensorPath, Value};
 use crate::engine::read_tensor;
 use crate::formats::{Format, OpenOptions, PlanOptions, detect_folder, open_folder};
-use crate::plan::testing::materialise;
 use crate::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Endian, Order, Shape};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 type Files = BTreeMap<String, Vec<u8>>;
 

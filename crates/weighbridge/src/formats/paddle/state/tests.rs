@@ -12,12 +12,12 @@ use super::*;
 use crate::engine::read_tensor;
 use crate::formats::{OpenOptions, PlanOptions};
 use crate::pickle::{Builder, Part, write};
-use crate::plan::testing::materialise;
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::Order;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 fn good() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/paddle/good")

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::finding::Severity;
 use crate::formats::{Format, OpenOptions, PlanOptions, detect, open_folder, open_in_folder, open_source};
 use crate::plan::WritePlan;
-use crate::plan::testing::materialise;
 use crate::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Order, Shape};
 use safetensors::SafeTensors;
@@ -17,6 +16,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 const LIST: &str = "model.safetensors.index.json";
 

@@ -5,12 +5,12 @@ use crate::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use crate::error::Result;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::{Format, OpenOptions, PlanOptions, detect, open_folder, open_in_folder};
-use crate::plan::testing::materialise;
 use crate::source::{FolderRef, MemoryFolder, MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Shape};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 const INDEX: &str = "pytorch_model.bin.index.json";
 const FIRST: &str = "pytorch_model-00001-of-00002.bin";

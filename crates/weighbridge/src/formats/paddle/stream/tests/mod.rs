@@ -13,12 +13,12 @@ use super::{Dense, combined, dense, selected_rows, vocab};
 use crate::checkpoint::TensorPath;
 use crate::error::Result;
 use crate::limits::Limits;
-use crate::plan::testing::materialise;
 use crate::plan::{FileBuilder, WritePlan};
 use crate::source::{Cursor, MemorySource, SourceRef};
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 /// The folders of golden files, all of them written by Paddle.
 const GOOD: [&str; 12] = [

@@ -5,10 +5,10 @@ use crate::containers::torch::SavedBuilder;
 use crate::formats::{OpenOptions, open_source};
 use crate::pickle::ObjectId;
 use crate::plan::WritePlan;
-use crate::plan::testing::materialise;
 use crate::source::{MemorySource, SourceRef};
 use crate::tensor::{DType, Encoding, Shape};
 use std::sync::Arc;
+use weighbridge_io::testing::materialise;
 
 /// What an optimizer is given: the shape of a parameter's state, `None` for one without.
 type Dims<'a> = Option<&'a [u64]>;

@@ -1,0 +1,131 @@
+//! Checks that hold for every format: names, pieces, the account of a file's bytes, LoD, and a
+//! program against its parameters.
+//!
+//! Each takes an opened index and gives [`Finding`]s. [`crate::ops::verify`] runs them all; a format
+//! can call what it needs from its own [`check`](crate::formats::Format::check).
+
+mod account;
+mod held;
+mod lod;
+mod looks;
+mod names;
+mod outline;
+mod pieces;
+mod program;
+mod shared;
+mod structure;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use account::{Account, Span, Use, account};
+pub use held::{Held, held, shared_places};
+pub use lod::lod;
+pub use names::{duplicates, lone_state};
+pub use outline::{Gaps, Outline, Part};
+pub use pieces::pieces;
+pub use program::{parameters, program, variable_names};
+pub use shared::shared_bytes;
+pub use structure::structure;
+
+use crate::finding::{Finding, Severity};
+use crate::text::{first_and_more, quoted};
+use std::collections::{BTreeMap, HashMap};
+
+/// Findings of one code and weight that are kept one by one.
+pub const MOST_ALIKE: usize = 100;
+
+/// What a finding is about: its code, tensor and offset.
+type Subject = (&'static str, Option<String>, Option<u64>);
+
+/// Leaves at most [`MOST_ALIKE`] findings of each code and weight, and says how many more there
+/// were. Findings that are equal in all are one.
+#[must_use]
+pub fn capped(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut counts: HashMap<(&'static str, Severity), usize> = HashMap::new();
+    let mut kept: Vec<Finding> = Vec::new();
+    let mut seen: HashMap<Subject, Vec<usize>> = HashMap::new();
+    for finding in findings {
+        let key = (finding.code, finding.tensor.clone(), finding.offset);
+        let alike = seen.entry(key).or_default();
+        if alike.iter().any(|&place| kept.get(place) == Some(&finding)) {
+            continue;
+        }
+        let count = counts.entry((finding.code, finding.severity)).or_default();
+        *count = count.saturating_add(finding.alike);
+        if *count <= MOST_ALIKE && finding.alike == 1 {
+            alike.push(kept.len());
+            kept.push(finding);
+        }
+    }
+    let mut more: Vec<((&str, Severity), usize)> =
+        counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE).collect();
+    more.sort_unstable();
+    for ((code, severity), count) in more {
+        kept.push(Finding::and_more(severity, code, count - MOST_ALIKE));
+    }
+    kept
+}
+
+/// Errors of a check that may find something in every few bytes of a file: of each code some are told, others are
+/// counted.
+#[derive(Debug, Default)]
+struct Findings {
+    list: Vec<Finding>,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+impl Findings {
+    /// Errors of one code that are told one by one. More than [`capped`] leaves, as equal ones are one there.
+    const MOST: usize = 10_000;
+
+    /// One more error. Its text is made where it is told.
+    fn error(&mut self, code: &'static str, text: impl FnOnce() -> String) {
+        let count = self.counts.entry(code).or_default();
+        *count += 1;
+        if *count <= Self::MOST {
+            self.list.push(Finding::error(code, text()));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Finding> {
+        for (code, count) in self.counts.into_iter().filter(|(_, count)| *count > Self::MOST) {
+            self.list.push(Finding::and_more(Severity::Error, code, count - Self::MOST));
+        }
+        self.list
+    }
+}
+
+/// Some of `names`, escaped, and how many more there are.
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 5;
+    first_and_more(names.into_iter().map(quoted), SHOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_alike_are_counted_and_equals_are_one() {
+        let one = |i: u64| Finding::warning("nan", "not a number").at(i);
+        let mut findings: Vec<_> = (0..250).map(one).collect();
+        findings.push(one(3));
+        findings.push(Finding::error("nan", "another weight"));
+        let kept = capped(findings);
+        assert_eq!(kept.len(), MOST_ALIKE + 2);
+        assert_eq!(kept.last().unwrap().text, "and 150 more of these");
+        assert_eq!(capped(vec![one(1), one(1)]), [one(1)]);
+        let mut many = Findings::default();
+        (0..30_000).for_each(|number| many.error("lost", || format!("{number} is lost")));
+        let many = many.finish();
+        assert_eq!(many.len(), Findings::MOST + 1);
+        let kept = capped(many);
+        assert_eq!((kept.len(), kept[MOST_ALIKE].text.as_str()), (MOST_ALIKE + 1, "and 29900 more of these"));
+    }
+
+    #[test]
+    fn lists_are_short() {
+        assert_eq!(listed(["a", "b\n"]), "a, b\\n");
+        assert_eq!(listed(["a"; 7]), "a, a, a, a, a and 2 more");
+    }
+}

@@ -1,0 +1,248 @@
+//! Names that share their bytes, and parameters that state is about, when some of them are gone or became others.
+
+use super::{ALIAS_OF, Checkpoint, Note, Role, TensorEntry, Value};
+use crate::text::counted;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+impl Checkpoint {
+    /// Sees to it that each tensor which says that it shares its bytes with another one does: where that one is
+    /// gone, or is other bytes or read otherwise now, it names the first one with which it still does, or none.
+    ///
+    /// State that says which parameter it is about, and that one is gone, is from now on about none that is known: a
+    /// note, `state-without-parameter`.
+    pub fn settle_aliases(&mut self) -> Option<Note> {
+        let note = self.settle_state();
+        self.settle_names();
+        note
+    }
+
+    fn settle_names(&mut self) {
+        if !self.tensors.iter().any(|tensor| tensor.attributes.contains_key(ALIAS_OF)) {
+            return;
+        }
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(self.tensors.len());
+        for (place, tensor) in self.tensors.iter().enumerate() {
+            places.entry(tensor.text()).or_insert(place);
+        }
+        // Those that shared the bytes of a name, and stand for it now.
+        let mut heirs: HashMap<(&str, Bytes<'_>), usize> = HashMap::new();
+        let mut changes = Vec::new();
+        for (place, tensor) in self.tensors.iter().enumerate() {
+            let Some(of) = tensor.text_attribute(ALIAS_OF) else { continue };
+            let shares = |other: &usize| {
+                *other != place && self.tensors.get(*other).is_some_and(|other| same_bytes(tensor, other))
+            };
+            if places.get(of).is_some_and(shares) {
+                continue;
+            }
+            match heirs.entry((of, Bytes(tensor))) {
+                Entry::Occupied(heir) => {
+                    changes.push((place, self.tensors.get(*heir.get()).map(TensorEntry::text)));
+                }
+                Entry::Vacant(heir) => {
+                    heir.insert(place);
+                    changes.push((place, None));
+                }
+            }
+        }
+        for (place, of) in changes {
+            let Some(tensor) = self.tensors.get_mut(place) else { continue };
+            match of {
+                Some(of) => tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(of)),
+                None => tensor.attributes.remove(ALIAS_OF),
+            };
+        }
+    }
+
+    fn settle_state(&mut self) -> Option<Note> {
+        if !self.tensors.iter().any(|tensor| tensor.role.state_of().is_some()) {
+            return None;
+        }
+        let names: HashSet<String> =
+            self.tensors.iter().filter(|t| !t.role.is_state()).map(TensorEntry::text).collect();
+        let (mut count, mut first) = (0u64, None);
+        for (place, tensor) in self.tensors.iter_mut().enumerate() {
+            if let Role::OptimizerPart { of } = &mut tensor.role
+                && of.as_ref().is_some_and(|of| !names.contains(&of.name))
+            {
+                *of = None;
+                count += 1;
+                first.get_or_insert(place);
+            }
+        }
+        let first = self.tensors.get(first?)?.text();
+        let text = format!(
+            "{} a parameter that is gone, first {first}: state of PyTorch's files goes by names of its own",
+            counted(count, "tensor of optimizer state is about", "tensors of optimizer state are about")
+        );
+        Some(Note::new("state-without-parameter", text))
+    }
+}
+
+/// The tensors whose elements are those of an earlier one, by their places: `(this, first)`.
+pub fn tied(checkpoint: &Checkpoint) -> Vec<(usize, usize)> {
+    let tensors = &checkpoint.tensors;
+    let named: HashMap<String, usize> = match tensors.iter().any(|t| t.attributes.contains_key(ALIAS_OF)) {
+        true => tensors.iter().enumerate().rev().map(|(place, tensor)| (tensor.text(), place)).collect(),
+        false => HashMap::new(),
+    };
+    let mut firsts: HashMap<SameRead<'_>, usize> = HashMap::with_capacity(tensors.len());
+    let mut tied = Vec::new();
+    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.bytes() > 0) {
+        let of = tensor.text_attribute(ALIAS_OF).and_then(|of| named.get(of)).copied();
+        let first = match of.filter(|&of| of != place && same_bytes(&tensors[of], tensor)) {
+            Some(first) => first,
+            None => *firsts.entry(SameRead(tensor)).or_insert(place),
+        };
+        if first != place {
+            tied.push((place, first));
+        }
+    }
+    tied
+}
+
+/// True where both are the same bytes of one file, read alike.
+pub fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
+    let alike =
+        (&a.shape, a.stored, a.cast) == (&b.shape, b.stored, b.cast) && a.pieces.len() == b.pieces.len();
+    alike
+        && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+            (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
+                && (p.source.label(), p.source.len()) == (q.source.label(), q.source.len())
+        })
+}
+
+/// A tensor as a key: equal to another where both are the same bytes.
+struct Bytes<'a>(&'a TensorEntry);
+
+impl PartialEq for Bytes<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        same_bytes(self.0, other.0)
+    }
+}
+
+impl Eq for Bytes<'_> {}
+
+impl Hash for Bytes<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.0.shape, self.0.stored, self.0.pieces.len()).hash(state);
+        for piece in &self.0.pieces {
+            (piece.offset, piece.len, piece.source.label()).hash(state);
+        }
+    }
+}
+
+/// A tensor as a key: equal to another where reading both is reading one source at one place, so that what is found
+/// of the one holds for the other. Two sources may be the same bytes without being equal here.
+pub struct SameRead<'a>(pub &'a TensorEntry);
+
+impl PartialEq for SameRead<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (self.0, other.0);
+        same_bytes(a, b)
+            && a.pieces.iter().zip(&b.pieces).all(|(p, q)| {
+                Arc::ptr_eq(&p.source, &q.source)
+                    && p.region(&a.shape) == q.region(&b.shape)
+                    && p.check.is_some() == q.check.is_some()
+            })
+    }
+}
+
+impl Eq for SameRead<'_> {}
+
+impl Hash for SameRead<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Bytes(self.0).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::TensorPath;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding, Shape};
+
+    /// Three names of the same bytes, and one of others.
+    fn checkpoint() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 64]));
+        let entry = |path: &str, offset: u64| {
+            let path = TensorPath::from_dotted(path);
+            TensorEntry::dense(path, DType::F32, Shape::new([2, 3]), &source, offset, Encoding::ROW).unwrap()
+        };
+        let mut c = Checkpoint::new("torch", "state-dict", "m");
+        c.tensors = vec![entry("emb", 0), entry("head", 0), entry("tail", 0), entry("w", 24)];
+        for tensor in &mut c.tensors[1..3] {
+            tensor.attributes.insert(ALIAS_OF.into(), Value::Text("emb".into()));
+        }
+        c
+    }
+
+    fn told(c: &Checkpoint) -> Vec<Option<&str>> {
+        c.tensors.iter().map(|tensor| tensor.text_attribute(ALIAS_OF)).collect()
+    }
+
+    #[test]
+    fn names_follow_the_bytes() {
+        let mut c = checkpoint();
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, Some("emb"), Some("emb"), None]);
+        c.tensors.remove(0);
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, Some("head"), None]);
+        let mut c = checkpoint();
+        c.tensors[0].cast = Some(DType::F16.into());
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, None, Some("head"), None]);
+        // Another one of that name.
+        let mut c = checkpoint();
+        let mut other = c.tensors[3].clone();
+        other.path = c.tensors[0].path.clone();
+        c.tensors[0] = other;
+        c.tensors.remove(1);
+        c.settle_aliases();
+        assert_eq!(told(&c), [None, None, None]);
+    }
+
+    #[test]
+    fn state_that_loses_its_parameter_is_told_once() {
+        let mut c = checkpoint();
+        for (tensor, name) in c.tensors[1..].iter_mut().zip(["emb", "emb", "w"]) {
+            tensor.attributes.clear();
+            let of = crate::checkpoint::StateOf { name: name.into(), guessed: true };
+            tensor.role = Role::OptimizerPart { of: Some(Box::new(of)) };
+        }
+        // The last one's parameter is not there.
+        let note = c.settle_aliases().unwrap();
+        assert!(note.text.starts_with("1 tensor of optimizer state is about"), "{}", note.text);
+        assert!(note.text.contains("first w:") && !note.omission, "{}", note.text);
+        assert_eq!(c.settle_aliases(), None);
+        c.tensors.remove(0);
+        let note = c.settle_aliases().unwrap();
+        assert_eq!(note.code, "state-without-parameter");
+        assert!(note.text.starts_with("2 tensors of") && note.text.contains("first head:"), "{}", note.text);
+        assert!(c.tensors.iter().all(|tensor| tensor.role.state_of().is_none()));
+    }
+
+    /// Each is an alias of what is not there, with bytes of its own: none is held against all the others.
+    #[test]
+    fn many_aliases_of_nothing_are_settled_at_once() {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 100_000]));
+        let mut c = Checkpoint::new("torch", "state-dict", "m");
+        for offset in 0..100_000 {
+            let path = TensorPath::from_dotted(&format!("t{offset}"));
+            let mut entry =
+                TensorEntry::dense(path, DType::U8, Shape::new([1]), &source, offset, Encoding::ROW).unwrap();
+            entry.attributes.insert(ALIAS_OF.into(), Value::Text("gone".into()));
+            c.tensors.push(entry);
+        }
+        let begun = std::time::Instant::now();
+        c.settle_aliases();
+        assert!(told(&c).iter().all(Option::is_none));
+        // Compared with each other they take minutes.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,565 @@
+//! What a bridge format cannot say by itself is carried in its metadata, under one reserved key.
+//!
+//! safetensors and npz know flat names and strings. Paths whose parts hold dots or are not UTF-8,
+//! the slots of optimizer state, the order of the file, batches and typed metadata go into one
+//! JSON document under [`INDEX_KEY`], so that the way back gives the same file. Where a file has
+//! none of this, nothing is added.
+//!
+//! The document comes from a file and is not believed: whatever does not fit the tensors is
+//! ignored, with a note.
+
+use super::tagged::{Tagged, TaggedAttributes};
+use super::{
+    ALIAS_OF, Checkpoint, Loss, Metadata, Name, Note, Origin, Role, STORAGE, StateOf, TensorEntry,
+    TensorPath, Value, escape_text,
+};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize, Serialize as DeriveSerialize};
+use serde_json::value::RawValue;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Metadata keys that begin so belong to Weighbridge.
+pub const RESERVED_PREFIX: &str = "weighbridge.";
+/// The key that holds the carried index.
+pub const INDEX_KEY: &str = "weighbridge.index";
+/// The longest typed metadata that is read, in bytes of its text.
+const MOST_METADATA: usize = 2 << 20;
+/// The longest attributes of all tensors together that are read, in bytes of their text.
+const MOST_ATTRIBUTES: usize = 2 << 20;
+/// Attributes that say which bytes tensors share.
+const BYTES: [&str; 2] = [ALIAS_OF, STORAGE];
+/// The version of the carried index that is written and read.
+const VERSION: u64 = 1;
+
+/// A unique name for every tensor of `checkpoint`, in order: its displayed text, passed through
+/// `tidy` for what the format cannot have in a name. A second tensor of the same name gets `~2`, and so does one of a
+/// name that the format has `reserved` for something else. See [`renamed`] for what others lose by it.
+pub fn bridge_names(
+    checkpoint: &Checkpoint,
+    tidy: impl Fn(String) -> String,
+    reserved: &[&str],
+) -> Vec<String> {
+    let mut taken: HashSet<String> = HashSet::with_capacity(checkpoint.tensors.len());
+    let is_free = |name: &str| !reserved.contains(&name);
+    // Where each base stands: many paths may be displayed alike, and none shall begin at 2 again.
+    let mut counts: HashMap<String, u64> = HashMap::with_capacity(checkpoint.tensors.len());
+    let unique = |entry: &TensorEntry| {
+        let base = tidy(entry.text());
+        let mut name = base.clone();
+        let count = counts.entry(base.clone()).or_insert(1);
+        while !is_free(&name) || !taken.insert(name.clone()) {
+            *count += 1;
+            name = if is_free(&base) { format!("{base}~{count}") } else { format!("_{base}~{count}") };
+        }
+        name
+    };
+    checkpoint.tensors.iter().map(unique).collect()
+}
+
+/// The tensors that are written under other names than their own: the carried index gives these back, and nobody else
+/// knows them.
+pub fn renamed<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> impl Iterator<Item = Loss> + 'a {
+    let pairs = checkpoint.tensors.iter().zip(names);
+    pairs.filter(|(tensor, name)| tensor.text() != **name).map(|(tensor, name)| {
+        let detail =
+            format!("it is written as {}; this library knows it again, others do not", escape_text(name));
+        Loss::new("renamed", tensor.name(), detail)
+    })
+}
+
+/// The code of a note on entries of a list of structured names whose variables are no tensors of the checkpoint.
+pub const INFO_ENTRIES: &str = "info-entries";
+
+/// The losses of a target without a list of structured names: entries of which no tensor knows.
+pub fn info_entries(checkpoint: &Checkpoint) -> impl Iterator<Item = Loss> + '_ {
+    let notes = checkpoint.notes.iter().filter(|note| note.code == INFO_ENTRIES);
+    notes.map(|note| Loss::new("info-entries", "list of structured names", note.text.as_str()))
+}
+
+/// What a format that holds nothing but tensors and metadata leaves behind: the parts of the source
+/// that never came into the index (`omitted`), and the program (`program`).
+pub fn left_behind(checkpoint: &Checkpoint) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = checkpoint.left_out().map(Note::loss).collect();
+    // What these say is in the index too: as metadata, and as the names of tensors.
+    let in_index = |name: &str| name == "config.json" || name.ends_with(".info");
+    for (name, _) in checkpoint.companions.iter().filter(|(name, _)| !in_index(name)) {
+        let detail = "there is no place for this file, which stands beside the tensors";
+        losses.push(Loss::new("companion", name, detail));
+    }
+    losses.extend(info_entries(checkpoint));
+    if checkpoint.topology.is_some() {
+        let detail = "there is no place for it: keep its file, --program joins it with the tensors again";
+        losses.push(Loss::new("program", "the program", detail));
+    }
+    losses
+}
+
+/// The index to carry beside tensors that are written under `names`, or `None` where the names
+/// and plain text metadata say it all.
+pub fn bridge_index(checkpoint: &Checkpoint, names: &[String]) -> Option<String> {
+    bridge_index_beside(checkpoint, names, |_, value| matches!(value, Value::Text(_)))
+}
+
+/// As [`bridge_index`], for a format that holds the metadata of which `held` is true by itself.
+pub fn bridge_index_beside(
+    checkpoint: &Checkpoint,
+    names: &[String],
+    held: impl Fn(&str, &Value) -> bool,
+) -> Option<String> {
+    let rows: Vec<RowOf<'_>> =
+        checkpoint.tensors.iter().zip(names).map(|(tensor, name)| RowOf { tensor, name }).collect();
+    let typed: Vec<_> = checkpoint
+        .metadata
+        .iter()
+        .filter(|(key, value)| !held(key, value))
+        .map(|(key, value)| (key, Tagged(value)))
+        .collect();
+    if checkpoint.origin.is_none() && rows.iter().all(RowOf::is_plain) && typed.is_empty() {
+        return None;
+    }
+    let index = IndexOf {
+        version: VERSION,
+        format: checkpoint.origin.as_ref().map(|origin| &*origin.format),
+        kind: checkpoint.origin.as_ref().map(|origin| &*origin.kind),
+        tensors: rows,
+        metadata: typed,
+    };
+    // No map in it has keys that are no text: this cannot fail.
+    serde_json::to_string(&index).ok()
+}
+
+/// The keys of the metadata in an entry of this library: a carried index, or an object of texts with one in it.
+pub fn carried_keys(entry: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Keys {
+        #[allow(dead_code, reason = "it tells an index from texts")]
+        version: u64,
+        #[serde(default)]
+        metadata: Vec<(String, serde::de::IgnoredAny)>,
+    }
+    if let Ok(index) = serde_json::from_str::<Keys>(entry) {
+        return index.metadata.into_iter().map(|(key, _)| key).collect();
+    }
+    let texts: BTreeMap<String, String> = serde_json::from_str(entry).unwrap_or_default();
+    let (index, keys): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| key == INDEX_KEY);
+    let keys = keys.into_iter().map(|(key, _)| key);
+    keys.chain(index.iter().flat_map(|(_, index)| carried_keys(index))).collect()
+}
+
+/// The carried index as it is written: never a tree.
+#[derive(DeriveSerialize)]
+struct IndexOf<'a> {
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    tensors: Vec<RowOf<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metadata: Vec<(&'a str, Tagged<'a>)>,
+}
+
+/// `name`, `shape`, and what does not follow from the name.
+struct RowOf<'a> {
+    tensor: &'a TensorEntry,
+    name: &'a str,
+}
+
+impl RowOf<'_> {
+    fn is_plain(&self) -> bool {
+        self.tensor.path == TensorPath::from_dotted(self.name)
+            && self.tensor.role == Role::Parameter
+            && self.tensor.attributes.is_empty()
+            && !self.tensor.guessed
+    }
+}
+
+impl Serialize for RowOf<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let tensor = self.tensor;
+        let mut row = out.serialize_map(None)?;
+        row.serialize_entry("name", self.name)?;
+        row.serialize_entry("shape", tensor.shape.dims())?;
+        if tensor.path != TensorPath::from_dotted(self.name) {
+            row.serialize_entry("path", &tensor.path.to_json())?;
+        }
+        if tensor.role != Role::Parameter {
+            row.serialize_entry("role", tensor.role.as_str())?;
+        }
+        if let Some(slot) = tensor.role.slot() {
+            row.serialize_entry("slot", &slot.to_json())?;
+        }
+        if let Some(of) = tensor.role.state_of() {
+            row.serialize_entry("state_of", &of.name)?;
+            if of.guessed {
+                row.serialize_entry("state_of_guessed", &true)?;
+            }
+        }
+        if !tensor.attributes.is_empty() {
+            row.serialize_entry("attributes", &TaggedAttributes(&tensor.attributes))?;
+        }
+        if tensor.guessed {
+            row.serialize_entry("guessed", &true)?;
+        }
+        row.end()
+    }
+}
+
+/// The carried index as it is read: typed, so that it takes about as much memory as its text, and
+/// free values left as text until their length is known.
+#[derive(Deserialize)]
+struct Index {
+    version: u64,
+    format: Option<String>,
+    kind: Option<String>,
+    #[serde(default)]
+    tensors: Vec<Row>,
+    metadata: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    shape: Vec<u64>,
+    path: Option<Parts>,
+    role: Option<String>,
+    slot: Option<Part>,
+    state_of: Option<Box<str>>,
+    #[serde(default)]
+    state_of_guessed: bool,
+    attributes: Option<Box<RawValue>>,
+    #[serde(default)]
+    guessed: bool,
+}
+
+/// The names of a path as JSON has them.
+pub struct Parts(Vec<Part>);
+
+/// More names make no path, whatever the limits are; each takes many times what it does in JSON.
+const MOST_PARTS: usize = 1 << 16;
+
+impl<'de> Deserialize<'de> for Parts {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> serde::de::Visitor<'de> for Names {
+            type Value = Parts;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an array of names")
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Parts, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = list.next_element()? {
+                    if parts.len() == MOST_PARTS {
+                        return Err(serde::de::Error::custom("a path has too many names"));
+                    }
+                    parts.push(part);
+                }
+                Ok(Parts(parts))
+            }
+        }
+        from.deserialize_seq(Names)
+    }
+}
+
+impl Parts {
+    /// The path; `None` where a name is not spelled as one.
+    pub fn path(self) -> Option<TensorPath> {
+        Some(TensorPath::new(self.0.into_iter().map(Part::name).collect::<Option<Vec<_>>>()?))
+    }
+}
+
+/// A [`Name`] as JSON has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum Part {
+    /// UTF-8.
+    Text(String),
+    /// Other bytes.
+    Bytes {
+        /// Two digits a byte.
+        hex: String,
+    },
+}
+
+impl Part {
+    /// The name; `None` where it is not spelled as one.
+    pub fn name(self) -> Option<Name> {
+        match self {
+            Self::Text(text) => Some(Name::from(text.as_str())),
+            Self::Bytes { hex } => Name::from_json(&json!({ "hex": hex })),
+        }
+    }
+}
+
+/// Parses a free value, unless its text is longer than `most` bytes.
+fn free(raw: &RawValue, most: usize) -> Option<Json> {
+    (raw.get().len() <= most).then(|| serde_json::from_str(raw.get()).ok()).flatten()
+}
+
+/// Gives the tensors of an opened bridge file back what `index` says of them. The tensors stand
+/// in the checkpoint under the paths that follow from their names; `names` are those names. Which of them share their
+/// bytes ([`ALIAS_OF`], [`STORAGE`]) the reader knows: the index says what was so elsewhere.
+pub fn restore_bridge_index(checkpoint: &mut Checkpoint, names: &[String], index: &str) {
+    match serde_json::from_str::<Index>(index) {
+        Ok(index) if index.version == VERSION => restore(checkpoint, names, index),
+        _ => checkpoint.notes.push(Note::omission(
+            "carried-index-unreadable",
+            format!("the metadata key {INDEX_KEY} is not an index of version {VERSION}; it is ignored"),
+        )),
+    }
+}
+
+/// Puts `metadata` into an opened `checkpoint`: the carried index to the tensors, whose `names` it knows, and all else
+/// as it is.
+pub fn restore_carried(
+    checkpoint: &mut Checkpoint,
+    names: &[String],
+    metadata: impl IntoIterator<Item = (String, Value)>,
+) {
+    let mut index = None;
+    let plain = metadata.into_iter().filter_map(|(key, value)| match value {
+        Value::Text(text) if key == INDEX_KEY => {
+            index = Some(text);
+            None
+        }
+        value => Some((key, value)),
+    });
+    checkpoint.metadata = plain.collect();
+    if let Some(index) = index {
+        restore_bridge_index(checkpoint, names, &index);
+    }
+}
+
+fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
+    if let (Some(format), Some(kind)) = (index.format, index.kind) {
+        checkpoint.origin = Some(Origin { format, kind });
+    }
+    let mut unknown = 0u64;
+    if let Some(raw) = index.metadata {
+        match free(&raw, MOST_METADATA).as_ref().and_then(Json::as_array) {
+            Some(pairs) => restore_metadata(checkpoint, pairs),
+            None => unknown += 1,
+        }
+    }
+    let mut found: HashMap<&str, TensorEntry> =
+        names.iter().map(String::as_str).zip(std::mem::take(&mut checkpoint.tensors)).collect();
+    let mut left = MOST_ATTRIBUTES;
+    // Names that became others: tensors that share their bytes are known by them.
+    let mut renamed: HashMap<String, String> = HashMap::new();
+    for row in index.tensors {
+        match found.remove(row.name.as_str()) {
+            Some(mut tensor) => {
+                let own = BYTES.map(|key| tensor.attributes.get(key).cloned());
+                let before = row.path.is_some().then(|| tensor.text());
+                if apply(row, &mut tensor, &mut left).is_none() {
+                    unknown += 1;
+                } else {
+                    for (key, own) in BYTES.into_iter().zip(own) {
+                        tensor.attributes.remove(key);
+                        if let Some(own) = own {
+                            tensor.attributes.insert(key.to_owned(), own);
+                        }
+                    }
+                    renamed.extend(before.map(|before| (before, tensor.text())));
+                }
+                checkpoint.tensors.push(tensor);
+            }
+            None => unknown += 1,
+        }
+    }
+    let added = found.len();
+    checkpoint.tensors.extend(names.iter().filter_map(|name| found.remove(name.as_str())));
+    for tensor in checkpoint.tensors.iter_mut().filter(|_| !renamed.is_empty()) {
+        if let Some(name) = tensor.text_attribute(ALIAS_OF).and_then(|of| renamed.get(of)) {
+            tensor.attributes.insert(ALIAS_OF.to_owned(), Value::Text(name.clone()));
+        }
+    }
+    if unknown > 0 || added > 0 {
+        checkpoint.notes.push(Note::omission(
+            "carried-index-differs",
+            format!(
+                "the file was changed after it was written: {unknown} things that the carried index says do not \
+                 fit, {added} tensors are not in it"
+            ),
+        ));
+    }
+}
+
+/// Puts the typed metadata before that of the file itself.
+fn restore_metadata(checkpoint: &mut Checkpoint, pairs: &[Json]) {
+    let pair = |pair: &Json| {
+        let [key, value] = pair.as_array()?.as_slice() else { return None };
+        Some((key.as_str()?.to_owned(), Value::from_tagged(value)?))
+    };
+    let own: Vec<_> = checkpoint.metadata.iter().map(|(k, v)| (k.to_owned(), v.clone())).collect();
+    checkpoint.metadata = pairs.iter().filter_map(pair).chain(own).collect::<Metadata>();
+}
+
+/// Writes what `row` says into `tensor`; `None`, and nothing, where the row does not fit it. Of the
+/// `left` bytes that attributes may have it takes its part.
+fn apply(row: Row, tensor: &mut TensorEntry, left: &mut usize) -> Option<()> {
+    if row.shape != tensor.shape.dims() {
+        return None;
+    }
+    let path = match row.path {
+        Some(parts) => parts.path()?,
+        None => tensor.path.clone(),
+    };
+    let slot = match row.slot {
+        Some(slot) => Some(slot.name()?),
+        None => None,
+    };
+    let role = match (row.role.as_deref().unwrap_or("parameter"), slot) {
+        ("optimizer", None) => {
+            let of = |name: Box<str>| StateOf { name: name.into(), guessed: row.state_of_guessed };
+            Role::OptimizerPart { of: row.state_of.map(|name| Box::new(of(name))) }
+        }
+        (word, slot) => Role::from_parts(word, slot)?,
+    };
+    let mut attributes = super::Attributes::new();
+    if let Some(raw) = row.attributes {
+        for (key, value) in free(&raw, *left)?.as_object()? {
+            attributes.insert(key.clone(), Value::from_tagged(value)?);
+        }
+        *left -= raw.get().len();
+    }
+    tensor.path = path;
+    tensor.role = role;
+    tensor.attributes = attributes;
+    tensor.guessed = row.guessed;
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding, Shape};
+    use std::sync::Arc;
+
+    fn tensor(path: &[&str], slot: Option<&str>) -> TensorEntry {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 8]));
+        let path = TensorPath::new(path.iter().map(|&p| Name::from(p)).collect::<Vec<_>>());
+        let mut entry =
+            TensorEntry::dense(path, DType::F32, Shape::from([2]), &source, 0, Encoding::ROW).unwrap();
+        if let Some(slot) = slot {
+            entry.role = Role::OptimizerState { slot: slot.into() };
+        }
+        entry
+    }
+
+    /// The checkpoint as a bridge reader sees it: names only.
+    fn flattened(checkpoint: &Checkpoint, names: &[String]) -> Checkpoint {
+        let mut flat = Checkpoint::new("bridge", "single", "");
+        for (entry, name) in checkpoint.tensors.iter().zip(names).rev() {
+            let mut entry = entry.clone();
+            entry.path = TensorPath::from_dotted(name);
+            entry.role = Role::Parameter;
+            entry.attributes.clear();
+            flat.tensors.push(entry);
+        }
+        flat
+    }
+
+    #[test]
+    fn everything_comes_back() {
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "");
+        checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "model".into() });
+        checkpoint.metadata.set("configs", Value::F32(0x7fc0_0001));
+        checkpoint.tensors = vec![
+            tensor(&["a", "b"], None),
+            tensor(&["a", "b"], Some("Adam.m2")),
+            tensor(&["a", "b"], Some("Adam.m1")),
+            tensor(&["a.b"], None),
+            tensor(&["__metadata__"], None),
+            tensor(&["weighbridge.index"], None),
+            tensor(&["state", "0", "m"], None),
+            tensor(&["state", "1", "m"], None),
+        ];
+        let of = StateOf { name: "a.b".into(), guessed: true };
+        checkpoint.tensors[6].role = Role::OptimizerPart { of: Some(Box::new(of)) };
+        checkpoint.tensors[7].role = Role::OptimizerPart { of: None };
+        checkpoint.tensors[3].attributes.insert("batch".into(), Value::U64(2));
+        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 8);
+        assert_eq!(names[3..6], ["a.b~2", "___metadata__~2", "weighbridge.index"]);
+        let losses: Vec<_> = renamed(&checkpoint, &names).map(|loss| (loss.code, loss.subject)).collect();
+        assert_eq!(losses, ["a.b", "__metadata__"].map(|name| ("renamed", name.to_owned())));
+        let index = bridge_index(&checkpoint, &names).unwrap();
+
+        let mut back = flattened(&checkpoint, &names);
+        let reversed: Vec<String> = names.iter().rev().cloned().collect();
+        restore_bridge_index(&mut back, &reversed, &index);
+        assert_eq!(back.notes, []);
+        assert_eq!(back.origin, checkpoint.origin);
+        assert_eq!(back.metadata, checkpoint.metadata);
+        for (a, b) in back.tensors.iter().zip(&checkpoint.tensors) {
+            assert_eq!((&a.path, &a.role, &a.attributes), (&b.path, &b.role, &b.attributes));
+        }
+    }
+
+    /// 2^16 paths that are displayed alike: each is counted on from the one before.
+    #[test]
+    fn many_names_displayed_alike_take_no_square_of_time() {
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "");
+        let one = tensor(&["a"], None);
+        for cuts in 0u32..1 << 16 {
+            let mut parts = vec![String::from("a")];
+            for bit in 0..16 {
+                match parts.last_mut() {
+                    Some(last) if cuts >> bit & 1 == 0 => last.push_str(".a"),
+                    _ => parts.push("a".into()),
+                }
+            }
+            let path = TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
+            checkpoint.tensors.push(TensorEntry { path, ..one.clone() });
+        }
+        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 1 << 16);
+        assert!(names[65535].ends_with(".a~65536"), "{}", names[65535]);
+    }
+
+    #[test]
+    fn plain_files_carry_nothing() {
+        let mut checkpoint = Checkpoint::new("npz", "archive", "");
+        checkpoint.tensors = vec![tensor(&["a", "b"], None), tensor(&["c"], None)];
+        let names = bridge_names(&checkpoint, |n| n, &["__metadata__"]);
+        assert_eq!(bridge_index(&checkpoint, &names), None);
+    }
+
+    /// Text that would be large as a tree of values is refused at its first value.
+    #[test]
+    fn an_index_of_other_things_is_not_built() {
+        let many = "0,".repeat(1000);
+        for index in [
+            format!(r#"{{"version":1,"tensors":[{many}0]}}"#),
+            format!(r#"{{"version":1,"tensors":[{{"name":"a","shape":[],"path":[{many}0]}}]}}"#),
+        ] {
+            let mut checkpoint = Checkpoint::new("npz", "archive", "");
+            restore_bridge_index(&mut checkpoint, &[], &index);
+            assert_eq!(checkpoint.notes[0].code, "carried-index-unreadable");
+        }
+        let long = "0,".repeat(MOST_METADATA);
+        let mut checkpoint = Checkpoint::new("npz", "archive", "");
+        restore_bridge_index(&mut checkpoint, &[], &format!(r#"{{"version":1,"metadata":[{long}0]}}"#));
+        assert_eq!(checkpoint.notes[0].code, "carried-index-differs");
+        assert!(checkpoint.notes[0].omission);
+    }
+
+    #[test]
+    fn an_index_that_does_not_fit_is_noted() {
+        for index in ["", "[]", "{}", r#"{"version":2}"#] {
+            let mut checkpoint = Checkpoint::new("npz", "archive", "");
+            restore_bridge_index(&mut checkpoint, &[], index);
+            assert_eq!(checkpoint.notes[0].code, "carried-index-unreadable");
+        }
+        let mut checkpoint = Checkpoint::new("npz", "archive", "");
+        checkpoint.tensors = vec![tensor(&["a"], None), tensor(&["new"], None)];
+        let index = r#"{"version":1,"tensors":[{"name":"a","shape":[3],"role":"buffer"},{"name":"gone","shape":[]}]}"#;
+        restore_bridge_index(&mut checkpoint, &["a".into(), "new".into()], index);
+        assert_eq!(checkpoint.notes[0].code, "carried-index-differs");
+        assert_eq!(checkpoint.tensors.len(), 2);
+        assert_eq!(checkpoint.tensors[0].role, Role::Parameter);
+    }
+}

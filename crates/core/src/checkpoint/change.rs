@@ -1,0 +1,420 @@
+//! Changes of an index: no bytes move. Optimizer state that has the path of its parameter goes with it; under a path of
+//! its own, as in checkpoints of PyTorch, it goes by that.
+
+use super::pattern::{Budget, Pattern};
+use super::{Checkpoint, Loss, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use crate::error::{Error, Result};
+use crate::tensor::{CAST_NAMES, Cast, DType, Encoding, Order, Shape, cast_is_exact, cast_is_supported};
+use crate::text::quoted;
+use std::collections::{BTreeMap, HashSet};
+
+/// The attribute of a tensor whose dimensions were reversed to keep its bytes as they are.
+/// Its value is true, or the batch of the tensor.
+const REVERSED: &str = "reversed";
+/// The attribute of a tensor whose last dimension is a batch.
+const BATCH: &str = "batch";
+
+/// Which tensors to keep: those that match a `select` pattern (all, if there is none) and no
+/// `drop` pattern. Patterns are globs over displayed names: `*` stands for any characters.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    select: Vec<(String, Pattern)>,
+    drop: Vec<(String, Pattern)>,
+}
+
+impl Selection {
+    /// Compiles the patterns.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Usage`] for a pattern that is no glob; [`crate::Kind::Limit`], `too-many-patterns`.
+    pub fn new(select: &[String], drop: &[String]) -> Result<Self> {
+        Self::within(select, drop, &Budget::default())
+    }
+
+    /// As [`new`](Self::new); the `budget` is that of all patterns that come together.
+    pub fn within(select: &[String], drop: &[String], budget: &Budget) -> Result<Self> {
+        let compile = |patterns: &[String]| -> Result<Vec<_>> {
+            patterns.iter().map(|p| Ok((p.clone(), Pattern::glob(p, budget)?))).collect()
+        };
+        Ok(Self { select: compile(select)?, drop: compile(drop)? })
+    }
+
+    /// Fails where a pattern matches no tensor of any of `checkpoints`.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `no-match`.
+    pub fn check_matched(&self, checkpoints: &[&Checkpoint]) -> Result<()> {
+        for (text, pattern) in self.select.iter().chain(&self.drop) {
+            let mut tensors = checkpoints.iter().flat_map(|checkpoint| &checkpoint.tensors);
+            let mut skipped = checkpoints.iter().flat_map(|checkpoint| &checkpoint.notes);
+            if !tensors.any(|tensor| matches(pattern, tensor))
+                && !skipped.any(|note| is_skipped(pattern, note))
+            {
+                let error = Error::mismatch("no-match", "this pattern matches no tensor")
+                    .found(text)
+                    .hint("patterns cover the whole name: write *w for names that end in w");
+                return Err(match checkpoints {
+                    [one] => error.in_file(&one.label),
+                    [a, b] => error.expected(format_args!("a tensor of {} or of {}", a.label, b.label)),
+                    _ => error,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True for a note, unless it is of a skipped tensor that is not selected, or is dropped.
+    pub(crate) fn keeps_note(&self, note: &Note) -> bool {
+        self.selects_note(note) && !self.drops_note(note)
+    }
+
+    /// True for a note, unless it is of a skipped tensor that no `select` pattern matches.
+    pub fn selects_note(&self, note: &Note) -> bool {
+        note.skipped.is_none()
+            || self.select.is_empty()
+            || self.select.iter().any(|(_, pattern)| is_skipped(pattern, note))
+    }
+
+    /// True for a note of a skipped tensor that a `drop` pattern matches.
+    fn drops_note(&self, note: &Note) -> bool {
+        self.drop.iter().any(|(_, pattern)| is_skipped(pattern, note))
+    }
+
+    /// True for a tensor that is selected and not dropped.
+    pub(crate) fn keeps(&self, tensor: &TensorEntry) -> bool {
+        self.selects(tensor) && !self.drops(tensor)
+    }
+
+    /// True for a tensor that a `select` pattern matches, and for all where there is none.
+    pub fn selects(&self, tensor: &TensorEntry) -> bool {
+        self.select.is_empty() || self.select.iter().any(|(_, pattern)| matches(pattern, tensor))
+    }
+
+    /// True for a tensor that a `drop` pattern matches.
+    pub fn drops(&self, tensor: &TensorEntry) -> bool {
+        self.drop.iter().any(|(_, pattern)| matches(pattern, tensor))
+    }
+}
+
+/// True for a note of a skipped tensor that the pattern matches.
+fn is_skipped(pattern: &Pattern, note: &Note) -> bool {
+    note.skipped.as_ref().is_some_and(|tensor| pattern.is_match(&tensor.name))
+}
+
+fn matches(pattern: &Pattern, tensor: &TensorEntry) -> bool {
+    let also = [STRUCTURED_NAME, VARIABLE_NAME].into_iter().filter_map(|key| tensor.text_attribute(key));
+    pattern.is_match(&tensor.path.to_text())
+        || pattern.is_match(&tensor.text())
+        || also.into_iter().any(|name| pattern.is_match(name))
+}
+
+/// The detail of the loss `rounding`.
+pub fn rounding_detail(from: DType, cast: Cast) -> String {
+    let how = if cast.to.is_float() { "rounded" } else { "cut towards zero" };
+    format!("{from} values are {how} to {cast}")
+}
+
+impl Checkpoint {
+    /// Keeps what `selection` names. A skipped tensor that it leaves out is noted no more.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`] when a pattern matches nothing: it is then most likely a slip.
+    pub fn select(&mut self, selection: &Selection) -> Result<()> {
+        selection.check_matched(&[self])?;
+        self.tensors.retain(|tensor| selection.keeps(tensor));
+        self.notes.retain(|note| selection.keeps_note(note));
+        Ok(())
+    }
+
+    /// The tensors that `text` means: the one of that name, as [`tensor`](Self::tensor) finds it, or else those that
+    /// it covers as a pattern.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor); [`crate::Kind::Mismatch`], `no-match`, for a pattern that covers none.
+    pub fn tensors_like(&self, text: &str) -> Result<Vec<&TensorEntry>> {
+        let unknown = match self.tensor(text) {
+            Ok(tensor) => return Ok(vec![tensor]),
+            Err(error) if error.code() == "no-such-tensor" && text.contains(['*', '?', '[', '{']) => error,
+            Err(error) => return Err(error),
+        };
+        // A bracket alone may as well be the beginning of a slice.
+        let Ok(selection) = Selection::new(&[text.to_owned()], &[]) else { return Err(unknown) };
+        let found: Vec<&TensorEntry> = self.tensors.iter().filter(|tensor| selection.keeps(tensor)).collect();
+        if found.is_empty() {
+            let is_pattern = text.contains(['*', '?']);
+            return Err(selection.check_matched(&[self]).err().filter(|_| is_pattern).unwrap_or(unknown));
+        }
+        Ok(found)
+    }
+
+    /// Takes out all optimizer state.
+    pub fn drop_state(&mut self) {
+        self.tensors.retain(|t| !t.role.is_state());
+        self.notes.retain(|note| !note.is_of_state());
+    }
+
+    /// Fails where two tensors have the same path and slot.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `name-collision`.
+    pub fn check_unique(&self) -> Result<()> {
+        let mut seen = HashSet::with_capacity(self.tensors.len());
+        for tensor in &self.tensors {
+            if !seen.insert((&tensor.path, tensor.role.slot())) {
+                return Err(Error::mismatch("name-collision", "two tensors have the same name")
+                    .in_file(&self.label)
+                    .on_tensor(tensor.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for every floating-point tensor to be given type `to`, which may say how it is
+    /// rounded. Other tensors stay. Returns a loss for each tensor whose values may change.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Unsupported`] for a target or source type that cannot be cast.
+    pub fn cast_floats(&mut self, to: impl Into<Cast>) -> Result<Vec<Loss>> {
+        let cast = to.into();
+        let to = cast.to;
+        let mut losses = Vec::new();
+        for tensor in self.tensors.iter_mut().filter(|t| t.stored.is_float()) {
+            if tensor.stored == to {
+                tensor.cast = None;
+                continue;
+            }
+            if !cast_is_supported(tensor.stored, to) {
+                return Err(Error::unsupported(
+                    "no-such-cast",
+                    format!("cannot cast {} to {to}", tensor.stored),
+                )
+                .on_tensor(tensor.name())
+                .hint(format_args!("casts go from any float of 8 bits or more to {CAST_NAMES}")));
+            }
+            if !cast_is_exact(tensor.stored, to) {
+                let detail = rounding_detail(tensor.stored, cast);
+                losses.push(Loss::new("rounding", tensor.name(), detail));
+            }
+            tensor.cast = Some(cast);
+        }
+        Ok(losses)
+    }
+
+    /// Declares every column-major tensor to be the row-major tensor of the reversed dimensions:
+    /// the bytes stay, element (i, j) becomes element (j, i), and the tensor is marked. Returns a loss,
+    /// `state-not-transposed`, for each parameter whose optimizer state lies in the other order, or is not known.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Mismatch`], code `no-match`, where no tensor is column-major.
+    pub fn reverse_dims(&mut self) -> Result<Vec<Loss>> {
+        if !self.tensors.is_empty() && self.tensors.iter().all(|t| t.order() == Order::Row) {
+            return Err(Error::mismatch(
+                "no-match",
+                "no tensor is column-major: there is nothing to reverse",
+            )
+            .in_file(&self.label));
+        }
+        let losses = self.state_in_another_order();
+        for tensor in self.tensors.iter_mut().filter(|t| t.order() == Order::Column) {
+            turn(tensor, Order::Row);
+            // The batch is the first dimension now, which is not what the attribute says.
+            let batch = tensor.attributes.remove(BATCH).unwrap_or(Value::Bool(true));
+            tensor.attributes.insert(REVERSED.into(), batch);
+        }
+        Ok(losses)
+    }
+
+    /// The losses of a reversal by which a parameter and its state would no longer be alike.
+    fn state_in_another_order(&self) -> Vec<Loss> {
+        let is_column = |tensor: &TensorEntry| tensor.order() == Order::Column;
+        let matters = |tensor: &TensorEntry| tensor.shape.rank() > 1 && tensor.elements() > 1;
+        let mut lost: BTreeMap<usize, String> = BTreeMap::new();
+        let mut known: HashSet<usize> = HashSet::new();
+        let mut stray = None;
+        let owners = self.state_owners();
+        for (state, of) in self.tensors.iter().zip(&owners).filter(|(t, _)| t.role.is_state() && matters(t)) {
+            known.extend(of);
+            let others = of.iter().filter(|&&place| {
+                self.tensors.get(place).is_some_and(|t| matters(t) && is_column(t) != is_column(state))
+            });
+            others.for_each(|&place| _ = lost.entry(place).or_insert_with(|| quoted(&state.text())));
+            stray = stray.or_else(|| (of.is_empty() && !is_column(state)).then_some(state));
+        }
+        if let Some(stray) = stray.map(|stray| quoted(&stray.text())) {
+            let parameters = self.tensors.iter().enumerate().filter(|(place, tensor)| {
+                !known.contains(place) && !tensor.role.is_state() && matters(tensor) && is_column(tensor)
+            });
+            parameters.for_each(|(place, _)| _ = lost.entry(place).or_insert_with(|| stray.clone()));
+        }
+        let name = |place: &usize| self.tensors.get(*place).map(TensorEntry::name).unwrap_or_default();
+        let lost = lost.iter().map(|(place, state)| {
+            let detail = format!(
+                "{state} may be its state, and lies in the other order: of the two only one is reversed"
+            );
+            Loss::new("state-not-transposed", name(place), detail)
+        });
+        lost.collect()
+    }
+
+    /// Takes back [`reverse_dims`](Self::reverse_dims) where a tensor is marked with it.
+    pub fn restore_dims(&mut self) {
+        for tensor in &mut self.tensors {
+            let rows = tensor.pieces.iter().all(|p| p.encoding.order == Order::Row);
+            if rows && let Some(batch) = tensor.attributes.remove(REVERSED) {
+                turn(tensor, Order::Column);
+                if batch != Value::Bool(true) {
+                    tensor.attributes.insert(BATCH.into(), batch);
+                }
+            }
+        }
+    }
+}
+
+fn turn(tensor: &mut TensorEntry, order: Order) {
+    tensor.shape = Shape::reversed(&tensor.shape);
+    for piece in &mut tensor.pieces {
+        piece.part.iter_mut().for_each(|part| part.reverse());
+        piece.encoding = Encoding { order, ..piece.encoding };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Name, Rename, Role, TensorPath};
+    use crate::source::{MemorySource, SourceRef};
+    use std::sync::Arc;
+
+    fn checkpoint() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 24]));
+        let entry = |path: &[&str], slot: Option<&str>| {
+            let path = TensorPath::new(path.iter().map(|&p| Name::from(p)).collect::<Vec<_>>());
+            let mut entry =
+                TensorEntry::dense(path, DType::F32, Shape::from([2, 3]), &source, 0, Encoding::COLUMN)
+                    .unwrap();
+            if let Some(slot) = slot {
+                entry.role = Role::OptimizerState { slot: slot.into() };
+            }
+            entry
+        };
+        let mut checkpoint = Checkpoint::new("primitiv", "model", "m");
+        checkpoint.tensors = vec![
+            entry(&["enc", "w"], None),
+            entry(&["enc", "w"], Some("Adam.m1")),
+            entry(&["encoder", "w"], None),
+        ];
+        checkpoint
+    }
+
+    fn names(checkpoint: &Checkpoint) -> Vec<String> {
+        checkpoint.tensors.iter().map(TensorEntry::name).collect()
+    }
+
+    #[test]
+    fn state_follows_its_parameter() {
+        let mut c = checkpoint();
+        c.rename(&[Rename::parse("enc=decoder.x").unwrap()]).unwrap();
+        assert_eq!(names(&c), ["decoder.x.w", "decoder.x.w/Adam.m1", "encoder.w"]);
+        let mut c = checkpoint();
+        c.select(&Selection::new(&["enc.*".into()], &[]).unwrap()).unwrap();
+        assert_eq!(names(&c), ["enc.w", "enc.w/Adam.m1"]);
+        let mut c = checkpoint();
+        c.select(&Selection::new(&[], &["enc.w".into()]).unwrap()).unwrap();
+        assert_eq!(names(&c), ["encoder.w"]);
+        let mut c = checkpoint();
+        c.drop_state();
+        assert_eq!(names(&c), ["enc.w", "encoder.w"]);
+    }
+
+    #[test]
+    fn a_name_or_else_a_pattern() {
+        let c = checkpoint();
+        let found = |text: &str| -> Result<Vec<String>> {
+            Ok(c.tensors_like(text)?.into_iter().map(TensorEntry::name).collect())
+        };
+        assert_eq!(found("enc.w").unwrap(), ["enc.w"]);
+        assert_eq!(found("enc.*").unwrap(), ["enc.w", "enc.w/Adam.m1"]);
+        assert_eq!(found("{enc,encoder}.w").unwrap(), ["enc.w", "enc.w/Adam.m1", "encoder.w"]);
+        let code = |text: &str| found(text).unwrap_err().code();
+        assert_eq!(
+            (code("x*"), code("enc.v"), code("enc.v[0]")),
+            ("no-match", "no-such-tensor", "no-such-tensor")
+        );
+        assert_eq!(code("enc.w[0"), "no-such-tensor");
+    }
+
+    #[test]
+    fn unknown_names_hint_at_those_that_are_near() {
+        let c = checkpoint();
+        let hint = |name: &str| c.tensor(name).unwrap_err().hint_text().unwrap().to_owned();
+        assert_eq!(hint("encodr.w"), "there is encoder.w, enc.w");
+        assert_eq!(hint("w/adam"), "there is enc.w/Adam.m1");
+        assert_eq!(hint("decoder.net.w"), "there is enc.w, enc.w/Adam.m1, encoder.w");
+        assert_eq!(hint("zzz"), "no name is like it; the first are enc.w, enc.w/Adam.m1, encoder.w");
+    }
+
+    #[test]
+    fn slips_are_errors() {
+        let code = |rule: &str| checkpoint().rename(&[Rename::parse(rule).unwrap()]).unwrap_err().code();
+        assert_eq!(code("en=x"), "no-match");
+        assert_eq!(code("enc=encoder"), "name-collision");
+        assert_eq!(code("enc.w="), "empty-path");
+        assert!(Rename::parse("enc").is_err());
+        let nothing = Selection::new(&["nothing*".into()], &[]).unwrap();
+        assert_eq!(checkpoint().select(&nothing).unwrap_err().code(), "no-match");
+    }
+
+    #[test]
+    fn the_root_can_be_added_and_taken_away() {
+        let mut c = checkpoint();
+        c.rename(&[Rename::parse("=net").unwrap()]).unwrap();
+        assert_eq!(names(&c)[0], "net.enc.w");
+        c.rename(&[Rename::parse("net=").unwrap()]).unwrap();
+        assert_eq!(names(&c), names(&checkpoint()));
+    }
+
+    #[test]
+    fn reversal_goes_back() {
+        let mut c = checkpoint();
+        c.reverse_dims().unwrap();
+        assert_eq!(c.tensors[0].shape, Shape::from([3, 2]));
+        assert_eq!(c.tensors[0].order(), Order::Row);
+        c.restore_dims();
+        assert_eq!(c.tensors[0].shape, Shape::from([2, 3]));
+        assert_eq!(c.tensors[0].order(), Order::Column);
+        assert!(c.tensors[0].attributes.is_empty());
+    }
+
+    #[test]
+    fn a_reversal_says_where_state_lies_in_another_order() {
+        let lost = |change: &dyn Fn(&mut Checkpoint)| -> Vec<String> {
+            let mut c = checkpoint();
+            change(&mut c);
+            c.reverse_dims().unwrap().into_iter().map(|loss| loss.subject).collect()
+        };
+        assert_eq!(lost(&|_| ()), [""; 0]);
+        assert_eq!(lost(&|c| turn(&mut c.tensors[1], Order::Row)), ["enc.w"]);
+        assert_eq!(lost(&|c| turn(&mut c.tensors[0], Order::Row)), ["enc.w"]);
+        // Whose it is is not known.
+        let stray = |c: &mut Checkpoint| c.tensors[1].role = Role::OptimizerPart { of: None };
+        assert_eq!(lost(&stray), [""; 0]);
+        assert_eq!(
+            lost(&|c| {
+                stray(c);
+                turn(&mut c.tensors[1], Order::Row);
+            }),
+            ["enc.w", "encoder.w"]
+        );
+    }
+
+    #[test]
+    fn casts_are_asked_and_losses_said() {
+        let mut c = checkpoint();
+        assert_eq!(c.cast_floats(DType::F64).unwrap(), []);
+        assert_eq!(c.tensors[0].bytes(), 48);
+        assert_eq!(c.cast_floats(DType::F16).unwrap().len(), 3);
+        assert_eq!(c.cast_floats(DType::F32).unwrap(), []);
+        assert_eq!(c.tensors[0].cast, None);
+        assert_eq!(c.cast_floats(DType::I16).unwrap_err().code(), "no-such-cast");
+    }
+}

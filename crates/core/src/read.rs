@@ -1,0 +1,445 @@
+//! Reading boxes of tensors: slices, whole tensors, and the blocks of a transform.
+//!
+//! A box is gathered from the pieces it meets. Of each piece, the part is read compactly in the
+//! order in which it is stored, by as few positional reads as is sensible, and then moved to its
+//! place by [`copy_strided`].
+
+use crate::checkpoint::{Piece, TensorEntry};
+use crate::error::{Error, Result};
+use crate::source::{MaybeMapped, check_range, to_usize};
+use crate::tensor::{CastReport, Endian, Order, Region, Shape, cast, copy_strided, swap_bytes};
+
+/// Gaps up to this are read along with the runs on both sides: about the bytes that can be copied
+/// in the time of one more call.
+const GAP: u64 = 8 << 10;
+/// The most that is read at once to gather short runs.
+const SIEVE: u64 = 256 << 10;
+/// Bytes that are read at once to be looked at once.
+const STEP: u64 = 256 << 10;
+
+/// Buffers that are kept between reads, so that a worker allocates once.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    stored: Vec<u8>,
+    ordered: Vec<u8>,
+    sieve: Vec<u8>,
+}
+
+/// Reads the box `region` of `entry`, dense in `order`, little-endian, in the entry's
+/// [`dtype`](TensorEntry::dtype).
+///
+/// # Errors
+/// [`crate::Kind::Usage`] where the box leaves the tensor; [`crate::Kind::Unsupported`] for a
+/// reordering of elements of less than a byte; and what the sources say.
+pub fn read_region(entry: &TensorEntry, region: &Region, order: Order) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    read_into(entry, region, order, &mut Scratch::default(), &mut out)?;
+    Ok(out)
+}
+
+/// Reads the whole of `entry`; see [`read_region`].
+///
+/// # Errors
+/// As [`read_region`].
+pub fn read_tensor(entry: &TensorEntry, order: Order) -> Result<Vec<u8>> {
+    read_region(entry, &Region::whole(&entry.shape), order)
+}
+
+/// As [`read_region`], appending to `out`. Returns what the cast did, if there was one.
+pub fn read_into(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> Result<Option<CastReport>> {
+    if !region.fits(&entry.shape) {
+        return Err(Error::usage("outside", "the slice leaves the tensor")
+            .on_tensor(entry.name())
+            .expected(format_args!("within {}", entry.shape))
+            .found(format_args!("start {:?}, extent {:?}", region.start, region.extent)));
+    }
+    let Some(to) = entry.cast else {
+        gather(entry, region, order, scratch, out)?;
+        return Ok(None);
+    };
+    let mut stored = std::mem::take(&mut scratch.ordered);
+    stored.clear();
+    gather(entry, region, order, scratch, &mut stored)?;
+    let report = cast(&stored, entry.stored, to, out);
+    scratch.ordered = stored;
+    let report = report.ok_or_else(|| {
+        Error::unsupported("no-such-cast", format!("cannot cast {} to {}", entry.stored, to.to))
+            .on_tensor(entry.name())
+    })?;
+    if report.undefined > 0 {
+        return Err(Error::unsupported(
+            "undefined-cast",
+            format!("{} cannot hold all values of the tensor", to.to),
+        )
+        .on_tensor(entry.name())
+        .found(crate::text::counted(
+            report.undefined,
+            "value that is NaN, infinite or out of range",
+            "values that are NaN, infinite or out of range",
+        ))
+        .hint("cast to f16 or bf16, or scale the values first"));
+    }
+    Ok(Some(report))
+}
+
+/// As [`read_into`], to look at the box once: where it stands in a file as it is wanted, nothing is copied. The caller
+/// asks [`MaybeMapped::intact`] before the result is believed.
+pub fn hold(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    mut spare: Vec<u8>,
+) -> Result<MaybeMapped> {
+    if let Some((piece, offset, len)) = in_place(entry, region, order) {
+        return MaybeMapped::of(&*piece.source, offset, len, spare).map_err(|e| e.on_tensor(entry.name()));
+    }
+    spare.clear();
+    read_into(entry, region, order, scratch, &mut spare)?;
+    Ok(MaybeMapped::Read(spare))
+}
+
+/// Gives the box `region` of `entry` to `take`, dense in `order`, in the entry's type: in steps of 256 KiB where it stands so in
+/// its source, which the second cache holds, so that to look at them costs no more than to read them; else at once.
+/// `spare` lends its memory.
+///
+/// # Errors
+/// As [`read_region`].
+pub fn feed(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    spare: &mut Vec<u8>,
+    mut take: impl FnMut(&[u8]),
+) -> Result<()> {
+    spare.clear();
+    let Some((piece, offset, len)) = in_place(entry, region, order) else {
+        read_into(entry, region, order, scratch, spare)?;
+        take(spare);
+        return Ok(());
+    };
+    let on_tensor = |e: Error| e.on_tensor(entry.name());
+    check_range(&*piece.source, offset, len).map_err(on_tensor)?;
+    spare.resize(to_usize(len.min(STEP))?, 0);
+    let mut done = 0;
+    while done < len {
+        let step = to_usize((len - done).min(STEP))?;
+        let bytes = &mut spare[..step];
+        piece.source.read_at(offset + done, bytes).map_err(on_tensor)?;
+        take(bytes);
+        done += step as u64;
+    }
+    Ok(())
+}
+
+/// The one range of a source in which the box stands dense in `order`, little-endian, in the type that is wanted.
+pub fn in_place<'a>(entry: &'a TensorEntry, region: &Region, order: Order) -> Option<(&'a Piece, u64, u64)> {
+    let size = entry.stored.size()? as u64;
+    if entry.cast.is_some() || !region.fits(&entry.shape) {
+        return None;
+    }
+    let piece = entry
+        .pieces
+        .iter()
+        .find(|piece| region.intersect(&piece.region(&entry.shape)).as_ref() == Some(region))?;
+    let shape = region.shape();
+    let plain = piece.encoding.endian == Endian::Little || entry.stored.swap_unit() == 1;
+    if !plain || (piece.encoding.order != order && !shape.is_order_free()) {
+        return None;
+    }
+    let within = region.relative_to(&piece.region(&entry.shape));
+    let extents = piece.extent(&entry.shape);
+    let strides = Shape::new(extents).strides(piece.encoding.order);
+    let mut fast_to_slow: Vec<usize> = (0..extents.len()).collect();
+    if piece.encoding.order == Order::Row {
+        fast_to_slow.reverse();
+    }
+    // Dimensions taken whole, then one in part, then one place of each.
+    let part = fast_to_slow.iter().skip_while(|&&axis| within.extent[axis] == extents[axis]);
+    if part.skip(1).any(|&axis| within.extent[axis] != 1) {
+        return None;
+    }
+    let first: u64 = within.start.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
+    Some((piece, piece.offset.checked_add(first.checked_mul(size)?)?, shape.bytes(entry.stored)?))
+}
+
+/// Appends the box in the stored type.
+fn gather(
+    entry: &TensorEntry,
+    region: &Region,
+    order: Order,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let named = |e: Error| e.on_tensor(entry.name());
+    let shape = region.shape();
+    let Some(len) = shape.bytes(entry.stored) else {
+        return Err(named(Error::unsupported("part-of-a-byte", "the slice does not fill whole bytes")));
+    };
+    if len == 0 {
+        return Ok(());
+    }
+    let base = out.len();
+    let len = to_usize(len)?;
+    if out.capacity() == 0 {
+        // Fresh pages are zero without being written.
+        *out = vec![0; len];
+    } else {
+        out.reserve_exact(len);
+        out.resize(base + len, 0);
+    }
+    let target = &mut out[base..];
+    let Some(size) = entry.stored.size() else {
+        return whole_packed(entry, region, order, target).map_err(named);
+    };
+    let target_strides = crate::tensor::dense_strides(&shape, order);
+    for piece in &entry.pieces {
+        let filled = piece.region(&entry.shape);
+        let Some(part) = region.intersect(&filled) else { continue };
+        let within = part.relative_to(&filled);
+        let place = part.relative_to(region);
+        let part_shape = part.shape();
+        let same_layout =
+            part.extent == region.extent && (piece.encoding.order == order || part_shape.is_order_free());
+        let part_len = to_usize(part_shape.bytes(entry.stored).unwrap_or(0))?;
+        let unit = if piece.encoding.endian == Endian::Big { entry.stored.swap_unit() } else { 1 };
+        if same_layout {
+            read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, target).map_err(named)?;
+            swap_bytes(target, unit);
+            continue;
+        }
+        scratch.stored.resize(part_len, 0);
+        let stored = &mut scratch.stored[..part_len];
+        read_box(piece, &filled.extent, &within, size, &mut scratch.sieve, stored).map_err(named)?;
+        swap_bytes(stored, unit);
+        let mut corner = 0;
+        for (&start, &stride) in place.start.iter().zip(&target_strides) {
+            corner += to_usize(start)? * stride;
+        }
+        let extents = part.extent.iter().map(|&e| to_usize(e)).collect::<Result<Vec<_>>>()?;
+        let strides = crate::tensor::dense_strides(&part_shape, piece.encoding.order);
+        copy_strided(stored, &strides, &mut target[corner * size..], &target_strides, &extents, size);
+    }
+    Ok(())
+}
+
+/// Elements of less than a byte: only as a whole, as they lie.
+fn whole_packed(entry: &TensorEntry, region: &Region, order: Order, target: &mut [u8]) -> Result<()> {
+    match entry.single_piece() {
+        Some(piece)
+            if region.is_whole(&entry.shape)
+                && (piece.encoding.order == order || entry.shape.is_order_free())
+                && piece.len == target.len() as u64 =>
+        {
+            piece.source.read_at(piece.offset, target)
+        }
+        _ => Err(Error::unsupported(
+            "packed-slice",
+            format!("elements of type {} share bytes: only the whole tensor can be read", entry.stored),
+        )),
+    }
+}
+
+/// Reads the box `within` of a piece of these extents compactly, in the piece's own order.
+fn read_box(
+    piece: &Piece,
+    extents: &[u64],
+    within: &Region,
+    size: usize,
+    sieve: &mut Vec<u8>,
+    out: &mut [u8],
+) -> Result<()> {
+    let size = size as u64;
+    let shape = Shape::new(extents);
+    let strides = shape.strides(piece.encoding.order);
+    let mut fast_to_slow: Vec<usize> = (0..shape.rank()).collect();
+    if piece.encoding.order == Order::Row {
+        fast_to_slow.reverse();
+    }
+    // The longest run: dimensions taken whole, and one more in part.
+    let mut run = size;
+    let mut outer = fast_to_slow.len();
+    for (place, &axis) in fast_to_slow.iter().enumerate() {
+        run *= within.extent[axis];
+        if within.extent[axis] != extents[axis] {
+            outer = place + 1;
+            break;
+        }
+    }
+    let first: u64 = within.start.iter().zip(&strides).map(|(s, stride)| s * stride).sum();
+    let mut at = piece.offset + first * size;
+    let axes: Vec<(u64, u64)> = fast_to_slow
+        .get(outer..)
+        .unwrap_or(&[])
+        .iter()
+        .map(|&axis| (within.extent[axis], strides[axis] * size))
+        .filter(|&(extent, _)| extent != 1)
+        .collect();
+
+    let run_len = to_usize(run)?;
+    let mut runs = out.chunks_exact_mut(run_len);
+    // Along the fastest outer dimension, short runs that lie near each other are read at once.
+    let (inner, step) = axes.first().copied().unwrap_or((1, run));
+    let together = if step - run > GAP { 1 } else { (SIEVE / step).clamp(1, inner) };
+    let mut index = vec![0u64; axes.len()];
+    loop {
+        let mut done = 0;
+        while done < inner {
+            let count = together.min(inner - done);
+            let from = at + done * step;
+            if count == 1 {
+                if let Some(target) = runs.next() {
+                    piece.source.read_at(from, target)?;
+                }
+            } else {
+                sieve.resize(to_usize((count - 1) * step + run)?, 0);
+                piece.source.read_at(from, sieve)?;
+                for (i, target) in runs.by_ref().take(to_usize(count)?).enumerate() {
+                    let start = i * to_usize(step)?;
+                    target.copy_from_slice(&sieve[start..start + run_len]);
+                }
+            }
+            done += count;
+        }
+        // The odometer of the slower dimensions.
+        let mut place = 1;
+        loop {
+            let Some(&(extent, step)) = axes.get(place) else { return Ok(()) };
+            index[place] += 1;
+            at += step;
+            if index[place] < extent {
+                break;
+            }
+            at -= step * extent;
+            index[place] = 0;
+            place += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::TensorPath;
+    use crate::source::{MemorySource, SourceRef};
+    use crate::tensor::{DType, Encoding};
+    use std::sync::Arc;
+
+    /// A tensor of u16 whose element at row-major position k is k.
+    fn counting(dims: &[u64], encoding: Encoding) -> TensorEntry {
+        let shape = Shape::new(dims);
+        let n = usize::try_from(shape.elements().unwrap()).unwrap();
+        let row: Vec<u8> = (0..n).flat_map(|k| u16::try_from(k).unwrap().to_le_bytes()).collect();
+        let extents: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap()).collect();
+        let mut bytes = vec![0; row.len()];
+        crate::tensor::relayout(&row, Order::Row, &mut bytes, encoding.order, &extents, 2);
+        if encoding.endian == Endian::Big {
+            swap_bytes(&mut bytes, 2);
+        }
+        bytes.splice(0..0, [0xEE; 3]);
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        TensorEntry::dense(TensorPath::value(), DType::U16, shape, &source, 3, encoding).unwrap()
+    }
+
+    fn expected(dims: &[u64], region: &Region, order: Order) -> Vec<u8> {
+        let strides = Shape::new(dims).strides(Order::Row);
+        let mut values = Vec::new();
+        for block in Region::blocks(&region.shape(), order, 1) {
+            let k: u64 = (0..dims.len()).map(|a| (block.start[a] + region.start[a]) * strides[a]).sum();
+            values.extend_from_slice(&u16::try_from(k).unwrap().to_le_bytes());
+        }
+        values
+    }
+
+    #[test]
+    fn every_box_of_every_layout() {
+        let big = Encoding { order: Order::Row, endian: Endian::Big };
+        for encoding in [Encoding::ROW, Encoding::COLUMN, big] {
+            for dims in [&[][..], &[6], &[3, 4], &[2, 3, 4], &[3, 1, 2, 2]] {
+                let entry = counting(dims, encoding);
+                let choices: Vec<Vec<(u64, u64)>> = dims
+                    .iter()
+                    .map(|&d| (0..d).flat_map(|s| (1..=d - s).map(move |e| (s, e))).collect())
+                    .collect();
+                let total: usize = choices.iter().map(Vec::len).product();
+                for mut pick in 0..total {
+                    let (mut start, mut extent) = (vec![], vec![]);
+                    for choice in &choices {
+                        let (s, e) = choice[pick % choice.len()];
+                        pick /= choice.len();
+                        start.push(s);
+                        extent.push(e);
+                    }
+                    let region = Region { start, extent };
+                    for order in [Order::Row, Order::Column] {
+                        let held = hold(&entry, &region, order, &mut Scratch::default(), vec![9]).unwrap();
+                        for bytes in [&*read_region(&entry, &region, order).unwrap(), held.bytes()] {
+                            assert_eq!(
+                                bytes,
+                                expected(dims, &region, order),
+                                "{dims:?} {region:?} {order:?} {encoding:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_joined() {
+        let dims = [5, 3];
+        let whole = counting(&dims, Encoding::ROW);
+        let bytes = read_tensor(&whole, Order::Row).unwrap();
+        let mut entry = whole.clone();
+        entry.pieces.clear();
+        // Rows 0..2 in one source, rows 2..5 column-major in another.
+        for (from, to, encoding) in [(0u64, 2u64, Encoding::ROW), (2, 5, Encoding::COLUMN)] {
+            let region = Region { start: vec![from, 0], extent: vec![to - from, 3] };
+            let part = read_region(&whole, &region, encoding.order).unwrap();
+            let len = part.len() as u64;
+            let source: SourceRef = Arc::new(MemorySource::new("part", part));
+            entry.pieces.push(Piece {
+                source,
+                offset: 0,
+                len,
+                encoding,
+                part: Some(Box::new(region)),
+                check: None,
+            });
+        }
+        assert_eq!(read_tensor(&entry, Order::Row).unwrap(), bytes);
+        let slice = Region { start: vec![1, 1], extent: vec![3, 2] };
+        assert_eq!(
+            read_region(&entry, &slice, Order::Column).unwrap(),
+            expected(&dims, &slice, Order::Column)
+        );
+        let second = Region { start: vec![2, 1], extent: vec![3, 1] };
+        assert!(in_place(&entry, &slice, Order::Column).is_none());
+        assert!(in_place(&entry, &second, Order::Column).is_some());
+        let held = hold(&entry, &second, Order::Column, &mut Scratch::default(), Vec::new()).unwrap();
+        assert_eq!(held.bytes(), expected(&dims, &second, Order::Column));
+    }
+
+    #[test]
+    fn outside_is_an_error() {
+        let entry = counting(&[2, 2], Encoding::ROW);
+        let region = Region { start: vec![1, 0], extent: vec![2, 2] };
+        assert_eq!(read_region(&entry, &region, Order::Row).unwrap_err().code(), "outside");
+    }
+
+    #[test]
+    fn a_cast_is_applied() {
+        let mut entry = counting(&[2, 2], Encoding::COLUMN);
+        entry.cast = Some(DType::F32.into());
+        let expected: Vec<u8> = [0f32, 1.0, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(read_tensor(&entry, Order::Row).unwrap(), expected);
+    }
+}

@@ -1,0 +1,142 @@
+//! A folder that remembers what was read in it: which files a checkpoint is made of.
+
+use super::{FileRange, Folder, FolderItem, FolderRef, Mapped, SkippedItem, Source, SourceRef};
+use crate::error::Result;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A source that remembers whether a byte of it was read.
+#[derive(Debug)]
+struct Witness {
+    inner: SourceRef,
+    read: AtomicBool,
+}
+
+impl Source for Witness {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.read.store(true, Ordering::Relaxed);
+        self.inner.read_at(offset, buffer)
+    }
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+    fn as_slice(&self) -> Option<&[u8]> {
+        self.read.store(true, Ordering::Relaxed);
+        self.inner.as_slice()
+    }
+    fn file(&self) -> Option<FileRange<'_>> {
+        self.inner.file()
+    }
+    fn map(&self, offset: u64, len: u64) -> Option<Arc<dyn Mapped>> {
+        self.inner.map(offset, len)
+    }
+    fn is_sequential(&self) -> bool {
+        self.inner.is_sequential()
+    }
+}
+
+/// The files that were opened, in that order, and their places by path.
+#[derive(Debug, Default)]
+struct Opened {
+    files: Vec<(PathBuf, Arc<Witness>)>,
+    places: HashMap<PathBuf, usize>,
+}
+
+/// What was opened, through however many folders. A file that is opened again is the same source.
+#[derive(Debug, Clone, Default)]
+pub struct Witnesses(Arc<Mutex<Opened>>);
+
+impl Witnesses {
+    /// `source`, which stands at `path`, watched.
+    pub fn watch(&self, path: PathBuf, source: SourceRef) -> SourceRef {
+        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = opened.places.get(&path).and_then(|&place| opened.files.get(place));
+        if let Some((_, known)) = known {
+            return known.clone();
+        }
+        let source = Arc::new(Witness { inner: source, read: AtomicBool::new(false) });
+        let place = opened.files.len();
+        opened.places.insert(path.clone(), place);
+        opened.files.push((path, source.clone()));
+        source
+    }
+
+    /// `folder`, with every file that is opened in it watched.
+    pub fn watch_folder(&self, folder: FolderRef) -> FolderRef {
+        Arc::new(WatchedFolder { inner: folder, witnesses: self.clone() })
+    }
+
+    /// The files of which something was read so far, in the order of their opening, and the source
+    /// that each one is.
+    pub fn read(&self) -> Vec<(PathBuf, SourceRef)> {
+        self.all(|source| source.read.load(Ordering::Relaxed))
+    }
+
+    /// All files that were opened, in that order.
+    pub fn opened(&self) -> Vec<(PathBuf, SourceRef)> {
+        self.all(|_| true)
+    }
+
+    fn all(&self, wanted: impl Fn(&Witness) -> bool) -> Vec<(PathBuf, SourceRef)> {
+        let opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = opened.files.iter().filter(|(_, source)| wanted(source));
+        wanted.map(|(path, source)| (path.clone(), source.clone() as SourceRef)).collect()
+    }
+}
+
+#[derive(Debug)]
+struct WatchedFolder {
+    inner: FolderRef,
+    witnesses: Witnesses,
+}
+
+impl Folder for WatchedFolder {
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+    fn list(&self, depth: usize) -> Result<Vec<FolderItem>> {
+        self.inner.list(depth)
+    }
+    fn skipped(&self, depth: usize) -> Result<Vec<SkippedItem>> {
+        self.inner.skipped(depth)
+    }
+    fn open(&self, name: &Path) -> Result<Option<SourceRef>> {
+        let path = Path::new(self.inner.label()).join(name);
+        let found = self.inner.open(name)?;
+        Ok(found.map(|source| self.witnesses.watch(path, source)))
+    }
+    fn beside(&self, path: &Path) -> Result<Option<FolderRef>> {
+        Ok(self.inner.beside(path)?.map(|folder| self.witnesses.watch_folder(folder)))
+    }
+    fn is_link(&self, name: &Path) -> bool {
+        self.inner.is_link(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryFolder;
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_known() {
+        let folder = MemoryFolder::new("m").with("a", vec![1; 9]).with("b", vec![2]).with("c", vec![3]);
+        let witnesses = Witnesses::default();
+        let watched = witnesses.watch_folder(Arc::new(folder));
+        let a = watched.open(Path::new("a")).unwrap().unwrap();
+        let again = watched.open(Path::new("a")).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&a, &again));
+        watched.open(Path::new("b")).unwrap().unwrap();
+        assert!(watched.open(Path::new("d")).unwrap().is_none());
+        a.read_at(3, &mut [0; 2]).unwrap();
+        let names = |list: Vec<(PathBuf, SourceRef)>| list.into_iter().map(|(p, _)| p).collect::<Vec<_>>();
+        assert_eq!(names(witnesses.read()), [Path::new("m/a")]);
+        assert_eq!(names(witnesses.opened()), [Path::new("m/a"), Path::new("m/b")]);
+        assert_eq!(watched.list(1).unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,224 @@
+//! Moving elements between layouts in memory, block-wise.
+//!
+//! One function serves slices, joins and transposes: [`copy_strided`]. It merges dimensions that
+//! lie together in both layouts, copies runs where both sides run along the same dimension, and
+//! otherwise moves small square tiles within areas whose pages and cache lines stay at hand.
+
+use super::{Order, Shape};
+
+/// Side in elements of the area within which tiles are moved before going on: its rows are few
+/// enough for their pages to stay known to the processor.
+const AREA: usize = 256;
+
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    extent: usize,
+    src: usize,
+    dst: usize,
+}
+
+/// Copies a box of `extents` elements of `size` bytes from `src` to `dst`, where the element at
+/// index `(i, j, ...)` lies at `i * strides[0] + j * strides[1] + ...`, counted in elements.
+///
+/// `size` is 1, 2, 4, 8 or 16.
+///
+/// # Panics
+/// When an index falls outside of a slice, or `size` is none of these: callers hold both against
+/// the layout first.
+pub fn copy_strided(
+    src: &[u8],
+    src_strides: &[usize],
+    dst: &mut [u8],
+    dst_strides: &[usize],
+    extents: &[usize],
+    size: usize,
+) {
+    let axes = normalise(src_strides, dst_strides, extents);
+    let Some(axes) = axes else { return };
+    match size {
+        1 => copy_axes(src, dst, &axes),
+        2 => copy_axes(src.as_chunks::<2>().0, dst.as_chunks_mut::<2>().0, &axes),
+        4 => copy_axes(src.as_chunks::<4>().0, dst.as_chunks_mut::<4>().0, &axes),
+        8 => copy_axes(src.as_chunks::<8>().0, dst.as_chunks_mut::<8>().0, &axes),
+        16 => copy_axes(src.as_chunks::<16>().0, dst.as_chunks_mut::<16>().0, &axes),
+        other => unreachable!("elements of {other} bytes do not exist"),
+    }
+}
+
+/// Copies the dense tensor `src` of `extents`, stored in order `from`, to `dst` in order `to`.
+///
+/// # Panics
+/// As [`copy_strided`], when a slice is shorter than the tensor.
+pub fn relayout(src: &[u8], from: Order, dst: &mut [u8], to: Order, extents: &[usize], size: usize) {
+    let shape = Shape::new(extents.iter().map(|&e| e as u64).collect::<Vec<_>>());
+    let strides = |order| dense_strides(&shape, order);
+    copy_strided(src, &strides(from), dst, &strides(to), extents, size);
+}
+
+/// Strides as indices of memory. The tensor is in memory, so they fit.
+#[allow(clippy::cast_possible_truncation)]
+pub fn dense_strides(shape: &Shape, order: Order) -> Vec<usize> {
+    shape.strides(order).into_iter().map(|s| s as usize).collect()
+}
+
+/// Drops dimensions of extent 1, sorts by destination from slow to fast, and merges neighbours
+/// that are one run on both sides. `None` where there is nothing to copy.
+fn normalise(src: &[usize], dst: &[usize], extents: &[usize]) -> Option<Vec<Axis>> {
+    if extents.contains(&0) {
+        return None;
+    }
+    let mut axes: Vec<Axis> = (0..extents.len())
+        .filter(|&a| extents[a] != 1)
+        .map(|a| Axis { extent: extents[a], src: src[a], dst: dst[a] })
+        .collect();
+    axes.sort_by_key(|axis| std::cmp::Reverse(axis.dst));
+    let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
+    for axis in axes {
+        match merged.last_mut() {
+            Some(outer) if outer.src == axis.src * axis.extent && outer.dst == axis.dst * axis.extent => {
+                *outer = Axis { extent: outer.extent * axis.extent, ..axis };
+            }
+            _ => merged.push(axis),
+        }
+    }
+    Some(merged)
+}
+
+fn copy_axes<T: Copy>(src: &[T], dst: &mut [T], axes: &[Axis]) {
+    let Some((&fast, rest)) = axes.split_last() else {
+        dst[0] = src[0];
+        return;
+    };
+    if fast.src == 1 && fast.dst == 1 {
+        walk(rest, |s, d| dst[d..d + fast.extent].copy_from_slice(&src[s..s + fast.extent]));
+        return;
+    }
+    // The dimension along which the source runs fastest becomes the other side of the tile.
+    let Some(across) = (0..rest.len()).min_by_key(|&i| rest[i].src) else {
+        for i in 0..fast.extent {
+            dst[i * fast.dst] = src[i * fast.src];
+        }
+        return;
+    };
+    let mut others = rest.to_vec();
+    let across = others.remove(across);
+    walk(&others, |s, d| transpose(&src[s..], &mut dst[d..], fast, across));
+}
+
+/// Calls `each` with the source and destination offset of every index of `axes`.
+fn walk(axes: &[Axis], mut each: impl FnMut(usize, usize)) {
+    let mut index = vec![0usize; axes.len()];
+    let (mut s, mut d) = (0, 0);
+    loop {
+        each(s, d);
+        let mut place = axes.len();
+        loop {
+            let Some(next) = place.checked_sub(1) else { return };
+            place = next;
+            let axis = axes[place];
+            index[place] += 1;
+            s += axis.src;
+            d += axis.dst;
+            if index[place] < axis.extent {
+                break;
+            }
+            s -= axis.src * axis.extent;
+            d -= axis.dst * axis.extent;
+            index[place] = 0;
+        }
+    }
+}
+
+/// Moves a matrix whose destination runs along `fast` and whose source runs along `across`.
+fn transpose<T: Copy>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
+    for a0 in (0..across.extent).step_by(AREA) {
+        let columns = AREA.min(across.extent - a0);
+        for f0 in (0..fast.extent).step_by(AREA) {
+            let rows = AREA.min(fast.extent - f0);
+            let src = &src[f0 * fast.src + a0 * across.src..];
+            let dst = &mut dst[f0 * fast.dst + a0 * across.dst..];
+            let (fast, across) = (Axis { extent: rows, ..fast }, Axis { extent: columns, ..across });
+            match size_of::<T>() {
+                1 => transpose_area::<T, 16>(src, dst, fast, across),
+                2 => transpose_area::<T, 8>(src, dst, fast, across),
+                _ => transpose_area::<T, 4>(src, dst, fast, across),
+            }
+        }
+    }
+}
+
+/// Whole tiles of `B` x `B` by lines of `B` elements, the rest element by element.
+fn transpose_area<T: Copy, const B: usize>(src: &[T], dst: &mut [T], fast: Axis, across: Axis) {
+    let dense = across.src == 1 && fast.dst == 1;
+    let (tiled_rows, tiled_columns) =
+        if dense { (fast.extent / B * B, across.extent / B * B) } else { (0, 0) };
+    for f0 in (0..tiled_rows).step_by(B) {
+        for a0 in (0..tiled_columns).step_by(B) {
+            let from: [&[T]; B] = std::array::from_fn(|f| {
+                let at = (f0 + f) * fast.src + a0;
+                &src[at..at + B]
+            });
+            for a in 0..B {
+                let at = (a0 + a) * across.dst + f0;
+                let line = &mut dst[at..at + B];
+                for (value, from) in line.iter_mut().zip(&from) {
+                    *value = from[a];
+                }
+            }
+        }
+    }
+    for a in 0..across.extent {
+        let first = if a < tiled_columns { tiled_rows } else { 0 };
+        for f in first..fast.extent {
+            dst[f * fast.dst + a * across.dst] = src[f * fast.src + a * across.src];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, element by element.
+    fn naive(src: &[u8], from: Order, to: Order, extents: &[usize], size: usize) -> Vec<u8> {
+        let shape = Shape::new(extents.iter().map(|&e| e as u64).collect::<Vec<_>>());
+        let (s, d) = (dense_strides(&shape, from), dense_strides(&shape, to));
+        let mut dst = vec![0; src.len()];
+        for block in super::super::Region::blocks(&shape, Order::Row, 1) {
+            let dot = |strides: &[usize]| -> usize {
+                block.start.iter().zip(strides).map(|(&i, &s)| usize::try_from(i).unwrap() * s).sum()
+            };
+            let (a, b) = (dot(&s) * size, dot(&d) * size);
+            dst[b..b + size].copy_from_slice(&src[a..a + size]);
+        }
+        dst
+    }
+
+    #[test]
+    fn every_element_keeps_its_index() {
+        let shapes: [&[usize]; 9] =
+            [&[], &[1], &[7], &[3, 5], &[33, 65], &[1, 40, 1, 33], &[2, 3, 4, 5], &[70, 2, 35], &[3, 0, 2]];
+        for extents in shapes {
+            for size in [1, 2, 4, 8, 16] {
+                let n: usize = extents.iter().product::<usize>() * size;
+                let src: Vec<u8> = (0..n).map(|i| u8::try_from(i * 31 % 251).unwrap()).collect();
+                for (from, to) in
+                    [(Order::Row, Order::Column), (Order::Column, Order::Row), (Order::Row, Order::Row)]
+                {
+                    let mut dst = vec![0; n];
+                    relayout(&src, from, &mut dst, to, extents, size);
+                    assert_eq!(dst, naive(&src, from, to, extents, size), "{extents:?} {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_box_out_of_a_larger_tensor() {
+        // Columns 1..3 of a 2 x 4 matrix, row-major, to a dense column-major box.
+        let src: Vec<u8> = (0..8).collect();
+        let mut dst = vec![0; 4];
+        copy_strided(&src[1..], &[4, 1], &mut dst, &[1, 2], &[2, 2], 1);
+        assert_eq!(dst, [1, 5, 2, 6]);
+    }
+}

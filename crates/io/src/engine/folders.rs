@@ -1,0 +1,40 @@
+//! Making the folders that a file is to stand in.
+#![allow(clippy::disallowed_methods)]
+
+use std::path::Path;
+use weighbridge_core::error::{Error, Result};
+
+/// Makes the folder `path` and those around it, where they are not there yet. The system's mask
+/// says who may use them.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`] where one cannot be made; [`weighbridge_core::Kind::Usage`], `not-a-folder`, where a
+/// file stands there.
+pub fn make_folders(path: &Path) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
+        return Err(Error::usage("not-a-folder", "a file stands where a folder is to be made")
+            .in_file(path.display()));
+    }
+    std::fs::create_dir_all(path).map_err(|e| Error::io("cannot make the folder", e).in_file(path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_come_into_being_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b/c");
+        make_folders(&deep).unwrap();
+        make_folders(&deep).unwrap();
+        make_folders(Path::new("")).unwrap();
+        assert!(deep.is_dir());
+        std::fs::write(deep.join("file"), b"x").unwrap();
+        assert_eq!(make_folders(&deep.join("file")).unwrap_err().code(), "not-a-folder");
+        assert_eq!(make_folders(&deep.join("file/more")).unwrap_err().kind(), weighbridge_core::Kind::Io);
+    }
+}

@@ -1,0 +1,109 @@
+//! One target file, committed by renaming a staged file over it.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use super::super::{Sink, StagedFile, staging};
+use super::spot::Spot;
+use super::staged::LocalFile;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::PlannedFile;
+
+/// The new content is staged beside the target, synced, and renamed over it.
+#[derive(Debug)]
+pub(super) struct FileTarget {
+    spot: Spot,
+    replace: bool,
+    /// How many leftovers were removed.
+    pub swept: usize,
+    staged: Mutex<Option<(Arc<File>, PathBuf)>>,
+}
+
+impl FileTarget {
+    pub(super) fn new(target: &Path, replace: bool) -> Result<Self> {
+        let spot = Spot::find(target)?;
+        spot.check_file(replace)?;
+        let swept = staging::sweep(&spot.folder, &spot.name);
+        // A set-aside folder may have been brought back.
+        spot.check_file(replace)?;
+        Ok(Self { spot, replace, swept, staged: Mutex::new(None) })
+    }
+
+    fn staged(&self) -> MutexGuard<'_, Option<(Arc<File>, PathBuf)>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for FileTarget {
+    fn begin(&self, files: &[PlannedFile]) -> Result<()> {
+        match files {
+            [_] => Ok(()),
+            _ => Err(Error::usage("one-file", "this target holds one file, and the plan has another number")
+                .expected(1)
+                .found(files.len())),
+        }
+    }
+
+    fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
+        let mut staged = self.staged();
+        if staged.is_some() {
+            return Err(Error::usage("one-file", "this target holds one file, and the plan has more"));
+        }
+        let (handle, path) = staging::create(&self.spot.folder, &self.spot.name)
+            .map_err(|e| self.spot.io("cannot make a file beside the target", e))?;
+        let handle = Arc::new(handle);
+        *staged = Some((handle.clone(), path));
+        let label = self.spot.target.display().to_string();
+        Ok(Box::new(LocalFile::new(handle, file.staged_len(), &self.spot.target, label)?))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let Some((handle, _)) = &*self.staged() else { return Ok(()) };
+        handle.sync_all().map_err(|e| self.spot.io("cannot sync the new file", e))
+    }
+
+    fn publish(&self) -> Result<()> {
+        let mut staged = self.staged();
+        let Some((_, path)) = staged.as_ref() else { return Ok(()) };
+        let target = &self.spot.target;
+        let moved = if self.replace { fs::rename(path, target) } else { rename_new(path, target) };
+        match moved {
+            Ok(()) => {
+                *staged = None;
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(self.spot.exists()),
+            Err(e) => Err(self.spot.io("cannot rename the finished file to its name", e)),
+        }
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.spot.sync_around()
+    }
+
+    fn discard(&self) {
+        if let Some((_, path)) = self.staged().take() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Renames unless the target exists.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {}
+            other => return other.map_err(io::Error::from),
+        }
+    }
+    // Where the file system has no such call, look first. Another program could still slip in
+    // between; that is the best that can be done there.
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(from, to)
+}

@@ -1,0 +1,204 @@
+//! Files of one folder that are staged one by one, beside their names, and get their names later.
+
+use super::super::files::fill_all;
+use super::super::run::{RunOptions, RunReport};
+use super::super::{Sink, StagedFile, default_threads, staging};
+use super::Disk;
+use super::names;
+use crate::source::SourceRef;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{PlannedFile, WritePlan};
+
+/// Workers that sync files. They only wait, so they may be more than there are processors.
+const SYNCERS: usize = 16;
+
+/// Files that are staged in the folder in which they will stand, under hidden names. Many threads
+/// may put files at once. What has not got its name when this is dropped is removed.
+#[derive(Debug)]
+pub struct Gathering {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    staged: Mutex<BTreeMap<String, PathBuf>>,
+    /// Whose files these are: a process that was forked meanwhile removes none of them.
+    process: u32,
+}
+
+impl Gathering {
+    /// Nothing yet, for `folder`, which is there.
+    pub fn new(disk: Arc<dyn Disk>, folder: impl Into<PathBuf>) -> Self {
+        Self { disk, folder: folder.into(), staged: Mutex::default(), process: std::process::id() }
+    }
+
+    fn staged(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of the files that are staged, in the order of their bytes.
+    pub fn names(&self) -> Vec<String> {
+        self.staged().keys().cloned().collect()
+    }
+
+    /// Writes a file under a hidden name. One of the same name that was staged before is replaced.
+    /// Nothing is synced.
+    ///
+    /// # Errors
+    /// As [`run`](crate::engine::run); nothing of this file is left then, and what was staged before
+    /// stays.
+    pub fn put(&self, file: PlannedFile, options: &RunOptions) -> Result<RunReport> {
+        check_name(&file)?;
+        let name = file.name.clone();
+        let plan = WritePlan { format: "", kind: "", files: vec![file], losses: Vec::new() };
+        let sink = One { gathering: self, path: staging::loose_name(&self.folder, &name) };
+        match fill_all(&plan, &sink, options) {
+            Ok(report) => {
+                self.adopt(name, sink.path);
+                Ok(report)
+            }
+            Err(error) => {
+                let _ = self.disk.remove(&sink.path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Stages a second name of the file `from`: no bytes are copied, and whoever writes into one of
+    /// the two in place writes into both.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`] where the file system has no such names.
+    pub fn put_link(&self, name: &str, from: &Path) -> Result<()> {
+        let path = staging::loose_name(&self.folder, name);
+        self.disk.link(from, &path)?;
+        self.adopt(name.to_owned(), path);
+        Ok(())
+    }
+
+    /// The content of a file that is staged.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`].
+    pub fn open(&self, name: &str) -> Result<Option<SourceRef>> {
+        let path = self.staged().get(name).cloned();
+        path.map_or(Ok(None), |path| self.disk.open(&path))
+    }
+
+    fn adopt(&self, name: String, path: PathBuf) {
+        let before = self.staged().insert(name, path);
+        if let Some(before) = before {
+            let _ = self.disk.remove(&before);
+        }
+    }
+
+    /// Waits until the content of all files would survive a loss of power. Their names do so only
+    /// after a sync of the folder, which is of use once they have their last ones. `threads` of 1 syncs them in the order of their names; else many wait at once.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`].
+    pub fn sync(&self, threads: usize) -> Result<()> {
+        let paths: Vec<PathBuf> = self.staged().values().cloned().collect();
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let work = || {
+            while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.disk.sync_file(path) {
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    return;
+                }
+            }
+        };
+        let crew = if threads == 1 { 1 } else { SYNCERS.max(default_threads()) };
+        std::thread::scope(|scope| {
+            for _ in 1..paths.len().min(crew) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// Gives one file its name, in place of what had it.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Usage`], `not-staged`, where no such file is staged.
+    pub fn publish(&self, name: &str) -> Result<()> {
+        let Some(path) = self.staged().get(name).cloned() else {
+            return Err(Error::usage("not-staged", "no file of this name is staged").found(name));
+        };
+        self.disk.rename(&path, &self.folder.join(name))?;
+        self.staged().remove(name);
+        Ok(())
+    }
+
+    /// Removes what is staged, as well as that goes.
+    pub fn discard(&self) {
+        let staged = std::mem::take(&mut *self.staged());
+        for path in staged.into_values() {
+            let _ = self.disk.remove(&path);
+        }
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.discard();
+        }
+    }
+}
+
+fn check_name(file: &PlannedFile) -> Result<()> {
+    let name = names::relative(file)?;
+    if name.components().count() == 1 && name.as_os_str().len() == file.name.len() {
+        return Ok(());
+    }
+    Err(Error::usage("unsafe-name", "this file stands in the folder itself, not below it").found(&file.name))
+}
+
+/// Where one file is filled.
+#[derive(Debug)]
+struct One<'a> {
+    gathering: &'a Gathering,
+    path: PathBuf,
+}
+
+impl Sink for One<'_> {
+    fn stage(&self, file: &PlannedFile) -> Result<Box<dyn StagedFile>> {
+        let target = self.gathering.folder.join(&file.name);
+        self.gathering.disk.create(&self.path, file.staged_len(), &target)
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn publish(&self) -> Result<()> {
+        Ok(())
+    }
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    fn discard(&self) {}
+}
+
+/// Replaces the small file `name` of `folder`, or makes it, in one step: staged, synced, renamed.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`]. The file is then as it was, or, where only the last sync failed, new.
+pub fn replace_small(disk: &dyn Disk, folder: &Path, name: &str, bytes: &[u8], sync: bool) -> Result<()> {
+    let (staged, target) = (staging::loose_name(folder, name), folder.join(name));
+    let written = disk.create(&staged, bytes.len() as u64, &target).and_then(|file| {
+        file.write_at(0, bytes)?;
+        drop(file);
+        if sync {
+            disk.sync_file(&staged)?;
+        }
+        disk.rename(&staged, &target)
+    });
+    if let Err(error) = written {
+        let _ = disk.remove(&staged);
+        return Err(error);
+    }
+    if sync { disk.sync_folder(folder) } else { Ok(()) }
+}

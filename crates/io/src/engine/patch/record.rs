@@ -1,0 +1,107 @@
+//! The undo record: see the picture in [`super`].
+
+use super::{Patch, PatchRange};
+use sha2::{Digest, Sha256};
+use weighbridge_core::error::{Error, Result};
+
+const MAGIC: &[u8; 16] = b"weighbridge undo";
+const VERSION: u32 = 2;
+/// Bytes of the checksum at the end.
+const SUM: usize = 32;
+/// The longest record that is read: twice what a patch may have, and room for its numbers.
+pub(super) const MOST_BYTES: u64 = 512 << 20;
+
+/// The BLAKE3 of what stands outside of the ranges of a patch.
+pub(super) type Outside = [u8; 32];
+
+pub(super) fn encode(patch: &Patch, outside: &Outside) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend(VERSION.to_le_bytes());
+    for number in [patch.old_len, patch.new_len, patch.ranges.len() as u64] {
+        out.extend(number.to_le_bytes());
+    }
+    for range in &patch.ranges {
+        for number in [range.offset, range.old.len() as u64, range.new.len() as u64] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend(&range.old);
+        out.extend(&range.new);
+    }
+    out.extend(outside);
+    let sum = Sha256::digest(&out);
+    out.extend(sum);
+    out
+}
+
+/// Reads a record. A damaged one is refused as a whole: old bytes that are not the old ones are worse than
+/// none.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`], `bad-undo-record`; [`weighbridge_core::Kind::Unsupported`], `undo-version`.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Patch, Outside)> {
+    let bad = |why: &str| {
+        Error::corrupt("bad-undo-record", format!("this is no undo record that can be used: {why}"))
+    };
+    let body = bytes.len().checked_sub(SUM).map(|end| bytes.split_at(end));
+    let Some((body, sum)) = body.filter(|(body, _)| body.starts_with(MAGIC)) else {
+        return Err(bad("it does not begin as one"));
+    };
+    if Sha256::digest(body).as_slice() != sum {
+        return Err(bad("its checksum is not that of its bytes"));
+    }
+    let mut rest = &body[MAGIC.len()..];
+    let version = take::<4>(&mut rest).map(u32::from_le_bytes).ok_or_else(|| bad("it is cut short"))?;
+    if version != VERSION {
+        return Err(Error::unsupported("undo-version", "this undo record is of another version")
+            .expected(VERSION)
+            .found(version));
+    }
+    let read = contents(&mut rest).zip(take(&mut rest)).filter(|_| rest.is_empty());
+    let (patch, outside) = read.ok_or_else(|| bad("its lengths do not fit"))?;
+    if is_sensible(&patch) { Ok((patch, outside)) } else { Err(bad("its ranges contradict each other")) }
+}
+
+fn contents(rest: &mut &[u8]) -> Option<Patch> {
+    let mut number = || take::<8>(rest).map(u64::from_le_bytes);
+    let (old_len, new_len, count) = (number()?, number()?, number()?);
+    let mut patch = Patch { old_len, new_len, ranges: Vec::new() };
+    for _ in 0..count {
+        let mut number = || take::<8>(rest).map(u64::from_le_bytes);
+        let (offset, old, new) = (number()?, number()?, number()?);
+        let mut bytes = |len: u64| {
+            let (now, later) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+            *rest = later;
+            Some(now.to_vec())
+        };
+        patch.ranges.push(PatchRange { offset, old: bytes(old)?, new: bytes(new)? });
+    }
+    Some(patch)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (now, later) = rest.split_first_chunk::<N>()?;
+    *rest = later;
+    Some(*now)
+}
+
+/// True where ranges follow each other within the file, and only the last one changes its length.
+fn is_sensible(patch: &Patch) -> bool {
+    let mut at = 0;
+    let end = |offset: u64, bytes: &[u8]| offset.checked_add(bytes.len() as u64);
+    for range in &patch.ranges {
+        let (Some(old), Some(new)) = (end(range.offset, &range.old), end(range.offset, &range.new)) else {
+            return false;
+        };
+        let at_end = old == patch.old_len && new == patch.new_len;
+        if range.offset < at || (range.old.len() != range.new.len() && !at_end) || old > patch.old_len {
+            return false;
+        }
+        at = old.max(new);
+    }
+    // A length that no range reaches would be made of nothing.
+    patch.old_len == patch.new_len
+        || patch.ranges.last().is_some_and(|last| {
+            end(last.offset, &last.old) == Some(patch.old_len)
+                && end(last.offset, &last.new) == Some(patch.new_len)
+        })
+}

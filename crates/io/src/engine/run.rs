@@ -1,0 +1,431 @@
+//! Running a plan: workers, a memory budget, checksums, progress.
+
+use super::files::fill_all;
+use super::latin1::{self, parts};
+use super::tasks::{Lane, Part, Sizes, Task, Work, copied, cut};
+use super::{Sink, StagedFile, default_threads};
+use crate::source::to_usize;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weighbridge_core::checkpoint::TensorEntry;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{Content, PlannedFile, Segment, WritePlan};
+use weighbridge_core::read::{Scratch, read_into};
+use weighbridge_core::tensor::{CastReport, Order, Region};
+use weighbridge_core::verify::verify;
+
+/// The smallest memory budget, in bytes.
+pub const MIN_MEMORY: u64 = 8 << 20;
+
+/// How to run a plan.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// Workers; 0 for one for each processor.
+    pub threads: usize,
+    /// Bytes that all buffers together may take. The index and the plan are not counted.
+    pub memory: u64,
+    /// Wait until the result would survive a loss of power.
+    pub sync: bool,
+    /// Who is told of progress and may stop the work.
+    pub watch: Arc<dyn Watch>,
+}
+
+impl Default for RunOptions {
+    /// One worker for each processor, 256 MiB, synced, unwatched.
+    fn default() -> Self {
+        Self { threads: 0, memory: 256 << 20, sync: true, watch: Arc::new(Unwatched) }
+    }
+}
+
+/// Told of progress; may stop the work. Called from many threads.
+pub trait Watch: std::fmt::Debug + Send + Sync {
+    /// Work on `bytes` bytes begins.
+    fn begin(&self, bytes: u64) {
+        let _ = bytes;
+    }
+    /// `bytes` more bytes are written.
+    fn advance(&self, bytes: u64) {
+        let _ = bytes;
+    }
+    /// True to stop as soon as possible; nothing is changed then.
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody watches.
+#[derive(Debug)]
+pub struct Unwatched;
+impl Watch for Unwatched {}
+
+/// What a run did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunReport {
+    /// Bytes written, all files together.
+    pub bytes: u64,
+    /// Of these, bytes that the kernel copied from file to file.
+    pub kernel_copied: u64,
+    /// What casts did, by displayed tensor name, in the order of names.
+    pub casts: BTreeMap<String, CastReport>,
+}
+
+impl RunReport {
+    /// Adds what was done for another file.
+    pub(super) fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.kernel_copied += other.kernel_copied;
+        for (name, cast) in other.casts {
+            self.casts.entry(name).or_default().add(&cast);
+        }
+    }
+}
+
+/// That a budget of `memory` bytes is enough to work with.
+pub fn check_memory(memory: u64) -> Result<()> {
+    if memory >= MIN_MEMORY {
+        return Ok(());
+    }
+    Err(Error::usage("too-little-memory", "the memory budget is too small to work with")
+        .expected(format_args!("at least {MIN_MEMORY} bytes"))
+        .found(memory))
+}
+
+/// Carries out `plan` into `sink`: stages, fills, syncs, publishes. All or nothing.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Usage`] for a budget below [`MIN_MEMORY`]; [`weighbridge_core::Kind::Cancelled`]; and what
+/// sources and sink say. The target is then as it was, unless only the final sync of the folder
+/// failed.
+pub fn run(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
+    check_memory(options.memory)?;
+    let published = fill_all(plan, sink, options).and_then(|report| {
+        if options.sync {
+            sink.sync()?;
+        }
+        if options.watch.stopped() {
+            return Err(Error::cancelled());
+        }
+        sink.publish()?;
+        Ok(report)
+    });
+    let settled = published.and_then(|report| {
+        if options.sync {
+            sink.settle()?;
+        }
+        Ok(report)
+    });
+    sink.discard();
+    settled
+}
+
+/// How many work on a file, and how large their tasks may be.
+#[derive(Clone, Copy)]
+pub(super) struct Crew {
+    pub threads: usize,
+    sizes: Sizes,
+}
+
+impl Crew {
+    pub(super) fn new(options: &RunOptions) -> Result<Self> {
+        let threads = if options.threads == 0 { default_threads() } else { options.threads };
+        // Every worker needs at least the smallest budget to be of use.
+        let threads = threads.clamp(1, to_usize(options.memory / (MIN_MEMORY / 2))?.max(1));
+        let share = options.memory / threads as u64;
+        let chunk = (share / 8).clamp(64 << 10, 4 << 20);
+        // What is left beside the chunk in which a block may land, and the buffer for short runs.
+        let sizes = Sizes { chunk, transform: share - chunk - (512 << 10), threads: threads as u64 };
+        Ok(Self { threads, sizes })
+    }
+
+    /// Bytes that one of them may take for what it makes.
+    pub(super) fn share(self) -> u64 {
+        self.sizes.transform
+    }
+
+    /// One of them, with its share of the memory.
+    pub(super) fn one(self) -> Self {
+        Self { threads: 1, sizes: Sizes { threads: 1, ..self.sizes } }
+    }
+}
+
+/// Fills one file. `stop` is set by whoever works on another file and fails.
+pub(super) fn fill(
+    file: &PlannedFile,
+    staged: &dyn StagedFile,
+    options: &RunOptions,
+    crew: Crew,
+    stop: &AtomicBool,
+) -> Result<RunReport> {
+    let streamed = match &file.stream {
+        Some(stream) => Some(super::stream::encode(file, stream, staged, options, crew, stop)?),
+        None => None,
+    };
+    let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
+    checked.sort_by_key(|r| (r.start, r.end));
+    checked.dedup();
+    let lanes = cut(file, &checked, crew.sizes);
+    let job = Job {
+        file,
+        staged,
+        options,
+        checked: &checked,
+        transform: crew.sizes.transform,
+        next: AtomicUsize::new(0),
+        failed: stop,
+        shared: Mutex::new(Shared::default()),
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..crew.threads.min(lanes.len()) {
+            scope.spawn(|| job.work(&lanes));
+        }
+        job.work(&lanes);
+    });
+    let mut shared = job.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = shared.error.take() {
+        return Err(error);
+    }
+    if let Some(report) = streamed {
+        return Ok(report);
+    }
+    patch(file, staged, &checked, shared.sums)?;
+    Ok(RunReport { bytes: file.len, kernel_copied: shared.kernel_copied, casts: shared.casts })
+}
+
+fn checked_ranges(file: &PlannedFile) -> impl Iterator<Item = Range<u64>> {
+    file.segments.iter().filter_map(|s| match &s.content {
+        Content::Crc32(range) => Some(range.clone()),
+        _ => None,
+    })
+}
+
+/// The CRC of a part of a checked range.
+struct PartialSum {
+    range: usize,
+    start: u64,
+    hasher: crc32fast::Hasher,
+}
+
+#[derive(Default)]
+struct Shared {
+    error: Option<Error>,
+    kernel_copied: u64,
+    casts: BTreeMap<String, CastReport>,
+    sums: Vec<PartialSum>,
+}
+
+/// The filling of one file, shared by the workers.
+struct Job<'a> {
+    file: &'a PlannedFile,
+    staged: &'a dyn StagedFile,
+    options: &'a RunOptions,
+    checked: &'a [Range<u64>],
+    /// The most that making a block may take.
+    transform: u64,
+    next: AtomicUsize,
+    failed: &'a AtomicBool,
+    shared: Mutex<Shared>,
+}
+
+impl Job<'_> {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, lanes: &[Lane]) {
+        let mut buffers = Buffers::default();
+        while let Some(lane) = lanes.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            for task in lane {
+                if self.failed.load(Ordering::Relaxed) {
+                    return;
+                }
+                let result = if self.options.watch.stopped() {
+                    Err(Error::cancelled())
+                } else {
+                    self.run(task, &mut buffers)
+                };
+                match result {
+                    Ok(()) => self.options.watch.advance(task.len),
+                    Err(error) => {
+                        self.failed.store(true, Ordering::Relaxed);
+                        self.shared().error.get_or_insert(error);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn run(&self, task: &Task, buffers: &mut Buffers) -> Result<()> {
+        match &task.work {
+            Work::Assemble(parts) => {
+                if let [part] = parts.as_slice()
+                    && let Some(bytes) = self.in_memory(part)?
+                {
+                    return self.write(task.offset, bytes);
+                }
+                buffers.out.clear();
+                buffers.out.reserve_exact(to_usize(task.len)?);
+                for part in parts {
+                    self.assemble(part, buffers)?;
+                }
+                self.write(task.offset, &buffers.out)?;
+            }
+            Work::KernelCopy { segment, skip } => {
+                self.copy(*segment, *skip, task.offset, task.len, buffers)?;
+            }
+            Work::Verify { check } => {
+                let wanted = &self.file.checks[*check];
+                verify(&wanted.source, &wanted.check).map_err(|e| e.on_tensor(&wanted.tensor))?;
+            }
+            Work::Text { segment } => self.text(&self.file.segments[*segment], buffers)?,
+            Work::Scatter { segment, region } => {
+                let Content::Tensor { entry, order } = &self.file.segments[*segment].content else {
+                    return Ok(());
+                };
+                buffers.out.clear();
+                self.block(entry, region, *order, buffers)?;
+                let size = entry.dtype().size().unwrap_or(1);
+                let (run, starts) = region.runs(&entry.shape, *order);
+                let runs = buffers.out.chunks(to_usize(run)? * size);
+                for (bytes, start) in runs.zip(starts) {
+                    self.staged.write_at(task.offset + start * size as u64, bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the text of a segment, in parts that fit into the memory of one worker.
+    fn text(&self, segment: &Segment, buffers: &mut Buffers) -> Result<()> {
+        let Content::Latin1 { entry, order, region } = &segment.content else { return Ok(()) };
+        let mut at = segment.offset;
+        let end = segment.offset + segment.len;
+        let mut text = std::mem::take(&mut buffers.text);
+        for part in parts(entry, region, *order, self.transform) {
+            buffers.out.clear();
+            self.block(entry, &part, *order, buffers)?;
+            text.clear();
+            latin1::encode(&buffers.out, &mut text);
+            if text.len() as u64 > end - at {
+                return Err(latin1::changed(entry));
+            }
+            self.write(at, &text)?;
+            at += text.len() as u64;
+        }
+        buffers.text = text;
+        if at == end { Ok(()) } else { Err(latin1::changed(entry)) }
+    }
+
+    /// Appends a box of a tensor to the buffer.
+    fn block(&self, entry: &TensorEntry, region: &Region, order: Order, buffers: &mut Buffers) -> Result<()> {
+        if let Some(cast) = read_into(entry, region, order, &mut buffers.scratch, &mut buffers.out)? {
+            self.shared().casts.entry(entry.name()).or_default().add(&cast);
+        }
+        Ok(())
+    }
+
+    fn assemble(&self, part: &Part, buffers: &mut Buffers) -> Result<()> {
+        let out = &mut buffers.out;
+        match part {
+            Part::Block { segment, region } => {
+                if let Content::Tensor { entry, order } = &self.file.segments[*segment].content {
+                    self.block(entry, region, *order, buffers)?;
+                }
+            }
+            Part::Bytes { segment, skip, len } => {
+                let from = to_usize(*skip)?;
+                let count = to_usize(*len)?;
+                match &self.file.segments[*segment].content {
+                    Content::Literal(bytes) => out.extend_from_slice(&bytes[from..from + count]),
+                    Content::Padding(byte) => out.resize(out.len() + count, *byte),
+                    Content::Copy { source, offset, tensor } => {
+                        let start = out.len();
+                        out.resize(start + count, 0);
+                        source.read_at(offset + skip, &mut out[start..]).map_err(|e| e.on_tensor(tensor))?;
+                    }
+                    // Filled in at the end, when the range has been written.
+                    Content::Crc32(_) | Content::Tensor { .. } | Content::Latin1 { .. } => {
+                        out.resize(out.len() + count, 0);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a part, where they are in memory anyway.
+    fn in_memory(&self, part: &Part) -> Result<Option<&[u8]>> {
+        let Part::Bytes { segment, skip, len } = part else { return Ok(None) };
+        let Content::Copy { source, offset, .. } = &self.file.segments[*segment].content else {
+            return Ok(None);
+        };
+        let Some(all) = source.as_slice() else { return Ok(None) };
+        let start = to_usize(offset + skip)?;
+        Ok(all.get(start..start + to_usize(*len)?))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        let first = self.checked.partition_point(|r| r.end <= offset);
+        for (range, r) in self.checked.iter().enumerate().skip(first).take_while(|(_, r)| r.start < end) {
+            let (start, stop) = (r.start.max(offset), r.end.min(end));
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(&bytes[to_usize(start - offset)?..to_usize(stop - offset)?]);
+            self.shared().sums.push(PartialSum { range, start, hasher });
+        }
+        self.staged.write_at(offset, bytes)
+    }
+
+    /// Copies through the kernel, and by hand what it leaves.
+    fn copy(&self, segment: usize, skip: u64, to: u64, len: u64, buffers: &mut Buffers) -> Result<()> {
+        let Some((source, from)) = copied(self.file, segment) else { return Ok(()) };
+        crate::source::check_range(&**source, from + skip, len)?;
+        let done = match source.file() {
+            Some(range) => self.staged.copy_from(range, from + skip, to, len)?,
+            None => 0,
+        };
+        self.shared().kernel_copied += done;
+        let mut at = done;
+        while at < len {
+            let step = (len - at).min(1 << 20);
+            buffers.out.clear();
+            self.assemble(&Part::Bytes { segment, skip: skip + at, len: step }, buffers)?;
+            self.staged.write_at(to + at, &buffers.out)?;
+            at += step;
+        }
+        Ok(())
+    }
+}
+
+/// What a worker keeps from task to task.
+#[derive(Default)]
+struct Buffers {
+    out: Vec<u8>,
+    text: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// Writes the checksums into their slots.
+fn patch(
+    file: &PlannedFile,
+    staged: &dyn StagedFile,
+    checked: &[Range<u64>],
+    mut sums: Vec<PartialSum>,
+) -> Result<()> {
+    sums.sort_by_key(|s| (s.range, s.start));
+    let mut whole = vec![crc32fast::Hasher::new(); checked.len()];
+    for sum in &sums {
+        whole[sum.range].combine(&sum.hasher);
+    }
+    let values: Vec<u32> = whole.into_iter().map(crc32fast::Hasher::finalize).collect();
+    for segment in &file.segments {
+        if let Content::Crc32(range) = &segment.content {
+            let place = checked.binary_search_by_key(&(range.start, range.end), |r| (r.start, r.end));
+            let value = place.map_or(0, |i| values[i]);
+            staged.write_at(segment.offset, &value.to_le_bytes())?;
+        }
+    }
+    Ok(())
+}

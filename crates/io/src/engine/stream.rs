@@ -1,0 +1,309 @@
+//! Files that are written from front to back: the engine's side of [`weighbridge_core::plan::Output`].
+//!
+//! Blocks are made by many workers. Each waits for its turn only to learn its offset, so that the
+//! writing itself is done side by side too. A worker holds one block at most: that bounds memory.
+
+use super::StagedFile;
+use super::run::{Crew, RunOptions, RunReport};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use weighbridge_core::checkpoint::TensorEntry;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{Elements, MakeBlock, Output, PlannedFile, Streamed};
+use weighbridge_core::read::{Scratch, read_into};
+use weighbridge_core::tensor::{CastReport, Order, Region};
+
+/// Bytes that are gathered before they are written.
+const GATHER: usize = 256 << 10;
+
+/// Lets the encoder of `file` write. The report holds the true length.
+pub(super) fn encode(
+    file: &PlannedFile,
+    stream: &Streamed,
+    staged: &dyn StagedFile,
+    options: &RunOptions,
+    crew: Crew,
+    stop: &AtomicBool,
+) -> Result<RunReport> {
+    // A stream is read by one worker, from front to back.
+    let sequential = stream.sources().iter().any(|source| source.is_sequential());
+    let mut writer = Writer {
+        staged,
+        options,
+        stop,
+        threads: if sequential { 1 } else { crew.threads },
+        share: crew.share(),
+        position: 0,
+        gathered: Vec::new(),
+        reader: Reader::default(),
+        progress: Progress { promised: file.len, told: AtomicU64::new(0) },
+    };
+    let encoded = stream.encoder().encode(&mut writer).and_then(|()| writer.flush());
+    if let Err(error) = encoded {
+        stop.store(true, Ordering::Relaxed);
+        return Err(error);
+    }
+    writer.progress.finish(options);
+    Ok(RunReport { bytes: writer.position, kernel_copied: 0, casts: writer.reader.casts })
+}
+
+/// Reads elements and keeps what casts did.
+#[derive(Default)]
+struct Reader {
+    scratch: Scratch,
+    casts: BTreeMap<String, CastReport>,
+}
+
+impl Elements for Reader {
+    fn read(&mut self, entry: &TensorEntry, region: &Region, order: Order, into: &mut Vec<u8>) -> Result<()> {
+        into.clear();
+        if let Some(cast) = read_into(entry, region, order, &mut self.scratch, into)? {
+            self.casts.entry(entry.name()).or_default().add(&cast);
+        }
+        Ok(())
+    }
+}
+
+/// Progress in parts of an estimate: never more than it, and all of it at the end.
+struct Progress {
+    promised: u64,
+    told: AtomicU64,
+}
+
+impl Progress {
+    fn advance(&self, bytes: u64, options: &RunOptions) {
+        let before = self.told.fetch_add(bytes, Ordering::Relaxed);
+        options.watch.advance(bytes.min(self.promised.saturating_sub(before)));
+    }
+
+    fn finish(&self, options: &RunOptions) {
+        options.watch.advance(self.promised.saturating_sub(self.told.load(Ordering::Relaxed)));
+    }
+}
+
+struct Writer<'a> {
+    staged: &'a dyn StagedFile,
+    options: &'a RunOptions,
+    stop: &'a AtomicBool,
+    threads: usize,
+    share: u64,
+    /// Where the gathered bytes begin.
+    position: u64,
+    gathered: Vec<u8>,
+    reader: Reader,
+    progress: Progress,
+}
+
+impl Writer<'_> {
+    fn check_stop(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) || self.options.watch.stopped() {
+            return Err(Error::cancelled());
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.check_stop()?;
+        self.staged.write_at(self.position, bytes)?;
+        self.position += bytes.len() as u64;
+        self.progress.advance(bytes.len() as u64, self.options);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.gathered);
+        self.put(&bytes)?;
+        self.gathered = bytes;
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+impl Elements for Writer<'_> {
+    fn read(&mut self, entry: &TensorEntry, region: &Region, order: Order, into: &mut Vec<u8>) -> Result<()> {
+        self.check_stop()?;
+        self.reader.read(entry, region, order, into)
+    }
+}
+
+impl Output for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.gathered.len() + bytes.len() > GATHER {
+            self.flush()?;
+        }
+        if bytes.len() >= GATHER {
+            return self.put(bytes);
+        }
+        self.gathered.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn blocks(&mut self, count: u64, make: &MakeBlock<'_>) -> Result<()> {
+        self.flush()?;
+        let line = Line {
+            staged: self.staged,
+            options: self.options,
+            stop: self.stop,
+            progress: &self.progress,
+            count,
+            make,
+            next: AtomicU64::new(0),
+            state: Mutex::new(State { turn: 0, position: self.position, ..State::default() }),
+            moved: Condvar::new(),
+        };
+        let others = self.threads.saturating_sub(1).min(usize::try_from(count).unwrap_or(usize::MAX));
+        std::thread::scope(|scope| {
+            for _ in 0..others {
+                scope.spawn(|| line.work(&mut Reader::default()));
+            }
+            line.work(&mut self.reader);
+        });
+        let state = line.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (name, cast) in state.casts {
+            self.reader.casts.entry(name).or_default().add(&cast);
+        }
+        self.position = state.position;
+        state.error.map_or(Ok(()), Err)
+    }
+
+    fn position(&self) -> u64 {
+        self.position + self.gathered.len() as u64
+    }
+
+    fn share(&self) -> u64 {
+        self.share
+    }
+}
+
+/// Blocks in the making.
+struct Line<'a> {
+    staged: &'a dyn StagedFile,
+    options: &'a RunOptions,
+    stop: &'a AtomicBool,
+    progress: &'a Progress,
+    count: u64,
+    make: &'a MakeBlock<'a>,
+    next: AtomicU64,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The block whose place is given out next.
+    turn: u64,
+    position: u64,
+    error: Option<Error>,
+    casts: BTreeMap<String, CastReport>,
+}
+
+impl Line<'_> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, reader: &mut Reader) {
+        // Should an encoder panic, the others must not wait for its block.
+        let watchman = Watchman(self);
+        let mut block = Vec::new();
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.count {
+                break;
+            }
+            if let Err(error) = self.one(number, reader, &mut block) {
+                self.fail(Some(error));
+                break;
+            }
+        }
+        drop(watchman);
+        let mut state = self.state();
+        for (name, cast) in std::mem::take(&mut reader.casts) {
+            state.casts.entry(name).or_default().add(&cast);
+        }
+    }
+
+    fn one(&self, number: u64, reader: &mut Reader, block: &mut Vec<u8>) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) || self.options.watch.stopped() {
+            return Err(Error::cancelled());
+        }
+        block.clear();
+        (self.make)(number, reader, block)?;
+        let Some(offset) = self.place(number, block.len() as u64) else { return Err(Error::cancelled()) };
+        if !block.is_empty() {
+            self.staged.write_at(offset, block)?;
+        }
+        self.progress.advance(block.len() as u64, self.options);
+        Ok(())
+    }
+
+    /// Waits for the turn of a block and gives its offset; `None` where another one failed.
+    fn place(&self, number: u64, len: u64) -> Option<u64> {
+        let mut state = self.state();
+        while state.turn != number {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            // Whoever works on another file cannot wake this one: look again now and then.
+            let wait = std::time::Duration::from_millis(50);
+            state = self.moved.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let offset = state.position;
+        state.position += len;
+        state.turn += 1;
+        self.moved.notify_all();
+        Some(offset)
+    }
+
+    fn fail(&self, error: Option<Error>) {
+        let mut state = self.state();
+        // That others stop because of this one is not what went wrong.
+        if !self.stop.swap(true, Ordering::Relaxed) || state.error.is_none() {
+            state.error = error.or(state.error.take());
+        }
+        self.moved.notify_all();
+    }
+}
+
+struct Watchman<'a, 'b>(&'a Line<'b>);
+
+impl Drop for Watchman<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(None);
+        }
+    }
+}
+
+/// The bytes of a streamed file, made in memory.
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used)]
+pub fn encoded(file: &PlannedFile) -> Vec<u8> {
+    #[derive(Debug, Default)]
+    struct Memory(Mutex<Vec<u8>>);
+    impl StagedFile for Memory {
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+            let mut all = self.0.lock().unwrap();
+            let at = usize::try_from(offset).unwrap();
+            let end = (at + bytes.len()).max(all.len());
+            all.resize(end, 0);
+            all[at..at + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        fn copy_from(&self, _: crate::source::FileRange<'_>, _: u64, _: u64, _: u64) -> Result<u64> {
+            Ok(0)
+        }
+    }
+    let memory = Memory::default();
+    let options = RunOptions { threads: 3, ..RunOptions::default() };
+    let crew = Crew::new(&options).unwrap();
+    let report =
+        encode(file, file.stream.as_ref().unwrap(), &memory, &options, crew, &AtomicBool::new(false));
+    let bytes = memory.0.into_inner().unwrap();
+    assert_eq!(report.unwrap().bytes, bytes.len() as u64);
+    bytes
+}

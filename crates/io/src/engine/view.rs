@@ -1,0 +1,261 @@
+//! Views: the elements of a tensor without a copy, where they stand in a file as they are wanted.
+
+use crate::source::{Map, MappedRange, PrivateMap, SourceRef, check_range};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use weighbridge_core::checkpoint::TensorEntry;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::read::{in_place, read_region};
+use weighbridge_core::tensor::{Order, Region};
+
+/// An open file, and its map where it has one.
+type Known = (SourceRef, Option<Arc<Map>>);
+
+/// The files of a checkpoint, mapped when the first view into each is asked for.
+///
+/// One for each opened checkpoint. A map lives as long as there is a view into it, also when this is gone.
+#[derive(Debug, Default)]
+pub struct Maps {
+    /// By the place in memory of the open file, which the source beside it keeps open.
+    files: Mutex<HashMap<usize, Known>>,
+}
+
+/// The elements of a box of a tensor, dense and little-endian, in memory.
+///
+/// Where they are mapped, another program that writes into the file changes them; where it cuts the file short, they
+/// read as zeros, and [`check`](Self::check) tells.
+#[derive(Debug, Clone)]
+pub struct View {
+    bytes: Bytes,
+}
+
+#[derive(Debug, Clone)]
+enum Bytes {
+    Mapped(MappedRange),
+    // As it was read: `Arc<[u8]>` would copy it once more.
+    Read(Arc<Vec<u8>>),
+}
+
+impl Maps {
+    /// No file is mapped yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The box `region` of `entry`, dense in `order`, in the entry's [`dtype`](TensorEntry::dtype): mapped where it stands
+    /// so in a file, else read.
+    ///
+    /// # Errors
+    /// As [`read_region`].
+    pub fn view(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<View> {
+        match self.mapped(entry, region, order)? {
+            Some(view) => Ok(view),
+            None => Ok(View { bytes: Bytes::Read(Arc::new(read_region(entry, region, order)?)) }),
+        }
+    }
+
+    /// The same where nothing need be read for it; `None` where the box does not stand so in a file that can be mapped.
+    ///
+    /// # Errors
+    /// Where the file ends before the box does.
+    pub fn mapped(&self, entry: &TensorEntry, region: &Region, order: Order) -> Result<Option<View>> {
+        if let Some((piece, offset, len)) = in_place(entry, region, order) {
+            check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
+            if let Some((map, start)) = self.map(&piece.source) {
+                let part = start.checked_add(offset).and_then(|from| MappedRange::of(map, from, len));
+                if part.is_some() {
+                    return Ok(part.map(|part| View { bytes: Bytes::Mapped(part) }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The map of the file behind `source`, and where in the file the source begins.
+    fn map(&self, source: &SourceRef) -> Option<(Arc<Map>, u64)> {
+        let range = source.file()?;
+        let place = std::ptr::from_ref(range.file) as usize;
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, map) = files.entry(place).or_insert_with(|| {
+            let len = range.file.metadata().map_or(0, |metadata| metadata.len());
+            (source.clone(), Map::of_later(range.file, 0, len).map(Arc::new))
+        });
+        Some((map.clone()?, range.offset))
+    }
+}
+
+impl View {
+    /// The bytes; zeros where they were lost.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(part) => part.bytes(),
+            Bytes::Read(bytes) => bytes,
+        }
+    }
+
+    /// True where nothing was copied.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.bytes, Bytes::Mapped(..))
+    }
+
+    /// Fails when bytes of the file that were looked at were lost.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`], `file-shrank`.
+    pub fn check(&self) -> Result<()> {
+        match &self.bytes {
+            Bytes::Mapped(part) => part.intact(),
+            Bytes::Read(_) => Ok(()),
+        }
+    }
+}
+
+/// The elements of a whole tensor to do with as one likes: what is written into them is nobody else's, and never reaches the
+/// file. Where they stand in a file as they are wanted, a page is copied when it is written to, and not before; when
+/// another program cuts the file short, all pages behind its new end become zeros, also those that were written to,
+/// and [`check`](Self::check) tells.
+#[derive(Debug)]
+pub struct Private {
+    bytes: PrivateBytes,
+}
+
+#[derive(Debug)]
+enum PrivateBytes {
+    Mapped(PrivateMap),
+    Read(Vec<u8>),
+}
+
+impl Private {
+    /// All of `entry`, dense in `order`, little-endian, in the entry's [`dtype`](TensorEntry::dtype).
+    ///
+    /// # Errors
+    /// As [`read_region`].
+    pub fn of(entry: &TensorEntry, order: Order) -> Result<Self> {
+        if let Some(mapped) = Self::mapped(entry, order)? {
+            return Ok(mapped);
+        }
+        let whole = Region::whole(&entry.shape);
+        Ok(Self { bytes: PrivateBytes::Read(read_region(entry, &whole, order)?) })
+    }
+
+    /// The same where nothing need be read for it; `None` where the elements do not stand so in a file that can be mapped.
+    ///
+    /// # Errors
+    /// Where the file ends before the elements do.
+    pub fn mapped(entry: &TensorEntry, order: Order) -> Result<Option<Self>> {
+        let whole = Region::whole(&entry.shape);
+        if let Some((piece, offset, len)) = in_place(entry, &whole, order) {
+            check_range(&*piece.source, offset, len).map_err(|e| e.on_tensor(entry.name()))?;
+            if let Some(range) = piece.source.file()
+                && let Some(place) = range.offset.checked_add(offset)
+                && let Some(map) = PrivateMap::of(range.file, place, len)
+            {
+                return Ok(Some(Self { bytes: PrivateBytes::Mapped(map) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            PrivateBytes::Mapped(map) => map.bytes(),
+            PrivateBytes::Read(bytes) => bytes,
+        }
+    }
+
+    /// The bytes, to be written to.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.bytes {
+            PrivateBytes::Mapped(map) => map.bytes_mut(),
+            PrivateBytes::Read(bytes) => bytes,
+        }
+    }
+
+    /// Fails when bytes of the file that were looked at were lost.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`], `file-shrank`.
+    pub fn check(&self) -> Result<()> {
+        match &self.bytes {
+            PrivateBytes::Mapped(map) if map.lost() => Err(Error::shrank()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types)]
+mod tests {
+    use super::*;
+    use crate::source::FileSource;
+    use std::io::Write;
+    use weighbridge_core::checkpoint::TensorPath;
+    use weighbridge_core::tensor::{DType, Encoding, Shape};
+
+    fn table(len: usize) -> (tempfile::NamedTempFile, TensorEntry, Vec<u8>) {
+        let bytes: Vec<u8> = (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[9; 3]).unwrap();
+        file.write_all(&bytes).unwrap();
+        let source: SourceRef = Arc::new(FileSource::open(file.path()).unwrap());
+        let shape = Shape::new([len as u64 / 64, 16]);
+        let path = TensorPath::value();
+        let entry = TensorEntry::dense(path, DType::F32, shape, &source, 3, Encoding::COLUMN).unwrap();
+        (file, entry, bytes)
+    }
+
+    #[test]
+    fn a_view_copies_nothing_and_outlives_its_checkpoint() {
+        let _table = crate::source::TABLE.read().unwrap();
+        let (file, entry, bytes) = table(64 << 10);
+        let maps = Maps::new();
+        let whole = Region::whole(&entry.shape);
+        let view = maps.view(&entry, &whole, Order::Column).unwrap();
+        let column = Region { start: vec![0, 3], extent: vec![1024, 1] };
+        let part = maps.view(&entry, &column, Order::Row).unwrap();
+        assert!(view.is_mapped() && part.is_mapped());
+        let turned = maps.view(&entry, &whole, Order::Row).unwrap();
+        assert!(!turned.is_mapped());
+        assert_eq!(turned.bytes(), read_region(&entry, &whole, Order::Row).unwrap());
+        assert!(maps.mapped(&entry, &whole, Order::Row).unwrap().is_none());
+        assert_eq!(maps.mapped(&entry, &whole, Order::Column).unwrap().unwrap().bytes(), bytes);
+        drop((maps, entry));
+        assert_eq!(view.bytes(), bytes);
+        assert_eq!(part.bytes(), &bytes[3 * 4096..4 * 4096]);
+        #[cfg(unix)]
+        {
+            file.as_file().set_len(0).unwrap();
+            assert!(view.bytes().iter().all(|&b| b == 0));
+            assert_eq!(view.check().unwrap_err().code(), "file-shrank");
+        }
+        let _ = file;
+    }
+
+    #[test]
+    fn what_is_written_into_a_private_copy_stays_there() {
+        let _table = crate::source::TABLE.read().unwrap();
+        let (file, entry, bytes) = table(64 << 10);
+        let mut mine = Private::of(&entry, Order::Column).unwrap();
+        let other = Private::of(&entry, Order::Column).unwrap();
+        assert_eq!(mine.bytes(), bytes);
+        mine.bytes_mut().fill(1);
+        assert_eq!(other.bytes(), bytes);
+        assert_eq!(std::fs::read(file.path()).unwrap()[3..], bytes);
+        assert!(Private::mapped(&entry, Order::Row).unwrap().is_none());
+        assert_eq!(Private::mapped(&entry, Order::Column).unwrap().unwrap().bytes(), bytes);
+        let mut turned = Private::of(&entry, Order::Row).unwrap();
+        turned.bytes_mut().fill(2);
+        assert_eq!(other.bytes(), bytes);
+        mine.check().unwrap();
+        #[cfg(unix)]
+        {
+            file.as_file().set_len(0).unwrap();
+            // The system takes written pages away, too.
+            assert!(mine.bytes().iter().all(|&b| b == 0));
+            assert!(mine.check().is_err());
+            assert!(other.bytes().iter().all(|&b| b == 0));
+            assert_eq!(other.check().unwrap_err().code(), "file-shrank");
+        }
+    }
+}

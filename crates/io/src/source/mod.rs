@@ -1,0 +1,24 @@
+//! Files and folders of this machine as sources, and everything of [`weighbridge_core::source`].
+
+mod file;
+mod folder;
+mod identity;
+mod kept;
+mod map;
+#[cfg(test)]
+mod mapped_tests;
+mod stamp;
+#[cfg(test)]
+mod tests;
+
+pub use file::read_exact_at as read_file_at;
+pub use file::{FileSource, PathKind, check_local, kind_of_path};
+pub use folder::{LocalFolder, Survey, check_no_links};
+pub use identity::FileIdentity;
+pub use kept::KeptBlocks;
+#[cfg(test)]
+pub use map::TABLE;
+pub use map::{Map, PrivateMap};
+pub use map::{MapSource, notify as notify_of_lost_pages};
+pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_itself, stamp_of_path};
+pub use weighbridge_core::source::*;

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::engine::{read_region, read_tensor};
+use crate::source::{Source, check_range, to_usize};
+use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Content, PlannedFile, WritePlan};
 
 /// The bytes of every file of `plan`, in order. Checks that segments follow each other without
@@ -50,4 +52,38 @@ fn file(file: &PlannedFile) -> Vec<u8> {
         bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
     }
     bytes
+}
+
+/// A planned file as a source, without making it: literals as they are, zeros elsewhere.
+#[derive(Debug)]
+pub struct PlanSource(PlannedFile);
+
+impl PlanSource {
+    /// The source of `file`.
+    pub fn new(file: PlannedFile) -> Self {
+        Self(file)
+    }
+}
+
+impl Source for PlanSource {
+    fn len(&self) -> u64 {
+        self.0.len
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        buffer.fill(0);
+        let end = offset + buffer.len() as u64;
+        let first = self.0.segments.partition_point(|s| s.offset + s.len <= offset);
+        for segment in self.0.segments[first..].iter().take_while(|s| s.offset < end) {
+            if let Content::Literal(bytes) = &segment.content {
+                let (from, to) = (segment.offset.max(offset), (segment.offset + segment.len).min(end));
+                let within = to_usize(from - segment.offset)?..to_usize(to - segment.offset)?;
+                buffer[to_usize(from - offset)?..to_usize(to - offset)?].copy_from_slice(&bytes[within]);
+            }
+        }
+        Ok(())
+    }
+    fn label(&self) -> &str {
+        "plan"
+    }
 }

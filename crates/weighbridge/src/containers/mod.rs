@@ -1,6 +1,4 @@
 //! Containers that formats are made of: they hold members, blobs and tensors, and mean nothing by
 //! themselves.
 
-pub mod hdf5;
-pub mod torch;
-pub mod zip;
+pub use {weighbridge_hdf5 as hdf5, weighbridge_torch_archive as torch, weighbridge_zip as zip};

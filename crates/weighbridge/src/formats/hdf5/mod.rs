@@ -36,6 +36,8 @@ mod read;
 #[cfg(test)]
 mod tests;
 mod types;
+#[cfg(test)]
+mod virtual_tests;
 mod write;
 
 use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};

@@ -409,7 +409,7 @@ fn more_than_four_gigabytes() {
     checkpoint.tensors.push(huge("c"));
     let file = planned(&checkpoint).files.remove(0);
     assert!(file.len > 10 << 30);
-    let source: SourceRef = Arc::new(zip::tests::PlanSource::new(file));
+    let source: SourceRef = Arc::new(weighbridge_io::testing::PlanSource::new(file));
     let again = open_source(source, &OpenOptions::default()).unwrap();
     let names: Vec<_> = again.tensors.iter().map(TensorEntry::text).collect();
     assert_eq!(names, ["a", "b", "c"]);

@@ -1,0 +1,269 @@
+//! Attributes of groups and datasets, as values.
+
+use super::file::File;
+use super::header::{Header, follow};
+use super::heap::Heaps;
+use super::links::dense_attributes;
+use super::space::Space;
+use super::types::{Class, Padding, Type};
+use super::values;
+use crate::{Attributes, StoredAs, Types};
+use hdf5_reader::messages;
+use weighbridge_core::checkpoint::Value;
+use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::tensor::{DType, Endian};
+use weighbridge_core::text::escape;
+
+/// Elements of more bytes do not stand beside other attributes.
+const LONG: usize = 60_000;
+/// What the type of an attribute takes in memory beside its bytes, as it is kept and then as metadata.
+const AROUND: usize = 4 * size_of::<(String, StoredAs)>();
+/// Attributes of an object that cannot be read: so many are told of each kind of error, the rest is counted.
+const TOLD: usize = 16;
+
+/// The attributes of an object; what could not be read goes to `problems`. `room` is the memory
+/// that values may still take: what has no room is left out, and the object is there without it.
+pub(super) fn attributes(
+    file: &File,
+    header: &Header,
+    heaps: &mut Heaps,
+    room: &mut u64,
+    problems: &mut Vec<Error>,
+) -> (Attributes, Types) {
+    let (mut found, mut types, mut more) = (Attributes::new(), Types::new(), 0u64);
+    let mut read = |bytes: &[u8]| attribute(file, bytes, heaps, room).map_err(left_out);
+    let mut take = |bytes: Result<&[u8]>| match bytes.and_then(&mut read) {
+        Ok((name, value, stored_as)) => {
+            types.extend(stored_as.map(|stored_as| (name.clone(), stored_as)));
+            found.push((name, value));
+        }
+        // An error takes hundreds of bytes, and a message eight.
+        Err(error) => match problems.iter().filter(|told| told.kind() == error.kind()).count() < TOLD {
+            true => problems.push(error),
+            false => more += 1,
+        },
+    };
+    for message in header.all(messages::MSG_ATTRIBUTE) {
+        match header.payload(file, message) {
+            Ok(payload) => take(Ok(&payload)),
+            Err(error) => take(Err(error.within("an attribute"))),
+        }
+    }
+    match dense_attributes(file, header) {
+        Ok(objects) => objects.iter().for_each(|bytes| take(Ok(bytes))),
+        Err(error) => take(Err(error.within("the attributes"))),
+    }
+    if more > 0 {
+        let text = format!("HDF5: {more} more attributes that are not read");
+        problems.push(Error::unsupported("hdf5-value", text));
+    }
+    (found, types)
+}
+
+/// An attribute that passes a limit is one that is not read, not a reason to refuse the tensors: a byte of the file becomes a value
+/// of thirty, so that honest ones do, too.
+fn left_out(error: Error) -> Error {
+    if error.kind() != Kind::Limit {
+        return error;
+    }
+    let hint = error.hint_text().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Error::unsupported("hdf5-value", format!("{}; it is left out{hint}", error.message()))
+}
+
+/// Name and value of the attribute in a message, and how it stands there where the value does not tell.
+fn attribute(
+    file: &File,
+    bytes: &[u8],
+    heaps: &mut Heaps,
+    room: &mut u64,
+) -> Result<(String, Value, Option<StoredAs>)> {
+    let mut reader = file.place.reader(bytes);
+    let version = reader.u8()?;
+    if !(1..=3).contains(&version) {
+        return Err(
+            Error::unsupported("hdf5-unsupported", "HDF5: an attribute of unknown version").found(version)
+        );
+    }
+    // In version 1 this byte means nothing.
+    let flags = Some(reader.u8()?).filter(|_| version > 1).unwrap_or(0);
+    let lens = [reader.u16()?, reader.u16()?, reader.u16()?].map(usize::from);
+    if version == 3 {
+        reader.skip(1)?;
+    }
+    let mut part = |len: usize| -> Result<&[u8]> {
+        let bytes = reader.take(len)?;
+        if version == 1 {
+            reader.skip((len.next_multiple_of(8) - len).min(reader.left()))?;
+        }
+        Ok(bytes)
+    };
+    let (name, class, space) = (part(lens[0])?, part(lens[1])?, part(lens[2])?);
+    let data = reader.take(reader.left())?;
+    if flags > 3 || memchr::memchr(0, name) != lens[0].checked_sub(1) {
+        let text = "HDF5: an attribute with a name that does not end where it should, or with unknown flags";
+        return Err(
+            Error::corrupt("hdf5-corrupt", text).found(format_args!("{} bytes, flags {flags}", lens[0]))
+        );
+    }
+    let Ok(name) = std::str::from_utf8(Padding::Terminated.trim(name)) else {
+        return Err(Error::unsupported("hdf5-name", "HDF5: the name of an attribute is not UTF-8"));
+    };
+    let mut value = || -> Result<(Value, Option<StoredAs>)> {
+        spend(room, (name.len() + size_of::<(String, Value)>()) as u64)?;
+        let shared_class;
+        let datatype = match flags & 1 {
+            0 => class,
+            _ => {
+                shared_class = follow(file, messages::MSG_DATATYPE, class)?;
+                &shared_class
+            }
+        };
+        let class = Type::parse(datatype)?;
+        let shared;
+        let space = match flags & 2 {
+            0 => space,
+            _ => {
+                shared = follow(file, messages::MSG_DATASPACE, space)?;
+                &shared
+            }
+        };
+        let Space { dims, is_null, .. } = Space::parse(file, space)?;
+        let found = match is_null {
+            true => Value::Null,
+            false => value(file, &class, &dims, data, heaps, room)?,
+        };
+        if goes_without_saying(&found, &class, &dims, data.len()) {
+            return Ok((found, None));
+        }
+        let dims = (found == Value::List(Vec::new())).then_some(dims);
+        let taken = name.len() + datatype.len() + AROUND + dims.as_ref().map_or(0, |dims| 8 * dims.len());
+        spend(room, taken as u64)?;
+        Ok((found, Some(StoredAs { datatype: datatype.to_vec(), dims })))
+    };
+    let within = |error: Error| error.within(format_args!("the attribute {}", escape(name)));
+    let (value, stored_as) = value().map_err(within)?;
+    Ok((name.to_owned(), value, stored_as))
+}
+
+/// True where an attribute that is written from the value alone is what stands in the file: little-endian numbers of
+/// 64 bits, truth values, text of variable length, bytes without a tag, and flat lists of these.
+fn goes_without_saying(value: &Value, class: &Type, dims: &[u64], len: usize) -> bool {
+    let list = match value {
+        Value::List(list) => list.as_slice(),
+        value => std::slice::from_ref(value),
+    };
+    let is_plain = |value: &Value| match (value, &class.class) {
+        (Value::Bool(_), Class::Number(DType::Bool, _))
+        | (Value::I64(_), Class::Number(DType::I64, Endian::Little))
+        | (Value::U64(_), Class::Number(DType::U64, Endian::Little))
+        | (Value::F64(_), Class::Number(DType::F64, Endian::Little)) => true,
+        (Value::Text(text), Class::LongText) => !text.contains('\0'),
+        (Value::Bytes(_), Class::Opaque(tag)) => tag.is_empty(),
+        _ => false,
+    };
+    // An empty list is one of reals, and what is long does not fit where others stand.
+    let reals = class.class == Class::Number(DType::F64, Endian::Little) && dims == [0];
+    (!list.is_empty() || reals) && len <= LONG && list.iter().all(is_plain)
+}
+
+/// The value of elements of a type, as many as the extents say, in `data`.
+fn value(
+    file: &File,
+    class: &Type,
+    dims: &[u64],
+    data: &[u8],
+    heaps: &mut Heaps,
+    room: &mut u64,
+) -> Result<Value> {
+    let limits = &file.place.limits;
+    weighbridge_core::Limits::check("dimensions", "dimensions", dims.len() as u64, limits.dimensions)?;
+    let mut dims = dims.to_vec();
+    let mut element = class;
+    // An array in an element is as good as more dimensions.
+    while let Class::Array(base, inner) = &element.class {
+        dims.extend(inner.iter().map(|&n| u64::from(n)));
+        element = base;
+    }
+    let short = || Error::corrupt("hdf5-corrupt", "HDF5: a value is shorter than its type and extents say");
+    let count = dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or_else(short)?;
+    let size = u64::from(element.size);
+    let len = count.checked_mul(size).and_then(|len| usize::try_from(len).ok()).ok_or_else(short)?;
+    let data = data.get(..len).ok_or_else(short)?;
+    // Each value; behind several dimensions they are put into lists, for the innermost of which both are there.
+    let each = size_of::<Value>() as u64;
+    let outer = dims.iter().take(dims.len().saturating_sub(1));
+    let lists = outer.scan(count.min(1), |lists, &dim| {
+        *lists = lists.saturating_mul(dim);
+        Some(*lists)
+    });
+    let lists = lists.fold(0, u64::saturating_add);
+    let values = if dims.len() > 1 { count.saturating_mul(2) } else { count };
+    spend(room, values.saturating_add(lists).saturating_mul(each))?;
+    let flat = values.saturating_sub(count).saturating_mul(each);
+    let size = element.size as usize;
+    let mut values = Vec::with_capacity(data.len() / size.max(1));
+    for bytes in data.chunks_exact(size.max(1)) {
+        let value = match &element.class {
+            Class::LongText => {
+                let text = heaps.value(file, bytes, room)?;
+                values::text(Padding::Zeros.trim(&text))
+            }
+            Class::Text(padding) => {
+                let text = padding.trim(bytes);
+                spend(room, text.len() as u64)?;
+                values::text(text)
+            }
+            Class::Opaque(_) => {
+                spend(room, bytes.len() as u64)?;
+                Value::Bytes(bytes.to_vec())
+            }
+            Class::Number(dtype, endian) | Class::Enum(dtype, endian, ..) => {
+                values::number(*dtype, *endian, bytes).ok_or_else(|| no_value(element))?
+            }
+            Class::Array(..) | Class::Other(_) => return Err(no_value(element)),
+        };
+        values.push(value);
+    }
+    let folded = fold(values, &dims);
+    // The flat list is gone.
+    *room = room.saturating_add(flat);
+    Ok(folded)
+}
+
+fn no_value(class: &Type) -> Error {
+    Error::unsupported("hdf5-value", "HDF5: a value that this library has no form for")
+        .found(escape(&class.words()))
+}
+
+/// Takes from the memory that is left.
+pub(super) fn spend(room: &mut u64, bytes: u64) -> Result<()> {
+    match room.checked_sub(bytes) {
+        Some(left) => {
+            *room = left;
+            Ok(())
+        }
+        None => Err(Error::limit(
+            "limit",
+            "HDF5: attributes, names and what is said of them take more memory than the file allows",
+        )
+        .hint("if you trust the file, raise the limit `header_bytes`")),
+    }
+}
+
+/// A flat list as lists of lists, the last extent innermost; without extents the only value.
+fn fold(mut values: Vec<Value>, dims: &[u64]) -> Value {
+    let Some((_, inner)) = dims.split_first() else { return values.pop().unwrap_or(Value::Null) };
+    for &dim in inner.iter().rev() {
+        // Without elements there is nothing to group.
+        let Some(dim) = usize::try_from(dim).ok().filter(|&dim| dim > 0 && !values.is_empty()) else {
+            return Value::List(Vec::new());
+        };
+        let mut groups = Vec::with_capacity(values.len() / dim);
+        let mut rest = values.into_iter().peekable();
+        while rest.peek().is_some() {
+            groups.push(Value::List(rest.by_ref().take(dim).collect()));
+        }
+        values = groups;
+    }
+    Value::List(values)
+}

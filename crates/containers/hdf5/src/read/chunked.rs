@@ -1,0 +1,279 @@
+//! Chunks as one row-major run of bytes.
+
+use super::axes::{Axis, axes, boxes};
+use super::chunks::{Grid, Slot};
+use super::dataset::Stored;
+use super::fill::repeat;
+use super::filters::undo;
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use std::ops::Range;
+use std::sync::Arc;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::{KeptBlocks, Source, SourceRef, Within, check_range, read_vec, to_usize};
+
+/// Runs of at least so many bytes are read where they lie, without the chunk around them.
+const LONG_RUN: u64 = 4 << 10;
+/// Larger chunks that are not packed are never read whole.
+const LARGE_PLAIN: u64 = 1 << 20;
+/// Bytes of such a chunk that are read at once where its runs are short: a call for each would cost far more.
+const WINDOW: u64 = 256 << 10;
+
+/// The elements of a chunked dataset, row by row. Chunks are unpacked when they are needed and kept
+/// for a while, as reading row by row comes back to each chunk of a row of chunks; several threads
+/// can read at once, and wait for each other's chunk instead of unpacking it twice.
+#[derive(Debug)]
+pub(super) struct ChunkedSource {
+    source: SourceRef,
+    grid: Grid,
+    axes: Vec<Axis>,
+    slots: Vec<Slot>,
+    /// True where chunks were never written.
+    gaps: bool,
+    filters: Vec<FilterDescription>,
+    fill: Vec<u8>,
+    edges_plain: bool,
+    /// Small chunks that are not packed are kept, too.
+    keeps_plain: bool,
+    len: u64,
+    kept: KeptBlocks,
+}
+
+impl ChunkedSource {
+    /// The dataset of `len` bytes; `slots` are in the order of the grid.
+    pub(super) fn new(stored: &Stored, grid: Grid, slots: Vec<Slot>, edges_plain: bool, len: u64) -> Self {
+        Self {
+            source: stored.place.source.clone(),
+            axes: axes(&grid),
+            gaps: (slots.len() as u64) < grid.counts.iter().product(),
+            grid,
+            slots,
+            filters: stored.filters.clone(),
+            fill: stored.fill.clone(),
+            edges_plain,
+            keeps_plain: true,
+            len,
+            kept: KeptBlocks::new(),
+        }
+    }
+
+    /// Whether small chunks that are not packed are kept for the next read, too; at first they are.
+    pub(super) fn keeping_plain(self, keeps_plain: bool) -> Self {
+        Self { keeps_plain, ..self }
+    }
+
+    fn is_plain(&self, number: u64) -> bool {
+        self.filters.is_empty() || (self.edges_plain && self.grid.is_edge(number))
+    }
+
+    /// The bytes of a chunk, unpacked.
+    fn chunk(&self, slot: &Slot) -> Result<Arc<Vec<u8>>> {
+        self.kept.get(slot.number, self.grid.chunk_len, || self.unpack(slot))
+    }
+
+    fn unpack(&self, slot: &Slot) -> Result<Vec<u8>> {
+        let packed = read_vec(&*self.source, slot.offset, slot.len)?;
+        let len = to_usize(self.grid.chunk_len)?;
+        let bytes = match self.is_plain(slot.number) {
+            true => packed,
+            false => {
+                let size = to_usize(self.grid.size)?;
+                undo(packed, &self.filters, slot.mask, size, len)
+                    .map_err(|error| error.in_file(self.source.label()).at(slot.offset))?
+            }
+        };
+        if bytes.len() == len {
+            return Ok(bytes);
+        }
+        Err(Error::corrupt("hdf5-chunk", "HDF5: a chunk has not as many bytes as it should")
+            .in_file(self.source.label())
+            .at(slot.offset)
+            .expected(format_args!("{len} bytes"))
+            .found(format_args!("{} bytes", bytes.len())))
+    }
+
+    /// Copies what a chunk has of a box into `buffer`, which begins at `offset` of the dataset.
+    fn copy(&self, slot: &Slot, bounds: &[Range<u64>], offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let (mut rest, mut to, mut from) = (slot.number, 0, 0);
+        let mut within = Vec::with_capacity(bounds.len());
+        for (axis, bounds) in self.axes.iter().zip(bounds) {
+            let start = rest / axis.numbers * axis.chunk;
+            rest %= axis.numbers;
+            let range = start.max(bounds.start)..start.saturating_add(axis.chunk).min(bounds.end);
+            if range.is_empty() {
+                return Ok(());
+            }
+            to += range.start * axis.step;
+            from += (range.start - start) * axis.inner;
+            within.push(range.end - range.start);
+        }
+        let run = within.last().copied().unwrap_or(0);
+        // What is not come back to need not be kept.
+        let long = run >= LONG_RUN.min(self.grid.chunk_len) || self.grid.chunk_len > LARGE_PLAIN;
+        let direct =
+            (long || !self.keeps_plain) && self.is_plain(slot.number) && slot.len == self.grid.chunk_len;
+        let chunk = if direct { None } else { Some(self.chunk(slot)?) };
+        let (len, mut to) = (to_usize(run)?, to - offset);
+        // Runs that are short and near each other are taken from windows, which are read one after the other.
+        let near = self.axes.iter().rev().nth(1).is_some_and(|axis| axis.inner <= WINDOW / 4);
+        let windowed = direct && run < LONG_RUN && near;
+        let behind: u64 = within.iter().zip(&self.axes).map(|(&n, axis)| (n - 1) * axis.inner).sum();
+        let end = from + behind + 1;
+        let (mut window, mut first) = (Vec::new(), from);
+        let mut at = vec![0; within.len()];
+        loop {
+            let start = to_usize(to)?;
+            let Some(now) = buffer.get_mut(start..start + len) else { return Err(short()) };
+            if windowed && from + run > first + window.len() as u64 {
+                first = from;
+                window = read_vec(&*self.source, slot.offset + from, (end - from).min(WINDOW))?;
+            }
+            match &chunk {
+                None if !windowed => self.source.read_at(slot.offset + from, now)?,
+                held => {
+                    let (held, from) = match held {
+                        Some(chunk) => (chunk.as_slice(), to_usize(from)?),
+                        None => (window.as_slice(), to_usize(from - first)?),
+                    };
+                    let Some(bytes) = held.get(from..from + len) else { return Err(short()) };
+                    match (&mut *now, bytes) {
+                        // A call for each of them would cost far more than the byte.
+                        ([to], [from]) => *to = *from,
+                        (to, from) => to.copy_from_slice(from),
+                    }
+                }
+            }
+            // The next run: one further on the axis before the last, or on one further out.
+            let mut axis = within.len() - 1;
+            loop {
+                let Some(outer) = axis.checked_sub(1) else { return Ok(()) };
+                axis = outer;
+                let Axis { step, inner, .. } = self.axes[axis];
+                at[axis] += 1;
+                if at[axis] < within[axis] {
+                    (to, from) = (to + step, from + inner);
+                    break;
+                }
+                at[axis] = 0;
+                (to, from) = (to - (within[axis] - 1) * step, from - (within[axis] - 1) * inner);
+            }
+        }
+    }
+}
+
+impl Source for ChunkedSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        if self.gaps {
+            repeat(&self.fill, offset, buffer);
+        }
+        for bounds in boxes(&self.axes, offset, offset + buffer.len() as u64) {
+            let (mut first, mut last) = (0, 0);
+            for (axis, bounds) in self.axes.iter().zip(&bounds) {
+                first += bounds.start / axis.chunk * axis.numbers;
+                last += (bounds.end - 1) / axis.chunk * axis.numbers;
+            }
+            // Only chunks that were written: there may be far more that were not.
+            let from = self.slots.partition_point(|slot| slot.number < first);
+            for slot in self.slots[from..].iter().take_while(|slot| slot.number <= last) {
+                self.copy(slot, &bounds, offset, buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_decoded(&self) -> bool {
+        !self.filters.is_empty()
+    }
+
+    fn made_of(&self) -> Option<Vec<Within<'_>>> {
+        let mut all = Vec::with_capacity(self.slots.len());
+        for Slot { offset, len, .. } in &self.slots {
+            all.push(Within { source: &self.source, offset: *offset, len: *len, encoded: true });
+        }
+        Some(all)
+    }
+
+    fn label(&self) -> &str {
+        self.source.label()
+    }
+}
+
+fn short() -> Error {
+    Error::corrupt("hdf5-chunk", "HDF5: a chunk is too short")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Bytes that count how often they are asked for.
+    #[derive(Debug)]
+    struct Asked(Vec<u8>, AtomicU64);
+
+    impl Source for Asked {
+        fn len(&self) -> u64 {
+            self.0.len() as u64
+        }
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let at = to_usize(offset)?;
+            buffer.copy_from_slice(&self.0[at..at + buffer.len()]);
+            Ok(())
+        }
+        fn label(&self) -> &str {
+            "asked"
+        }
+    }
+
+    /// Long chunks of few columns, one of which sticks out: read in any cut they are the same, and not a call for
+    /// each row.
+    #[test]
+    fn narrow_chunks_are_read_in_windows() {
+        let (rows, columns, wide) = (600_000u64, 3, 2);
+        let bytes: Vec<u8> = (0..rows * 4 + 10).map(|n| (n % 251) as u8).collect();
+        let file = Arc::new(Asked(bytes, AtomicU64::new(0)));
+        let chunk_len = rows * wide;
+        assert!(chunk_len > LARGE_PLAIN);
+        let grid = Grid {
+            shape: vec![rows, columns],
+            chunk: vec![rows, wide],
+            counts: vec![1, 2],
+            size: 1,
+            chunk_len,
+        };
+        let slot = |number| Slot { number, offset: 10 + number * chunk_len, len: chunk_len, mask: 0 };
+        let chunks = ChunkedSource {
+            source: file.clone(),
+            axes: axes(&grid),
+            slots: vec![slot(0), slot(1)],
+            gaps: false,
+            grid,
+            filters: Vec::new(),
+            fill: Vec::new(),
+            edges_plain: false,
+            keeps_plain: true,
+            len: rows * columns,
+            kept: KeptBlocks::new(),
+        };
+        let expected: Vec<u8> = (0..rows * columns)
+            .map(|at| {
+                let (row, column) = (at / columns, at % columns);
+                let offset = 10 + column / wide * chunk_len + row * wide + column % wide;
+                file.0[to_usize(offset).unwrap()]
+            })
+            .collect();
+        for (from, to) in [(0, expected.len()), (1, 5), (2, 1_000_000), (899_999, 1_800_000), (7, 7)] {
+            let mut read = vec![0; to - from];
+            file.1.store(0, Ordering::Relaxed);
+            chunks.read_at(from as u64, &mut read).unwrap();
+            assert!(read == expected[from..to], "{from}..{to}");
+            let calls = file.1.load(Ordering::Relaxed);
+            assert!(calls < 20, "{calls} calls for {from}..{to}");
+        }
+    }
+}

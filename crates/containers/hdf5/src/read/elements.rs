@@ -1,0 +1,63 @@
+//! Elements of the datasets of a file, read within one bound.
+
+use super::file::File;
+use super::heap::Heaps;
+use super::texts::{RawText, each_text};
+use crate::Dataset;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::SourceRef;
+
+/// The longest heap that is read for texts: it is held as a whole.
+const LONGEST_HEAP: u64 = 32 << 20;
+
+/// Reads elements of the datasets of a file, all within one bound.
+#[derive(Default)]
+pub struct ElementReader {
+    /// Opened once: what it may read holds for all datasets together.
+    file: Option<File>,
+    heaps: Heaps,
+    left: u64,
+}
+
+impl std::fmt::Debug for ElementReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ElementReader").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl ElementReader {
+    /// A reader that takes `most` bytes, unpacked, from all datasets together.
+    pub fn new(most: u64) -> Self {
+        Self { file: None, heaps: Heaps::up_to(LONGEST_HEAP), left: most }
+    }
+
+    /// Takes `bytes` from the bound.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Limit`] where they are more than is left.
+    pub fn take(&mut self, bytes: u64) -> Result<()> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(too_many)?;
+        Ok(())
+    }
+
+    /// Gives each text of `dataset`, of which `bytes` are [those of all elements](Dataset::bytes), to `look`, row by
+    /// row, with its number.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], code `hdf5-type`, where it holds no texts; [`weighbridge_core::Kind::Limit`] where they are more
+    /// than is left of the bound; [`weighbridge_core::Kind::Corrupt`] where a text is not where it should be; what `look` says.
+    pub fn each_text(
+        &mut self,
+        dataset: &Dataset,
+        bytes: &SourceRef,
+        look: &mut dyn FnMut(u64, RawText<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let file = self.file.get_or_insert_with(|| dataset.stored.place.open());
+        each_text(dataset, bytes, file, &mut self.heaps, &mut self.left, look)
+            .map_err(|error| if error.code() == "limit" { too_many() } else { error })
+    }
+}
+
+fn too_many() -> Error {
+    Error::limit("limit", "HDF5: what is looked at of datasets takes many times the length of the file")
+}

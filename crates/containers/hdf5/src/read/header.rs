@@ -1,0 +1,476 @@
+//! Object headers: the messages that a group, a dataset or a named type is made of.
+
+use super::file::{File, fault};
+use super::links::Broken;
+use hdf5_reader::StorageBuffer;
+use hdf5_reader::checksum::jenkins_lookup3;
+use hdf5_reader::messages::{self, shared, shared::SharedMessage};
+use std::collections::HashSet;
+use std::ops::Range;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+
+/// What its bytes are called.
+const WHAT: &str = "hdf5 object header";
+/// Bytes in front of a message of version 1.
+const ENVELOPE: u64 = 8;
+/// Flags of a message.
+const SHARED: u8 = 0x02;
+const NEVER_SHARED: u8 = 0x04;
+const FAILS_WRITERS: u8 = 0x08;
+const MARKS: u8 = 0x10;
+const WAS_UNKNOWN: u8 = 0x20;
+const SHAREABLE: u8 = 0x40;
+const FAILS_ALWAYS: u8 = 0x80;
+/// Kinds of messages that several objects may share.
+const SHAREABLE_KINDS: [u16; 6] = [
+    messages::MSG_DATASPACE,
+    messages::MSG_DATATYPE,
+    messages::MSG_FILL_VALUE_OLD,
+    messages::MSG_FILL_VALUE,
+    messages::MSG_FILTER_PIPELINE,
+    messages::MSG_ATTRIBUTE,
+];
+/// The last kind of message that the original knows.
+const LAST_KIND: u16 = 0x18;
+
+/// Kinds of messages that any object may have and that readers look at, or show: attributes, comment, times, references.
+const OF_ALL: [u16; 7] = [
+    messages::MSG_ATTRIBUTE,
+    messages::MSG_ATTRIBUTE_INFO,
+    messages::MSG_COMMENT,
+    messages::MSG_MODIFICATION_TIME,
+    messages::MSG_MODIFICATION_TIME_OLD,
+    messages::MSG_REFERENCE_COUNT,
+    messages::MSG_DATATYPE,
+];
+/// Kinds that a dataset has besides.
+const OF_DATASETS: [u16; 6] = [
+    messages::MSG_DATASPACE,
+    messages::MSG_FILL_VALUE,
+    messages::MSG_FILL_VALUE_OLD,
+    messages::MSG_EXTERNAL_FILES,
+    messages::MSG_DATA_LAYOUT,
+    messages::MSG_FILTER_PIPELINE,
+];
+/// Kinds that a group has besides.
+const OF_GROUPS: [u16; 4] =
+    [messages::MSG_LINK_INFO, messages::MSG_LINK, messages::MSG_GROUP_INFO, messages::MSG_SYMBOL_TABLE];
+/// Kinds of which an object may have several.
+const SEVERAL: [u16; 2] = [messages::MSG_LINK, messages::MSG_ATTRIBUTE];
+
+/// The messages of an object, not yet understood: one that is bad spoils no other.
+pub(super) struct Header {
+    /// Each with the address of its first byte.
+    chunks: Vec<(u64, StorageBuffer)>,
+    messages: Vec<Message>,
+    /// How many messages it says it has, where it says so.
+    stated: Option<u64>,
+    /// How many it has.
+    counted: u64,
+}
+
+/// One message.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    /// What it says, as in the specification.
+    pub(super) kind: u16,
+    /// True where it only says where it stands.
+    shared: bool,
+    chunk: usize,
+    range: Range<usize>,
+}
+
+/// The bytes of a message and the address of the first, where they stand in the header itself.
+pub(super) struct Payload {
+    bytes: StorageBuffer,
+    range: Range<usize>,
+    pub(super) address: u64,
+}
+
+impl std::ops::Deref for Payload {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl Header {
+    /// Reads the header of an object at `address` and all its continuations.
+    pub(super) fn read(file: &File, address: u64) -> Result<Self> {
+        let header = Self::of_anything(file, address)?;
+        header.hide_unread(file);
+        Ok(header)
+    }
+
+    /// As [`read`](Self::read); a continuation that is damaged goes to `broken`, and the others are read. What says how
+    /// elements stand may be in the one that is lost: this is for groups.
+    pub(super) fn read_parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
+        let header = Self::parts(file, address, broken)?;
+        header.hide_unread(file);
+        Ok(header)
+    }
+
+    /// Where bytes are accounted for: messages that are of no kind that such an object has, or that repeat what is there
+    /// once, are read by nobody.
+    fn hide_unread(&self, file: &File) {
+        if file.record().is_none() {
+            return;
+        }
+        let own: &[u16] = if self.has(messages::MSG_DATASPACE) { &OF_DATASETS } else { &OF_GROUPS };
+        let mut seen = HashSet::new();
+        for Message { kind, chunk, range, .. } in &self.messages {
+            let repeated = !SEVERAL.contains(kind) && !seen.insert(*kind);
+            if !repeated && (OF_ALL.contains(kind) || own.contains(kind)) {
+                continue;
+            }
+            if let Some((address, bytes)) = self.chunks.get(*chunk)
+                && let Some(payload) = bytes.get(range.clone())
+            {
+                hide(file, address.saturating_add(range.start as u64), payload);
+            }
+        }
+    }
+
+    /// As [`read`](Self::read), also for what is no object: the extension of the superblock.
+    pub(super) fn of_anything(file: &File, address: u64) -> Result<Self> {
+        let mut broken = Broken::default();
+        let header = Self::parts(file, address, &mut broken)?;
+        broken.first().map_or(Ok(header), Err)
+    }
+
+    fn parts(file: &File, address: u64, broken: &mut Broken) -> Result<Self> {
+        let mut header = Self { chunks: Vec::new(), messages: Vec::new(), stated: None, counted: 0 };
+        let start = file.peek(address, 16)?;
+        let (mut total, mut seen) = (0u64, HashSet::from([address]));
+        let mut next = match start.starts_with(b"OHDR") {
+            true => header.first_of_version_2(file, address, &mut total)?,
+            false => header.first_of_version_1(file, address, &start, &mut total)?,
+        };
+        // Last found, first followed; each place once.
+        while let Some((at, len, style)) = next.pop() {
+            let more = match seen.insert(at) {
+                true => header.continued(file, at, len, style, &mut total),
+                false => {
+                    let text = "HDF5: an object header runs in a circle";
+                    Err(Error::corrupt("hdf5-corrupt", text).at(at))
+                }
+            };
+            next.extend(broken.part(more)?.unwrap_or_default());
+        }
+        // Old writers stated more than there are.
+        if let Some(stated) = header.stated.filter(|&stated| header.counted > stated) {
+            let error =
+                Error::corrupt("hdf5-corrupt", "HDF5: an object header has more messages than it states");
+            let error = error.at(address).expected(stated).found(header.counted);
+            broken.part::<()>(Err(error))?;
+        }
+        Ok(header)
+    }
+
+    /// Takes in the messages of a continuation, or nothing of it.
+    fn continued(
+        &mut self,
+        file: &File,
+        at: u64,
+        len: u64,
+        style: Style,
+        total: &mut u64,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        grow(file, total, len)?;
+        let bytes = file.bytes_as(WHAT, at, len)?;
+        let range = match style {
+            Style::One => 0..bytes.len(),
+            Style::Two { .. } => {
+                let end = checked_end(&bytes, b"OCHK", at)?;
+                4..end
+            }
+        };
+        let before = self.messages.len();
+        let more = self.messages_of(file, at, bytes, range, style);
+        if more.is_err() {
+            self.messages.truncate(before);
+        }
+        more
+    }
+
+    fn first_of_version_1(
+        &mut self,
+        file: &File,
+        address: u64,
+        start: &[u8],
+        total: &mut u64,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        let mut reader = file.place.reader(start);
+        if reader.u8()? != 1 {
+            return Err(Error::corrupt(
+                "hdf5-corrupt",
+                "HDF5: there is no object header where one should be",
+            )
+            .at(address));
+        }
+        reader.skip(1)?;
+        let count = u64::from(reader.u16()?);
+        reader.skip(4)?;
+        let len = u64::from(reader.u32()?);
+        if (count > 0 && len < ENVELOPE) || (count == 0 && len > 0) {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: an object header of a size that does not fit")
+                .at(address)
+                .found(format_args!("{count} messages in {len} bytes")));
+        }
+        self.stated = Some(count);
+        grow(file, total, len)?;
+        let bytes = file.bytes_as(WHAT, address, 16 + len)?;
+        let range = 16..bytes.len();
+        self.messages_of(file, address, bytes, range, Style::One)
+    }
+
+    fn first_of_version_2(
+        &mut self,
+        file: &File,
+        address: u64,
+        total: &mut u64,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        // Mark, version, flags, then up to 16 + 4 + 8 bytes: no file that has such a header ends here.
+        let rest = file.place.source.len().saturating_sub(address.saturating_add(file.place.base));
+        let start = file.peek(address, rest.min(34))?;
+        let mut reader = file.place.reader(&start);
+        reader.skip(4)?;
+        let version = reader.u8()?;
+        if version != 2 {
+            return Err(Error::unsupported("hdf5-unsupported", "HDF5: an object header of unknown version")
+                .at(address)
+                .found(version));
+        }
+        let flags = reader.u8()?;
+        if flags & 0x20 != 0 {
+            reader.skip(16)?;
+        }
+        if flags & 0x10 != 0 {
+            reader.skip(4)?;
+        }
+        let len = reader.number(1 << (flags & 3))?;
+        let from = reader.at();
+        grow(file, total, len)?;
+        let bytes = file.bytes(address, len.saturating_add(from as u64 + 4))?;
+        let end = checked_end(&bytes, b"OHDR", address)?;
+        let style = Style::Two { ordered: flags & 4 != 0 };
+        self.messages_of(file, address, bytes, from..end, style)
+    }
+
+    /// Takes in the messages of one chunk; the continuations among them.
+    fn messages_of(
+        &mut self,
+        file: &File,
+        address: u64,
+        bytes: StorageBuffer,
+        range: Range<usize>,
+        style: Style,
+    ) -> Result<Vec<(u64, u64, Style)>> {
+        let mut more = Vec::new();
+        let mut reader = file.place.reader(&bytes[..range.end]);
+        reader.skip(range.start)?;
+        let chunk = self.chunks.len();
+        while reader.left() >= style.envelope() {
+            let (kind, len, flags);
+            match style {
+                Style::One => {
+                    (kind, len, flags) = (reader.u16()?, reader.u16()?, reader.u8()?);
+                    reader.skip(3)?;
+                }
+                Style::Two { ordered } => {
+                    (kind, len, flags) = (u16::from(reader.u8()?), reader.u16()?, reader.u8()?);
+                    reader.skip(if ordered { 2 } else { 0 })?;
+                }
+            }
+            let at = reader.at();
+            let payload = reader.take(usize::from(len))?;
+            self.counted += 1;
+            self.check(kind, flags, payload, style).map_err(|error| error.at(address + at as u64))?;
+            match kind {
+                messages::MSG_NIL => hide(file, address.saturating_add(at as u64), payload),
+                messages::MSG_CONTINUATION => {
+                    let mut payload = file.place.reader(payload);
+                    let (to, len) = (payload.offset()?, payload.length()?);
+                    if len == 0 {
+                        let text = "HDF5: a continuation without bytes";
+                        return Err(Error::corrupt("hdf5-corrupt", text).at(address + at as u64));
+                    }
+                    more.push((to, len, style));
+                }
+                _ => self.messages.push(Message {
+                    kind,
+                    shared: flags & 2 != 0,
+                    chunk,
+                    range: at..at + usize::from(len),
+                }),
+            }
+        }
+        if matches!(style, Style::One) && reader.left() > 0 {
+            let text = "HDF5: a part of an object header has bytes behind its last message";
+            return Err(Error::corrupt("hdf5-corrupt", text).at(address).found(reader.left()));
+        }
+        self.chunks.push((address, bytes));
+        Ok(more)
+    }
+
+    /// Checks a message as the original does, whatever it is.
+    fn check(&self, kind: u16, flags: u8, payload: &[u8], style: Style) -> Result<()> {
+        let bad = |text: &str| Err(Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).found(kind));
+        let both = |pair: u8| flags & pair == pair;
+        if flags & (SHARED | SHAREABLE) != 0 && kind <= LAST_KIND && !SHAREABLE_KINDS.contains(&kind) {
+            return bad("a message of a kind that cannot be shared, flagged as shared");
+        }
+        let is_first = matches!(style, Style::One);
+        if is_first && !payload.len().is_multiple_of(8) {
+            return bad("a message that does not end at a multiple of 8 bytes");
+        }
+        if both(SHARED | NEVER_SHARED)
+            || both(WAS_UNKNOWN | FAILS_WRITERS)
+            || flags & (WAS_UNKNOWN | MARKS) == WAS_UNKNOWN
+        {
+            return bad("a message with flags that contradict each other");
+        }
+        if kind > LAST_KIND && flags & FAILS_ALWAYS != 0 {
+            return bad("an unknown message that readers must know");
+        }
+        if is_first && kind == messages::MSG_REFERENCE_COUNT {
+            return bad("a count of references in a header that has its own");
+        }
+        if flags & SHARED != 0 {
+            return Ok(());
+        }
+        match kind {
+            messages::MSG_MODIFICATION_TIME if payload.first() != Some(&1) => {
+                bad("a time of unknown version")
+            }
+            messages::MSG_MODIFICATION_TIME_OLD
+                if !payload.get(..14).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) =>
+            {
+                bad("a time that is none")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All messages of one kind.
+    pub(super) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(move |message| message.kind == kind)
+    }
+
+    /// True where there is a message of that kind.
+    pub(super) fn has(&self, kind: u16) -> bool {
+        self.all(kind).next().is_some()
+    }
+
+    /// The bytes of the first message of a kind, if there is one.
+    pub(super) fn first(&self, file: &File, kind: u16) -> Result<Option<Payload>> {
+        self.all(kind).next().map(|message| self.payload(file, message)).transpose()
+    }
+
+    /// The bytes of a message, from where they stand.
+    pub(super) fn payload(&self, file: &File, message: &Message) -> Result<Payload> {
+        let Some((address, bytes)) = self.chunks.get(message.chunk) else {
+            return Err(Error::corrupt("hdf5-corrupt", "HDF5: a message without a place"));
+        };
+        let payload = Payload {
+            bytes: bytes.clone(),
+            range: message.range.clone(),
+            address: address + message.range.start as u64,
+        };
+        if message.shared {
+            return follow(file, message.kind, &payload);
+        }
+        Ok(payload)
+    }
+}
+
+/// How messages are written.
+#[derive(Clone, Copy)]
+enum Style {
+    One,
+    Two { ordered: bool },
+}
+
+impl Style {
+    /// Bytes before the payload of a message.
+    fn envelope(self) -> usize {
+        match self {
+            Self::One => 8,
+            Self::Two { ordered: false } => 4,
+            Self::Two { ordered: true } => 6,
+        }
+    }
+}
+
+/// The message of that kind that `reference` points to.
+pub(super) fn follow(file: &File, kind: u16, reference: &[u8]) -> Result<Payload> {
+    let (offsets, lengths) = (file.offset_size(), file.length_size());
+    let mut cursor = hdf5_reader::io::Cursor::new(reference);
+    if reference.first() == Some(&1) {
+        // Version, kind, six bytes; then an entry as groups have: where its name is, where the object is.
+        let mut reader = file.place.reader(reference);
+        reader.skip(8)?;
+        reader.length()?;
+        return in_header(file, kind, reader.offset()?);
+    }
+    match shared::parse(&mut cursor, kind, offsets, lengths, reference.len()).map_err(fault)? {
+        SharedMessage::SharedInOhdr { address, .. } => in_header(file, kind, address),
+        SharedMessage::SharedInSohm { .. } => Err(Error::unsupported(
+            "hdf5-shared-messages",
+            "HDF5: messages in a table that objects share are not read",
+        )),
+    }
+}
+
+/// The message of that kind in the header of the object at `address`.
+fn in_header(file: &File, kind: u16, address: u64) -> Result<Payload> {
+    let header = Header::read(file, address)?;
+    // A reference that leads to a reference is not followed: so there is no circle.
+    let target = header.all(kind).find(|message| !message.shared).cloned();
+    match target {
+        Some(target) => header.payload(file, &target),
+        None => {
+            let text = "HDF5: a shared message is not where it should be";
+            Err(Error::corrupt("hdf5-corrupt", text).at(address))
+        }
+    }
+}
+
+/// Remembers a message that nobody reads, where it says anything and bytes are accounted for.
+fn hide(file: &File, address: u64, payload: &[u8]) {
+    if let Some(record) = file.record().filter(|_| payload.iter().any(|&byte| byte != 0)) {
+        record.hide(address, payload.len() as u64);
+    }
+}
+
+/// Holds the length of a header against the limit, and against the file: its parts are kept, and messages of
+/// eight bytes become far longer.
+fn grow(file: &File, total: &mut u64, len: u64) -> Result<()> {
+    *total = total.saturating_add(len);
+    let (limit, own) = (file.place.limits.header_bytes, file.place.source.len());
+    Limits::check("bytes in an object header", "header_bytes", *total, limit)?;
+    // A part that leaves the file by itself is told where it is read.
+    if *total > own && len <= own {
+        return Err(Error::corrupt(
+            "hdf5-corrupt",
+            "HDF5: the parts of an object header lie over each other",
+        )
+        .expected(format_args!("at most {own} bytes, as the file has"))
+        .found(format_args!("{total} bytes")));
+    }
+    Ok(())
+}
+
+/// The end of the messages of a chunk that ends with its checksum.
+fn checked_end(bytes: &[u8], mark: &[u8], address: u64) -> Result<usize> {
+    let bad =
+        |text: &str| Error::corrupt("hdf5-checksum", format!("HDF5: an object header {text}")).at(address);
+    let Some((body, sum)) = bytes.split_last_chunk::<4>().filter(|(body, _)| body.starts_with(mark)) else {
+        return Err(bad("has lost its mark"));
+    };
+    if jenkins_lookup3(body) != u32::from_le_bytes(*sum) {
+        return Err(bad("does not match its checksum"));
+    }
+    Ok(body.len())
+}

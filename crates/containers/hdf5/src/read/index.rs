@@ -1,0 +1,516 @@
+//! Indexes of chunks: trees of the first kind, fixed and extensible arrays, checked as the original checks them.
+//!
+//! An array lists chunks by number, row by row over the largest extents; an extensible one counts the dimension that may
+//! grow without a bound first.
+
+use super::chunks::Grid;
+use super::file::{File, Once, fault};
+use hdf5_reader::StorageBuffer;
+use hdf5_reader::checksum::jenkins_lookup3;
+use hdf5_reader::chunk_index::ChunkEntry;
+use hdf5_reader::storage::Storage;
+use std::collections::{HashMap, HashSet};
+use weighbridge_core::error::{Error, Result};
+
+/// Levels of a tree.
+const DEEPEST: u8 = 64;
+
+/// An index while it is read.
+pub(super) struct Reading<'a> {
+    file: &'a File,
+    once: Once<'a>,
+    grid: &'a Grid,
+    /// True where chunks are filtered: then the index has their lengths.
+    is_filtered: bool,
+    found: Vec<ChunkEntry>,
+}
+
+/// Which chunk a number in an array means.
+struct Numbering {
+    /// The dimensions, the slowest first, each with how many chunks it may have.
+    axes: Vec<(usize, u64)>,
+    /// The first number that is beyond the dataset.
+    end: u64,
+}
+
+impl Numbering {
+    /// Row by row over `full` extents, dimension `first` the slowest.
+    fn new(grid: &Grid, full: &[u64], first: usize) -> Self {
+        let others = (0..full.len()).filter(|&axis| axis != first);
+        let axes: Vec<(usize, u64)> = std::iter::once(first)
+            .chain(others)
+            .map(|axis| (axis, full[axis].div_ceil(grid.chunk[axis]).max(grid.counts[axis])))
+            .collect();
+        let last = axes.iter().fold(0u64, |number, &(axis, count)| {
+            number.saturating_mul(count).saturating_add(grid.counts[axis].saturating_sub(1))
+        });
+        Self { axes, end: last.saturating_add(1) }
+    }
+
+    /// Where the chunk of that number begins; `None` where that is beyond the dataset.
+    fn offsets(&self, mut number: u64, grid: &Grid) -> Option<Vec<u64>> {
+        let mut offsets = vec![0; self.axes.len()];
+        for (place, &(axis, count)) in self.axes.iter().enumerate().rev() {
+            let at = if place == 0 { number } else { number % count };
+            number /= count;
+            if at >= grid.counts[axis] {
+                return None;
+            }
+            offsets[axis] = at.checked_mul(grid.chunk[axis])?;
+        }
+        Some(offsets)
+    }
+}
+
+/// The numbers that say how the elements of an array are kept.
+#[derive(Clone, Copy)]
+struct Elements {
+    /// Bytes of an element.
+    size: u64,
+    /// The address of the head of the array, which each of its blocks says.
+    head: u64,
+    /// Elements of a page; longer blocks are made of pages.
+    page: u64,
+    /// Bytes of a number of elements in the head of a block of an extensible array.
+    place: usize,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(file: &'a File, grid: &'a Grid, is_filtered: bool) -> Self {
+        Self { file, once: file.index(), grid, is_filtered, found: Vec::new() }
+    }
+
+    /// The chunks in the fixed array at `address`, numbered over `full` extents.
+    pub(super) fn fixed(mut self, address: u64, full: &[u64]) -> Result<Vec<ChunkEntry>> {
+        let (offset, length) = self.widths();
+        let head = self.summed(address, 12 + offset + length, b"FAHD")?;
+        let mut reader = self.file.place.reader(&head);
+        reader.skip(5)?;
+        let elements = self.elements(&mut reader, address)?;
+        let bits = reader.u8()?;
+        let (count, block) = (reader.length()?, reader.offset()?);
+        let numbering = Numbering::new(self.grid, full, 0);
+        if count < numbering.end {
+            return Err(self
+                .bad(address, "an index that has not as many elements as there are chunks")
+                .expected(format_args!("at least {}", numbering.end))
+                .found(count));
+        }
+        if block == u64::MAX {
+            return Ok(self.found);
+        }
+        let page = 1u64.checked_shl(bits.into()).filter(|_| bits > 0).unwrap_or(u64::MAX);
+        let elements = Elements { page, ..elements };
+        let prefix = 6 + offset;
+        if count <= page {
+            let len = prefix.saturating_add(count.saturating_mul(elements.size)).saturating_add(4);
+            let bytes = self.block(block, len, b"FADB", elements)?;
+            self.take(&bytes[weighbridge_io::source::to_usize(prefix)?..], 0, &numbering, elements)?;
+            return Ok(self.found);
+        }
+        let pages = count.div_ceil(page);
+        let head = prefix + pages.div_ceil(8);
+        let bytes = self.block(block, head + 4, b"FADB", elements)?;
+        let written = bytes.get(weighbridge_io::source::to_usize(prefix)?..).unwrap_or_default().to_vec();
+        let first = block.saturating_add(head + 4);
+        self.pages(first, 0, count, |page| bit(&written, page), &numbering, elements)?;
+        Ok(self.found)
+    }
+
+    /// The chunks in the extensible array at `address`, numbered over `full` extents, dimension `first` the slowest.
+    pub(super) fn extensible(mut self, address: u64, full: &[u64], first: usize) -> Result<Vec<ChunkEntry>> {
+        let (offset, length) = self.widths();
+        let head = self.summed(address, 16 + 6 * length + offset, b"EAHD")?;
+        let mut reader = self.file.place.reader(&head);
+        reader.skip(5)?;
+        let elements = self.elements(&mut reader, address)?;
+        let (bits, own, least, pointers) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+        let page_bits = reader.u8()?;
+        for _ in 0..6 {
+            reader.length()?;
+        }
+        let index = reader.offset()?;
+        let levels = u32::from(bits).checked_sub(least.trailing_zeros()).map(|levels| levels + 1);
+        let Some(levels) =
+            levels.filter(|_| bits <= 64 && least.is_power_of_two() && pointers.is_power_of_two())
+        else {
+            return Err(self.bad(address, "an index with blocks of impossible sizes"));
+        };
+        if index == u64::MAX {
+            return Ok(self.found);
+        }
+        let page = 1u64.checked_shl(page_bits.into()).filter(|_| page_bits > 0).unwrap_or(u64::MAX);
+        let elements = Elements { page, place: usize::from(bits.div_ceil(8)), ..elements };
+        let numbering = Numbering::new(self.grid, full, first);
+        // Blocks of the first levels are in the index itself, those of each other level in a block of blocks.
+        let direct = (2 * pointers.trailing_zeros()).min(levels);
+        let direct_blocks = 2 * (u64::from(pointers) - 1);
+        let prefix = 6 + offset;
+        let own_len = u64::from(own) * elements.size;
+        let len = prefix + own_len + (direct_blocks + u64::from(levels - direct)) * offset + 4;
+        let bytes = self.block(index, len, b"EAIB", Elements { place: 0, ..elements })?;
+        let mut reader = self.file.place.reader(&bytes);
+        reader.skip(weighbridge_io::source::to_usize(prefix)?)?;
+        let inner = reader.take(weighbridge_io::source::to_usize(own_len)?)?;
+        self.take(inner, 0, &numbering, elements)?;
+        let mut start = u64::from(own);
+        for level in 0..levels {
+            // A level has 2^(level / 2) blocks, each of so many elements.
+            let (blocks, count) =
+                (1u64 << (level / 2), u64::from(least).saturating_mul(1 << level.div_ceil(2)));
+            if start >= numbering.end {
+                break;
+            }
+            if level < direct {
+                for block in 0..blocks {
+                    let address = reader.offset()?;
+                    let start = start.saturating_add(block * count);
+                    self.data_block(address, start, count, |_| false, &numbering, elements)?;
+                }
+            } else {
+                let address = reader.offset()?;
+                self.blocks(address, start, (blocks, count), &numbering, elements)?;
+            }
+            start = start.saturating_add(blocks.saturating_mul(count));
+        }
+        Ok(self.found)
+    }
+
+    /// A block of blocks: `count` elements in each of `blocks`.
+    fn blocks(
+        &mut self,
+        address: u64,
+        start: u64,
+        (blocks, count): (u64, u64),
+        numbering: &Numbering,
+        elements: Elements,
+    ) -> Result<()> {
+        if address == u64::MAX {
+            return Ok(());
+        }
+        let (offset, _) = self.widths();
+        let prefix = 6 + offset + elements.place as u64;
+        let pages = if count > elements.page { count.div_ceil(elements.page) } else { 0 };
+        let bits = blocks.saturating_mul(pages.div_ceil(8));
+        let len = prefix.saturating_add(bits).saturating_add(blocks.saturating_mul(offset)).saturating_add(4);
+        let bytes = self.block(address, len, b"EASB", elements)?;
+        let mut reader = self.file.place.reader(&bytes);
+        reader.skip(weighbridge_io::source::to_usize(prefix)?)?;
+        let written = reader.take(weighbridge_io::source::to_usize(bits)?)?;
+        for block in 0..blocks {
+            let address = reader.offset()?;
+            let start = start.saturating_add(block.saturating_mul(count));
+            if start >= numbering.end {
+                break;
+            }
+            let is_written = |page| bit(written, block * pages + page);
+            self.data_block(address, start, count, is_written, numbering, elements)?;
+        }
+        Ok(())
+    }
+
+    /// A block of `count` elements of an extensible array, the first of which is `start`.
+    #[allow(clippy::too_many_arguments)]
+    fn data_block(
+        &mut self,
+        address: u64,
+        start: u64,
+        count: u64,
+        is_written: impl Fn(u64) -> bool,
+        numbering: &Numbering,
+        elements: Elements,
+    ) -> Result<()> {
+        if address == u64::MAX {
+            return Ok(());
+        }
+        let prefix = 6 + self.widths().0 + elements.place as u64;
+        if count <= elements.page {
+            let len = prefix.saturating_add(count.saturating_mul(elements.size)).saturating_add(4);
+            let bytes = self.block(address, len, b"EADB", elements)?;
+            return self.take(
+                &bytes[weighbridge_io::source::to_usize(prefix)?..],
+                start,
+                numbering,
+                elements,
+            );
+        }
+        self.block(address, prefix + 4, b"EADB", elements)?;
+        self.pages(address.saturating_add(prefix + 4), start, count, is_written, numbering, elements)
+    }
+
+    /// The pages of a block of `count` elements, which begin at `address`, each with a checksum.
+    fn pages(
+        &mut self,
+        address: u64,
+        start: u64,
+        count: u64,
+        is_written: impl Fn(u64) -> bool,
+        numbering: &Numbering,
+        elements: Elements,
+    ) -> Result<()> {
+        let step = elements.page.saturating_mul(elements.size).saturating_add(4);
+        for page in 0..count.div_ceil(elements.page) {
+            let first = start.saturating_add(page.saturating_mul(elements.page));
+            if first >= numbering.end {
+                break;
+            }
+            if !is_written(page) {
+                continue;
+            }
+            let left = count - page * elements.page;
+            let len = elements.page.min(left).saturating_mul(elements.size).saturating_add(4);
+            let bytes = self.summed(address.saturating_add(page.saturating_mul(step)), len, b"")?;
+            self.take(&bytes, first, numbering, elements)?;
+        }
+        Ok(())
+    }
+
+    /// The numbers in the head of an array: its kind, the bytes of an element.
+    fn elements(&self, reader: &mut super::bytes::Reader<'_>, head: u64) -> Result<Elements> {
+        let (kind, size) = (reader.u8()?, reader.u8()?);
+        let offset = self.file.offset_size();
+        let fits = match self.is_filtered {
+            false => size == offset,
+            // A length of at most eight bytes, and the filters that were left out.
+            true => (offset + 5..=offset + 12).contains(&size),
+        };
+        if kind != u8::from(self.is_filtered) || !fits {
+            return Err(self
+                .bad(head, "an index of other chunks than the dataset has")
+                .found(format_args!("kind {kind}, elements of {size} bytes")));
+        }
+        Ok(Elements { size: size.into(), head, page: u64::MAX, place: 0 })
+    }
+
+    /// Takes in the elements in `bytes`, the first of which is `number`.
+    fn take(&mut self, bytes: &[u8], number: u64, numbering: &Numbering, elements: Elements) -> Result<()> {
+        let size = weighbridge_io::source::to_usize(elements.size)?;
+        for (at, element) in bytes.chunks_exact(size).enumerate() {
+            let number = number.saturating_add(at as u64);
+            if number >= numbering.end {
+                break;
+            }
+            let mut reader = self.file.place.reader(element);
+            let address = reader.offset()?;
+            let (size, filter_mask) = match self.is_filtered {
+                true => (reader.number(reader.left() - 4)?, reader.u32()?),
+                false => (0, 0),
+            };
+            if address == u64::MAX {
+                continue;
+            }
+            if let Some(offsets) = numbering.offsets(number, self.grid) {
+                self.found.push(ChunkEntry { address, size, filter_mask, offsets });
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a block of an array, without the checksum.
+    fn block(&self, address: u64, len: u64, mark: &[u8; 4], elements: Elements) -> Result<StorageBuffer> {
+        let bytes = self.summed(address, len, mark)?;
+        let mut reader = self.file.place.reader(&bytes);
+        reader.skip(4)?;
+        let (version, kind, head) = (reader.u8()?, reader.u8()?, reader.offset()?);
+        if version != 0 || kind != u8::from(self.is_filtered) || head != elements.head {
+            return Err(self.bad(address, "a block of an index belongs to another one"));
+        }
+        Ok(bytes)
+    }
+
+    /// The `len` bytes at `address` but for the checksum of them at their end.
+    fn summed(&self, address: u64, len: u64, mark: &[u8]) -> Result<StorageBuffer> {
+        // Held against the file before memory is taken.
+        self.file.place.offset(address, len)?;
+        let bytes = self.once.read_range(address, weighbridge_io::source::to_usize(len)?).map_err(fault)?;
+        if !bytes.starts_with(mark) {
+            return Err(self.bad(address, "a block of an index has lost its mark"));
+        }
+        match bytes.split_last_chunk::<4>() {
+            Some((body, sum)) if jenkins_lookup3(body) == u32::from_le_bytes(*sum) => Ok(bytes),
+            _ => {
+                let text = "HDF5: an index of chunks does not match its checksum";
+                Err(Error::corrupt("hdf5-checksum", text).at(address))
+            }
+        }
+    }
+
+    fn bad(&self, address: u64, text: &str) -> Error {
+        Error::corrupt("hdf5-corrupt", format!("HDF5: {text}")).at(address)
+    }
+
+    /// Bytes of an address and of a length.
+    fn widths(&self) -> (u64, u64) {
+        (self.file.offset_size().into(), self.file.length_size().into())
+    }
+
+    /// The chunks in the tree at `root`: `half` of the children that a node has room for. The original finds a chunk by
+    /// the keys on both sides of it, so all of them must be in order.
+    pub(super) fn tree(mut self, root: u64, half: u16) -> Result<Vec<ChunkEntry>> {
+        let (offset, _) = self.widths();
+        let rank = self.grid.chunk.len();
+        let key = 8 + 8 * (rank as u64 + 1);
+        let head = 8 + 2 * offset;
+        let most = 2 * u64::from(half);
+        let full = head + most * (key + offset) + key;
+        let mut siblings = Siblings::default();
+        let mut seen = HashSet::new();
+        // Each node with its level, where it is known, and the keys that its own must be between.
+        let mut open: Vec<Open> = vec![Open { address: root, level: None, low: None, high: None }];
+        let mut last: Option<Vec<u64>> = None;
+        while let Some(Open { address, level, low, high }) = open.pop() {
+            if !seen.insert(address) {
+                return Err(self.bad(address, "an index of chunks comes to a node twice"));
+            }
+            let start =
+                self.once.read_range(address, weighbridge_io::source::to_usize(head)?).map_err(fault)?;
+            let mut reader = self.file.place.reader(&start);
+            if reader.take(4)? != b"TREE" || reader.u8()? != 1 {
+                return Err(self.bad(address, "a node of an index of chunks has lost its mark"));
+            }
+            let (own, count) = (reader.u8()?, reader.u16()?);
+            let (left, right) = (reader.offset()?, reader.offset()?);
+            if level.is_some_and(|level| level != own) || own > DEEPEST || u64::from(count) > most {
+                return Err(self
+                    .bad(address, "a node of an index of chunks that cannot be where it is")
+                    .found(format_args!("level {own}, {count} entries")));
+            }
+            siblings.meet(own, address, left, right).map_err(|text| self.bad(address, text))?;
+            // The original reads all that a node has room for.
+            self.file.place.offset(address, full)?;
+            let len = head + u64::from(count) * (key + offset) + key;
+            let bytes =
+                self.once.read_range(address, weighbridge_io::source::to_usize(len)?).map_err(fault)?;
+            let mut reader = self.file.place.reader(&bytes);
+            reader.skip(weighbridge_io::source::to_usize(head)?)?;
+            let mut before: Option<Key> = None;
+            let mut children = Vec::with_capacity(count.into());
+            for number in 0..=count {
+                let own_key = Key::read(&mut reader, self.grid)?;
+                let in_order = before.as_ref().is_none_or(|before| before.places < own_key.places)
+                    && low.as_ref().is_none_or(|low| *low <= own_key.places)
+                    && high.as_ref().is_none_or(|high| own_key.places <= *high);
+                // A node without entries has nothing to be in order.
+                if !in_order && count > 0 {
+                    return Err(self.bad(address, "the keys of an index of chunks are not in order"));
+                }
+                if let Some(before) = before.take() {
+                    children.push((before, own_key.places.clone()));
+                }
+                before = Some(own_key);
+                if number < count {
+                    let child = reader.offset()?;
+                    if let Some(key) = &mut before {
+                        key.child = child;
+                    }
+                }
+            }
+            if own > 0 {
+                for (key, high) in children.into_iter().rev() {
+                    let (low, high) = (Some(key.places), Some(high));
+                    open.push(Open { address: key.child, level: Some(own - 1), low, high });
+                }
+                continue;
+            }
+            for (key, _) in children {
+                if last.as_ref().is_some_and(|last| *last >= key.places) || key.places.last() != Some(&0) {
+                    return Err(self.bad(address, "the keys of an index of chunks are not in order"));
+                }
+                last = Some(key.places.clone());
+                let mut offsets = key.places;
+                offsets.pop();
+                for (place, chunk) in offsets.iter_mut().zip(&self.grid.chunk) {
+                    *place = place.saturating_mul(*chunk);
+                }
+                let Key { size, filter_mask, child, .. } = Key { places: Vec::new(), ..key };
+                if size == 0 || (!self.is_filtered && u64::from(size) != self.grid.chunk_len) {
+                    return Err(self
+                        .bad(address, "a chunk of another length than chunks of the dataset have")
+                        .expected(format_args!("{} bytes", self.grid.chunk_len))
+                        .found(format_args!("{size} bytes")));
+                }
+                self.found.push(ChunkEntry { address: child, size: size.into(), filter_mask, offsets });
+            }
+        }
+        siblings.end().map_err(|(address, text)| self.bad(address, text))?;
+        Ok(self.found)
+    }
+}
+
+/// True where bit `number` is set, counted from the highest of the first byte.
+fn bit(bytes: &[u8], number: u64) -> bool {
+    let byte = usize::try_from(number / 8).ok().and_then(|at| bytes.get(at));
+    byte.is_some_and(|byte| byte & (0x80 >> (number % 8)) != 0)
+}
+
+/// A node that is still to be read.
+struct Open {
+    address: u64,
+    level: Option<u8>,
+    low: Option<Vec<u64>>,
+    high: Option<Vec<u64>>,
+}
+
+/// A key of a tree, with what follows it.
+struct Key {
+    size: u32,
+    filter_mask: u32,
+    /// In chunks for each dimension, and then in elements.
+    places: Vec<u64>,
+    child: u64,
+}
+
+impl Key {
+    fn read(reader: &mut super::bytes::Reader<'_>, grid: &Grid) -> Result<Self> {
+        let (size, filter_mask) = (reader.u32()?, reader.u32()?);
+        let mut places = Vec::with_capacity(grid.chunk.len() + 1);
+        for &step in grid.chunk.iter().chain([&grid.size]) {
+            let offset = reader.number(8)?;
+            if offset % step != 0 {
+                let text = "HDF5: a chunk at a place where none can be";
+                return Err(Error::corrupt("hdf5-corrupt", text).found(offset));
+            }
+            places.push(offset / step);
+        }
+        Ok(Self { size, filter_mask, places, child: u64::MAX })
+    }
+}
+
+/// The nodes of a tree by level, which lead to the ones beside them.
+#[derive(Default)]
+pub(super) struct Siblings {
+    /// The last node of each level, and the one that it says is next.
+    last: HashMap<u8, (u64, u64)>,
+}
+
+impl Siblings {
+    /// Takes in the next node of `level` in order.
+    ///
+    /// # Errors
+    /// In words, where it or the node before it leads elsewhere.
+    pub(super) fn meet(
+        &mut self,
+        level: u8,
+        address: u64,
+        left: u64,
+        right: u64,
+    ) -> Result<(), &'static str> {
+        let before = self.last.insert(level, (address, right));
+        let fits = match before {
+            Some((before, next)) => left == before && next == address,
+            None => left == u64::MAX,
+        };
+        if fits { Ok(()) } else { Err("a node of a tree does not lead to the node beside it") }
+    }
+
+    /// Checks that nothing follows the last nodes.
+    ///
+    /// # Errors
+    /// The address of a node that leads on, and words.
+    pub(super) fn end(&self) -> Result<(), (u64, &'static str)> {
+        match self.last.values().find(|(_, next)| *next != u64::MAX) {
+            Some((address, _)) => Err((*address, "the last node of a tree leads to another")),
+            None => Ok(()),
+        }
+    }
+}

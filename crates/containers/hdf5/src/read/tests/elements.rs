@@ -1,0 +1,35 @@
+//! Texts are read within a bound for all datasets.
+
+use crate::{ElementReader, RawText, read};
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{FileSource, SourceRef};
+
+/// Texts that lie in the file, and texts in a heap.
+#[test]
+fn texts_of_datasets_are_read_within_a_bound() {
+    let file = |name: &str| -> SourceRef {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../testdata/scan/bad/");
+        Arc::new(FileSource::open(Path::new(path).join(name)).unwrap())
+    };
+    for (name, lens) in [("texts_pickle.h5", &[(16, 12), (16, 16)][..]), ("text_pickle.h5", &[(14, 14)])] {
+        let contents = read(&file(name), &Limits::default()).unwrap();
+        let dataset = contents.items[0].dataset.as_ref().unwrap();
+        let bytes = dataset.bytes().unwrap();
+        let read = |most| {
+            let mut found = Vec::new();
+            let result = ElementReader::new(most).each_text(dataset, &bytes, &mut |number, text| {
+                let RawText::Short { place, text } = text else { unreachable!() };
+                assert_eq!(number, found.len() as u64);
+                found.push((place.len(), text.len()));
+                Ok(())
+            });
+            (found, result.map_err(|error| error.code()))
+        };
+        assert_eq!(read(1_000), (lens.to_vec(), Ok(())), "{name}");
+        assert_eq!(read(15), (Vec::new(), Err("limit")), "{name}");
+        // A heap may be as long as the file: what it has is taken from the bound before it is copied.
+        assert_eq!(read(20), (Vec::new(), Err("limit")), "{name}");
+    }
+}

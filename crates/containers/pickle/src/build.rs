@@ -1,0 +1,383 @@
+//! Builds the graph of a pickle, with the identities that Python and numpy give their objects.
+
+use super::graph::{Blob, Graph, How, Made, Object, ObjectId, Place, Text};
+use std::collections::HashMap;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{DType, Endian, Shape};
+
+/// Where numpy's functions live: their name is in the pickle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NumpyModules {
+    /// `numpy.core`, of numpy 1. Numpy 2 reads it too.
+    Core,
+    /// `_core`, of numpy 2 and the last of numpy 1. Older ones cannot read it.
+    UnderscoreCore,
+}
+
+impl NumpyModules {
+    fn multiarray(self) -> &'static str {
+        match self {
+            Self::Core => "numpy.core.multiarray",
+            Self::UnderscoreCore => "numpy._core.multiarray",
+        }
+    }
+}
+
+/// A type of elements, as numpy describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Descr {
+    code: &'static str,
+    order: &'static str,
+}
+
+impl Descr {
+    /// The description of `dtype` in that byte order; `None` where numpy alone has no such type.
+    pub fn of(dtype: DType, endian: Endian) -> Option<Self> {
+        let code = match dtype {
+            DType::Bool => "b1",
+            DType::U8 => "u1",
+            DType::I8 => "i1",
+            DType::U16 => "u2",
+            DType::I16 => "i2",
+            DType::U32 => "u4",
+            DType::I32 => "i4",
+            DType::U64 => "u8",
+            DType::I64 => "i8",
+            DType::F16 => "f2",
+            DType::F32 => "f4",
+            DType::F64 => "f8",
+            DType::C64 => "c8",
+            DType::C128 => "c16",
+            _ => return None,
+        };
+        let order = match (dtype.swap_unit(), endian) {
+            (1, _) => "|",
+            (_, Endian::Little) => "<",
+            (_, Endian::Big) => ">",
+        };
+        Some(Self { code, order })
+    }
+}
+
+/// The bytes of an array or scalar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// These.
+    Bytes(Vec<u8>),
+    /// Those that the caller knows by `key`; two at least. Arrays of fewer bytes must be given as
+    /// [`Content::Bytes`]: Python has only one object for each, so what they are decides the pickle.
+    Payload {
+        /// The caller's number.
+        key: u64,
+        /// Their number.
+        len: u64,
+    },
+}
+
+/// Builds a [`Graph`] to [`write`](super::write()).
+///
+/// Each call makes a new object, save where Python or numpy would not: constants, bytes of length
+/// 0 and 1, [`interned`](Self::interned) text, imports and the dtypes of numpy. Use an id twice to
+/// have one object in two places.
+#[derive(Debug, Default)]
+pub struct Builder {
+    graph: Graph,
+    interned: HashMap<String, ObjectId>,
+    globals: HashMap<(String, String), ObjectId>,
+    dtypes: HashMap<Descr, ObjectId>,
+    small_bytes: HashMap<Vec<u8>, ObjectId>,
+}
+
+impl Builder {
+    /// Nothing but the constants.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The graph, complete.
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+
+    fn push(&mut self, object: Object) -> Result<ObjectId> {
+        let id = u32::try_from(self.graph.objects.len())
+            .ok()
+            .filter(|&n| n != u32::MAX)
+            .map(ObjectId)
+            .ok_or_else(|| Error::limit("pickle-objects", "there are more objects than can be numbered"))?;
+        self.graph.objects.push(object);
+        Ok(id)
+    }
+
+    /// `None`.
+    pub fn none(&self) -> ObjectId {
+        ObjectId::NONE
+    }
+
+    /// `True` or `False`.
+    pub fn bool(&self, value: bool) -> ObjectId {
+        if value { ObjectId::TRUE } else { ObjectId::FALSE }
+    }
+
+    /// An integer.
+    ///
+    /// # Errors
+    /// This and all that make objects: [`weighbridge_core::Kind::Limit`] when there are 2^32 of them.
+    pub fn int(&mut self, value: i64) -> Result<ObjectId> {
+        self.push(Object::Int(value))
+    }
+
+    /// An integer of any length: two's complement, little-endian.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn big_int(&mut self, bytes: &[u8]) -> Result<ObjectId> {
+        self.push(Object::BigInt(bytes.into()))
+    }
+
+    /// A real number.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn float(&mut self, value: f64) -> Result<ObjectId> {
+        self.push(Object::Float(value))
+    }
+
+    /// Text: a new object, even where there is equal text.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn text(&mut self, text: &str) -> Result<ObjectId> {
+        self.push(Object::Text(Box::new(Text { short: Some(text.into()), place: Place::Memory })))
+    }
+
+    /// Text that is one object wherever it is asked for: what Python interns, as the names of
+    /// modules and attributes and most literals of a program.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn interned(&mut self, text: &str) -> Result<ObjectId> {
+        if let Some(&id) = self.interned.get(text) {
+            return Ok(id);
+        }
+        let id = self.text(text)?;
+        self.interned.insert(text.to_owned(), id);
+        if let &[byte] = text.as_bytes() {
+            self.graph.chars.insert(byte, id);
+        }
+        Ok(id)
+    }
+
+    /// Bytes.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn bytes(&mut self, bytes: Vec<u8>) -> Result<ObjectId> {
+        if let Some(&id) = self.small_bytes.get(&bytes) {
+            return Ok(id);
+        }
+        let small = (bytes.len() < 2).then(|| bytes.clone());
+        let blob = Blob { short: Some(bytes.into()), place: Place::Memory };
+        let id = self.push(Object::Bytes(Box::new(blob)))?;
+        if let Some(small) = small {
+            self.small_bytes.insert(small, id);
+        }
+        Ok(id)
+    }
+
+    /// A list.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn list(&mut self, items: Vec<ObjectId>) -> Result<ObjectId> {
+        self.push(Object::List(items))
+    }
+
+    /// A tuple.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn tuple(&mut self, items: &[ObjectId]) -> Result<ObjectId> {
+        if items.is_empty() {
+            return Ok(ObjectId::EMPTY_TUPLE);
+        }
+        self.push(Object::Tuple(items.into()))
+    }
+
+    /// A dict with its pairs in order.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn dict(&mut self, pairs: Vec<(ObjectId, ObjectId)>) -> Result<ObjectId> {
+        self.push(Object::Dict(pairs))
+    }
+
+    /// Something that loading imports, by the names of Python 3; one object for each.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn global(&mut self, module: &str, name: &str) -> Result<ObjectId> {
+        let key = (module.to_owned(), name.to_owned());
+        if let Some(&id) = self.globals.get(&key) {
+            return Ok(id);
+        }
+        // Modules are interned; the name of a function or class is its own.
+        let (module, name) = (self.interned(module)?, self.text(name)?);
+        let id = self.push(Object::Global { module, name })?;
+        self.globals.insert(key, id);
+        Ok(id)
+    }
+
+    /// What loading makes by calling `callable` with the tuple `args`.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn reduce(&mut self, callable: ObjectId, args: ObjectId) -> Result<ObjectId> {
+        self.push(Object::Made(Box::new(Made::new(How::Reduce, callable, args, 0))))
+    }
+
+    /// What loading makes as an object of `class`, from the tuple `args`, without its constructor.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn new_object(&mut self, class: ObjectId, args: ObjectId) -> Result<ObjectId> {
+        self.push(Object::Made(Box::new(Made::new(How::NewObj, class, args, 0))))
+    }
+
+    /// Gives `object`, which a call makes, a state.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`] where it is not made by a call.
+    pub fn build(&mut self, object: ObjectId, state: ObjectId) -> Result<()> {
+        self.made(object)?.states.push(state);
+        Ok(())
+    }
+
+    /// Sets `pairs` in `object`, which a call makes: the items of an ordered dict.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn set_items(&mut self, object: ObjectId, pairs: &[(ObjectId, ObjectId)]) -> Result<()> {
+        self.made(object)?.pairs.extend_from_slice(pairs);
+        Ok(())
+    }
+
+    fn made(&mut self, id: ObjectId) -> Result<&mut Made> {
+        match self.graph.objects.get_mut(id.index()) {
+            Some(Object::Made(made)) => Ok(made),
+            _ => Err(Error::usage("pickle-build", "only what is made by a call has a state")),
+        }
+    }
+
+    /// A reference to something beside the pickle.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn persistent(&mut self, id: ObjectId) -> Result<ObjectId> {
+        self.push(Object::PersistentId(id))
+    }
+
+    /// A `collections.OrderedDict`.
+    ///
+    /// # Errors
+    /// As [`int`](Self::int).
+    pub fn ordered_dict(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<ObjectId> {
+        let class = self.global("collections", "OrderedDict")?;
+        let id = self.reduce(class, ObjectId::EMPTY_TUPLE)?;
+        self.set_items(id, pairs)?;
+        Ok(id)
+    }
+
+    fn content(&mut self, content: Content, needed: Option<u64>) -> Result<ObjectId> {
+        let len = match &content {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Payload { len, .. } => *len,
+        };
+        if needed != Some(len) {
+            return Err(Error::usage("pickle-content", "the content is not as long as the shape needs")
+                .expected(needed.map_or("a length below 2^64".to_owned(), |n| format!("{n} bytes")))
+                .found(format_args!("{len} bytes")));
+        }
+        match content {
+            Content::Bytes(bytes) => self.bytes(bytes),
+            Content::Payload { len: 0 | 1, .. } => {
+                Err(Error::usage("pickle-content", "arrays of less than two bytes must be given as bytes"))
+            }
+            Content::Payload { key, len } => {
+                let blob = Blob { short: None, place: Place::Payload { key, len } };
+                self.push(Object::Bytes(Box::new(blob)))
+            }
+        }
+    }
+
+    /// numpy has one object for each type in the machine's own byte order, a new one for others.
+    fn dtype(&mut self, descr: Descr) -> Result<ObjectId> {
+        if let Some(&id) = self.dtypes.get(&descr) {
+            return Ok(id);
+        }
+        let class = self.global("numpy", "dtype")?;
+        let code = self.text(descr.code)?;
+        let args = self.tuple(&[code, ObjectId::FALSE, ObjectId::TRUE])?;
+        let id = self.reduce(class, args)?;
+        let none = ObjectId::NONE;
+        let (version, order) = (self.int(3)?, self.interned(descr.order)?);
+        let (minus, zero) = (self.int(-1)?, self.int(0)?);
+        let state = self.tuple(&[version, order, none, none, none, minus, minus, zero])?;
+        self.build(id, state)?;
+        if descr.order != ">" {
+            self.dtypes.insert(descr, id);
+        }
+        Ok(id)
+    }
+
+    /// An array of numpy. `fortran_order` says that the first index runs fastest in `content`.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], code `pickle-content`, where `content` is not as long as the shape
+    /// needs, or a payload has less than two bytes.
+    pub fn ndarray(
+        &mut self,
+        (dtype, endian): (DType, Endian),
+        shape: &Shape,
+        fortran_order: bool,
+        content: Content,
+        modules: NumpyModules,
+    ) -> Result<ObjectId> {
+        let descr = describe(dtype, endian)?;
+        let content = self.content(content, shape.bytes(dtype))?;
+        let function = self.global(modules.multiarray(), "_reconstruct")?;
+        let class = self.global("numpy", "ndarray")?;
+        let zero = self.int(0)?;
+        let (empty, letter) = (self.tuple(&[zero])?, self.bytes(b"b".to_vec())?);
+        let args = self.tuple(&[class, empty, letter])?;
+        let array = self.reduce(function, args)?;
+        let mut dims = Vec::with_capacity(shape.rank());
+        for &dim in shape.dims() {
+            let dim = i64::try_from(dim)
+                .map_err(|_| Error::usage("pickle-content", "an extent is above 2^63").found(dim))?;
+            dims.push(self.int(dim)?);
+        }
+        let (version, dims, dtype) = (self.int(1)?, self.tuple(&dims)?, self.dtype(descr)?);
+        let state = self.tuple(&[version, dims, dtype, self.bool(fortran_order), content])?;
+        self.build(array, state)?;
+        Ok(array)
+    }
+
+    /// A scalar of numpy: `numpy.float32(1.5)` is not a `float`.
+    ///
+    /// # Errors
+    /// As [`ndarray`](Self::ndarray).
+    pub fn scalar(&mut self, dtype: DType, bytes: Vec<u8>, modules: NumpyModules) -> Result<ObjectId> {
+        let descr = describe(dtype, Endian::Little)?;
+        let content = self.content(Content::Bytes(bytes), Shape::default().bytes(dtype))?;
+        let function = self.global(modules.multiarray(), "scalar")?;
+        let dtype = self.dtype(descr)?;
+        let args = self.tuple(&[dtype, content])?;
+        self.reduce(function, args)
+    }
+}
+
+fn describe(dtype: DType, endian: Endian) -> Result<Descr> {
+    Descr::of(dtype, endian)
+        .ok_or_else(|| Error::usage("pickle-dtype", "numpy has no such type of elements").found(dtype))
+}

@@ -1,0 +1,420 @@
+//! The machine: follows the instructions, imports nothing, calls nothing.
+
+mod arrays;
+mod cut;
+mod memory;
+mod stack;
+
+use super::decode::{Arg, Op, Opcodes};
+use super::graph::{Graph, How, Made, Object, ObjectId};
+use super::inspect::Notes;
+use super::opcode as op;
+use super::opened::{GlobalUse, Options, Pickle};
+use super::write::ModuleNames;
+use memory::Room;
+use std::collections::HashMap;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Severity;
+use weighbridge_io::source::SourceRef;
+
+pub use cut::{Cut, read_cut};
+
+/// The highest protocol there is.
+pub(super) const HIGHEST_PROTOCOL: u64 = 5;
+/// Small integers are made once.
+const SMALL_INTS: usize = 256;
+
+/// Reads the pickle that begins at `offset` of `source`, to its `STOP`.
+///
+/// Nothing is imported or called; bytes and long text are hopped over. Other pickles or anything
+/// else may follow behind [`Pickle::end`].
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`] where Python's machine would fail too, [`weighbridge_core::Kind::Unsupported`] for
+/// an unknown protocol, [`weighbridge_core::Kind::Limit`] where `options` are passed.
+pub fn read(source: &SourceRef, offset: u64, options: &Options) -> Result<Pickle> {
+    let mut machine = Machine::new(source, offset, options);
+    let mut opcodes = Opcodes::new(source, offset);
+    machine.run(&mut opcodes).map_err(|e| e.in_file(source.label()))?;
+    Ok(machine.finish(opcodes.position()))
+}
+
+/// The state of the machine, which is also what is known when it fails.
+pub(super) struct Machine<'a> {
+    options: &'a Options,
+    pub(super) graph: Graph,
+    stack: Vec<ObjectId>,
+    /// Heights of the stack at its marks.
+    marks: Vec<usize>,
+    /// Places of the memo, as far as they are used one after the other; others are in `far`.
+    memo: Vec<ObjectId>,
+    far: HashMap<u64, ObjectId>,
+    /// A bit for each object that was fetched from the memo or copied on the stack: none else is used before it changes.
+    fetched: Vec<u64>,
+    /// Offset of the instruction that is followed.
+    at: u64,
+    /// True where a place of the memo was found to be too far.
+    too_far: bool,
+    small_ints: [Option<ObjectId>; SMALL_INTS],
+    names: HashMap<Box<str>, ObjectId>,
+    text_bytes: u64,
+    room: Room,
+    pub(super) start: u64,
+    frame_end: Option<u64>,
+    /// True where the pickle may end before it ends.
+    cut: bool,
+    protocol: Option<u8>,
+    /// The pickle around that of the objects of an array.
+    around: Option<Box<arrays::Around>>,
+    uses_frames: bool,
+    pub(super) root: ObjectId,
+    pub(super) globals: Vec<GlobalUse>,
+    pub(super) counts: Box<[u64; 256]>,
+    pub(super) notes: Notes,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(source: &SourceRef, start: u64, options: &'a Options) -> Self {
+        Self {
+            options,
+            graph: Graph::new(ModuleNames::Python2),
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Vec::new(),
+            far: HashMap::new(),
+            fetched: Vec::new(),
+            at: start,
+            too_far: false,
+            small_ints: [None; SMALL_INTS],
+            names: HashMap::new(),
+            text_bytes: 0,
+            room: Room::new(options.memory.unwrap_or_else(|| options.allowance(source))),
+            start,
+            frame_end: None,
+            cut: false,
+            protocol: None,
+            around: None,
+            uses_frames: false,
+            root: ObjectId::NONE,
+            globals: Vec::new(),
+            counts: Box::new([0; 256]),
+            notes: Notes::default(),
+        }
+    }
+
+    /// Follows the instructions up to `STOP`.
+    pub(super) fn run(&mut self, opcodes: &mut Opcodes) -> Result<()> {
+        let most = self.options.instructions.unwrap_or(u64::MAX);
+        let mut followed = 0;
+        loop {
+            let op = opcodes.next_op()?;
+            if followed == most {
+                return Err(Error::limit("limit", "the packed pickle has more instructions than its length explains")
+                    .at(op.offset)
+                    .expected(format_args!("at most {most}"))
+                    .found("more")
+                    .hint("if you trust the file, raise the limit `pickle_objects`: instructions may be as many, too"));
+            }
+            followed += 1;
+            let (code, offset) = (op.code, op.offset);
+            self.at = offset;
+            self.frame(&op, opcodes)?;
+            if let Some(count) = self.counts.get_mut(usize::from(code)) {
+                *count += 1;
+            }
+            self.step(op).and_then(|()| self.take_height()).map_err(|e| e.at(offset))?;
+            match code {
+                op::BUILD if self.options.arrays => self.array(opcodes).map_err(|e| e.at(offset))?,
+                op::STOP if !self.go_on_behind() => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn finish(self, end: u64) -> Pickle {
+        Pickle {
+            graph: self.graph,
+            root: self.root,
+            protocol: self.protocol.unwrap_or(0),
+            end,
+            globals: self.globals,
+            uses_frames: self.uses_frames,
+            counts: self.counts,
+            memory: self.room.taken(),
+        }
+    }
+
+    /// The protocol, where one was declared.
+    pub(super) fn declared(&self) -> Option<u8> {
+        self.protocol
+    }
+
+    fn note(&mut self, severity: Severity, code: &'static str, offset: u64, text: &str) {
+        self.notes.add(severity, code, offset, || text.to_owned());
+    }
+
+    /// Looks whether frames end between instructions, as Python's two machines disagree otherwise.
+    fn frame(&mut self, op: &Op, opcodes: &Opcodes) -> Result<()> {
+        if let Some(end) = self.frame_end.filter(|&end| op.offset >= end) {
+            if op.offset > end {
+                let text = "a frame ends within an instruction";
+                self.note(Severity::Unchecked, "frame-cuts-instruction", op.offset, text);
+            }
+            self.frame_end = None;
+        }
+        let (op::FRAME, Arg::Number(len)) = (op.code, &op.arg) else { return Ok(()) };
+        if self.frame_end.is_some() {
+            self.note(Severity::Unchecked, "frame-in-frame", op.offset, "a frame begins within a frame");
+        }
+        if *len > opcodes.remaining() && !self.cut {
+            return Err(Error::corrupt("truncated", "the file ends within a frame of the pickle")
+                .at(op.offset)
+                .expected(format_args!("{len} bytes"))
+                .found(format_args!("{} bytes", opcodes.remaining()))
+                .hint("the file may be cut short: compare its length with the original's"));
+        }
+        self.uses_frames = true;
+        self.frame_end = opcodes.position().checked_add(*len);
+        Ok(())
+    }
+
+    fn step(&mut self, op: Op) -> Result<()> {
+        let Op { offset, code, arg } = op;
+        match (code, arg) {
+            (op::PROTO, Arg::Number(n)) => self.proto(n, offset)?,
+            // Seen to in `frame`.
+            (op::FRAME, _) => {}
+            (op::STOP, _) => {
+                self.root = self.pop()?;
+                if !self.stack.is_empty() || !self.marks.is_empty() {
+                    self.note(
+                        Severity::Note,
+                        "stack-left",
+                        offset,
+                        "objects are left on the stack at the end",
+                    );
+                }
+                if self.frame_end.is_some_and(|end| end != offset + 1) {
+                    self.note(
+                        Severity::Unchecked,
+                        "frame-length",
+                        offset,
+                        "the last frame does not end where the pickle does",
+                    );
+                }
+            }
+            (_, Arg::Bool(b)) => self.stack.push(if b { ObjectId::TRUE } else { ObjectId::FALSE }),
+            (_, Arg::Int(n)) => self.push_int(n)?,
+            (_, Arg::BigInt(bytes)) => {
+                self.count_text(bytes.len())?;
+                self.push(Object::BigInt(bytes))?;
+            }
+            (_, Arg::Float(x)) => self.push(Object::Float(x))?,
+            (op::PERSID, Arg::Text(text)) => {
+                let id = self.text(text)?;
+                self.push(Object::PersistentId(id))?;
+            }
+            (_, Arg::Text(text)) => {
+                let id = self.text(text)?;
+                self.stack.push(id);
+            }
+            (_, Arg::ByteString(text)) => {
+                self.count_text(text.short.as_ref().map_or(0, |t| t.len()))?;
+                self.push(Object::ByteString(Box::new(text)))?;
+            }
+            (op::BYTEARRAY8, Arg::Bytes(blob)) => self.push_blob(blob, Object::ByteArray)?,
+            (_, Arg::Bytes(blob)) => self.push_blob(blob, Object::Bytes)?,
+            (op::GLOBAL, Arg::Global(module, name)) => {
+                let id = self.global(module, name, offset, "GLOBAL")?;
+                self.stack.push(id);
+            }
+            (op::INST, Arg::Global(module, name)) => {
+                let class = self.global(module, name, offset, "INST")?;
+                let args = self.pop_mark()?;
+                self.instance(class, args, offset)?;
+            }
+            (op::BINGET | op::LONG_BINGET | op::GET, Arg::Number(place)) => {
+                let id = self.recall(place).ok_or_else(|| {
+                    Error::corrupt("pickle-memo", "nothing was put into this place of the memo").found(place)
+                })?;
+                self.fetched(id)?;
+                self.stack.push(id);
+            }
+            (op::BINPUT | op::LONG_BINPUT | op::PUT, Arg::Number(place)) => self.memorise(place, offset)?,
+            (op::EXT1 | op::EXT2 | op::EXT4, Arg::Number(number)) => {
+                self.note(
+                    Severity::Unchecked,
+                    "extension",
+                    offset,
+                    "an entry of the extension registry: it could be any class or function",
+                );
+                self.push(Object::Extension(i64::try_from(number).unwrap_or(-1)))?;
+            }
+            (code, _) => self.bare(code, offset)?,
+        }
+        Ok(())
+    }
+
+    /// Instructions without an argument of their own.
+    fn bare(&mut self, code: u8, offset: u64) -> Result<()> {
+        match code {
+            op::NONE => self.stack.push(ObjectId::NONE),
+            op::NEWTRUE => self.stack.push(ObjectId::TRUE),
+            op::NEWFALSE => self.stack.push(ObjectId::FALSE),
+            op::EMPTY_TUPLE => self.stack.push(ObjectId::EMPTY_TUPLE),
+            op::EMPTY_LIST => self.push(Object::List(Vec::new()))?,
+            op::EMPTY_DICT => self.push(Object::Dict(Vec::new()))?,
+            op::EMPTY_SET => self.push(Object::Set(Vec::new()))?,
+            op::MARK => self.marks.push(self.stack.len()),
+            op::POP => {
+                self.note(Severity::Note, "pop", offset, "something is made and thrown away");
+                if self.marks.last() == Some(&self.stack.len()) {
+                    self.marks.pop();
+                } else {
+                    self.pop()?;
+                }
+            }
+            op::POP_MARK => {
+                self.note(Severity::Note, "pop", offset, "something is made and thrown away");
+                self.pop_mark()?;
+            }
+            op::DUP => {
+                self.note(Severity::Note, "dup", offset, "the stack is copied, as no pickler does");
+                let top = self.top()?;
+                self.fetched(top)?;
+                self.stack.push(top);
+            }
+            op::MEMOIZE => {
+                let place = self.memo.len() as u64 + self.far.len() as u64;
+                self.memorise(place, offset)?;
+            }
+            op::TUPLE1 => self.tuple_of(1)?,
+            op::TUPLE2 => self.tuple_of(2)?,
+            op::TUPLE3 => self.tuple_of(3)?,
+            op::TUPLE => {
+                let items = self.pop_mark()?;
+                self.push_tuple(items)?;
+            }
+            op::LIST => {
+                let items = self.pop_mark()?;
+                self.push(Object::List(items))?;
+            }
+            op::FROZENSET => {
+                let items = self.pop_mark()?;
+                self.push(Object::FrozenSet(items.into()))?;
+            }
+            op::DICT => {
+                let pairs = pairs(&self.pop_mark()?)?;
+                self.push(Object::Dict(pairs))?;
+            }
+            op::APPEND => {
+                let item = self.pop()?;
+                self.append(&[item])?;
+            }
+            op::APPENDS => {
+                let items = self.pop_mark()?;
+                self.append(&items)?;
+            }
+            op::ADDITEMS => {
+                let items = self.pop_mark()?;
+                self.grow(|target| {
+                    match target {
+                        Object::Set(set) => set.extend(items),
+                        _ => return Err(wrong_target("a set")),
+                    }
+                    Ok(())
+                })?;
+            }
+            op::SETITEM => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set_items(&[(key, value)])?;
+            }
+            op::SETITEMS => {
+                let pairs = pairs(&self.pop_mark()?)?;
+                self.set_items(&pairs)?;
+            }
+            op::BUILD => {
+                let state = self.pop()?;
+                self.grow(|target| {
+                    match target {
+                        Object::Made(made) => {
+                            made.states.push(state);
+                            made.built = offset;
+                        }
+                        _ => return Err(wrong_target("an object that was made by a call")),
+                    }
+                    Ok(())
+                })?;
+            }
+            op::REDUCE => {
+                let (args, callable) = (self.pop()?, self.pop()?);
+                self.push(Object::Made(Box::new(Made::new(How::Reduce, callable, args, offset))))?;
+            }
+            op::NEWOBJ => {
+                let (args, class) = (self.pop()?, self.pop()?);
+                self.push(Object::Made(Box::new(Made::new(How::NewObj, class, args, offset))))?;
+            }
+            op::NEWOBJ_EX => {
+                let (kwargs, args, class) = (self.pop()?, self.pop()?, self.pop()?);
+                let mut made = Made::new(How::NewObjEx, class, args, offset);
+                made.kwargs = Some(kwargs);
+                self.push(Object::Made(Box::new(made)))?;
+            }
+            op::OBJ => {
+                let mut args = self.pop_mark()?;
+                if args.is_empty() {
+                    return Err(underflow());
+                }
+                let class = args.remove(0);
+                self.instance(class, args, offset)?;
+            }
+            op::STACK_GLOBAL => self.stack_global(offset)?,
+            op::BINPERSID => {
+                let id = self.pop()?;
+                self.push(Object::PersistentId(id))?;
+            }
+            op::NEXT_BUFFER => self.push(Object::Buffer)?,
+            op::READONLY_BUFFER => {
+                self.top()?;
+            }
+            _ => return Err(Error::corrupt("pickle-opcode", "this is no instruction of a pickle")),
+        }
+        Ok(())
+    }
+
+    fn proto(&mut self, n: u64, offset: u64) -> Result<()> {
+        let protocol = u8::try_from(n).ok().filter(|_| n <= HIGHEST_PROTOCOL).ok_or_else(|| {
+            Error::unsupported("pickle-protocol", "the pickle is of an unknown protocol")
+                .expected(format_args!("0 to {HIGHEST_PROTOCOL}"))
+                .found(n)
+        })?;
+        if offset != self.start {
+            self.note(
+                Severity::Note,
+                "protocol-inside",
+                offset,
+                "the protocol is declared within the pickle",
+            );
+        }
+        self.protocol = Some(protocol);
+        self.graph.names = if protocol < 3 { ModuleNames::Python2 } else { ModuleNames::Python3 };
+        Ok(())
+    }
+}
+
+fn pairs(items: &[ObjectId]) -> Result<Vec<(ObjectId, ObjectId)>> {
+    let (pairs, rest) = items.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Error::corrupt("pickle-pairs", "a dict is given a key without a value"));
+    }
+    Ok(pairs.iter().map(|&[key, value]| (key, value)).collect())
+}
+
+fn underflow() -> Error {
+    Error::corrupt("pickle-stack", "the instruction needs more than there is on the stack")
+}
+
+fn wrong_target(what: &str) -> Error {
+    Error::corrupt("pickle-target", "the instruction changes something that cannot be changed so")
+        .expected(what)
+}

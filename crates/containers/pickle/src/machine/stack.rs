@@ -1,0 +1,262 @@
+//! The stack, the memo and the objects of the machine.
+
+use super::memory::room_of;
+use super::{Machine, SMALL_INTS, underflow, wrong_target};
+use crate::graph::{Blob, How, Made, Object, ObjectId, Place, Text};
+use crate::opened::GlobalUse;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Severity;
+use weighbridge_core::limits::Limits;
+
+/// So much further than the bytes before it a place of the memo may be. Picklers count the objects that they put there, each of
+/// which takes a byte at least; that those which nobody fetches are left out later (`pickletools.optimize` of older Pythons),
+/// and that one pickler writes several pickles behind each other, changes nothing of that. Python's own unpickler has an array up
+/// to twice the furthest place.
+const FAR: u64 = 1 << 14;
+
+/// The word and the bit in it that stand for the object.
+fn bit_of(id: ObjectId) -> (usize, u64) {
+    (id.index() / 64, 1 << (id.index() % 64))
+}
+
+impl Machine<'_> {
+    pub(super) fn make(&mut self, object: Object) -> Result<ObjectId> {
+        let count = self.graph.objects.len();
+        Limits::check("objects", "pickle_objects", count as u64 + 1, self.options.objects)?;
+        let id = u32::try_from(count).map(ObjectId).map_err(|_| {
+            Error::limit("pickle-objects", "the pickle has more objects than can be numbered")
+        })?;
+        self.take_object(&object)?;
+        self.graph.objects.push(object);
+        Ok(id)
+    }
+
+    pub(super) fn push(&mut self, object: Object) -> Result<()> {
+        let id = self.make(object)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub(super) fn push_int(&mut self, n: i64) -> Result<()> {
+        let Some(slot) = usize::try_from(n).ok().filter(|&n| n < SMALL_INTS) else {
+            return self.push(Object::Int(n));
+        };
+        let id = match self.small_ints.get(slot).copied().flatten() {
+            Some(id) => id,
+            None => self.make(Object::Int(n))?,
+        };
+        if let Some(known) = self.small_ints.get_mut(slot) {
+            *known = Some(id);
+        }
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub(super) fn push_blob(&mut self, blob: Blob, object: fn(Box<Blob>) -> Object) -> Result<()> {
+        self.count_text(blob.short.as_ref().map_or(0, |b| b.len()))?;
+        self.push(object(Box::new(blob)))
+    }
+
+    pub(super) fn text(&mut self, text: Text) -> Result<ObjectId> {
+        self.count_text(text.short.as_ref().map_or(0, |t| t.len()))?;
+        self.make(Object::Text(Box::new(text)))
+    }
+
+    pub(super) fn count_text(&mut self, len: usize) -> Result<()> {
+        self.text_bytes += len as u64;
+        Limits::check("bytes of text", "header_bytes", self.text_bytes, self.options.limits.header_bytes)
+    }
+
+    /// The text of a module or name: one object for all that are equal.
+    pub(super) fn name(&mut self, name: Box<str>) -> Result<ObjectId> {
+        if let Some(&id) = self.names.get(&name) {
+            return Ok(id);
+        }
+        let id = self.text(Text { short: Some(name.clone()), place: Place::Memory })?;
+        self.take_name(&name)?;
+        self.names.insert(name, id);
+        Ok(id)
+    }
+
+    pub(super) fn global(
+        &mut self,
+        module: Box<str>,
+        name: Box<str>,
+        at: u64,
+        opcode: &'static str,
+    ) -> Result<ObjectId> {
+        let (module, name) = (self.name(module)?, self.name(name)?);
+        self.take_global()?;
+        let object = self.make(Object::Global { module, name })?;
+        self.globals.push(GlobalUse { object, offset: at, opcode });
+        Ok(object)
+    }
+
+    pub(super) fn stack_global(&mut self, offset: u64) -> Result<()> {
+        let (name, module) = (self.pop()?, self.pop()?);
+        for part in [module, name] {
+            // Python reads the strings of Python 2 as text.
+            if !matches!(self.graph.object(part), Object::Text(_) | Object::ByteString(_)) {
+                let text = "imports something whose name could not be followed";
+                self.note(Severity::Unchecked, "unfollowed-import", offset, text);
+                return Err(Error::corrupt("pickle-global", "a module or name to import is no text"));
+            }
+        }
+        self.take_global()?;
+        let object = self.make(Object::Global { module, name })?;
+        self.globals.push(GlobalUse { object, offset, opcode: "STACK_GLOBAL" });
+        self.stack.push(object);
+        Ok(())
+    }
+
+    pub(super) fn instance(&mut self, class: ObjectId, args: Vec<ObjectId>, offset: u64) -> Result<()> {
+        let args = self.make_tuple(args)?;
+        self.push(Object::Made(Box::new(Made::new(How::Instance, class, args, offset))))
+    }
+
+    pub(super) fn make_tuple(&mut self, items: Vec<ObjectId>) -> Result<ObjectId> {
+        if items.is_empty() {
+            return Ok(ObjectId::EMPTY_TUPLE);
+        }
+        self.make(Object::Tuple(items.into()))
+    }
+
+    pub(super) fn push_tuple(&mut self, items: Vec<ObjectId>) -> Result<()> {
+        let id = self.make_tuple(items)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    pub(super) fn tuple_of(&mut self, count: usize) -> Result<()> {
+        let height =
+            self.stack.len().checked_sub(count).filter(|&h| h >= self.fence()).ok_or_else(underflow)?;
+        let items = self.stack.split_off(height);
+        self.push_tuple(items)
+    }
+
+    /// The height below which only a mark's instruction may reach.
+    pub(super) fn fence(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    pub(super) fn top(&self) -> Result<ObjectId> {
+        let top = self.stack.last().copied().filter(|_| self.stack.len() > self.fence());
+        top.ok_or_else(underflow)
+    }
+
+    pub(super) fn pop(&mut self) -> Result<ObjectId> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    pub(super) fn pop_mark(&mut self) -> Result<Vec<ObjectId>> {
+        let height = self.marks.pop().ok_or_else(|| {
+            Error::corrupt("pickle-mark", "the instruction looks for a mark, and there is none")
+        })?;
+        Ok(self.stack.split_off(height))
+    }
+
+    pub(super) fn top_object(&mut self) -> Result<&mut Object> {
+        let top = self.top()?;
+        self.graph.objects.get_mut(top.index()).ok_or_else(underflow)
+    }
+
+    /// Changes the object on top, and counts by how much it grew.
+    pub(super) fn grow(&mut self, change: impl FnOnce(&mut Object) -> Result<()>) -> Result<()> {
+        let top = self.top_object()?;
+        let before = room_of(top);
+        change(top)?;
+        let grown = room_of(top).saturating_sub(before);
+        self.take_growth(grown)?;
+        self.changed()
+    }
+
+    /// Takes down that the object on top changes, where something else may have it.
+    fn changed(&mut self) -> Result<()> {
+        let top = self.top()?;
+        let (word, bit) = bit_of(top);
+        if self.fetched.get(word).is_some_and(|bits| bits & bit != 0)
+            && self.graph.changes.insert(top, self.at).is_none()
+        {
+            self.take_change()?;
+        }
+        Ok(())
+    }
+
+    /// Takes down that the object may be in two places from here on. Those that cannot change need it not.
+    pub(super) fn fetched(&mut self, id: ObjectId) -> Result<()> {
+        if !matches!(
+            self.graph.object(id),
+            Object::List(_) | Object::Dict(_) | Object::Set(_) | Object::Made(_)
+        ) {
+            return Ok(());
+        }
+        let (word, bit) = bit_of(id);
+        if word >= self.fetched.len() {
+            let before = self.fetched.len();
+            self.fetched.resize(word + 1, 0);
+            self.take_bits((self.fetched.len() - before) * size_of::<u64>())?;
+        }
+        if let Some(bits) = self.fetched.get_mut(word) {
+            *bits |= bit;
+        }
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, items: &[ObjectId]) -> Result<()> {
+        self.grow(|target| {
+            match target {
+                Object::List(list) => list.extend_from_slice(items),
+                Object::Made(made) => made.items.extend_from_slice(items),
+                _ => return Err(wrong_target("a list")),
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn set_items(&mut self, pairs: &[(ObjectId, ObjectId)]) -> Result<()> {
+        self.grow(|target| {
+            match target {
+                Object::Dict(dict) => dict.extend_from_slice(pairs),
+                Object::Made(made) => made.pairs.extend_from_slice(pairs),
+                _ => return Err(wrong_target("a dict")),
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn recall(&self, place: u64) -> Option<ObjectId> {
+        let near = usize::try_from(place).ok().and_then(|place| self.memo.get(place));
+        near.or_else(|| self.far.get(&place)).copied()
+    }
+
+    /// Puts the top of the stack into the memo. No memory is taken for places that are left out.
+    pub(super) fn memorise(&mut self, place: u64, offset: u64) -> Result<()> {
+        let top = self.top()?;
+        if place > offset.saturating_add(FAR) && !self.too_far {
+            self.too_far = true;
+            self.note(
+                Severity::Error,
+                "memo-far",
+                offset,
+                "the memo is used at a place beyond all that it could hold: Python makes it as long as that",
+            );
+        }
+        if self.recall(place).is_some_and(|before| before != top) {
+            self.note(Severity::Note, "memo-again", offset, "a place of the memo is used for two objects");
+        }
+        match usize::try_from(place) {
+            Ok(near) if near < self.memo.len() => self.memo[near] = top,
+            Ok(near) if near == self.memo.len() && !self.far.contains_key(&place) => {
+                self.take_place(true)?;
+                self.memo.push(top);
+            }
+            _ => {
+                self.take_place(false)?;
+                self.far.insert(place, top);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+//! Arrays and scalars of numpy, recognised in a graph.
+
+use super::allowed::is_mapped_array;
+use super::graph::{Graph, How, Object, ObjectId, Place, Span, Stored};
+use super::opened::Options;
+use super::payload::{PayloadSource, may_hold};
+use std::sync::Arc;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
+use weighbridge_io::source::{MemorySource, SourceRef};
+
+/// The bytes of something: how many, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    /// Bytes after decoding.
+    pub len: u64,
+    /// Where they are. Use [`super::PayloadSource`] for a span of the source.
+    pub place: Place,
+    /// The bytes themselves, where they are few and were read.
+    pub short: Option<Box<[u8]>>,
+}
+
+/// An array, or a scalar as an array without dimensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NdArray {
+    /// The `descr` as numpy shows it, without byte order: `f4`, `O8`, `V6`.
+    pub descr: Box<str>,
+    /// The type of the elements; `None` where no tensor has it: objects, records, text, dates.
+    pub dtype: Option<DType>,
+    /// Byte order of the elements; little where there is none.
+    pub endian: Endian,
+    /// The extents.
+    pub shape: Shape,
+    /// True where the first index runs fastest.
+    pub fortran_order: bool,
+    /// The elements. `None` where `dtype` is.
+    pub payload: Option<Payload>,
+}
+
+impl NdArray {
+    /// What holds the elements, the offset of the first, and how they lie; `None` where no tensor can hold them. `source` is
+    /// what the pickle was read from.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, where the elements are not in the file.
+    pub fn elements(&self, source: &SourceRef) -> Result<Option<(SourceRef, u64, Encoding)>> {
+        let (Some(_), Some(payload)) = (self.dtype, &self.payload) else { return Ok(None) };
+        let order = if self.fortran_order { Order::Column } else { Order::Row };
+        let encoding = Encoding { order, endian: self.endian };
+        let (source, offset): (SourceRef, u64) = match (payload.place, &payload.short) {
+            (Place::Source(span), _) if span.stored == Stored::Raw => (source.clone(), span.offset),
+            (_, Some(bytes)) => (Arc::new(MemorySource::new(source.label(), bytes.to_vec())), 0),
+            (Place::Source(span), None) => {
+                (Arc::new(PayloadSource::new(source.clone(), span, payload.len)?), 0)
+            }
+            _ => return Err(corrupt("the elements of the array are not in the file")),
+        };
+        Ok(Some((source, offset, encoding)))
+    }
+}
+
+/// True for a call by which numpy makes an array of any class and type.
+pub fn is_ndarray(graph: &Graph, id: ObjectId) -> bool {
+    matches!(
+        graph.call(id),
+        Some((
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct")
+                | ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"),
+            _
+        ))
+    )
+}
+
+/// What a dtype object says.
+struct Described {
+    descr: Box<str>,
+    dtype: Option<DType>,
+    endian: Endian,
+}
+
+/// The array that the object would become, or `None` where it is no array at all.
+///
+/// Arrays of objects or records are recognised, but have neither `dtype` nor `payload`.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`], code `numpy-array`, where it would be an array but contradicts itself;
+/// [`weighbridge_core::Kind::Limit`] for more dimensions than `options` allow.
+pub fn ndarray(graph: &Graph, id: ObjectId, options: &Options) -> Result<Option<NdArray>> {
+    let Some((global, args)) = graph.call(id) else { return Ok(None) };
+    let offset = graph.made(id).map_or(0, |made| made.offset);
+    let array = match (global, args) {
+        (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), [class, ..])
+            if graph.global(*class) == Some(("numpy", "ndarray")) || is_mapped_class(graph, *class) =>
+        {
+            reconstructed(graph, id, options)
+        }
+        (("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer"), &[buffer, dtype, shape, order]) => {
+            let fortran = match graph.text(order) {
+                Some("C") => Ok(false),
+                Some("F") => Ok(true),
+                _ => Err(corrupt("the order of the array is neither C nor F")),
+            };
+            fortran.and_then(|fortran| array(graph, dtype, extents(graph, shape, options)?, fortran, buffer))
+        }
+        _ => return Ok(None),
+    };
+    array.map(Some).map_err(|e| e.at(offset))
+}
+
+/// The numpy scalar that the object would become, or `None` where it is none.
+///
+/// # Errors
+/// As [`ndarray`].
+pub fn scalar(graph: &Graph, id: ObjectId) -> Result<Option<NdArray>> {
+    let Some((global, args)) = graph.call(id) else { return Ok(None) };
+    match (global, args) {
+        (("numpy.core.multiarray" | "numpy._core.multiarray", "scalar"), &[dtype, bytes]) => {
+            let offset = graph.made(id).map_or(0, |made| made.offset);
+            array(graph, dtype, Shape::default(), false, bytes).map(Some).map_err(|e| e.at(offset))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// True where the object is the class of arrays that look into a file. What a pickle has of such an array is an array.
+fn is_mapped_class(graph: &Graph, id: ObjectId) -> bool {
+    graph.global(id).is_some_and(|(module, name)| is_mapped_array(module, name))
+}
+
+/// The arguments of what is nothing but numpy's own call that rebuilds an array of the class `numpy.memmap`.
+pub(super) fn rebuilt_mapped(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
+    let made = graph.made(id).filter(|made| made.how == How::Reduce)?;
+    match graph.call(id)? {
+        (("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"), &[class, shape, code])
+            if is_mapped_class(graph, class)
+                && !is_mapped_class(graph, shape)
+                && !is_mapped_class(graph, code) =>
+        {
+            Some(made.args)
+        }
+        _ => None,
+    }
+}
+
+fn corrupt(message: &str) -> Error {
+    Error::corrupt("numpy-array", message)
+}
+
+/// An array made empty and then given its state.
+fn reconstructed(graph: &Graph, id: ObjectId, options: &Options) -> Result<NdArray> {
+    let state = graph.made(id).and_then(|made| graph.tuple(made.state()?));
+    // Very old numpy had no version at the front.
+    match state {
+        Some(&[_, shape, dtype, fortran, data] | &[shape, dtype, fortran, data]) => {
+            let fortran =
+                graph.truth(fortran).ok_or_else(|| corrupt("the order of the array is no truth value"))?;
+            array(graph, dtype, extents(graph, shape, options)?, fortran, data)
+        }
+        _ => Err(corrupt("the array has no state, or one of an unknown form")),
+    }
+}
+
+fn extents(graph: &Graph, shape: ObjectId, options: &Options) -> Result<Shape> {
+    let items = graph.sequence(shape).ok_or_else(|| corrupt("the shape of the array is no tuple"))?;
+    Limits::check("dimensions", "dimensions", items.len() as u64, options.limits.dimensions)?;
+    let extent = |&id| graph.int(id).and_then(|n| u64::try_from(n).ok());
+    let dims: Option<Vec<u64>> = items.iter().map(extent).collect();
+    dims.map(Shape::new).ok_or_else(|| corrupt("an extent of the array is no count"))
+}
+
+fn array(
+    graph: &Graph,
+    dtype: ObjectId,
+    shape: Shape,
+    fortran_order: bool,
+    data: ObjectId,
+) -> Result<NdArray> {
+    let Described { descr, dtype, endian } = describe(graph, dtype)?;
+    let mut array = NdArray { descr, dtype, endian, shape, fortran_order, payload: None };
+    let Some(dtype) = dtype else { return Ok(array) };
+    let len = array.shape.bytes(dtype).ok_or_else(|| {
+        corrupt("the shape has no length in bytes below 2^64").found(format_args!("{dtype} {}", array.shape))
+    })?;
+    let payload = bytes_of(graph, data, Some(len))?.ok_or_else(|| corrupt("the elements are no bytes"))?;
+    array.payload = Some(payload);
+    Ok(array)
+}
+
+/// The bytes that the object is or would become: `bytes`, `bytearray`, a string of Python 2, and
+/// the calls by which protocol 2 spells bytes. `None` where it is something else.
+///
+/// `len` is the number of bytes that it must be, where the caller knows it. Long text tells its
+/// number of bytes only when it is decoded, so without `len` it gives `None` too.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`], code `numpy-length`, where it is not `len` bytes.
+pub fn bytes_of(graph: &Graph, id: ObjectId, len: Option<u64>) -> Result<Option<Payload>> {
+    let (short, place) = match graph.object(id) {
+        Object::Bytes(blob) | Object::ByteArray(blob) => (blob.short.clone(), blob.place),
+        Object::ByteString(text) => (text.short.as_deref().and_then(latin1), text.place),
+        Object::Made(_) => match graph.call(id) {
+            Some((("_codecs", "encode"), &[text, codec])) if is_latin1(graph, codec) => {
+                let Object::Text(text) = graph.object(text) else { return Ok(None) };
+                (text.short.as_deref().and_then(latin1), text.place)
+            }
+            Some((("__builtin__" | "builtins", "bytes"), [])) => (Some(Box::default()), Place::Memory),
+            Some((("__builtin__" | "builtins", "bytearray"), &[inner]))
+                if matches!(graph.object(inner), Object::Bytes(_)) =>
+            {
+                return bytes_of(graph, inner, len);
+            }
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let known = match (&short, place) {
+        (Some(bytes), _) => Some(bytes.len() as u64),
+        (None, Place::Source(Span { len, stored: Stored::Raw, .. }) | Place::Payload { len, .. }) => {
+            Some(len)
+        }
+        (None, _) => None,
+    };
+    let impossible = |len| match place {
+        Place::Source(span) => known.is_none() && !may_hold(span, len),
+        _ => known.is_none(),
+    };
+    match (len, known) {
+        (Some(len), known) if known.is_some_and(|known| known != len) || impossible(len) => {
+            let error =
+                Error::corrupt("numpy-length", "the array has more or fewer bytes than its shape needs")
+                    .expected(format_args!("{len} bytes"));
+            Err(match (known, place) {
+                (Some(known), _) => error.found(format_args!("{known} bytes")),
+                (None, Place::Source(span)) => error.found(format_args!("{} bytes of text", span.len)),
+                _ => error,
+            })
+        }
+        (Some(len), _) | (None, Some(len)) => Ok(Some(Payload { len, place, short })),
+        (None, None) => Ok(None),
+    }
+}
+
+fn is_latin1(graph: &Graph, codec: ObjectId) -> bool {
+    matches!(graph.text(codec), Some("latin1" | "latin-1" | "iso-8859-1"))
+}
+
+fn latin1(text: &str) -> Option<Box<[u8]>> {
+    text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
+}
+
+fn describe(graph: &Graph, id: ObjectId) -> Result<Described> {
+    let bad = || corrupt("the type of the elements is not described as numpy does");
+    let (("numpy", "dtype"), &[code, ..]) = graph.call(id).ok_or_else(bad)? else { return Err(bad()) };
+    let inert = |descr: &str| Described { descr: descr.into(), dtype: None, endian: Endian::Little };
+    // Types that packages add to numpy are named by their class.
+    if let Some((module, name)) = graph.global(code) {
+        let mut described = inert(name);
+        described.dtype = if module == "ml_dtypes" { added(name) } else { None };
+        return Ok(described);
+    }
+    let code = graph.text(code).ok_or_else(bad)?;
+    let mut described = inert(code);
+    let states = graph.made(id).map_or(&[][..], |made| &made.states);
+    match *states {
+        [] => {}
+        [state] => {
+            let [version, endian, subtype, names, fields, ..] = *graph.tuple(state).ok_or_else(bad)? else {
+                return Err(bad());
+            };
+            graph.int(version).ok_or_else(bad)?;
+            if [subtype, names, fields] != [ObjectId::NONE; 3] {
+                return Ok(described);
+            }
+            described.endian = match graph.text(endian) {
+                Some("<" | "|" | "=") => Endian::Little,
+                Some(">") => Endian::Big,
+                _ => return Err(bad()),
+            };
+        }
+        _ => return Err(bad()),
+    }
+    described.dtype = DType::from_numpy_code(code);
+    if described.dtype.is_some_and(|dtype| dtype.swap_unit() == 1) {
+        described.endian = Endian::Little;
+    }
+    Ok(described)
+}
+
+/// The type that package `ml_dtypes` adds under this name.
+fn added(name: &str) -> Option<DType> {
+    Some(match name {
+        "bfloat16" => DType::BF16,
+        "float8_e4m3fn" => DType::F8E4M3,
+        "float8_e5m2" => DType::F8E5M2,
+        "float8_e8m0fnu" => DType::F8E8M0,
+        "float8_e4m3fnuz" => DType::F8E4M3Fnuz,
+        "float8_e5m2fnuz" => DType::F8E5M2Fnuz,
+        _ => return None,
+    })
+}
+
+/// What the object would become if it is written as Paddle writes a tensor with LoD within a
+/// structure: `eval("data", {"data": array})`. Evaluating that gives the array and runs nothing.
+pub fn lod_tensor(graph: &Graph, id: ObjectId) -> Option<ObjectId> {
+    let (("__builtin__" | "builtins", "eval"), &[text, names]) = graph.call(id)? else { return None };
+    let (Some("data"), Object::Dict(pairs)) = (graph.text(text), graph.object(names)) else { return None };
+    match pairs.as_slice() {
+        [(key, value)] if graph.text(*key) == Some("data") => Some(*value),
+        _ => None,
+    }
+}
+
+/// True where [`lod_tensor`] finds the pattern, and the call is nothing else.
+pub fn is_lod_tensor(graph: &Graph, id: ObjectId) -> bool {
+    let plain = graph.made(id).is_some_and(|m| {
+        m.how == How::Reduce && m.states.is_empty() && m.items.is_empty() && m.pairs.is_empty()
+    });
+    plain && lod_tensor(graph, id).is_some()
+}

@@ -1,0 +1,87 @@
+//! Parameters that Paddle puts together from parts as it loads a dict.
+
+use super::graph::{Graph, Object, ObjectId};
+use super::numpy::ndarray;
+use super::opened::Options;
+use std::collections::{HashMap, HashSet};
+
+/// The key of the dict that says what was split.
+pub const SPLIT: &str = "UnpackBigParamInfor@@";
+/// The key of the list of parts in it.
+pub const SLICES: &str = "slices";
+
+/// True where loading would put parts together that multiply: one that is named twice, or under two names, or shares its bytes
+/// with others, or was put together itself. Also where something else stands where Paddle has this description, or where two parameters
+/// share one.
+pub(super) fn multiply(graph: &Graph, len: u64, options: &Options) -> bool {
+    let is_key = |id: ObjectId| graph.text(id) == Some(SPLIT);
+    if !graph.iter().any(|(id, _)| is_key(id)) {
+        return false;
+    }
+    let mut dicts = 0;
+    for (_, object) in graph.iter() {
+        let pairs = match object {
+            Object::Dict(pairs) => pairs,
+            Object::Made(made) => &made.pairs,
+            Object::List(items) | Object::Set(items) if items.iter().any(|&id| is_key(id)) => return true,
+            Object::Tuple(items) | Object::FrozenSet(items) if items.iter().any(|&id| is_key(id)) => {
+                return true;
+            }
+            _ => continue,
+        };
+        for &(_, value) in pairs.iter().filter(|(key, _)| is_key(*key)) {
+            dicts += 1;
+            // Paddle looks at the outermost dict alone, and there is one description in it.
+            if dicts > 1 || !are_apart(graph, value, pairs, len, options) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// True where each part that `described` names is an array of its own, all of them no longer than the file. Each description in it is
+/// gone through once, and so is each part: all of it takes no longer than reading the pickle.
+fn are_apart(
+    graph: &Graph,
+    described: ObjectId,
+    pairs: &[(ObjectId, ObjectId)],
+    len: u64,
+    options: &Options,
+) -> bool {
+    let Object::Dict(described) = graph.object(described) else { return false };
+    let values: HashMap<&str, ObjectId> =
+        pairs.iter().filter_map(|&(key, value)| Some((graph.text(key)?, value))).collect();
+    let mut whole = HashSet::new();
+    let (mut met, mut taken, mut left) = (HashSet::new(), HashSet::new(), Some(len));
+    for &(key, fields) in described {
+        // Paddle writes one for each parameter.
+        if !met.insert(fields) {
+            return false;
+        }
+        let (Some(key), Object::Dict(fields)) = (graph.text(key), graph.object(fields)) else { return false };
+        whole.insert(key);
+        for &(name, parts) in fields {
+            match (graph.text(name), graph.sequence(parts)) {
+                (Some(SLICES), Some(parts)) => {
+                    for &part in parts {
+                        let Some((name, &id)) =
+                            graph.text(part).and_then(|name| Some((name, values.get(name)?)))
+                        else {
+                            return false;
+                        };
+                        let array = ndarray(graph, id, options).ok().flatten();
+                        let bytes = array.and_then(|array| array.payload).map(|payload| payload.len);
+                        left = left.zip(bytes).and_then(|(left, bytes)| left.checked_sub(bytes));
+                        if left.is_none() || !taken.insert(id) || whole.contains(name) {
+                            return false;
+                        }
+                    }
+                }
+                (Some(SLICES), None) | (None, _) => return false,
+                _ => {}
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,153 @@
+//! The zip form: which members there are.
+
+use super::storage::Storage;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use weighbridge_core::checkpoint::Check;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::Endian;
+use weighbridge_core::text::escape;
+use weighbridge_io::source::{SourceRef, read_vec};
+use weighbridge_zip::{Member, Method, Rest, read_with_rest};
+
+/// The longest member of one word, such as `byteorder`, that is read.
+const MOST_WORD: u64 = 64;
+
+/// What was counted of reading deflated storages.
+#[derive(Debug, Default)]
+struct Passes {
+    /// Where the tensor that came last in each storage ends, by the address of its source.
+    ends: HashMap<usize, u64>,
+    /// Bytes that all tensors so far have inflated, and those of the storages that they are in.
+    inflated: u64,
+    storages: u64,
+}
+
+/// The members of an archive of `torch.save`.
+#[derive(Debug)]
+pub(super) struct Archive {
+    source: SourceRef,
+    members: Vec<Member>,
+    /// The name of each member without the folder, and its place.
+    places: HashMap<String, usize>,
+    /// Sources of deflated members by their offsets, one each: tensors of the same storage share an inflater, and are
+    /// read by one worker, in order.
+    inflating: Mutex<HashMap<u64, SourceRef>>,
+    passes: Mutex<Passes>,
+    /// The folder's name, with its slash; empty where the members stand in no folder.
+    folder: String,
+    /// The byte order of the storages.
+    pub(super) endian: Endian,
+    /// What is wrong behind the end of the archive.
+    pub(super) rest: Option<Rest>,
+}
+
+impl Archive {
+    /// Reads the directory of `source`.
+    pub(super) fn open(source: &SourceRef, limits: &Limits) -> Result<Self> {
+        let (members, rest) = read_with_rest(source, limits)?;
+        Ok(Self { rest, ..Self::of(source, members)? })
+    }
+
+    /// The archive of these members.
+    pub(super) fn of(source: &SourceRef, members: Vec<Member>) -> Result<Self> {
+        let pickle = members.iter().find_map(|m| {
+            let folder = m.name.strip_suffix("data.pkl")?;
+            (folder.is_empty() || folder.find('/') == Some(folder.len() - 1)).then_some(folder)
+        });
+        let Some(folder) = pickle.map(str::to_owned) else {
+            return Err(Error::corrupt("torch-no-pickle", "the archive has no member X/data.pkl")
+                .in_file(source.label())
+                .hint("this is not what torch.save writes"));
+        };
+        let inside = |(place, m): (usize, &Member)| Some((m.name.strip_prefix(&folder)?.to_owned(), place));
+        let places = members.iter().enumerate().filter_map(inside).collect();
+        let mut archive = Self {
+            source: source.clone(),
+            members,
+            places,
+            inflating: Mutex::default(),
+            passes: Mutex::default(),
+            folder,
+            endian: Endian::Little,
+            rest: None,
+        };
+        if let Some(word) = archive.word("byteorder")? {
+            archive.endian = match word.as_slice() {
+                b"little" => Endian::Little,
+                b"big" => Endian::Big,
+                other => {
+                    return Err(Error::corrupt("torch-byteorder", "this is no byte order")
+                        .in_file(source.label())
+                        .expected("little or big")
+                        .found(escape(&String::from_utf8_lossy(other))));
+                }
+            };
+        }
+        Ok(archive)
+    }
+
+    /// The member of that name in the folder.
+    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+        self.places.get(name).and_then(|&place| self.members.get(place))
+    }
+
+    /// All members, in the order of the directory, under their whole names.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The folder's name, with its slash.
+    pub(super) fn folder(&self) -> &str {
+        &self.folder
+    }
+
+    /// The bytes of a short member.
+    fn word(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.member(name) {
+            Some(member) if member.len <= MOST_WORD => {
+                Ok(Some(read_vec(&*member.open(&self.source)?, 0, member.len)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A source that holds the bytes of `member`, and the offset of the first one in it. Offsets in
+    /// a stored member are those of the archive.
+    pub(super) fn bytes_of(&self, member: &Member) -> Result<(SourceRef, u64)> {
+        if member.method == Method::Stored {
+            return Ok((self.source.clone(), member.data_offset));
+        }
+        let mut inflating = self.inflating.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = inflating.get(&member.data_offset) {
+            return Ok((known.clone(), 0));
+        }
+        let opened = member.open(&self.source)?;
+        inflating.insert(member.data_offset, opened.clone());
+        Ok((opened, 0))
+    }
+
+    /// Counts that `start` to `end` of a deflated storage is read, and all before its end `again` times more. Gives the bytes
+    /// that all such reading so far inflates beyond once each storage.
+    pub(super) fn count_inflated(&self, storage: &Storage, start: u64, end: u64, again: u64) -> u64 {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = passes.ends.insert(std::sync::Arc::as_ptr(&storage.source).cast::<()>().addr(), end);
+        if known.is_none() {
+            passes.storages = passes.storages.saturating_add(storage.len);
+        }
+        let from = known.filter(|&known| known <= start).unwrap_or(0);
+        let more = end.saturating_sub(from).saturating_add(end.saturating_mul(again));
+        passes.inflated = passes.inflated.saturating_add(more);
+        passes.inflated.saturating_sub(passes.storages)
+    }
+
+    /// The bytes of the storage `key`.
+    pub(super) fn storage(&self, folder: &str, key: &str) -> Result<Option<Storage>> {
+        let Some(member) = self.member(&format!("{folder}/{key}")) else { return Ok(None) };
+        let (source, offset) = self.bytes_of(member)?;
+        let stored = member.method == Method::Stored;
+        let check = stored.then_some(Check { offset, len: member.len, crc32: member.crc32 });
+        Ok(Some(Storage { source, offset, len: member.len, check }))
+    }
+}

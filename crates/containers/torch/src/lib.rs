@@ -1,0 +1,65 @@
+//! What `torch.save` writes: a pickle and the storages that it refers to, in a zip archive or in
+//! the legacy form.
+//!
+//! ```text
+//! zip form      X/data.pkl           the object, protocol 2; a storage is a persistent id:
+//! (torch 1.6 on)                     ("storage", class, KEY, "cpu", elements)
+//!               X/byteorder          "little" or "big"; absent before 2.1, which means little
+//!               X/data/KEY           the bytes of a storage
+//!               X/version            "3\n"
+//!
+//! legacy form   pickles one behind the other: the magic number, 1001, facts of the machine,
+//!               the object, the list of storage keys; persistent ids have a sixth member, None or
+//!               the view (key, first element, elements) of the storage that they name
+//!               for each key: number of elements (i64, little-endian), their bytes (little-endian)
+//! ```
+//!
+//! The folder X may have any name. A tensor in the object is a call of `torch._utils`:
+//! `_rebuild_tensor_v2(storage, first element, size, stride, requires_grad, hooks)`. Nothing is
+//! called here; see [`weighbridge_pickle`].
+//!
+//! [`read`] gives a [`Saved`], which finds the tensors among its objects; [`SavedBuilder`] lays out
+//! the zip form.
+
+mod composite;
+mod files;
+mod layout;
+mod legacy;
+mod object;
+mod order;
+mod pickled;
+mod plain;
+mod rebuild;
+mod saved;
+mod storage;
+mod strided;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use composite::{Quantizer, Sparse, index_names};
+pub use legacy::is_legacy;
+pub use pickled::pickled;
+pub use plain::Budget;
+pub use rebuild::is_tensor;
+pub use saved::{Form, Salvaged, Saved, read, salvage};
+pub use strided::StridedSource;
+pub use write::SavedBuilder;
+pub use write::is_recent;
+
+/// The attribute of a tensor for which torch was told to compute gradients.
+pub const REQUIRES_GRAD: &str = "requires_grad";
+/// The attribute of the integers of a quantized tensor: its scheme, such as `per_tensor_affine`. Scale and zero point are
+/// tensors of their own, below its name.
+pub const QUANTIZED: &str = "quantized";
+/// The attribute of the integers of a tensor that is quantized by channel: the dimension of the channels.
+pub const QUANTIZED_AXIS: &str = "quantized_axis";
+/// The attribute of the values of a sparse tensor: its layout, `coo`, `csr`, `csc`, `bsr` or `bsc`. Values and indices are
+/// tensors of their own, below its name.
+pub const SPARSE_LAYOUT: &str = "sparse_layout";
+/// The attribute of the values of a sparse tensor: its extents.
+pub const SPARSE_SIZE: &str = "sparse_size";
+/// The attribute of the values of a sparse tensor of layout `coo`: true where no index comes twice, and all are in order.
+pub const SPARSE_COALESCED: &str = "sparse_coalesced";
+/// The attribute of a tensor that is of another class than torch's own: module and name.
+pub const CLASS: &str = "class";

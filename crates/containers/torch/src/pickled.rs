@@ -1,0 +1,92 @@
+//! Tensors in a plain pickle, as `pickle.dumps` writes them: each holds its storage as a file of the legacy form.
+
+use super::layout::{View, entry};
+use super::rebuild::{is_flagged, sequence};
+use super::saved::Saved;
+use super::storage::{Class, reference};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Piece, TensorEntry, TensorPath};
+use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{MemorySource, RangeSource, SourceRef};
+use weighbridge_pickle::{Graph, ObjectId, Place, Stored, bytes_of};
+
+/// The tensor that the object of a plain pickle is, and the object that holds its storage. `None` where it is none, or a
+/// sparse, quantized or other one, and where its storage cannot be found without decoding it. `source` is what the pickle
+/// was read from.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`] for a storage that is broken, or that the tensor does not fit; [`weighbridge_core::Kind::Limit`].
+pub fn pickled(
+    graph: &Graph,
+    id: ObjectId,
+    source: &SourceRef,
+    limits: &Limits,
+) -> Result<Option<(TensorEntry, ObjectId)>> {
+    let Some(call) = graph.call(id) else { return Ok(None) };
+    let call = match call {
+        (("torch._utils", "_rebuild_parameter"), &[data, ..]) => graph.call(data),
+        call => Some(call),
+    };
+    let (storage, [offset, size, stride], rest) = match call {
+        Some((
+            ("torch._utils", "_rebuild_tensor_v2"),
+            &[storage, offset, size, stride, _grad, _hooks, ref rest @ ..],
+        )) => (storage, [offset, size, stride], rest),
+        Some((("torch._utils", "_rebuild_tensor"), &[storage, offset, size, stride])) => {
+            (storage, [offset, size, stride], &[][..])
+        }
+        _ => return Ok(None),
+    };
+    let Some((("torch.storage", "_load_from_bytes"), &[held])) = graph.call(storage) else { return Ok(None) };
+    if is_flagged(graph, rest) {
+        return Ok(None);
+    }
+    let Some(bytes) = bytes_of(graph, held, None)? else { return Ok(None) };
+    let (nested, start): (SourceRef, Option<u64>) = match (bytes.place, &bytes.short) {
+        (Place::Source(span), _) if span.stored == Stored::Raw => {
+            (Arc::new(RangeSource::new(source.clone(), span.offset, span.len)?), Some(span.offset))
+        }
+        (_, Some(short)) => (Arc::new(MemorySource::new(source.label(), short.to_vec())), None),
+        _ => return Ok(None),
+    };
+    let saved = match Saved::of_storage(&nested, limits) {
+        Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
+        saved => saved?,
+    };
+    let inner = saved.graph();
+    let Some(found) = reference(inner, inner.object(saved.root())) else { return Ok(None) };
+    let Class::Of(dtype) = found.class else { return Ok(None) };
+    let bad = || Error::corrupt("torch-tensor", "a number of the tensor is not a length");
+    let number = |id: ObjectId| graph.int(id).and_then(|n| u64::try_from(n).ok()).ok_or_else(bad);
+    let numbers = |id: ObjectId| -> Result<Vec<u64>> {
+        let all = sequence(graph, id).ok_or_else(bad)?;
+        Limits::check("dimensions", "dimensions", all.len() as u64, limits.dimensions)?;
+        all.iter().map(|&n| number(n)).collect()
+    };
+    let view = View {
+        storage: saved.storage(&found)?,
+        storage_elements: found.elements,
+        storage_unit: found.class.element_size(found.class_name).unwrap_or(1),
+        part: found.view,
+        dtype,
+        offset: number(offset)?,
+        size: numbers(size)?,
+        stride: numbers(stride)?,
+    };
+    let mut entry = entry(&view, TensorPath::value(), &saved)?;
+    if entry.bytes() > nested.len() {
+        // Each of many could repeat its elements without measure.
+        return Ok(None);
+    }
+    if let Some(start) = start {
+        let moved = |piece: &mut Piece| {
+            if Arc::ptr_eq(&piece.source, &nested) {
+                piece.source = source.clone();
+                piece.offset += start;
+            }
+        };
+        entry.pieces.iter_mut().for_each(moved);
+    }
+    Ok(Some((entry, held)))
+}

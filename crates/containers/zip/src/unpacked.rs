@@ -1,0 +1,43 @@
+//! A member that was unpacked, as a source.
+
+use super::{Member, Method};
+use weighbridge_core::error::Result;
+use weighbridge_io::source::{Source, SourceRef, Within};
+
+/// The bytes of a member, and the archive that they are packed in.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// What it unpacks to.
+    pub bytes: SourceRef,
+    /// The archive.
+    pub archive: SourceRef,
+    /// The member.
+    pub member: Member,
+}
+
+impl Source for Unpacked {
+    fn len(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.bytes.read_at(offset, buffer)
+    }
+
+    fn label(&self) -> &str {
+        self.bytes.label()
+    }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        self.bytes.as_slice()
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.bytes.is_sequential()
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        let (offset, len) = (self.member.data_offset, self.member.compressed_len);
+        Some(Within { source: &self.archive, offset, len, encoded: self.member.method == Method::Deflated })
+    }
+}

@@ -72,7 +72,6 @@
 pub mod containers;
 pub mod formats;
 pub mod ops;
-pub mod scan;
 pub mod store;
 pub use formats::{OpenOptions, open, open_with};
 pub use weighbridge_core::{
@@ -81,3 +80,4 @@ pub use weighbridge_core::{
 };
 pub use weighbridge_io::{engine, source};
 pub use weighbridge_pickle as pickle;
+pub use weighbridge_scan as scan;

@@ -11,11 +11,11 @@
 
 use super::table::salvage::rows_before;
 use super::told::format_of_damaged;
-use super::{Format, OpenOptions, detect_folder};
+use super::{Format, OpenOptions, Place, detect_folder};
 use crate::checkpoint::{Checkpoint, Damage, TensorEntry};
 use crate::engine::{is_encoded, read_through, verify_tensor};
 use crate::error::{Error, Kind, Result};
-use crate::source::{FolderRef, PathKind, SourceRef, kind_of_path};
+use crate::source::{PathKind, kind_of_path};
 use crate::text::counted;
 use std::path::Path;
 
@@ -49,62 +49,6 @@ pub fn offer_salvage(error: Error, path: &Path, options: &OpenOptions) -> Error 
             error.hint_too(format_args!("--salvage would list {tensors}"))
         }
         Err(_) => error,
-    }
-}
-
-/// What is opened.
-#[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
-    /// A source alone.
-    Alone(&'a SourceRef),
-    /// A source that stands in a folder under a name.
-    Beside(&'a SourceRef, &'a FolderRef, &'a Path),
-    /// A folder.
-    Folder(&'a FolderRef),
-}
-
-impl<'a> Place<'a> {
-    /// The source, where it is not a folder.
-    pub fn source(&self) -> Option<&'a SourceRef> {
-        match *self {
-            Self::Alone(source) | Self::Beside(source, ..) => Some(source),
-            Self::Folder(_) => None,
-        }
-    }
-
-    /// The folder, where it is one.
-    pub fn folder(&self) -> Option<&'a FolderRef> {
-        match *self {
-            Self::Folder(folder) => Some(folder),
-            _ => None,
-        }
-    }
-
-    /// The path, or what else people call it.
-    pub(super) fn label(&self) -> &'a str {
-        match *self {
-            Self::Alone(source) | Self::Beside(source, ..) => source.label(),
-            Self::Folder(folder) => folder.label(),
-        }
-    }
-
-    fn format(&self, options: &OpenOptions) -> Result<&'static dyn Format> {
-        match *self {
-            Self::Alone(source) => format_of_damaged(source, None, options),
-            Self::Beside(source, _, name) => format_of_damaged(source, Some(name), options),
-            Self::Folder(folder) => match &options.format {
-                Some(id) => super::by_id(id),
-                None => detect_folder(folder),
-            },
-        }
-    }
-
-    fn open_as(&self, format: &dyn Format, options: &OpenOptions) -> Result<Checkpoint> {
-        match *self {
-            Self::Alone(source) => format.open(source.clone(), options),
-            Self::Beside(source, folder, name) => format.open_beside(source.clone(), folder, name, options),
-            Self::Folder(folder) => format.open_folder(folder, options),
-        }
     }
 }
 
@@ -152,14 +96,14 @@ fn doubts(place: Place<'_>, opened: &Checkpoint, options: &OpenOptions) -> Resul
 /// What the format can save, or what a lenient reading gives.
 fn rescue(place: Place<'_>, error: Error, options: &OpenOptions) -> Result<Checkpoint> {
     // A source of no format that is known stays so, with the words of the first try.
-    let Ok(format) = place.format(options) else { return Err(error) };
+    let Ok(format) = format_at(&place, options) else { return Err(error) };
     let options = OpenOptions { lenient: true, salvage: true, ..options.clone() };
     let saved = match unless_outside(format.salvage(&place, &error, &options))? {
         Some(Some(saved)) => Some(saved),
         // A format without a reader of its own for this.
         Some(None) => {
             let lenient = OpenOptions { salvage: false, ..options };
-            unless_outside(place.open_as(format, &lenient))?
+            unless_outside(open_as(&place, format, &lenient))?
         }
         None => None,
     };
@@ -249,4 +193,25 @@ fn hold(tensor: &TensorEntry) -> Result<bool> {
     encoded.clone().try_for_each(read_through)?;
     let has_encoded = encoded.count() > 0;
     Ok(has_encoded || tensor.pieces.iter().any(|piece| piece.check.is_some()))
+}
+
+/// The format of a damaged file or folder.
+fn format_at(place: &Place<'_>, options: &OpenOptions) -> Result<&'static dyn Format> {
+    match *place {
+        Place::Alone(source) => format_of_damaged(source, None, options),
+        Place::Beside(source, _, name) => format_of_damaged(source, Some(name), options),
+        Place::Folder(folder) => match &options.format {
+            Some(id) => super::by_id(id),
+            None => detect_folder(folder),
+        },
+    }
+}
+
+/// Opens a place as one of `format`.
+fn open_as(place: &Place<'_>, format: &dyn Format, options: &OpenOptions) -> Result<Checkpoint> {
+    match *place {
+        Place::Alone(source) => format.open(source.clone(), options),
+        Place::Beside(source, folder, name) => format.open_beside(source.clone(), folder, name, options),
+        Place::Folder(folder) => format.open_folder(folder, options),
+    }
 }

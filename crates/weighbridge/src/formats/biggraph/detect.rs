@@ -39,15 +39,6 @@ pub(super) fn detect(head: &[u8], source: &SourceRef) -> Result<Option<FileKind>
     }
 }
 
-/// True where `source` is an HDF5 file of BigGraph: for the format that takes all other HDF5 files.
-/// One that cannot be read counts as none: whoever opens it meets the same error, and says so.
-pub(in crate::formats) fn looks_like_biggraph(source: &SourceRef) -> bool {
-    let mut head = [0; SIGNATURE.len()];
-    source.len() >= head.len() as u64
-        && source.read_at(0, &mut head).is_ok()
-        && matches!(detect(&head, source), Ok(Some(_)))
-}
-
 /// Which file of BigGraph has these contents.
 ///
 /// Three columns make a file of edges, whatever else it has. The others are told by their datasets
@@ -122,7 +113,6 @@ mod tests {
         let source: SourceRef = Arc::new(Failing);
         assert_eq!(detect(SIGNATURE, &source).unwrap_err().kind(), Kind::Io);
         assert_eq!(detect(b"PK", &source).unwrap(), None);
-        assert!(!looks_like_biggraph(&source));
     }
 
     #[test]

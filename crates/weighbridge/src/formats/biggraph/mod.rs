@@ -50,11 +50,9 @@ mod write;
 
 pub use align::{align, know_edges};
 pub(crate) use chosen::text_in_file;
-pub(in crate::formats) use detect::looks_like_biggraph;
 pub use draw::{Draw, draw};
 pub use grow::grow;
 pub use partitions::Partitions;
-pub(in crate::formats) use read::STATE;
 pub(crate) use read::entity_files;
 pub(crate) use read::relation_rows;
 pub use scan::is_text;

@@ -27,7 +27,7 @@
 //! In files of Keras the datasets of the optimizer have the role of its state. Its archives (`.keras`) are read as the file
 //! of weights in them, with their texts as metadata.
 //!
-//! Files of PyTorch-BigGraph are HDF5 files too; they are [`super::biggraph`]'s.
+//! Files of PyTorch-BigGraph are HDF5 files too: that format is asked first.
 
 mod archive;
 mod keras;
@@ -97,21 +97,17 @@ static FACTS: Facts = Facts {
     settings: &[],
 };
 
+/// The dataset with the optimizer's state of PyTorch-BigGraph, which that framework unpickles whatever else a file holds.
+const BIGGRAPH_STATE: [&str; 2] = ["optimizer", "state_dict"];
+
 impl Format for Hdf5 {
     fn facts(&self) -> &'static Facts {
         &FACTS
     }
 
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        if head.starts_with(SIGNATURE) {
-            return !super::biggraph::looks_like_biggraph(source);
-        }
-        if archive::recognises(head, source) {
-            return true;
-        }
-        // A user block may be anything: where it makes the file one of another format, that one is it.
-        let others = || super::ALL.iter().filter(|format| format.facts().id != FACTS.id);
-        has_user_block(source) && !others().any(|format| format.recognises(head, source))
+        // A user block may be anything, so this format is asked last.
+        head.starts_with(SIGNATURE) || archive::recognises(head, source) || has_user_block(source)
     }
 
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
@@ -135,7 +131,7 @@ impl Format for Hdf5 {
     fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         let mut scan = Scan::default();
         // BigGraph unpickles it whatever else the file has or has not.
-        crate::scan::hdf5(source, &[&super::biggraph::STATE], &options.limits, &mut scan)?;
+        crate::scan::hdf5(source, &[&BIGGRAPH_STATE], &options.limits, &mut scan)?;
         Ok(scan)
     }
 

@@ -28,7 +28,7 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
                 let mut findings = effects::effects(&topology, source.label());
                 findings.extend(names(&topology, source.label()));
                 findings.extend(leaks(&program, source));
-                Ok(Scan { findings, ..Scan::default() })
+                Ok(Scan::of_findings(findings))
             }
             Err(error) => Scan::of_error(error),
         };

@@ -19,7 +19,7 @@ mod tests;
 pub(super) mod text;
 
 pub(super) use decoded::{DecodedSource, Decoder};
-pub(super) use plan::{Form, NO_COLUMNS, is_table, plan, tidy};
+pub(super) use plan::{Form, NO_COLUMNS, is_table, plan};
 
 use crate::checkpoint::{LabelList, LabelsRef, TensorEntry, check_count};
 use crate::error::Result;

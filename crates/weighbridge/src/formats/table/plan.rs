@@ -13,9 +13,6 @@ use crate::plan::{Encode, PlannedFile, WritePlan};
 use crate::tensor::{DType, cast_is_exact};
 use std::sync::Arc;
 
-/// The longest name of a tensor that a file is named after, in bytes; file systems allow 255.
-const LONGEST: usize = 200;
-
 /// What a table without columns, in a format that has types, is read as.
 pub(in crate::formats) const NO_COLUMNS: DType = DType::U8;
 
@@ -44,7 +41,7 @@ pub(in crate::formats) struct Form<'a> {
 pub(in crate::formats) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan> {
     let mut losses = Vec::new();
     let mut tables = Vec::new();
-    let names = bridge_names(checkpoint, tidy, &[]);
+    let names = bridge_names(checkpoint, weighbridge_format::file_name::tidy, &[]);
     for (tensor, name) in checkpoint.tensors.iter().zip(names) {
         if tensor.role.is_state() {
             let detail = "a table holds no optimizer state: it is left out";
@@ -161,23 +158,4 @@ fn stripped(entry: &TensorEntry, alone: bool) -> Vec<Loss> {
         losses.push(Loss::new("index-dropped", entry.name(), detail));
     }
     losses
-}
-
-/// A name of a tensor as that of a file on any system: letters, digits, `_`, `-` and `.` stay, all
-/// else is `%` and the hexadecimal number of the byte.
-pub(in crate::formats) fn tidy(name: String) -> String {
-    let mut file = String::with_capacity(name.len());
-    for (place, c) in name.char_indices() {
-        let stays = c.is_alphanumeric() || matches!(c, '_' | '-') || (c == '.' && place > 0);
-        if stays {
-            file.push(c);
-        } else {
-            let mut utf8 = [0; 4];
-            c.encode_utf8(&mut utf8).bytes().for_each(|byte| file.push_str(&format!("%{byte:02X}")));
-        }
-        if file.len() > LONGEST {
-            break;
-        }
-    }
-    file
 }

@@ -27,7 +27,7 @@ mod tests;
 use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, is_table, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting, paddle};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
@@ -59,8 +59,7 @@ impl Format for Tsv {
         &FACTS
     }
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
-        // A pickle may go on as a row would.
-        read::recognises(head, head.len() as u64 == source.len()) && !paddle::Paddle.recognises(head, source)
+        read::recognises(head, head.len() as u64 == source.len())
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

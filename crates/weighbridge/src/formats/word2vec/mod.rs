@@ -17,7 +17,7 @@ mod read;
 use super::table::digits::DTYPES;
 use super::table::text::{Names, TextTable, floats};
 use super::table::{Form, Table, plan};
-use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting, paddle};
+use super::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
 use crate::check::Outline;
 use crate::checkpoint::{Checkpoint, Loss};
 use crate::error::{Error, Result};
@@ -57,9 +57,7 @@ impl Format for Word2Vec {
     }
     fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
         let whole = head.len() as u64 == source.len();
-        read::form(head, source, &Limits::default()).is_some()
-            // A pickle may go on as a row would.
-            || read::is_headless(head, whole) && !paddle::Paddle.recognises(head, source)
+        read::form(head, source, &Limits::default()).is_some() || read::is_headless(head, whole)
     }
     fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         read::open(&source, options)

@@ -193,12 +193,7 @@ pub fn sarif_of_all(reports: &[ScanReport], failed: &[(PathBuf, Error)]) -> Json
 fn unread(path: &Path, finding: Finding) -> ScannedFile {
     let label = path_text(path);
     let finding = finding.in_file(&label);
-    ScannedFile {
-        label,
-        path: Some(path.to_owned()),
-        format: None,
-        scan: Scan { findings: vec![finding], ..Scan::default() },
-    }
+    ScannedFile { label, path: Some(path.to_owned()), format: None, scan: Scan::of_findings(vec![finding]) }
 }
 
 impl ScanReport {
@@ -301,18 +296,4 @@ fn import(found: &GlobalFinding) -> Json {
 
 fn call(call: &Call) -> Json {
     json!({ "how": call.how, "callable": call.callable, "count": call.count, "offset": call.offset })
-}
-
-impl Rule {
-    /// `code`, `topic`, `category`, `severity`, `text`, `proof`.
-    pub fn to_json(&self) -> Json {
-        json!({
-            "code": self.code,
-            "topic": self.topic.as_str(),
-            "category": self.category().as_str(),
-            "severity": self.severity.as_str(),
-            "text": self.what,
-            "proof": self.proof,
-        })
-    }
 }

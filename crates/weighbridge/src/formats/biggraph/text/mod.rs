@@ -10,13 +10,10 @@
 //!     one JSON object a line
 //! ```
 
-pub(crate) mod json;
-mod names;
 mod number;
 mod stats;
-mod write;
 
-pub use names::{NameFiles, read_names};
 pub use number::{Number, number_text, parse_number, read_count, read_version};
 pub use stats::{Averages, StatsLine, StatsSummary, parse_stats_line, read_stats, summarise_stats};
-pub use write::{NamesJson, names_json};
+pub(crate) use weighbridge_format::json;
+pub use weighbridge_format::names_json::{NameFiles, NamesJson, names_json, read_names};

@@ -7,12 +7,12 @@ use crate::checkpoint::{
 };
 use crate::error::{Error, Result};
 use crate::formats::OpenOptions;
-use crate::formats::biggraph::text::NameFiles;
 use crate::limits::Limits;
 use crate::source::{Cursor, FolderRef, SourceRef, read_vec};
 use crate::text::first_and_more;
 use std::collections::HashMap;
 use std::path::Path;
+use weighbridge_format::names_json::NameFiles;
 
 /// Files that are not read are named one by one up to this number, then counted.
 const NAMED: usize = 5;

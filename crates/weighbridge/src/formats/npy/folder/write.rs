@@ -8,13 +8,13 @@ use crate::checkpoint::{
 };
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
-use crate::formats::biggraph::text::NamesJson;
-use crate::formats::table::tidy;
 use crate::plan::{FileBuilder, WritePlan};
 use crate::source::SourceRef;
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::sync::Arc;
+use weighbridge_format::file_name::tidy;
+use weighbridge_format::names_json::NamesJson;
 
 /// Texts of metadata that are carried, in bytes of JSON: about half of what a carried index is read
 /// with.

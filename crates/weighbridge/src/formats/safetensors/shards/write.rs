@@ -10,12 +10,12 @@ use crate::checkpoint::{
 };
 use crate::error::{Error, Result};
 use crate::formats::PlanOptions;
-use crate::formats::biggraph::text::json::write_string;
 use crate::formats::shards::TOTAL_SIZE;
 use crate::plan::{FileBuilder, WritePlan};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use weighbridge_format::json::write_string;
 
 /// Bytes of tensors in a shard where nobody says another number: what Hugging Face takes.
 pub(in super::super) const DEFAULT_SIZE: u64 = 5_000_000_000;

@@ -1,0 +1,30 @@
+//! What all formats share: the [`Format`] trait, its options, and the few things that several formats read or write
+//! alike.
+//!
+//! A format is a reader from bytes to an index and a layouter from an index to a plan. It never opens, writes, syncs or
+//! renames a file; it knows nothing of threads or progress bars, nor of other formats.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`file_name`] | names of tensors as names of files |
+//! | [`json`] | JSON as Python reads and writes it |
+//! | [`names_json`] | arrays of names as JSON, of any length |
+//! | [`outline`] | outlines that several formats give alike |
+//! | [`overlap`] | how often tensors may read the same bytes |
+//! | [`row_names`] | the names of rows as tensors, where a format has no place for them |
+//! | [`shards`] | indexes of shards, and the joint checkpoint |
+//! | [`unknown`] | a file that no format recognises |
+
+pub mod file_name;
+mod format;
+pub mod json;
+pub mod names_json;
+pub mod outline;
+pub mod overlap;
+pub mod row_names;
+pub mod shards;
+pub mod unknown;
+
+pub use format::{Facts, Format, HEAD, Names, OpenOptions, Place, PlanOptions, Setting};
+pub use row_names::LabelsIn;
+pub use weighbridge_scan::Scan;

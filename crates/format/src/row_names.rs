@@ -1,0 +1,337 @@
+//! Names of rows in forms that hold nothing but tensors: as two more tensors beside the table.
+//!
+//! ```text
+//! embeddings.user               f32 (rows, dim)   the table
+//! embeddings.user.names.text    u8 (bytes)        all names, one behind the other, UTF-8
+//! embeddings.user.names.ends    i64 (rows)        where each name ends in the text
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use weighbridge_core::checkpoint::{
+    Checkpoint, LabelList, Labels, Loss, Name, Note, Role, TensorEntry, TensorPath,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Encoding, Order, Shape};
+use weighbridge_io::engine::{is_encoded, read_tensor};
+use weighbridge_io::source::{MemorySource, SourceRef};
+
+const NAMES: &str = "names";
+const TEXT: &str = "text";
+const ENDS: &str = "ends";
+/// Bytes of text, and ends, that are together in memory where no name is kept.
+const PART: u64 = 1 << 20;
+const ENDS_AT_ONCE: u64 = PART / 8;
+
+/// What a format does with the names of the rows of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelsIn {
+    /// They have a place of their own.
+    Column,
+    /// They become two more tensors beside the table.
+    Tensors,
+    /// They cannot be held.
+    Nowhere,
+}
+
+/// Puts the names of rows beside their tables as tensors of role [`Role::Names`]. Reads the names.
+///
+/// # Errors
+/// As [`Labels::read`].
+pub fn spread(checkpoint: &mut Checkpoint) -> Result<()> {
+    let mut tensors = Vec::with_capacity(checkpoint.tensors.len());
+    for mut table in std::mem::take(&mut checkpoint.tensors) {
+        let Some(labels) = table.labels.take() else {
+            tensors.push(table);
+            continue;
+        };
+        let list = labels.read()?;
+        let (text, ends) = (list.text(), list.ends());
+        let beside = |part: &str, dtype, count: usize, bytes: Vec<u8>| {
+            let source: SourceRef = Arc::new(MemorySource::new(labels.label(), bytes));
+            let path = beside(&table.path, part);
+            let mut entry =
+                TensorEntry::dense(path, dtype, Shape::from([count as u64]), &source, 0, Encoding::ROW)?;
+            entry.role = Role::Names;
+            Ok::<_, Error>(entry)
+        };
+        let text = beside(TEXT, DType::U8, text.len(), text.as_bytes().to_vec())?;
+        let ends = ends.iter().flat_map(|&end| (end as u64).to_le_bytes()).collect::<Vec<_>>();
+        let ends = beside(ENDS, DType::I64, list.len(), ends)?;
+        tensors.extend([table, text, ends]);
+    }
+    checkpoint.tensors = tensors;
+    Ok(())
+}
+
+/// Takes names that cannot be held off the tables, and says so.
+pub fn drop(checkpoint: &mut Checkpoint) -> Vec<Loss> {
+    let named = checkpoint.tensors.iter_mut().filter(|t| t.labels.is_some());
+    named
+        .map(|table| {
+            table.labels = None;
+            Loss::new("names-left-out", table.name(), "the format has no place for the names of rows")
+        })
+        .collect()
+}
+
+/// Undoes [`spread`] where both tensors are there and fit the table.
+pub fn gather(checkpoint: &mut Checkpoint) {
+    let ends: Vec<usize> =
+        (0..checkpoint.tensors.len()).filter(|&i| checkpoint.tensors[i].role == Role::Names).collect();
+    if ends.is_empty() {
+        return;
+    }
+    let own = checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none());
+    let places: HashMap<TensorPath, usize> = own.map(|(place, t)| (t.path.clone(), place)).collect();
+    let mut gone = HashSet::new();
+    for place in ends {
+        let ends = &checkpoint.tensors[place];
+        let Some(table) = table_of(&ends.path, ENDS) else { continue };
+        let (text_at, table_at) = (places.get(&beside(&table, TEXT)), places.get(&table));
+        let (Some(&text_at), Some(&table_at)) = (text_at, table_at) else { continue };
+        let (text, target) = (&checkpoint.tensors[text_at], &checkpoint.tensors[table_at]);
+        let fits = text.role == Role::Names
+            && text.stored == DType::U8
+            && text.shape.rank() == 1
+            && ends.stored == DType::I64;
+        if !fits || ends.shape.dims() != &target.shape.dims()[..target.shape.rank().min(1)] {
+            checkpoint.notes.push(Note::new(
+                "names-differ",
+                format!("{}: the names do not fit the table; they are kept as tensors", ends.name()),
+            ));
+            continue;
+        }
+        let labels = SpreadLabels { text: text.clone(), ends: ends.clone(), list: OnceLock::new() };
+        checkpoint.tensors[table_at].labels = Some(Arc::new(labels));
+        gone.extend([text_at, place]);
+    }
+    let mut place = 0..;
+    checkpoint.tensors.retain(|_| place.next().is_none_or(|place| !gone.contains(&place)));
+}
+
+/// The path of what stands beside a table.
+fn beside(table: &TensorPath, part: &str) -> TensorPath {
+    let parts = table.parts().iter().cloned().chain([Name::from(NAMES), Name::from(part)]);
+    TensorPath::new(parts.collect::<Vec<_>>())
+}
+
+/// The table that `path` stands beside as `part`.
+fn table_of(path: &TensorPath, part: &str) -> Option<TensorPath> {
+    match path.parts() {
+        [table @ .., names, last] if *names == Name::from(NAMES) && *last == Name::from(part) => {
+            Some(TensorPath::new(table.to_vec()))
+        }
+        _ => None,
+    }
+}
+
+/// Names that are kept as two tensors.
+#[derive(Debug)]
+struct SpreadLabels {
+    text: TensorEntry,
+    ends: TensorEntry,
+    list: OnceLock<Arc<LabelList>>,
+}
+
+impl Labels for SpreadLabels {
+    fn label(&self) -> &str {
+        self.text.pieces.first().map_or("names", |piece| piece.source.label())
+    }
+
+    fn read(&self) -> Result<Arc<LabelList>> {
+        if let Some(list) = self.list.get() {
+            return Ok(list.clone());
+        }
+        let list = self.read_whole()?;
+        Ok(self.list.get_or_init(|| Arc::new(list)).clone())
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let pieces = || self.text.pieces.iter().chain(&self.ends.pieces);
+        // What has a checksum is read as a whole whatever is asked of it.
+        if pieces().any(|piece| piece.check.is_some()) {
+            return take(&self.read_whole()?);
+        }
+        // What is packed may be any length; else the file is as long.
+        let packed = pieces().any(|piece| is_encoded(&piece.source));
+        let most = if packed { Limits::default().name_bytes } else { u64::MAX };
+        let rows = self.ends.elements();
+        let (mut row, mut at) = (0, 0);
+        while row < rows {
+            let count = ENDS_AT_ONCE.min(rows - row);
+            let ends = self.ends_of(&self.ends.rows(row..row + count)?)?;
+            let mut rest = ends.as_slice();
+            while !rest.is_empty() {
+                // As many names as are PART bytes long, and one at least.
+                let fits = rest.iter().take_while(|&&end| end.saturating_sub(at) <= PART).count();
+                let (now, later) = rest.split_at(fits.max(1));
+                let end = now.last().copied().unwrap_or(at);
+                if end < at || end > self.text.elements() {
+                    return Err(self.bad(ASTRAY));
+                }
+                if fits == 0 {
+                    Limits::check("bytes in a name", "name_bytes", end - at, most)?;
+                }
+                take(&self.list_of(&self.text.rows(at..end)?, now, at)?)?;
+                (at, rest) = (end, later);
+            }
+            row += count;
+        }
+        if at == self.text.elements() { Ok(()) } else { Err(self.bad(ASTRAY)) }
+    }
+
+    fn sources(&self) -> Vec<SourceRef> {
+        [&self.text, &self.ends].into_iter().flat_map(|t| &t.pieces).map(|p| p.source.clone()).collect()
+    }
+
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        vec![&self.text, &self.ends]
+    }
+}
+
+const ASTRAY: &str = "the ends of the names do not follow each other through the text";
+
+impl SpreadLabels {
+    fn bad(&self, what: &str) -> Error {
+        Error::corrupt("bad-names", what).in_file(self.label()).on_tensor(self.ends.name())
+    }
+
+    fn ends_of(&self, ends: &TensorEntry) -> Result<Vec<u64>> {
+        let ends = read_tensor(ends, Order::Row)?;
+        let ends = ends.as_chunks::<8>().0.iter().map(|end| u64::try_from(i64::from_le_bytes(*end)));
+        ends.collect::<Result<_, _>>().map_err(|_| self.bad("a name ends before the text"))
+    }
+
+    fn read_whole(&self) -> Result<LabelList> {
+        self.list_of(&self.text, &self.ends_of(&self.ends)?, 0)
+    }
+
+    /// The names that are cut out of `text`, which stands behind so many other bytes of text.
+    fn list_of(&self, text: &TensorEntry, ends: &[u64], before: u64) -> Result<LabelList> {
+        let text = String::from_utf8(read_tensor(text, Order::Row)?)
+            .map_err(|_| self.bad("the text of the names is not UTF-8"))?;
+        let ends = ends.iter().map(|end| usize::try_from(end.checked_sub(before)?).ok());
+        let list = ends.collect::<Option<_>>().and_then(|ends| LabelList::from_parts(text, ends));
+        list.ok_or_else(|| self.bad(ASTRAY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_core::checkpoint::MemoryLabels;
+
+    fn named() -> Checkpoint {
+        let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; 24]));
+        let path = TensorPath::new(vec![Name::from("embeddings"), Name::from("user")]);
+        let mut table =
+            TensorEntry::dense(path, DType::F32, Shape::from([3, 2]), &source, 0, Encoding::ROW).unwrap();
+        table.labels = Some(MemoryLabels::shared("names", ["a", "", "süß"].into_iter().collect()));
+        let mut checkpoint = Checkpoint::new("biggraph", "checkpoint", "c");
+        checkpoint.tensors = vec![table];
+        checkpoint
+    }
+
+    #[test]
+    fn names_become_tensors_and_come_back() {
+        let mut checkpoint = named();
+        spread(&mut checkpoint).unwrap();
+        let names: Vec<_> = checkpoint.tensors.iter().map(TensorEntry::name).collect();
+        assert_eq!(names, ["embeddings.user", "embeddings.user.names.text", "embeddings.user.names.ends"]);
+        assert_eq!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap(), "asüß".as_bytes());
+        gather(&mut checkpoint);
+        assert_eq!(checkpoint.tensors.len(), 1);
+        let list = checkpoint.tensors[0].labels.as_ref().unwrap().read().unwrap();
+        assert_eq!(list.iter().collect::<Vec<_>>(), ["a", "", "süß"]);
+    }
+
+    fn in_parts(labels: &dyn Labels) -> Result<(Vec<String>, usize)> {
+        let (mut names, mut parts) = (Vec::new(), 0);
+        labels.each(&mut |part| {
+            names.extend(part.iter().map(str::to_owned));
+            parts += 1;
+            Ok(())
+        })?;
+        Ok((names, parts))
+    }
+
+    #[test]
+    fn long_names_and_many_come_in_parts() {
+        let long = "ü".repeat(900_000);
+        let many: Vec<String> = (0..ENDS_AT_ONCE * 2 + 5).map(|n| (n % 10).to_string()).collect();
+        let lists: [(Vec<&str>, usize); 4] = [
+            (vec!["", &long, "a", &long, &long, "", ""], 6),
+            (many.iter().map(String::as_str).collect(), 3),
+            (vec![""; 3], 1),
+            (vec![], 0),
+        ];
+        for (names, parts) in lists {
+            let source: SourceRef = Arc::new(MemorySource::new("m", vec![0; names.len() * 4]));
+            let shape = Shape::from([names.len() as u64, 1]);
+            let mut table =
+                TensorEntry::dense(TensorPath::value(), DType::F32, shape, &source, 0, Encoding::ROW)
+                    .unwrap();
+            table.labels = Some(MemoryLabels::shared("names", names.iter().copied().collect()));
+            let mut checkpoint = Checkpoint::new("m", "m", "m");
+            checkpoint.tensors = vec![table];
+            spread(&mut checkpoint).unwrap();
+            gather(&mut checkpoint);
+            let labels = checkpoint.tensors[0].labels.clone().unwrap();
+            assert_eq!(labels.tensors().len(), 2);
+            let found = in_parts(&*labels).unwrap();
+            assert!(found.0 == names && found.1 == parts, "{} of {parts} parts", found.1);
+            assert!(labels.read().unwrap().iter().eq(names));
+        }
+    }
+
+    #[test]
+    fn ends_that_go_astray_are_told_in_parts_too() {
+        let of = |text: &[u8], ends: &[i64]| {
+            let tensor = |bytes: Vec<u8>, dtype, count: usize| {
+                let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+                let shape = Shape::from([count as u64]);
+                TensorEntry::dense(TensorPath::value(), dtype, shape, &source, 0, Encoding::ROW).unwrap()
+            };
+            let bytes = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+            let (text, ends) =
+                (tensor(text.to_vec(), DType::U8, text.len()), tensor(bytes, DType::I64, ends.len()));
+            let labels = SpreadLabels { text, ends, list: OnceLock::new() };
+            let parts = in_parts(&labels).map(|(names, _)| names);
+            let whole = labels.read().map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(parts.as_ref().ok(), whole.as_ref().ok());
+            parts.map_err(|error| (error.code(), whole.unwrap_err().code()))
+        };
+        assert_eq!(of(b"abc", &[1, 3]).unwrap(), ["a", "bc"]);
+        for (text, ends) in [
+            (&b"abc"[..], &[2, 1, 3][..]),
+            (b"abc", &[1, 2]),
+            (b"abc", &[1, 4]),
+            (b"abc", &[-1, 3]),
+            (b"abc", &[]),
+            ("ü".as_bytes(), &[1, 2]),
+            (b"\xff", &[1]),
+        ] {
+            assert_eq!(of(text, ends).unwrap_err(), ("bad-names", "bad-names"), "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_do_not_fit_stay_tensors() {
+        let mut checkpoint = named();
+        spread(&mut checkpoint).unwrap();
+        checkpoint.tensors[2] = checkpoint.tensors[2].rows(0..2).unwrap();
+        gather(&mut checkpoint);
+        assert_eq!((checkpoint.tensors.len(), checkpoint.notes.len()), (3, 1));
+        assert!(LabelList::from_parts("ab".into(), vec![2, 1]).is_none());
+        assert!(LabelList::from_parts("ü".into(), vec![1, 2]).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_held_is_said() {
+        let mut checkpoint = named();
+        assert_eq!(drop(&mut checkpoint).len(), 1);
+        assert!(checkpoint.tensors[0].labels.is_none());
+    }
+}

@@ -1,0 +1,364 @@
+//! From an index and its shards to one checkpoint.
+
+use super::{ShardIndex, read_index};
+use crate::OpenOptions;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use weighbridge_core::checkpoint::{
+    Checkpoint, Damage, INDEX_KEY, METADATA_DIFFERS, Note, Value, escape_text, restore_carried,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::text::{escape, first_and_more};
+use weighbridge_io::source::{FolderRef, SourceRef, check_shard};
+
+/// Names that are listed one by one before they are counted.
+const NAMED: usize = 5;
+
+/// One shard, opened.
+pub struct Part {
+    /// The shard by itself.
+    pub checkpoint: Checkpoint,
+    /// The names that an index has for its tensors.
+    pub names: Vec<String>,
+}
+
+/// Functions that read one shard.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// Opens a shard.
+    pub open: &'a dyn Fn(&SourceRef) -> Result<Part>,
+    /// Opens the intact tensors of a shard that `open` refuses with that error; `None` where there are none.
+    pub salvage: &'a dyn Fn(&SourceRef, &Error) -> Option<Part>,
+    /// How the whole is opened.
+    pub options: &'a OpenOptions,
+}
+
+/// Opens the shards that the index `source` names below `around` in `folder`, and adds them to `whole`.
+///
+/// # Errors
+/// As [`read_index`] and [`Reader`]; [`weighbridge_core::Kind::Corrupt`]: `unsafe-name` for a name that leads out of the folder,
+/// `shard-missing`, `tensor-missing`, `tensor-twice`, `wrong-shard`. Where reading is lenient, the last four are notes.
+pub fn open_index(
+    source: &SourceRef,
+    folder: &FolderRef,
+    around: &Path,
+    whole: Checkpoint,
+    reader: Reader<'_>,
+) -> Result<(Checkpoint, ShardIndex)> {
+    let named = |error: Error| error.in_file(source.label());
+    let index = read_index(source, &reader.options.limits).map_err(named)?;
+    let mut joint = Joint::new(whole, reader);
+    joint.add_index(&index, folder, around).map_err(named)?;
+    let mut checkpoint = joint.checkpoint();
+    checkpoint.files.push(source.clone());
+    Ok((checkpoint, index))
+}
+
+/// Several shards as one checkpoint.
+pub struct Joint<'a> {
+    whole: Checkpoint,
+    reader: Reader<'a>,
+    /// The names of the tensors.
+    names: Vec<String>,
+    /// The number of the file of each tensor, and the labels of the files.
+    found_in: Vec<usize>,
+    labels: HashMap<usize, String>,
+    /// The place of each name in these lists.
+    places: HashMap<String, usize>,
+    metadata: Vec<(String, Value)>,
+    /// The place of each key in it: shards may be many, and keys too.
+    keys: HashMap<String, usize>,
+    /// The files without a tensor that can be read, and why.
+    gone: HashMap<usize, Error>,
+    /// Number of tensors of the index.
+    expected: Option<u64>,
+}
+
+impl<'a> Joint<'a> {
+    /// Shards read by `reader` are added to `whole`.
+    pub fn new(whole: Checkpoint, reader: Reader<'a>) -> Self {
+        Self {
+            whole,
+            reader,
+            names: Vec::new(),
+            found_in: Vec::new(),
+            labels: HashMap::new(),
+            places: HashMap::new(),
+            metadata: Vec::new(),
+            keys: HashMap::new(),
+            gone: HashMap::new(),
+            expected: None,
+        }
+    }
+
+    /// Adds the shards of an index, and compares them with it.
+    fn add_index(&mut self, index: &ShardIndex, folder: &FolderRef, around: &Path) -> Result<()> {
+        self.whole.notes.extend(index.notes.iter().cloned());
+        self.expected = Some(index.tensors.len() as u64);
+        let mut shards = Vec::with_capacity(index.files.len());
+        for (number, file) in index.files.iter().enumerate() {
+            check_shard(folder, around, file)?;
+            match folder.open(&around.join(file))? {
+                Some(source) => shards.push((number, source)),
+                None => {
+                    let text = format!("its shard {} is missing", escape_text(file));
+                    self.gone.insert(number, Error::corrupt("shard-missing", text));
+                }
+            }
+        }
+        let missing = index.files.iter().enumerate().filter(|(number, _)| self.gone.contains_key(number));
+        self.miss(enumerated(missing.map(|(_, file)| file)))?;
+        self.add_metadata(index.metadata.iter().cloned());
+        // In the order of the names, as in a folder without an index.
+        shards.sort_by_key(|&(number, _)| &index.files[number]);
+        let numbers: HashMap<&str, usize> =
+            index.tensors.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+        for (number, source) in &shards {
+            self.add(*number, source, Some(&numbers))?;
+        }
+        self.compare(index)
+    }
+
+    /// Handles missing files: an error, or a note where reading is lenient.
+    pub fn miss(&mut self, files: Option<String>) -> Result<()> {
+        let Some(files) = files else { return Ok(()) };
+        if !self.reader.options.lenient {
+            return Err(Error::corrupt("shard-missing", "shards are missing")
+                .found(format_args!("no {files}"))
+                .hint("the download may be incomplete; --lenient opens the tensors of the other shards"));
+        }
+        self.whole.notes.push(Note::omission("shard-missing", format!("missing shards: {files}")));
+        Ok(())
+    }
+
+    /// Names tensors that were lost.
+    pub fn lose(&mut self, name: &str, error: &Error) {
+        self.whole.lose(name, error);
+    }
+
+    /// Adds a remark.
+    pub fn note(&mut self, note: Note) {
+        self.whole.notes.push(note);
+    }
+
+    /// Adds the file of that number. `numbers` are those of the files in which the index has the tensors.
+    pub fn add(
+        &mut self,
+        number: usize,
+        source: &SourceRef,
+        numbers: Option<&HashMap<&str, usize>>,
+    ) -> Result<()> {
+        let Reader { open, options, .. } = self.reader;
+        let label = source.label();
+        self.whole.files.push(source.clone());
+        let Part { checkpoint: part, names } = match open(source) {
+            Ok(mut part) => {
+                // A pickle that breaks off gives the tensors before the break.
+                if let Some(damage) = part.checkpoint.damage.take() {
+                    let text = format!("the shard {} is damaged: {}", escape_text(label), damage.text);
+                    self.note(Note::omission(damage.code, text));
+                    self.gone
+                        .insert(number, Error::corrupt(damage.code, damage.text.as_str()).in_file(label));
+                    self.damaged(source, *damage);
+                }
+                part
+            }
+            Err(error) if options.salvage && Damage::is(&error) => {
+                match self.salvage(number, source, error.in_file(label), numbers) {
+                    Some(part) => part,
+                    None => return Ok(()),
+                }
+            }
+            Err(error) => return Err(error.in_file(label)),
+        };
+        let count = (self.names.len() as u64).saturating_add(names.len() as u64);
+        Limits::check("tensors", "tensors", count, options.limits.tensors)?;
+        self.labels.insert(number, label.to_owned());
+        for (tensor, name) in part.tensors.into_iter().zip(names) {
+            let Some(&place) = self.places.get(&name) else {
+                self.places.insert(name.clone(), self.names.len());
+                self.whole.tensors.push(tensor);
+                self.names.push(name);
+                self.found_in.push(number);
+                continue;
+            };
+            let other = self.label_of(place).to_owned();
+            if !options.lenient {
+                return Err(Error::corrupt("tensor-twice", "two shards hold a tensor of this name")
+                    .in_file(label)
+                    .on_tensor(escape_text(&name))
+                    .found(format_args!("another one in {other}"))
+                    .hint("readers differ in the one that they take; --lenient takes that of the index"));
+            }
+            let ours = numbers.and_then(|numbers| numbers.get(name.as_str())) == Some(&number);
+            let (taken, left) = if ours { (label, other.as_str()) } else { (other.as_str(), label) };
+            let text =
+                format!("{}: {taken} and {left} hold it; that of the first is taken", escape_text(&name));
+            self.whole.notes.push(Note::omission("tensor-twice", text));
+            if ours {
+                self.whole.tensors[place] = tensor;
+                self.found_in[place] = number;
+            }
+        }
+        let notes = part.notes.into_iter();
+        self.whole.notes.extend(notes.map(|note| Note { text: format!("{label}: {}", note.text), ..note }));
+        self.add_metadata(part.metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())));
+        if self.whole.origin.is_none() {
+            self.whole.origin = part.origin;
+        }
+        Ok(())
+    }
+
+    /// The intact tensors of a damaged shard; `None` where there are none.
+    fn salvage(
+        &mut self,
+        number: usize,
+        source: &SourceRef,
+        error: Error,
+        numbers: Option<&HashMap<&str, usize>>,
+    ) -> Option<Part> {
+        let text = format!("the shard {} is damaged: {}", escape_text(source.label()), error.message());
+        self.whole.notes.push(Note::omission(error.code(), text));
+        let Some(mut part) = (self.reader.salvage)(source, &error) else {
+            // Those of the index are named one by one where it is compared.
+            if numbers.is_none_or(|numbers| numbers.values().all(|&other| other != number)) {
+                self.lose(&format!("(tensors of {})", source.label()), &error);
+            }
+            self.gone.insert(number, error);
+            return None;
+        };
+        if let Some(damage) = part.checkpoint.damage.take() {
+            self.whole.damage_mut(&error);
+            self.damaged(source, *damage);
+        }
+        Some(part)
+    }
+
+    /// Adds what is lost of a shard.
+    fn damaged(&mut self, source: &SourceRef, mut damage: Damage) {
+        for lost in &mut damage.lost {
+            lost.file.get_or_insert_with(|| source.label().to_owned());
+        }
+        match &mut self.whole.damage {
+            Some(whole) => {
+                whole.lost.append(&mut damage.lost);
+                whole.unnamed |= damage.unnamed;
+            }
+            none => {
+                damage.file.get_or_insert_with(|| source.label().to_owned());
+                *none = Some(Box::new(Damage { expected: None, ..damage }));
+            }
+        }
+    }
+
+    fn label_of(&self, place: usize) -> &str {
+        let number = self.found_in.get(place);
+        number.and_then(|number| self.labels.get(number)).map_or("", String::as_str)
+    }
+
+    /// Adds metadata. The first value of a key counts.
+    fn add_metadata(&mut self, pairs: impl IntoIterator<Item = (String, Value)>) {
+        let mut differ = Vec::new();
+        for (key, value) in pairs {
+            match self.keys.get(&key) {
+                None => {
+                    self.keys.insert(key.clone(), self.metadata.len());
+                    self.metadata.push((key, value));
+                }
+                // The carried index of a shard is part of that of the index.
+                Some(_) if key == INDEX_KEY => {}
+                Some(&place) if self.metadata[place].1 != value => differ.push(key),
+                Some(_) => {}
+            }
+        }
+        if let Some(keys) = enumerated(differ.iter()) {
+            let text =
+                format!("metadata that differ between the files, of which the first are taken: {keys}");
+            self.whole.notes.push(Note::omission(METADATA_DIFFERS, text));
+        }
+    }
+
+    /// Compares the tensors that were found with the index.
+    fn compare(&mut self, index: &ShardIndex) -> Result<()> {
+        let OpenOptions { lenient, salvage, .. } = *self.reader.options;
+        let in_file = |number: usize| format!("it in {}", escape_text(&index.files[number]));
+        let (mut absent, mut elsewhere) = (Vec::new(), Vec::new());
+        let known = self.whole.damage.iter().flat_map(|damage| &damage.lost);
+        let known: HashSet<String> = known.map(|lost| lost.name.clone()).collect();
+        for (name, number) in &index.tensors {
+            match self.places.get(name) {
+                Some(&place) if self.found_in[place] != *number => elsewhere.push((name, *number, place)),
+                Some(_) => {}
+                None if !known.contains(&escape(name)) => absent.push((name, *number)),
+                None => {}
+            }
+        }
+        let unexplained: Vec<_> =
+            absent.iter().filter(|(_, number)| !self.gone.contains_key(number)).collect();
+        let missing =
+            || Error::corrupt("tensor-missing", "a tensor is not in the shard that the index names");
+        if let Some(&&(name, number)) = unexplained.first().filter(|_| !lenient) {
+            let text = enumerated(unexplained.iter().map(|(name, _)| *name)).unwrap_or_default();
+            return Err(missing()
+                .on_tensor(escape_text(name))
+                .expected(in_file(number))
+                .found(format_args!("{} such tensors: {text}", unexplained.len())));
+        }
+        for (name, number) in absent {
+            let file = &index.files[number];
+            match self.gone.get(&number) {
+                Some(error) if salvage => self.whole.lose(name, error),
+                None if salvage => self.whole.lose(name, &missing().in_file(file)),
+                Some(error) => self.whole.notes.push(Note::skipped_tensor(name, error.message())),
+                None => {
+                    let reason = format!("it is not in its shard {}", escape_text(file));
+                    self.whole.notes.push(Note::skipped_tensor(name, reason));
+                }
+            }
+        }
+        if let Some(&(name, number, place)) = elsewhere.first() {
+            let names = enumerated(elsewhere.iter().map(|(name, ..)| *name)).unwrap_or_default();
+            let text = "a tensor is in another shard than the index names";
+            if !lenient {
+                let found =
+                    format!("it in {}; {} such tensors: {names}", self.label_of(place), elsewhere.len());
+                return Err(Error::corrupt("wrong-shard", text)
+                    .on_tensor(escape_text(name))
+                    .expected(in_file(number))
+                    .found(found)
+                    .hint("--lenient takes tensors from the shards that hold them"));
+            }
+            self.whole.notes.push(Note::new("wrong-shard", format!("{text}: {names}")));
+        }
+        let known: HashSet<&str> = index.tensors.iter().map(|(name, _)| name.as_str()).collect();
+        if let Some(names) = enumerated(self.names.iter().filter(|name| !known.contains(name.as_str()))) {
+            let text = format!("tensors of the shards that the index does not name: {names}");
+            self.whole.notes.push(Note::new("not-in-list", text));
+        }
+        Ok(())
+    }
+
+    /// The joint checkpoint.
+    pub fn checkpoint(self) -> Checkpoint {
+        let mut whole = self.whole;
+        if let Some(damage) = &mut whole.damage {
+            damage.expected = self.expected;
+        }
+        restore_carried(&mut whole, &self.names, self.metadata);
+        whole
+    }
+}
+
+/// Some of the names, and how many more there are; `None` where there is none.
+pub fn enumerated<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
+    let mut names = names.peekable();
+    names.peek()?;
+    Some(first_and_more(names.map(|name| short(name)), NAMED))
+}
+
+/// The beginning of a text from a file, safe to show.
+pub fn short(text: &str) -> String {
+    const SHOWN: usize = 200;
+    escape_text(text).chars().take(SHOWN).collect()
+}

@@ -1,0 +1,247 @@
+//! zip archives: what is wrong with them, and members that may be looked at.
+
+use super::{Scan, judge_member};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::text::escape;
+use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
+use weighbridge_zip::{Found, InflateSource, Member, Method, survey};
+
+/// All members that are no numbers may unpack to this many times the archive together, or to [`FREE`] bytes.
+const TIMES: u64 = 200;
+const FREE: u64 = 1 << 30;
+/// The longest stored member that is held against its checksum.
+const MOST_HELD: u64 = 64 << 20;
+/// What is unpacked in memory at the same time: a member, and those that it stands in.
+const MOST_UNPACKED: u64 = 32 << 20;
+/// Of numbers no more is unpacked at once: only their header is looked at.
+const MOST_RAW: u64 = 1 << 20;
+/// All members of one archive together.
+const MOST_TOGETHER: u64 = 256 << 20;
+/// Bytes that are read at once to hold a member against its checksum.
+const BLOCK: u64 = 1 << 20;
+
+/// Looks at the archive itself and tells what is odd. Every member that some reader finds is given to `route`
+/// with its bytes: a range of the archive, or what it unpacks to. What cannot be unpacked within the limits is
+/// told, and not given.
+///
+/// `raw` says which members are numbers: they are not held against their checksums, and long ones are
+/// unpacked while they are read.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`] where it cannot be read.
+pub fn archive(
+    source: &SourceRef,
+    limits: &Limits,
+    scan: &mut Scan,
+    raw: &dyn Fn(&str) -> bool,
+    route: &mut dyn FnMut(&Member, SourceRef, &mut Scan) -> Result<()>,
+) -> Result<()> {
+    let survey = match survey(source, limits) {
+        Ok(survey) => survey,
+        Err(error) => return scan.push_error(error),
+    };
+    for odd in &survey.oddities {
+        scan.list(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
+    }
+    // Numbers may all be zero, which packs to a thousandth.
+    let others = survey.members.iter().map(|found| &found.member).filter(|member| !raw(&member.name));
+    let sum = others.fold(0u64, |sum, member| sum.saturating_add(member.len));
+    if sum > FREE.max(source.len().saturating_mul(TIMES)) {
+        let text = format!("{} bytes claim to unpack to {sum}", source.len());
+        scan.list(super::found("zip-bomb", text).at(0).in_file(source.label()));
+    }
+    let mut left = MOST_TOGETHER;
+    // Members that share bytes would have the same bytes looked at again and again.
+    let mut room = source.len().saturating_mul(2);
+    for Found { member, readable } in &survey.members {
+        judge_member(&member.name, member.header_offset, scan);
+        if member.name.ends_with('/') && member.len == 0 {
+            continue;
+        }
+        if !readable {
+            let told = survey
+                .oddities
+                .iter()
+                .any(|odd| odd.code == "zip-encrypted" && odd.text.starts_with(&escape(&member.name)));
+            if !told {
+                let text = format!("zip-member: {} cannot be read", escape(&member.name));
+                scan.push_at("unreadable", member.header_offset, text);
+            }
+            continue;
+        }
+        let Some(rest) = room.checked_sub(member.compressed_len) else {
+            let text = format!(
+                "shared-bytes: {} has bytes of other members, and was not looked at",
+                escape(&member.name)
+            );
+            scan.push_at("unreadable", member.header_offset, text);
+            continue;
+        };
+        room = rest;
+        if raw(&member.name) && member.method == Method::Stored {
+            route(member, member.open(source)?, scan)?;
+            continue;
+        }
+        match bytes(source, member, raw(&member.name), &mut left) {
+            Ok(bytes) => bytes.look(|bytes| route(member, bytes, scan))?,
+            Err(error) => {
+                let other = error.code() == "crc-mismatch";
+                refused(error, member, scan)?;
+                // Some program loads it all the same.
+                if other && let Ok(bytes) = unchecked(source, member) {
+                    bytes.look(|bytes| route(member, bytes, scan))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a member: those of a stored one where they are, those of a deflated one in memory. Both are
+/// held against their checksum, unless they are too long for that.
+fn bytes(source: &SourceRef, member: &Member, raw: bool, left: &mut u64) -> Result<Bytes> {
+    let opened = member.open(source)?;
+    if raw && member.len > MOST_RAW {
+        return Ok(Bytes::Range(opened));
+    }
+    if member.method == Method::Stored {
+        if member.len <= MOST_HELD {
+            hold(&*opened, member)?;
+        }
+        return Ok(Bytes::Range(opened));
+    }
+    let most = MOST_UNPACKED.saturating_sub(unpacked_around(source)).min(*left);
+    Limits::check("bytes to unpack", "unpacked bytes of a scan", member.len, most)?;
+    *left -= member.len;
+    Unpacked::of(InflateSource::new(source.clone(), member)?)
+}
+
+/// As [`bytes`], whatever the checksum says.
+fn unchecked(source: &SourceRef, member: &Member) -> Result<Bytes> {
+    match member.method {
+        Method::Stored => Ok(Bytes::Range(member.open(source)?)),
+        _ => Unpacked::of(InflateSource::unchecked(source.clone(), member)?),
+    }
+}
+
+/// The bytes of a member.
+enum Bytes {
+    /// In the archive, or unpacked as they are read.
+    Range(SourceRef),
+    Unpacked(Arc<Unpacked>),
+}
+
+impl Bytes {
+    /// Looks at them. What waits to be looked into takes no memory meanwhile.
+    fn look(self, look: impl FnOnce(SourceRef) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Range(source) => look(source),
+            Self::Unpacked(unpacked) => {
+                look(unpacked.clone())?;
+                *unpacked.bytes() = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A deflated member that is unpacked as a whole when it is read, and once more when it was put away.
+#[derive(Debug)]
+struct Unpacked {
+    packed: InflateSource,
+    bytes: Mutex<Option<Vec<u8>>>,
+}
+
+impl Unpacked {
+    fn of(packed: InflateSource) -> Result<Bytes> {
+        let bytes = read_vec(&packed, 0, packed.len())?;
+        Ok(Bytes::Unpacked(Arc::new(Self { packed, bytes: Mutex::new(Some(bytes)) })))
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Unpacked {
+    fn len(&self) -> u64 {
+        self.packed.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        let mut place = self.bytes();
+        let bytes = match place.take() {
+            Some(bytes) => bytes,
+            None => read_vec(&self.packed, 0, self.packed.len())?,
+        };
+        let start = to_usize(offset)?;
+        buffer.copy_from_slice(&bytes[start..start + buffer.len()]);
+        *place = Some(bytes);
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        self.packed.label()
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        self.packed.within()
+    }
+}
+
+/// Bytes that are unpacked in memory for `source` and for what it stands in: what is encoded, and can be read anywhere.
+fn unpacked_around(source: &SourceRef) -> u64 {
+    let (mut sum, mut next) = (0u64, Some(source));
+    while let Some(source) = next {
+        let within = source.within();
+        if !source.is_sequential() && within.is_some_and(|within| within.encoded) {
+            sum = sum.saturating_add(source.len());
+        }
+        next = within.map(|within| within.source);
+    }
+    sum
+}
+
+/// Holds a stored member against its checksum.
+fn hold(bytes: &dyn Source, member: &Member) -> Result<()> {
+    let mut sum = crc32fast::Hasher::new();
+    let mut at = 0;
+    let mut block = vec![0; to_usize(BLOCK.min(bytes.len()))?];
+    while at < bytes.len() {
+        let len = to_usize(BLOCK.min(bytes.len() - at))?;
+        bytes.read_at(at, &mut block[..len])?;
+        sum.update(&block[..len]);
+        at += len as u64;
+    }
+    let found = sum.finalize();
+    if found == member.crc32 {
+        return Ok(());
+    }
+    Err(Error::corrupt("crc-mismatch", "the data is not what was written: its CRC-32 differs")
+        .expected(format_args!("{:08x}", member.crc32))
+        .found(format_args!("{found:08x}")))
+}
+
+/// A member whose bytes cannot be had.
+fn refused(error: Error, member: &Member, scan: &mut Scan) -> Result<()> {
+    let name = escape(&member.name);
+    match error.code() {
+        "crc-mismatch" => {
+            let text = format!("{name}: the data has another checksum than the archive says");
+            scan.push_at("zip-crc", member.header_offset, text);
+        }
+        "deflate-too-long" | "deflate-claim" => {
+            let text = format!("{name} unpacks to another length than it claims: {}", error.message());
+            scan.push_at("zip-bomb", member.header_offset, text);
+        }
+        "limit" => {
+            let text = format!("limit: {name} unpacks to {} bytes, more than a scan unpacks", member.len);
+            scan.push_at("unreadable", member.header_offset, text);
+        }
+        _ => scan.push_error(error.within(name).at(member.header_offset))?,
+    }
+    Ok(())
+}

@@ -1,4 +1,6 @@
 //! A panic of a library that is caught is an error like any other: nothing is printed of it.
+//!
+//! A process of its own: it counts what reaches the hook for panics, of which a process has one.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 use std::panic::catch_unwind;

@@ -5,6 +5,8 @@
 //! summed up, verified, scanned, its values counted, converted. A case that takes longer than 20 s ends the process;
 //! `--nocapture` prints what each one took, and at the end the largest and the slowest of all; as released that is
 //! `cargo test --release -p weighbridge-fuzz --test bombs -- --nocapture`.
+//!
+//! A process of its own: what a bomb takes is what all threads hold together, so nothing else may run meanwhile.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
 
 mod arrays;

@@ -1,0 +1,112 @@
+//! The documents of the verbs, held against what docs/command.md says of them.
+
+use crate::support::{Folder, MODEL, golden, json, ok, testdata};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+
+/// Keys whose value has keys of its own that come from the file, and are no part of the schema.
+const OF_THE_FILE: [&str; 9] =
+    ["metadata", "roles", "dtypes", "casts", "expected", "damaged", "attributes", "report", "sarif"];
+
+/// What the page says of a verb's document: the paragraphs, with their lists, that begin with its name.
+fn said_of(page: &str, verb: &str) -> String {
+    let mut said = String::new();
+    let mut is_its = false;
+    for block in page.split("\n\n") {
+        let begins =
+            |part: &str| part.starts_with(&format!("`{verb}`")) || part.starts_with(&format!("`{verb} "));
+        let first = block.trim_start_matches('\n');
+        let continues = first.starts_with(['-', ' ']);
+        // One paragraph may be on several verbs; a sentence begins with the name.
+        // One paragraph may be on two verbs.
+        is_its = (is_its && continues) || begins(first) || first.contains(&format!(". `{verb}`:"));
+        if is_its {
+            said.push_str(block);
+            said.push_str("\n\n");
+        }
+    }
+    said
+}
+
+fn names(text: &str, key: &str) -> bool {
+    text.contains(&format!("`{key}`")) || text.contains(&format!("\"{key}\""))
+}
+
+/// The keys of all objects below.
+fn below<'a>(document: &'a Json, keys: &mut BTreeSet<&'a str>) {
+    match document {
+        Json::Object(object) => {
+            for (key, value) in object {
+                keys.insert(key);
+                if !OF_THE_FILE.contains(&key.as_str()) {
+                    below(value, keys);
+                }
+            }
+        }
+        Json::Array(list) => list.iter().for_each(|item| below(item, keys)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page = std::fs::read_to_string(testdata("../docs/command.md")).unwrap();
+    let page = page.split("\n## JSON\n").nth(1).unwrap();
+    let folder = Folder::new();
+    let model = golden(MODEL);
+    let (a, other, edited) =
+        (folder.model("a.safetensors"), folder.path("b.npz"), folder.path("c.safetensors"));
+    ok(&["convert", &model, &other, "--cast", "f16"]);
+    ok(&["convert", &model, &edited]);
+    let cut =
+        folder.file("cut.safetensors", &std::fs::read(&a).unwrap()[..std::fs::read(&a).unwrap().len() - 4]);
+    let (store, program) = (golden("biggraph/set2/ckpt_dyn_affine"), golden("paddle/exec/save.pdmodel"));
+    let mut missing = BTreeSet::new();
+    let (manifest, shards) = (folder.path("m.json"), folder.path("shards"));
+    for words in [
+        &["info", &model][..],
+        &["info", &cut, "--salvage"],
+        &["ls", &model, "--hash", "--pieces"],
+        &["show", &model, "w1"],
+        &["stats", &model],
+        &["convert", &model, &folder.path("p.npz"), "--plan"],
+        &["convert", &model, &folder.path("p.npz"), "--cast", "f16"],
+        &["edit", &model, &folder.path("e.safetensors"), "--cast", "f16", "--plan"],
+        &["edit", &edited, "--in-place", "--rename", "w1=w9"],
+        &["edit", &edited, "--undo"],
+        &["shard", &model, &shards],
+        &["merge", &shards, "-o", &folder.path("m.npz")],
+        &["seal", &a, "-o", &manifest],
+        &["verify", &a, "--manifest", &manifest],
+        &["verify", &model, "--account"],
+        &["verify", &cut],
+        &["verify", &model, &a],
+        &["diff", &model, &other],
+        &["diff", &golden("paddle/good/p262/cnn_jit"), &golden("paddle/good/p262/seq_jit")],
+        &["scan", &golden("scan/bad/import_os.pkl")],
+        &["scan", &model, &a],
+        &["scan", "--list-rules"],
+        &["checkpoint", &store],
+        &["program", &program, "--list"],
+        &["run", &program, "--plan"],
+        &[
+            "run",
+            &program,
+            "--folder",
+            &folder.path("run"),
+            "--feed",
+            &format!("x={}", golden("npy/good/float64.npy")),
+        ],
+        &["demo", &folder.path("demo")],
+    ] {
+        let document = json(words);
+        assert!(document.get("error").is_none(), "{words:?}: {document}");
+        let (said, mut keys) = (said_of(page, words[0]), BTreeSet::new());
+        let own = document.as_object().unwrap().keys().filter(|key| !names(&said, key));
+        missing.extend(own.map(|key| format!("{}: {key}", words[0])));
+        below(&document, &mut keys);
+        let others = keys.into_iter().filter(|key| !names(page, key));
+        missing.extend(others.map(|key| format!("{}, below: {key}", words[0])));
+    }
+    assert!(missing.is_empty(), "docs/command.md does not name {missing:?}");
+}

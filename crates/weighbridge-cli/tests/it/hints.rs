@@ -1,0 +1,301 @@
+//! What the command says to slips: the code, and what was meant. And words that mean the same everywhere.
+
+use crate::support::{
+    Folder, complaint, error, golden, json, names, of_tensors, ok, refused, text, weighbridge,
+};
+use std::fs;
+use std::path::Path;
+
+fn hint(words: &[&str]) -> String {
+    let error = error(words);
+    error["hint"].as_str().unwrap_or_else(|| panic!("{words:?}: {error}")).to_owned()
+}
+
+#[test]
+fn every_error_shows_its_code() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    for (words, code) in [
+        (&["show", &model, "w9"][..], "no-such-tensor"),
+        (&["show", &folder.path("none"), "w1"], "not-found"),
+        (&["show", &model], "name-missing"),
+        (&["shows"], "bad-arguments"),
+    ] {
+        let output = weighbridge(words);
+        assert_eq!(output.status.code(), Some(2));
+        let said = complaint(&output);
+        assert!(said.starts_with(&format!("error[{code}]: ")), "{said}");
+    }
+}
+
+#[test]
+fn unknown_names_hint_at_the_nearest() {
+    let folder = Folder::new();
+    let (model, more) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    ok(&["edit", &model, &more, "--rename", "w1=encoder.layer.weight", "--rename", "w2=decoder.layer.bias"]);
+    for verb in ["show", "stats"] {
+        assert_eq!(hint(&[verb, &model, "w11"]), "there is w1");
+        assert_eq!(hint(&[verb, &more, "encoder.layr.wieght"]), "there is encoder.layer.weight");
+        assert_eq!(hint(&[verb, &more, "Decoder"]), "there is decoder.layer.bias");
+        assert!(hint(&[verb, &model, "qqqqqq"]).starts_with("no name is like it; the first are "));
+    }
+}
+
+#[test]
+fn a_bracket_that_is_not_closed_is_named() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    for open in ["w1[0", "w1[0:2, 1", "w1['a'", "w1 ["] {
+        let error = error(&["show", &model, open]);
+        assert_eq!((&error["code"], &error["tensor"]), (&"bad-slice".into(), &"w1".into()), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("not closed"), "{error}");
+    }
+    assert_eq!(refused(&["show", &model, "v1[0"]), "no-such-tensor");
+}
+
+#[test]
+fn groups_as_others_write_them_are_no_names() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    for (to, sign) in [(r"\1.x", "\\1"), ("$1.x", "$1"), ("${1}.x", "$1")] {
+        let rule = format!("(w.)={to}");
+        let error = error(&["edit", &model, &target, "--rename-regex", &rule]);
+        assert_eq!(error["code"], "bad-template");
+        assert_eq!(error["hint"], format!("write {{1}} for {sign}"), "{error}");
+    }
+    assert!(!Path::new(&target).exists());
+    let rules = folder.file("rules.toml", "[[rule]]\nrename-regex = \"(w)(\\d)=x\"\n");
+    let error = error(&["edit", &model, &target, "--rules", &rules]);
+    assert_eq!(error["code"], "bad-toml");
+    assert!(error["hint"].as_str().unwrap().contains("single quotes"), "{error}");
+}
+
+/// Rules are applied in turn: what one renamed has its new name for the next.
+#[test]
+fn a_name_that_a_rule_changed_is_told_with_the_new_one() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    for rule in [&["--transpose", "w1"][..], &["--cast", "w1=f16"], &["--transpose", "w1=1,0"]] {
+        let words = [&["edit", &model, &target, "--prefix", "model"], rule].concat();
+        let hint = hint(&words);
+        assert!(hint.starts_with("w1 is called model.w1 by then, as rules are applied in turn"), "{hint}");
+    }
+    let moved = hint(&["edit", &model, &target, "--rename", "w1=x", "--rename-glob", "w1=y"]);
+    assert!(moved.starts_with("w1 is called x by then"), "{moved}");
+    // What fits no name, old or new, is told as before.
+    for rule in [&["--transpose", "x1"][..], &["--transpose", "model.b1"]] {
+        let hint = hint(&[&["edit", &model, &target, "--prefix", "model"], rule].concat());
+        assert!(hint.starts_with("patterns cover the whole name"), "{hint}");
+    }
+}
+
+/// Help and usage say the name that the examples say, whatever the file is called.
+#[cfg(unix)]
+#[test]
+fn the_command_has_one_name() {
+    let folder = Folder::new();
+    let other = folder.path("wb2");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weighbridge"), &other).unwrap();
+    let run = |words: &[&str]| std::process::Command::new(&other).args(words).output().unwrap();
+    for words in [&["--help"][..], &["diff", "--help"], &["diff"]] {
+        let output = run(words);
+        let said = text(&output) + &complaint(&output);
+        assert!(said.contains("Usage: weighbridge ") && !said.contains("wb2"), "{said}");
+    }
+}
+
+#[test]
+fn a_cast_in_place_is_not_told_to_make_room() {
+    let folder = Folder::new();
+    // Names of one type are longer than those of another, and here the header has no room for that.
+    let data = [0u8; 8];
+    let mut header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#.to_owned();
+    let file = |header: &str| [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat();
+    let tight = folder.file("tight.safetensors", file(&header));
+    header.push_str(&" ".repeat(64));
+    let roomy = folder.file("roomy.safetensors", file(&header));
+    for path in [&tight, &roomy] {
+        let before = fs::read(path).unwrap();
+        for dtype in ["bf16", "f16", "f64"] {
+            let error = error(&["edit", path, "--in-place", "--cast", dtype]);
+            assert_eq!(error["code"], "data-would-move", "{error}");
+            let hint = error["hint"].as_str().unwrap();
+            assert!(hint.contains("--in-place=rewrite") && !hint.contains("header_padding"), "{hint}");
+        }
+        assert_eq!(fs::read(path).unwrap(), before);
+    }
+    // Where it is room that is missing, both ways are told.
+    let hint = hint(&["edit", &tight, "--in-place", "--rename", "a=a_longer_name"]);
+    assert!(hint.contains("--in-place=rewrite") && hint.contains("header_padding"), "{hint}");
+    ok(&["edit", &tight, "--in-place=rewrite", "--cast", "bf16"]);
+}
+
+#[test]
+fn a_form_is_not_guessed_from_an_unknown_extension() {
+    let folder = Folder::new();
+    let (model, odd) = (folder.model("a.safetensors"), folder.path("b.foo"));
+    for verb in [&["edit", &model, &odd, "--rename", "w1=x"][..], &["convert", &model, &odd]] {
+        let error = error(verb);
+        assert_eq!(error["code"], "unknown-extension", "{error}");
+        let hint = error["hint"].as_str().unwrap();
+        assert!(hint.contains("--to") && hint.contains(".safetensors") && hint.contains(".npz"), "{hint}");
+        assert!(!Path::new(&odd).exists());
+        ok(&[verb, &["--to", "safetensors", "-q"]].concat());
+        fs::remove_file(&odd).unwrap();
+    }
+    // No extension is no wish: the form stays. Nor is the one that the source has, or that of a folder.
+    ok(&["edit", &model, &folder.path("plain"), "--rename", "w1=x"]);
+    let own = folder.path("own.bar");
+    fs::copy(&model, &own).unwrap();
+    ok(&["edit", &own, &folder.path("new.bar"), "--rename", "w1=x"]);
+    assert_eq!(json(&["info", &folder.path("new.bar")])["format"], "safetensors");
+    ok(&["shard", &model, &folder.path("v1.0"), "--max-shard-size", "64"]);
+    ok(&["edit", &folder.path("v1.0"), &folder.path("v1.1"), "--rename", "w1=x"]);
+    assert!(names(&folder.path("v1.1")).contains(&"x".to_owned()));
+}
+
+#[test]
+fn words_for_one_thing_are_taken_everywhere() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    for word in ["--keep", "--select"] {
+        for verb in ["convert", "edit"] {
+            ok(&[verb, &model, &target, word, "w*"]);
+            assert_eq!(names(&target), ["w1", "w2"], "{verb} {word}");
+            fs::remove_file(&target).unwrap();
+        }
+        assert_eq!(of_tensors(&json(&["ls", &model, word, "w*"]), "name"), ["w1", "w2"]);
+        let report = json(&["diff", &model, &model, word, "w*", "--all"]);
+        assert_eq!(report["pairs"].as_array().unwrap().len(), 2);
+    }
+    for word in ["--plan", "--dry-run"] {
+        for words in [
+            &["convert", &model, &target][..],
+            &["edit", &model, &target, "--rename", "w1=x"],
+            &["merge", &model, "-o", &target],
+            &["shard", &model, &folder.path("shards")],
+        ] {
+            ok(&[words, &[word]].concat());
+            assert!(!Path::new(&target).exists(), "{words:?} {word}");
+        }
+        let program = golden("paddle/exec/save.pdmodel");
+        ok(&["run", &program, "--folder", &folder.path("run"), word]);
+        assert!(!Path::new(&folder.path("run")).exists());
+    }
+}
+
+#[test]
+fn ls_selects_and_stats_takes_patterns() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    let listed = |words: &[&str]| of_tensors(&json(&[&["ls", &model], words].concat()), "name");
+    assert_eq!(listed(&["--select", "w*", "--select", "b1"]), ["b1", "w1", "w2"]);
+    assert_eq!(listed(&["--drop", "w*"]), ["b1", "b2"]);
+    assert_eq!(listed(&["--select", "*1", "--drop", "w*"]), ["b1"]);
+    let all = json(&["ls", &model, "--hash"]);
+    let some = json(&["ls", &model, "--hash", "--select", "w2"]);
+    let hash = |document: &serde_json::Value| {
+        document["tensors"].as_array().unwrap().last().unwrap()["sha256"].clone()
+    };
+    assert_eq!(hash(&some), hash(&all));
+    assert_eq!(refused(&["ls", &model, "--select", "x*"]), "no-match");
+
+    let told = |name: &str| of_tensors(&json(&["stats", &model, name]), "name");
+    assert_eq!(told("w*"), ["w1", "w2"]);
+    assert_eq!(told("[bw]1"), ["b1", "w1"]);
+    assert_eq!(told("w1"), ["w1"]);
+    let shown = text(&weighbridge(&["stats", &model, "w*"]));
+    assert!(shown.starts_with("name ") && shown.lines().count() == 3, "{shown}");
+    assert!(text(&weighbridge(&["stats", &model, "w?1*"])).is_empty());
+    assert_eq!(refused(&["stats", &model, "x*"]), "no-match");
+}
+
+#[test]
+fn a_transpose_that_fits_nothing_speaks_of_axes() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    for (rule, why) in [
+        ("w1=x", "w1=x matches no tensor"),
+        ("w1=0,1", "the axes 0,1 are the order in which the dimensions are"),
+        ("b1", "what matches has fewer than two dimensions"),
+    ] {
+        let error = error(&["edit", &model, &target, "--transpose", rule]);
+        assert_eq!(error["code"], "no-match");
+        assert!(error["message"].as_str().unwrap().ends_with(why), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("PATTERN=1,0,2"), "{error}");
+    }
+}
+
+#[test]
+fn shards_are_not_put_into_a_folder_that_is_called_like_a_file() {
+    let folder = Folder::new();
+    let (model, target) = (folder.model("a.safetensors"), folder.path("b.safetensors"));
+    let error = error(&["shard", &model, &target]);
+    assert_eq!((&error["code"], &error["file"]), (&"shards-in-a-folder".into(), &target.clone().into()));
+    assert_eq!(folder.count(), 1);
+    // Whoever has such a folder means it.
+    fs::create_dir(&target).unwrap();
+    ok(&["shard", &model, &target]);
+}
+
+#[test]
+fn errors_name_the_file() {
+    let folder = Folder::new();
+    let (a, b) = (folder.model("a.safetensors"), folder.model("b.safetensors"));
+    for json in [&[][..], &["--json"]] {
+        let output = weighbridge(&[&["show", &a, "w1[99]"], json].concat());
+        assert!(format!("{}{}", text(&output), complaint(&output)).contains(&a), "{output:?}");
+    }
+    let error = error(&["diff", &a, &b, "--select", "nothere*"]);
+    assert_eq!(error["code"], "no-match");
+    assert_eq!(error["expected"], format!("a tensor of {a} or of {b}"));
+    let again = folder.path("a.npz");
+    ok(&["convert", &a, &again]);
+    assert!(hint(&["merge", &a, &again, "--prefix-each", "-o", &folder.path("c.npz")]).contains("--prefer"));
+}
+
+#[test]
+fn a_comparison_says_which_file_of_a_folder_it_is_about() {
+    let folder = Folder::new();
+    let (a, inner) = (folder.model("a.safetensors"), folder.path("in"));
+    fs::create_dir(&inner).unwrap();
+    let b = folder.model("in/b.safetensors");
+    assert!(ok(&["diff", &a, &inner]).starts_with(&format!("right {b}\n")));
+    assert!(!ok(&["diff", &a, &b]).contains(&b));
+}
+
+/// An extent of 2 is two too many of one.
+#[test]
+fn the_limit_of_dimensions_holds_below_its_usual_use() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    for path in [model, golden("npy/good/float64.npy")] {
+        let error = error(&["ls", &path, "--limit", "dimensions=1"]);
+        assert_eq!((&error["code"], &error["expected"]), (&"limit".into(), &"at most 1".into()), "{error}");
+        ok(&["ls", &path, "--limit", "dimensions=2"]);
+    }
+}
+
+#[test]
+fn an_empty_key_of_metadata_is_shown() {
+    let folder = Folder::new();
+    let model = folder.model("a.safetensors");
+    let target = folder.path("b.safetensors");
+    let mut bytes = fs::read(model).unwrap();
+    let header = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    let text = String::from_utf8(bytes[8..8 + header].to_vec()).unwrap();
+    let text =
+        format!("{{\"__metadata__\":{{\"\":\"kept\"}},{}", text[text.find("\"b1\"").unwrap()..].trim_end());
+    bytes.splice(..8 + header, [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat());
+    fs::write(&target, bytes).unwrap();
+    assert!(ok(&["info", &target]).contains("\n\"\"           kept\n"), "{}", ok(&["info", &target]));
+}
+
+#[test]
+fn every_verb_has_examples() {
+    let verbs = hint(&["man", "nothing"]);
+    let verbs = verbs.strip_prefix("the verbs are ").unwrap().split(", ");
+    for verb in verbs.filter(|verb| *verb != "help") {
+        assert!(ok(&[verb, "--help"]).contains("\nExample"), "{verb}");
+    }
+}

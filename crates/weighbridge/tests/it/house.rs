@@ -1,0 +1,151 @@
+//! Rules of the house that the compiler does not hold by itself.
+
+use std::path::{Path, PathBuf};
+
+/// Lines of a file; longer ones are cut into rooms.
+const LONGEST: usize = 900;
+
+/// Where `unsafe` stands, and nowhere else, and why it must: of the library in one module.
+const UNSAFE: [(&str, &str); 7] = [
+    (
+        "crates/weighbridge-py/src/borrowed.rs",
+        "the memory of an array of Python is read in place while it is written out",
+    ),
+    (
+        "crates/weighbridge-py/src/dlpack.rs",
+        "DLPack is a protocol of pointers: memory is handed to Python and taken from it",
+    ),
+    (
+        "crates/weighbridge-py/src/floats.rs",
+        "a register says how a thread computes: other libraries change it",
+    ),
+    ("crates/weighbridge-py/src/lost.rs", "Python is called from where a signal is handled"),
+    ("crates/weighbridge/src/source/map/guard.rs", "the signal of a page that is gone is handled"),
+    ("crates/weighbridge/src/source/map/mod.rs", "a file is mapped"),
+    ("fuzz/src/counting.rs", "the allocator of the tests counts what is allocated; nobody else has it"),
+];
+/// The module of the library.
+const MODULE: &str = "crates/weighbridge/src/source/map/";
+
+/// The sources of all crates, by their path from the root.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders: Vec<PathBuf> = ["crates", "fuzz", "benches"].map(|name| root.join(name)).into();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(&root).unwrap().display().to_string().replace('\\', "/");
+                sources.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    sources.sort();
+    assert!(sources.len() > 300, "{}", sources.len());
+    sources
+}
+
+#[test]
+fn unsafe_code_stands_in_one_module_of_the_library_and_where_it_is_listed() {
+    let files = UNSAFE.map(|(file, why)| {
+        assert!(!why.is_empty());
+        file
+    });
+    let word = ["allow(", "unsafe_code"].concat();
+    let allowed = sources().into_iter().filter(|(_, text)| text.contains(&word));
+    assert_eq!(allowed.map(|(name, _)| name).collect::<Vec<_>>(), files);
+    let of = |folder: &str| files.iter().filter(|file| file.starts_with(folder)).count();
+    assert_eq!(of("crates/weighbridge/"), of(MODULE));
+    assert_eq!(of("crates/weighbridge-cli/"), 0);
+    let lints =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml")).unwrap();
+    assert!(lints.contains("unsafe_code = \"deny\""));
+    for (name, text) in sources().iter().filter(|(name, _)| files.contains(&name.as_str())) {
+        let blocks = text.lines().filter(|line| line.contains("unsafe {") && !line.trim().starts_with("//"));
+        let reasons = text.lines().filter(|line| line.contains("// SAFETY: ")).count();
+        assert!(reasons >= blocks.count(), "{name}: each use says why it is sound");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let generated = |text: &str| text.starts_with("// @generated");
+    let long = sources().into_iter().filter(|(_, text)| text.lines().count() > LONGEST && !generated(text));
+    assert_eq!(long.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// Losses of which something is in the target; the library knows the others.
+const CHANGED: [&str; 42] = [
+    "apart",
+    "attribute-form",
+    "columns-renamed",
+    "config-keys",
+    "config-made",
+    "dtype-differs",
+    "dtype-lost",
+    "dtype-refused",
+    "guessed-dtype",
+    "guessed-names",
+    "ids-changed",
+    "index-dropped",
+    "list-hole",
+    "name-changed",
+    "name-dropped",
+    "names-like-numbers",
+    "names-made",
+    "no-names",
+    "no-rows",
+    "not-float32",
+    "order-not-checked",
+    "paddle-cannot-read",
+    "parts-missing",
+    "partition-missing",
+    "read-as-parameter",
+    "read-as-state",
+    "recent-dtype",
+    "renamed",
+    "role",
+    "role-dropped",
+    "rounding",
+    "rows-drawn",
+    "shape",
+    "shape-normalised",
+    "state-guessed",
+    "state-incomplete",
+    "state-not-transposed",
+    "structure-dropped",
+    "structured-names",
+    "tie-not-held",
+    "variable-name",
+    "weights-truncated",
+];
+
+/// Who adds a loss says whether something is left out, which callers are warned of.
+#[test]
+fn every_loss_is_one_of_what_is_left_out_or_changed() {
+    let left_out = weighbridge::checkpoint::Loss::LEFT_OUT;
+    let mut codes = std::collections::BTreeSet::new();
+    for (name, text) in sources().iter().filter(|(name, _)| name.starts_with("crates/weighbridge/src/")) {
+        if name.contains("/tests") {
+            continue;
+        }
+        for behind in text.split("Loss::new(").skip(1) {
+            let Some(literal) = behind.trim_start().strip_prefix('"') else { continue };
+            codes.insert(literal.split('"').next().unwrap().to_owned());
+        }
+    }
+    let known: std::collections::BTreeSet<String> =
+        left_out.iter().chain(&CHANGED).map(|&code| code.to_owned()).collect();
+    assert_eq!(known.len(), left_out.len() + CHANGED.len(), "a code is in both");
+    assert_eq!(codes.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+    // Those that are no literals.
+    codes.extend(["missing-damaged", "tensor-skipped"].map(str::to_owned));
+    assert_eq!(
+        known.difference(&codes).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "nobody says it any more"
+    );
+}

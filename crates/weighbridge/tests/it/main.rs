@@ -1,0 +1,34 @@
+//! The tests of the library from outside: one program of all of them, as each would have the library linked into it.
+//!
+//! What needs a process of its own is a file beside this folder, and says why.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, clippy::panic)]
+
+mod account;
+mod biggraph_change;
+mod biggraph_damaged;
+mod biggraph_entities;
+mod biggraph_golden;
+mod biggraph_write;
+mod cast;
+mod engine;
+mod engine_folder;
+mod engine_stream;
+mod faults;
+mod house;
+mod limits;
+mod paddle_convert;
+mod paddle_damaged;
+mod paddle_edit;
+mod paddle_golden;
+mod paddle_names;
+mod paddle_scan;
+mod primitiv_edge;
+mod primitiv_trained;
+mod roundtrip;
+mod salvage;
+mod scan_rules;
+mod store;
+mod store_kill;
+mod support;
+mod verdicts;
+mod written;

@@ -1,0 +1,41 @@
+//! Files of tables and archives, each in a folder that is called as its verdict. What they are, `judges/make_verdicts.py` says.
+
+use crate::support::testdata;
+use std::path::Path;
+use weighbridge::finding::Verdict;
+use weighbridge::ops::verify::{VerifyOptions, verify};
+
+fn codes(path: &Path) -> (Verdict, Vec<&'static str>) {
+    let report = verify(path, &VerifyOptions::default()).unwrap();
+    (report.verdict, report.findings.iter().map(|finding| finding.code).collect())
+}
+
+#[test]
+fn files_get_the_verdict_of_their_folder() {
+    for (name, expected) in
+        [("sound", Verdict::Sound), ("could-not-tell", Verdict::CouldNotTell), ("unsound", Verdict::Unsound)]
+    {
+        let mut count = 0;
+        for entry in std::fs::read_dir(testdata("verdicts").join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            let (verdict, codes) = codes(&path);
+            assert_eq!(verdict, expected, "{}: {codes:?}", path.display());
+            count += 1;
+        }
+        assert!(count > 5, "{name}: {count}");
+    }
+}
+
+#[test]
+fn encrypted_files_are_said_to_be() {
+    for (name, code) in [
+        ("encrypted-columns.parquet", "encrypted"),
+        ("encrypted-footer.parquet", "encrypted"),
+        ("encrypted.npz", "zip-encrypted"),
+        ("version-needed.npz", "zip-version"),
+        ("ragged.parquet", "ragged-list"),
+    ] {
+        let (_, codes) = codes(&testdata("verdicts").join("could-not-tell").join(name));
+        assert!(codes.contains(&code), "{name}: {codes:?}");
+    }
+}

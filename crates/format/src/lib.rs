@@ -19,6 +19,7 @@ pub mod file_name;
 mod format;
 pub mod json;
 pub mod names_json;
+mod open;
 pub mod outline;
 pub mod overlap;
 pub mod row_names;
@@ -26,5 +27,6 @@ pub mod shards;
 pub mod unknown;
 
 pub use format::{Facts, Format, HEAD, Names, OpenOptions, Place, PlanOptions, Setting};
+pub use open::{choose_names, open_as, settle};
 pub use row_names::LabelsIn;
 pub use weighbridge_scan::Scan;

@@ -397,8 +397,8 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Mutex;
 
-    const NPY: &[u8] = include_bytes!("../../../../testdata/npy/good/float64.npy");
-    const NPZ: &[u8] = include_bytes!("../../../../testdata/npz/good/stored.npz");
+    const NPY: &[u8] = include_bytes!("../../../testdata/npy/good/float64.npy");
+    const NPZ: &[u8] = include_bytes!("../../../testdata/npz/good/stored.npz");
 
     /// What opening a folder of files gives: its label and notes on others, or the code of the error and what it found.
     fn open(files: &[(&str, &[u8])]) -> (String, String) {

@@ -7,12 +7,12 @@
 pub mod arrow;
 pub mod biggraph;
 mod folders;
+pub use weighbridge_primitiv as primitiv;
 pub mod hdf5;
 pub mod npy;
 pub mod npz;
 pub mod paddle;
 pub mod parquet;
-pub mod primitiv;
 pub mod safetensors;
 mod salvage;
 mod table;
@@ -28,6 +28,7 @@ pub(crate) use folders::{
 };
 pub use salvage::offer_salvage;
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
+use weighbridge_format::{choose_names, settle};
 pub use weighbridge_format::{
     Facts, Format, HEAD, LabelsIn, Names, OpenOptions, Place, PlanOptions, Scan, Setting,
 };
@@ -178,49 +179,15 @@ fn head_of(source: &SourceRef) -> Result<Vec<u8>> {
 }
 
 fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
-    let mut checkpoint =
-        opened.map_err(|e| if matches!(e.kind(), crate::Kind::Usage) { e } else { e.in_file(label) })?;
-    checkpoint.check_parts(&options.limits)?;
-    weighbridge_format::row_names::gather(&mut checkpoint);
+    let mut checkpoint = settle(opened, label, options)?;
     if checkpoint.topology.is_none()
         && let Some(program) = &options.program
     {
         // Tensors that come back from a bridge to the program that they belong to.
         paddle::attach(&mut checkpoint, program, options)?;
     }
-    match options.names {
-        Names::AsStored => {}
-        Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME)?,
-        Names::Variable => {
-            one_of_each(&mut checkpoint)?;
-            checkpoint.use_names(VARIABLE_NAME, STRUCTURED_NAME)?;
-        }
-    }
+    choose_names(&mut checkpoint, options)?;
     Ok(checkpoint)
-}
-
-/// Several structured names may be one variable: a tensor that is the same as another one under the
-/// name that is asked for goes by that one.
-fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
-    let mut first = std::collections::HashMap::<String, usize>::new();
-    let mut twice = Vec::new();
-    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none()) {
-        let Some(name) = tensor.text_attribute(VARIABLE_NAME) else { continue };
-        let Some(&other) = first.get(name) else {
-            first.insert(name.to_owned(), place);
-            continue;
-        };
-        let other = &checkpoint.tensors[other];
-        let alike = (tensor.dtype(), &tensor.shape) == (other.dtype(), &other.shape);
-        if alike && read_tensor(tensor, Order::Row)? == read_tensor(other, Order::Row)? {
-            twice.push((place, format!("{} is {}", tensor.name(), other.name())));
-        }
-    }
-    for (place, text) in twice.into_iter().rev() {
-        checkpoint.tensors.remove(place);
-        checkpoint.notes.push(Note::new("one-variable", format!("{text}: one variable, the same elements")));
-    }
-    Ok(())
 }
 
 /// The format of a folder, by what stands in it.

@@ -24,7 +24,7 @@ fn read_bytes(bytes: &[u8]) -> weighbridge_core::Result<Pickle> {
 }
 
 fn good() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../testdata/pickle/good")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/pickle/good")
 }
 
 /// Every golden pickle with its bytes, in order of the names.

@@ -193,11 +193,11 @@ mod tests {
     use crate::ops::verify::verify_checkpoint;
     use crate::tensor::Order;
 
-    const MODEL: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/model.keras");
-    const DEFLATED: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/deflated.keras");
-    const PADDED: &[u8] = include_bytes!("../../../../../testdata/hdf5/keras/padded.keras");
+    const MODEL: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/model.keras");
+    const DEFLATED: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/deflated.keras");
+    const PADDED: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/padded.keras");
     /// Shape, dtype and bytes of each dataset, by h5py.
-    const TRUTH: &str = include_str!("../../../../../testdata/hdf5/keras/model.json");
+    const TRUTH: &str = include_str!("../../../../testdata/hdf5/keras/model.json");
 
     fn source(bytes: &[u8]) -> SourceRef {
         Arc::new(MemorySource::new("m.keras", bytes.to_vec()))

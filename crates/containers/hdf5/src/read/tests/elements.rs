@@ -10,7 +10,7 @@ use weighbridge_io::source::{FileSource, SourceRef};
 #[test]
 fn texts_of_datasets_are_read_within_a_bound() {
     let file = |name: &str| -> SourceRef {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../testdata/scan/bad/");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/scan/bad/");
         Arc::new(FileSource::open(Path::new(path).join(name)).unwrap())
     };
     for (name, lens) in [("texts_pickle.h5", &[(16, 12), (16, 16)][..]), ("text_pickle.h5", &[(14, 14)])] {

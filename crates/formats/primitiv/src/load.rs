@@ -3,10 +3,10 @@
 use super::model::unknown;
 use super::raw::Reader;
 use super::{FileKind, Model, Optimizer, Parameter, Tensor};
-use crate::checkpoint::{Name, Note, TensorPath};
-use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
-use crate::source::SourceRef;
+use weighbridge_core::checkpoint::{Name, Note, TensorPath};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::SourceRef;
 use std::collections::HashSet;
 
 /// How an object takes over what is loaded.
@@ -91,7 +91,7 @@ impl Model {
     /// where there are none or `with_stats` is false. The model's addresses stay what they are.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `unknown-address`, and in [`LoadMode::Strict`] `shape-differs`;
+    /// [`weighbridge_core::Kind::Mismatch`]: `unknown-address`, and in [`LoadMode::Strict`] `shape-differs`;
     /// and what reading says. See [`LoadMode`] for what has then been replaced.
     pub fn load_into<'a>(
         &mut self,
@@ -162,7 +162,7 @@ impl Parameter {
     /// an error nothing is changed.
     ///
     /// # Errors
-    /// In [`LoadMode::Strict`], [`crate::Kind::Mismatch`], code `shape-differs`; and what reading
+    /// In [`LoadMode::Strict`], [`weighbridge_core::Kind::Mismatch`], code `shape-differs`; and what reading
     /// says.
     pub fn load_into<'a>(
         &mut self,
@@ -190,7 +190,7 @@ impl Optimizer {
     /// value and is reported. On an error nothing is changed.
     ///
     /// # Errors
-    /// In [`LoadMode::Strict`], [`crate::Kind::Mismatch`], code `unknown-key`, for a key that this
+    /// In [`LoadMode::Strict`], [`weighbridge_core::Kind::Mismatch`], code `unknown-key`, for a key that this
     /// optimizer does not have, as in the file of another class; and what reading says.
     pub fn load_into<'a>(
         &mut self,

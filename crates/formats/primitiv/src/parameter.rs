@@ -4,11 +4,11 @@ use super::entries::{self, HeldParameter};
 use super::raw::{RawParameter, Reader};
 use super::tensor::{MEMORY, memory};
 use super::{FileKind, Primitiv, Tensor, read, wire};
-use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
-use crate::error::{Error, Result};
-use crate::formats::{Format, OpenOptions, PlanOptions};
-use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use weighbridge_core::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_core::plan::WritePlan;
+use weighbridge_io::source::SourceRef;
 
 /// A value and its stats. Names of stats are unique; their order is kept.
 ///
@@ -24,7 +24,7 @@ impl Parameter {
     /// A parameter without stats.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `batched-parameter`, for a value with a batch.
+    /// [`weighbridge_core::Kind::Mismatch`], code `batched-parameter`, for a value with a batch.
     pub fn new(value: Tensor) -> Result<Self> {
         check_value(&value)?;
         Ok(Self { value, stats: Vec::new() })
@@ -71,7 +71,7 @@ impl Parameter {
     /// Adds a stat at the end. It may have any shape and batch.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `name-taken`, where there is one of that name.
+    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where there is one of that name.
     pub fn add_stat(&mut self, name: impl Into<Name>, tensor: Tensor) -> Result<()> {
         let name = name.into();
         if self.stat(name.clone()).is_some() {
@@ -105,7 +105,7 @@ impl Parameter {
         source: SourceRef,
         options: &OpenOptions,
         with_stats: bool,
-    ) -> Result<(Self, Vec<crate::checkpoint::Note>)> {
+    ) -> Result<(Self, Vec<weighbridge_core::checkpoint::Note>)> {
         let label = source.label().to_owned();
         let read = || {
             let mut reader = Reader::new(source.clone(), options)?;
@@ -128,7 +128,7 @@ impl Parameter {
     /// The bytes of a parameter file.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] for more stats or longer names than 32 bits count.
+    /// [`weighbridge_core::Kind::Mismatch`] for more stats or longer names than 32 bits count.
     pub fn to_bytes(&self, with_stats: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         wire::put_header(&mut out, FileKind::Parameter);
@@ -139,7 +139,7 @@ impl Parameter {
     /// The one parameter of an index, of any format, with its optimizer state as stats.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] where there is not exactly one or primitiv cannot hold it.
+    /// [`weighbridge_core::Kind::Mismatch`] where there is not exactly one or primitiv cannot hold it.
     pub fn from_checkpoint(checkpoint: &Checkpoint, with_stats: bool) -> Result<Self> {
         Self::from_held(&entries::only_parameter(checkpoint, with_stats)?)
     }

@@ -6,11 +6,12 @@ mod layout;
 mod typed;
 
 use super::{Model, Optimizer, OptimizerClass, Parameter, Primitiv, Tensor};
-use crate::checkpoint::{Checkpoint, Name, TensorPath, Value};
-use crate::engine::read_tensor;
-use crate::formats::{Format, OpenOptions, PlanOptions, open_source};
-use crate::source::{CountingSource, MemorySource, SourceRef};
-use crate::tensor::Order;
+use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
+use weighbridge_io::engine::read_tensor;
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use crate::opening::open_source;
+use weighbridge_io::source::{CountingSource, MemorySource, SourceRef};
+use weighbridge_core::tensor::Order;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ struct Golden {
 
 /// All golden files, 131 of them.
 fn golden() -> Vec<Golden> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/primitiv/good");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../testdata/primitiv/good");
     let mut all = Vec::new();
     for kind in ["shape", "tensor", "parameter", "model", "optimizer", "trained"] {
         for file in std::fs::read_dir(format!("{root}/{kind}")).unwrap() {
@@ -47,7 +48,7 @@ fn memory(bytes: &[u8]) -> SourceRef {
     Arc::new(MemorySource::new("m", bytes.to_vec()))
 }
 
-fn open(bytes: &[u8]) -> crate::Result<Checkpoint> {
+fn open(bytes: &[u8]) -> weighbridge_core::Result<Checkpoint> {
     Primitiv.open(memory(bytes), &OpenOptions::default())
 }
 
@@ -334,7 +335,7 @@ fn limits_hold() {
     let path = TensorPath::from_dotted("x.y.z");
     model.insert(path, Parameter::new(Tensor::new(&[2, 2], vec![0.0; 4]).unwrap()).unwrap()).unwrap();
     let bytes = model.to_bytes(true).unwrap();
-    type Change = fn(&mut crate::Limits);
+    type Change = fn(&mut weighbridge_core::Limits);
     let change: [(&str, Change); 4] = [
         ("tensors", |l| l.tensors = 3),
         ("name_bytes", |l| l.name_bytes = 8),
@@ -345,7 +346,7 @@ fn limits_hold() {
         let mut options = OpenOptions::default();
         change(&mut options.limits);
         let error = Primitiv.open(memory(&bytes), &options).unwrap_err();
-        assert_eq!(error.kind(), crate::Kind::Limit);
+        assert_eq!(error.kind(), weighbridge_core::Kind::Limit);
         assert!(error.hint_text().unwrap().contains(field), "{error}");
     }
 }

@@ -2,13 +2,13 @@
 
 use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
 use super::{BATCH, FACTS, FileKind, Optimizer, Shape};
-use crate::check::{Gaps, Outline};
-use crate::checkpoint::{Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value};
-use crate::error::{Error, Result};
-use crate::formats::OpenOptions;
-use crate::limits::Limits;
-use crate::source::SourceRef;
-use crate::tensor::{DType, Encoding};
+use weighbridge_core::check::{Gaps, Outline};
+use weighbridge_core::checkpoint::{Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::OpenOptions;
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::SourceRef;
+use weighbridge_core::tensor::{DType, Encoding};
 
 /// Metadata of a shape file: its dimensions, a list of numbers.
 pub(super) const DIMS: &str = "dims";
@@ -116,7 +116,7 @@ impl NameRoom {
     /// Takes what one more tensor of that path needs.
     ///
     /// # Errors
-    /// [`crate::Kind::Limit`], `names-too-long`.
+    /// [`weighbridge_core::Kind::Limit`], `names-too-long`.
     pub(super) fn take(&mut self, path: &TensorPath) -> Result<()> {
         let part = |part: &Name| part.as_bytes().len() as u64 + Self::PART;
         let need = path.parts().iter().map(part).fold(0, u64::saturating_add);

@@ -3,12 +3,12 @@
 
 use super::wire::{ARRAY, BIN, MAP, Wire};
 use super::{FileKind, Shape};
-use crate::checkpoint::{Name, Note, TensorPath};
-use crate::error::{Error, Kind, Result};
-use crate::formats::OpenOptions;
-use crate::limits::Limits;
-use crate::source::{Cursor, SourceRef};
-use crate::text::counted;
+use weighbridge_core::checkpoint::{Name, Note, TensorPath};
+use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_format::OpenOptions;
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{Cursor, SourceRef};
+use weighbridge_core::text::counted;
 use std::collections::{BTreeMap, HashSet};
 
 /// The fewest bytes of a stat: an empty name and a scalar.

@@ -1,9 +1,9 @@
 //! What the layouter refuses, and what it says is lost.
 
 use super::*;
-use crate::Kind;
-use crate::checkpoint::{Loss, Note, Origin, Role, TensorEntry};
-use crate::tensor::{DType, Encoding, Shape};
+use weighbridge_core::Kind;
+use weighbridge_core::checkpoint::{Loss, Note, Origin, Role, TensorEntry};
+use weighbridge_core::tensor::{DType, Encoding, Shape};
 
 /// A row-major f32 tensor with the values 0, 1, 2, ...
 fn entry(path: &str, dims: &[u64]) -> TensorEntry {
@@ -31,7 +31,7 @@ fn checkpoint(tensors: Vec<TensorEntry>) -> Checkpoint {
     Checkpoint { tensors, ..Checkpoint::new("other", "any", "m") }
 }
 
-fn plan(checkpoint: &Checkpoint, kind: &str) -> crate::Result<crate::plan::WritePlan> {
+fn plan(checkpoint: &Checkpoint, kind: &str) -> weighbridge_core::Result<weighbridge_core::plan::WritePlan> {
     Primitiv.plan(checkpoint, &PlanOptions::of_kind(kind))
 }
 

@@ -1,10 +1,10 @@
 //! The few values of MessagePack that occur, read and written as the original does.
 
 use super::{FileKind, Shape};
-use crate::checkpoint::Name;
-use crate::error::{Error, Result};
-use crate::limits::Limits;
-use crate::source::Cursor;
+use weighbridge_core::checkpoint::Name;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::Cursor;
 
 /// The marker of a uint32.
 pub(super) const UINT: u8 = 0xce;
@@ -174,7 +174,7 @@ pub(super) fn put_length(out: &mut Vec<u8>, family: Family, len: u32) {
 /// Appends a string.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`] for 2^32 bytes and more.
+/// [`weighbridge_core::Kind::Mismatch`] for 2^32 bytes and more.
 pub(super) fn put_name(out: &mut Vec<u8>, name: &Name) -> Result<()> {
     put_length(out, STR, count("bytes of a name", name.as_bytes().len())?);
     out.extend_from_slice(name.as_bytes());
@@ -193,7 +193,7 @@ pub(super) fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
 /// A number of things as the format can count them.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`] for 2^32 and more.
+/// [`weighbridge_core::Kind::Mismatch`] for 2^32 and more.
 pub(super) fn count(what: &str, n: usize) -> Result<u32> {
     u32::try_from(n).map_err(|_| {
         Error::mismatch("too-many", format!("primitiv cannot count so many {what}"))

@@ -5,11 +5,11 @@ use super::raw::Reader;
 use super::tensor::{MEMORY, memory};
 use super::write::put_address;
 use super::{FileKind, Parameter, Primitiv, read, wire};
-use crate::checkpoint::{Checkpoint, Name, Note, TensorPath, escape_text};
-use crate::error::{Error, Result};
-use crate::formats::{Format, OpenOptions, PlanOptions};
-use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorPath, escape_text};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_core::plan::WritePlan;
+use weighbridge_io::source::SourceRef;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters by address. An address is the names of the submodels from the root down, then the
@@ -44,7 +44,7 @@ impl Model {
     /// Adds a parameter to the root.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `name-taken`, where there is a parameter or submodel of that name.
+    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where there is a parameter or submodel of that name.
     pub fn add_parameter(&mut self, name: impl Into<Name>, parameter: Parameter) -> Result<()> {
         self.insert(TensorPath::new([name.into()]), parameter)
     }
@@ -94,7 +94,7 @@ impl Model {
     /// name holds a dot.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `unknown-address`.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`.
     pub fn parameter(&self, address: &str) -> Result<&Parameter> {
         let path = TensorPath::parse(address);
         self.get(&path).ok_or_else(|| unknown(&path))
@@ -118,7 +118,7 @@ impl Model {
     /// A copy of the submodel at an address, as a model of its own.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `unknown-address`, where there is none.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where there is none.
     pub fn extract(&self, at: &TensorPath) -> Result<Self> {
         if !self.has_submodel(at) {
             return Err(unknown(at));
@@ -145,7 +145,7 @@ impl Model {
     /// Takes out the parameter at an address.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `unknown-address`, where there is none.
+    /// [`weighbridge_core::Kind::Mismatch`], code `unknown-address`, where there is none.
     pub fn remove_parameter(&mut self, path: &TensorPath) -> Result<Parameter> {
         self.parameters.remove(path).ok_or_else(|| unknown(path))
     }
@@ -179,7 +179,7 @@ impl Model {
     /// Moves a parameter or submodel to another address. On an error nothing is changed.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `unknown-address`, `name-taken`, `empty-path`.
+    /// [`weighbridge_core::Kind::Mismatch`]: `unknown-address`, `name-taken`, `empty-path`.
     pub fn rename(&mut self, from: &TensorPath, to: TensorPath) -> Result<()> {
         if from.parts().is_empty() {
             return Err(empty_path());
@@ -206,7 +206,7 @@ impl Model {
     /// one. On an error nothing is changed.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`], code `name-taken`, where a parameter has the address of a
+    /// [`weighbridge_core::Kind::Mismatch`], code `name-taken`, where a parameter has the address of a
     /// parameter or submodel here.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         for path in other.parameters.keys() {
@@ -289,7 +289,7 @@ impl Model {
     /// The bytes of a model file, as the original writes them.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] for more parameters, stats or longer names than 32 bits count.
+    /// [`weighbridge_core::Kind::Mismatch`] for more parameters, stats or longer names than 32 bits count.
     pub fn to_bytes(&self, with_stats: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         wire::put_header(&mut out, FileKind::Model);
@@ -305,7 +305,7 @@ impl Model {
     /// parameters.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] where primitiv cannot hold them.
+    /// [`weighbridge_core::Kind::Mismatch`] where primitiv cannot hold them.
     pub fn from_checkpoint(checkpoint: &Checkpoint, with_stats: bool) -> Result<Self> {
         let mut model = Self::new();
         for held in entries::parameters(checkpoint, with_stats)? {

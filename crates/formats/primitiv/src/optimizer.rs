@@ -4,11 +4,11 @@ use super::raw::Reader;
 use super::tensor::{MEMORY, memory};
 use super::write::{put_settings, settings_of};
 use super::{FileKind, Primitiv, read, wire};
-use crate::checkpoint::{Checkpoint, Name, Note};
-use crate::error::{Error, Result};
-use crate::formats::{Format, OpenOptions, PlanOptions};
-use crate::plan::WritePlan;
-use crate::source::SourceRef;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_core::plan::WritePlan;
+use weighbridge_io::source::SourceRef;
 
 /// The number of updates so far: the one whole number that every optimizer has.
 const EPOCH: &str = "Optimizer.epoch";
@@ -271,7 +271,7 @@ impl Optimizer {
     /// The bytes of an optimizer file.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] for more keys or longer ones than 32 bits count.
+    /// [`weighbridge_core::Kind::Mismatch`] for more keys or longer ones than 32 bits count.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         wire::put_header(&mut out, FileKind::Optimizer);
@@ -282,7 +282,7 @@ impl Optimizer {
     /// The settings that stand in the metadata of an index, as it comes from an optimizer file.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`]: `no-settings`, `setting-type`, `duplicate-key`.
+    /// [`weighbridge_core::Kind::Mismatch`]: `no-settings`, `setting-type`, `duplicate-key`.
     pub fn from_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         let (uints, floats) = settings_of(&checkpoint.metadata)?;
         Ok(Self { uints, floats })

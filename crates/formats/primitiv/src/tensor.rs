@@ -4,13 +4,13 @@ use super::entries::{self, Held};
 use super::raw::{RawTensor, Reader};
 use super::wire::{self, BIN};
 use super::{BATCH, FileKind, Primitiv, Shape, read};
-use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
-use crate::engine::read_tensor;
-use crate::error::{Error, Result};
-use crate::formats::{Format, OpenOptions, PlanOptions};
-use crate::plan::WritePlan;
-use crate::source::{MemorySource, SourceRef, to_usize};
-use crate::tensor::Order;
+use weighbridge_core::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
+use weighbridge_io::engine::read_tensor;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_core::plan::WritePlan;
+use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
+use weighbridge_core::tensor::Order;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Tensor {
     /// A tensor without a batch. `data` is column-major: the first index runs fastest.
     ///
     /// # Errors
-    /// As [`Shape::new`], and [`crate::Kind::Mismatch`]: `length-mismatch` where the values do not
+    /// As [`Shape::new`], and [`weighbridge_core::Kind::Mismatch`]: `length-mismatch` where the values do not
     /// fill the shape, `too-large` for 2^30 values and more.
     pub fn new(dims: &[u32], data: Vec<f32>) -> Result<Self> {
         Self::with_batch(dims, 1, data)
@@ -98,7 +98,7 @@ impl Tensor {
     /// Reads a tensor file. The options say how strictly; limits hold.
     ///
     /// # Errors
-    /// As [`Format::open`]; [`crate::Kind::Mismatch`], code `wrong-kind`, for another kind of file.
+    /// As [`Format::open`]; [`weighbridge_core::Kind::Mismatch`], code `wrong-kind`, for another kind of file.
     pub fn read(source: SourceRef, options: &OpenOptions) -> Result<Self> {
         let label = source.label().to_owned();
         let read = || {
@@ -131,7 +131,7 @@ impl Tensor {
     /// The one tensor of an index, of any format. Values are read, in any order of storage.
     ///
     /// # Errors
-    /// [`crate::Kind::Mismatch`] where there is not exactly one tensor or primitiv cannot hold it.
+    /// [`weighbridge_core::Kind::Mismatch`] where there is not exactly one tensor or primitiv cannot hold it.
     pub fn from_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         Self::from_held(&entries::only(checkpoint)?)
     }
@@ -164,7 +164,7 @@ impl Tensor {
     /// Reads the values. The range was held against the file when the structure was read.
     pub(super) fn from_raw(source: &SourceRef, raw: &RawTensor) -> Result<Self> {
         let mut left = to_usize(u64::from(raw.shape.values()) * 4)?;
-        crate::source::check_range(&**source, raw.offset, left as u64)?;
+        weighbridge_io::source::check_range(&**source, raw.offset, left as u64)?;
         let mut data = Vec::with_capacity(left / 4);
         let mut block = vec![0; left.min(BLOCK)];
         let mut at = raw.offset;

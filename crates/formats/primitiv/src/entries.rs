@@ -3,9 +3,9 @@
 //! Both the layouter and the typed face begin here, so both refuse the same things.
 
 use super::{BATCH, Shape};
-use crate::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
-use crate::error::{Error, Result};
-use crate::tensor::DType;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::DType;
 use std::collections::{HashMap, HashSet};
 
 /// An entry with the shape that it has in primitiv.
@@ -81,7 +81,7 @@ fn hold_unnamed(entry: &TensorEntry) -> Result<Held<'_>> {
 /// The parameters of an index with their stats, sorted by path.
 ///
 /// # Errors
-/// [`crate::Kind::Mismatch`] where primitiv cannot hold a tensor, or two of the same name, or stats
+/// [`weighbridge_core::Kind::Mismatch`] where primitiv cannot hold a tensor, or two of the same name, or stats
 /// without their parameter.
 pub(super) fn parameters(checkpoint: &Checkpoint, with_stats: bool) -> Result<Vec<HeldParameter<'_>>> {
     let mut stats: HashMap<&TensorPath, Vec<(&Name, Held<'_>)>> = HashMap::new();

@@ -1,0 +1,72 @@
+//! What is done for every format when a file was opened.
+
+use crate::{Format, Names, OpenOptions, row_names, unknown};
+use std::collections::HashMap;
+use weighbridge_core::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
+use weighbridge_core::error::{Kind, Result};
+use weighbridge_core::read::read_tensor;
+use weighbridge_core::source::SourceRef;
+use weighbridge_core::tensor::Order;
+
+/// Opens a source alone as one of `format`.
+///
+/// # Errors
+/// What the reader of the format says.
+pub fn open_as(format: &dyn Format, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let opened = format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source));
+    let mut checkpoint = settle(opened, source.label(), options)?;
+    choose_names(&mut checkpoint, options)?;
+    Ok(checkpoint)
+}
+
+/// Names the file in the error, holds the index against the limits, and puts names of rows that are kept as tensors back
+/// to their tables.
+///
+/// # Errors
+/// The error of opening; [`Kind::Limit`].
+pub fn settle(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint =
+        opened.map_err(|error| if error.kind() == Kind::Usage { error } else { error.in_file(label) })?;
+    checkpoint.check_parts(&options.limits)?;
+    row_names::gather(&mut checkpoint);
+    Ok(checkpoint)
+}
+
+/// Gives tensors the names that the options ask for.
+///
+/// # Errors
+/// [`Kind::Usage`] where the file does not know these names.
+pub fn choose_names(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+    match options.names {
+        Names::AsStored => Ok(()),
+        Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME),
+        Names::Variable => {
+            one_of_each(checkpoint)?;
+            checkpoint.use_names(VARIABLE_NAME, STRUCTURED_NAME)
+        }
+    }
+}
+
+/// Several structured names may be one variable: a tensor that is the same as another one under the
+/// name that is asked for goes by that one.
+fn one_of_each(checkpoint: &mut Checkpoint) -> Result<()> {
+    let mut first = HashMap::<String, usize>::new();
+    let mut twice = Vec::new();
+    for (place, tensor) in checkpoint.tensors.iter().enumerate().filter(|(_, t)| t.role.slot().is_none()) {
+        let Some(name) = tensor.text_attribute(VARIABLE_NAME) else { continue };
+        let Some(&other) = first.get(name) else {
+            first.insert(name.to_owned(), place);
+            continue;
+        };
+        let other = &checkpoint.tensors[other];
+        let alike = (tensor.dtype(), &tensor.shape) == (other.dtype(), &other.shape);
+        if alike && read_tensor(tensor, Order::Row)? == read_tensor(other, Order::Row)? {
+            twice.push((place, format!("{} is {}", tensor.name(), other.name())));
+        }
+    }
+    for (place, text) in twice.into_iter().rev() {
+        checkpoint.tensors.remove(place);
+        checkpoint.notes.push(Note::new("one-variable", format!("{text}: one variable, the same elements")));
+    }
+    Ok(())
+}

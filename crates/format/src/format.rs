@@ -4,7 +4,7 @@ use crate::LabelsIn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Value, carried_keys, escape_text};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Lost, TensorEntry, Value, carried_keys, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
@@ -150,6 +150,41 @@ pub trait Format: Sync {
     fn is_plain_archive(&self, head: &[u8]) -> bool {
         let _ = head;
         false
+    }
+
+    /// True for text whose content does not tell the format: the extension of the file's name decides, with a note.
+    fn is_told_by_extension(&self) -> bool {
+        false
+    }
+
+    /// True where other programs use its extensions as well, as in `tokenizer.model` and `metadata.tsv`.
+    fn shares_extensions(&self) -> bool {
+        false
+    }
+
+    /// True where decoding proves nothing of the elements: text, and bytes as they are.
+    fn is_unproved(&self) -> bool {
+        false
+    }
+
+    /// The rows of a damaged table before the first one that cannot be read, and what is lost; `None` where the format
+    /// saves no part of a tensor, or not one row is intact.
+    ///
+    /// # Errors
+    /// What is not about the file.
+    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+        let _ = (tensor, error);
+        Ok(None)
+    }
+
+    /// Adds to an opened checkpoint of any format what the options name for it, such as the program that its tensors
+    /// belong to.
+    ///
+    /// # Errors
+    /// What reading that says.
+    fn attach(&self, checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+        let _ = (checkpoint, options);
+        Ok(())
     }
 
     /// Where it keeps the names of the rows of tables.

@@ -11,6 +11,7 @@
 //! | [`names_json`] | arrays of names as JSON, of any length |
 //! | [`outline`] | outlines that several formats give alike |
 //! | [`overlap`] | how often tensors may read the same bytes |
+//! | [`registry`] | the formats that a program knows, and opening a file as the one that recognises it |
 //! | [`row_names`] | the names of rows as tensors, where a format has no place for them |
 //! | [`shards`] | indexes of shards, and the joint checkpoint |
 //! | [`unknown`] | a file that no format recognises |
@@ -22,11 +23,13 @@ pub mod names_json;
 mod open;
 pub mod outline;
 pub mod overlap;
+pub mod registry;
 pub mod row_names;
 pub mod shards;
 pub mod unknown;
 
 pub use format::{Facts, Format, HEAD, Names, OpenOptions, Place, PlanOptions, Setting};
-pub use open::{choose_names, open_as, settle};
+pub use open::{choose_names, open_as, open_folder_as, settle};
+pub use registry::Registry;
 pub use row_names::LabelsIn;
 pub use weighbridge_scan::Scan;

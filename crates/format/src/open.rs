@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::read::read_tensor;
-use weighbridge_core::source::SourceRef;
+use weighbridge_core::source::{FolderRef, SourceRef};
 use weighbridge_core::tensor::Order;
 
 /// Opens a source alone as one of `format`.
@@ -15,6 +15,16 @@ use weighbridge_core::tensor::Order;
 pub fn open_as(format: &dyn Format, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let opened = format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source));
     let mut checkpoint = settle(opened, source.label(), options)?;
+    choose_names(&mut checkpoint, options)?;
+    Ok(checkpoint)
+}
+
+/// Opens a folder as one of `format`.
+///
+/// # Errors
+/// What the reader of the format says.
+pub fn open_folder_as(format: &dyn Format, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = settle(format.open_folder(folder, options), folder.label(), options)?;
     choose_names(&mut checkpoint, options)?;
     Ok(checkpoint)
 }

@@ -72,8 +72,8 @@
 pub mod containers;
 pub mod formats;
 pub mod ops;
-pub mod store;
 pub use formats::{OpenOptions, open, open_with};
+pub use weighbridge_biggraph::store;
 pub use weighbridge_core::{
     Checkpoint, Error, Kind, Limits, Result, TensorEntry, check, checkpoint, error, finding, json, limits,
     plan, tensor, text, topology,

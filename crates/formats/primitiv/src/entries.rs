@@ -3,10 +3,10 @@
 //! Both the layouter and the typed face begin here, so both refuse the same things.
 
 use super::{BATCH, Shape};
+use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
-use std::collections::{HashMap, HashSet};
 
 /// An entry with the shape that it has in primitiv.
 #[derive(Debug)]

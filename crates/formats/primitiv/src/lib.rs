@@ -62,14 +62,14 @@ pub use parameter::Parameter;
 pub use shape::Shape;
 pub use tensor::Tensor;
 
-use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions};
 use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
-use weighbridge_io::source::SourceRef;
 use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions};
+use weighbridge_io::source::SourceRef;
 
 /// The format.
 #[derive(Debug)]
@@ -100,6 +100,10 @@ impl Format for Primitiv {
 
     /// True for the header of version 0.1, and for three uint32 at its places: then the version
     /// or the type is wrong, and the reader can say which.
+    fn shares_extensions(&self) -> bool {
+        true
+    }
+
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
         [0, 5, 10].iter().all(|&place| head.get(place) == Some(&wire::UINT)) || head.starts_with(&wire::MAGIC)
     }
@@ -165,14 +169,19 @@ impl FileKind {
     }
 }
 
-/// Opening as the registry does it, for tests.
+/// The formats of this crate as a registry, for tests.
 #[cfg(test)]
 pub(crate) mod opening {
-    use weighbridge_core::{Checkpoint, Result};
+    use weighbridge_core::Checkpoint;
+    use weighbridge_core::Result;
     use weighbridge_core::source::SourceRef;
-    use weighbridge_format::OpenOptions;
+    use weighbridge_format::{OpenOptions, Registry};
+
+    fn registry() -> Registry {
+        Registry::new([&crate::Primitiv as _])
+    }
 
     pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        weighbridge_format::open_as(&crate::Primitiv, source, options)
+        registry().open_source(source, options)
     }
 }

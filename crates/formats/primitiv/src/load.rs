@@ -3,11 +3,11 @@
 use super::model::unknown;
 use super::raw::Reader;
 use super::{FileKind, Model, Optimizer, Parameter, Tensor};
+use std::collections::HashSet;
 use weighbridge_core::checkpoint::{Name, Note, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
-use std::collections::HashSet;
 
 /// How an object takes over what is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,12 +5,12 @@ use super::raw::Reader;
 use super::tensor::{MEMORY, memory};
 use super::write::put_address;
 use super::{FileKind, Parameter, Primitiv, read, wire};
+use std::collections::{BTreeMap, BTreeSet};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorPath, escape_text};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
 use weighbridge_core::plan::WritePlan;
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters by address. An address is the names of the submodels from the root down, then the
 /// name of the parameter; any bytes are a name.

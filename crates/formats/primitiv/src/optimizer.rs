@@ -6,8 +6,8 @@ use super::write::{put_settings, settings_of};
 use super::{FileKind, Primitiv, read, wire};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
 use weighbridge_core::plan::WritePlan;
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
 use weighbridge_io::source::SourceRef;
 
 /// The number of updates so far: the one whole number that every optimizer has.

@@ -3,13 +3,13 @@
 
 use super::wire::{ARRAY, BIN, MAP, Wire};
 use super::{FileKind, Shape};
+use std::collections::{BTreeMap, HashSet};
 use weighbridge_core::checkpoint::{Name, Note, TensorPath};
 use weighbridge_core::error::{Error, Kind, Result};
-use weighbridge_format::OpenOptions;
 use weighbridge_core::limits::Limits;
-use weighbridge_io::source::{Cursor, SourceRef};
 use weighbridge_core::text::counted;
-use std::collections::{BTreeMap, HashSet};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::{Cursor, SourceRef};
 
 /// The fewest bytes of a stat: an empty name and a scalar.
 const LEAST_STAT: u64 = 1 + LEAST_TENSOR;

@@ -3,12 +3,14 @@
 use super::raw::{RawOptimizer, RawParameter, RawTensor, Reader};
 use super::{BATCH, FACTS, FileKind, Optimizer, Shape};
 use weighbridge_core::check::{Gaps, Outline};
-use weighbridge_core::checkpoint::{Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::checkpoint::{
+    Checkpoint, Metadata, Name, Origin, Role, TensorEntry, TensorPath, Value,
+};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_format::OpenOptions;
 use weighbridge_core::limits::Limits;
-use weighbridge_io::source::SourceRef;
 use weighbridge_core::tensor::{DType, Encoding};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::SourceRef;
 
 /// Metadata of a shape file: its dimensions, a list of numbers.
 pub(super) const DIMS: &str = "dims";

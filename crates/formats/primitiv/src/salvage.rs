@@ -6,11 +6,11 @@
 use super::FileKind;
 use super::raw::{RawTensor, Reader};
 use super::read::{self, NameRoom};
+use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
-use std::collections::HashMap;
 
 /// The index of what is intact.
 ///

@@ -1,7 +1,7 @@
 //! The shape of a primitiv tensor.
 
-use weighbridge_core::error::{Error, Kind, Result};
 use std::fmt;
+use weighbridge_core::error::{Error, Kind, Result};
 
 /// Dimensions without trailing 1s, and a batch: the extents of a primitiv tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -88,7 +88,9 @@ impl Shape {
     /// The shape in the index: the dimensions, then the batch where there is one.
     pub(super) fn logical(&self) -> weighbridge_core::tensor::Shape {
         let batch = (self.batch > 1).then_some(self.batch);
-        weighbridge_core::tensor::Shape::new(self.dims.iter().copied().chain(batch).map(u64::from).collect::<Vec<_>>())
+        weighbridge_core::tensor::Shape::new(
+            self.dims.iter().copied().chain(batch).map(u64::from).collect::<Vec<_>>(),
+        )
     }
 }
 

@@ -4,15 +4,15 @@ use super::entries::{self, Held};
 use super::raw::{RawTensor, Reader};
 use super::wire::{self, BIN};
 use super::{BATCH, FileKind, Primitiv, Shape, read};
-use weighbridge_core::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
-use weighbridge_io::engine::read_tensor;
-use weighbridge_core::error::{Error, Result};
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
-use weighbridge_core::plan::WritePlan;
-use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
-use weighbridge_core::tensor::Order;
 use std::fmt;
 use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::Order;
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_io::engine::read_tensor;
+use weighbridge_io::source::{MemorySource, SourceRef, to_usize};
 
 /// Bytes of values that are read at once.
 const BLOCK: usize = 1 << 20;

@@ -6,15 +6,15 @@ mod layout;
 mod typed;
 
 use super::{Model, Optimizer, OptimizerClass, Parameter, Primitiv, Tensor};
-use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
-use weighbridge_io::engine::read_tensor;
-use weighbridge_format::{Format, OpenOptions, PlanOptions};
 use crate::opening::open_source;
-use weighbridge_io::source::{CountingSource, MemorySource, SourceRef};
-use weighbridge_core::tensor::Order;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, TensorPath, Value};
+use weighbridge_core::tensor::Order;
+use weighbridge_format::{Format, OpenOptions, PlanOptions};
+use weighbridge_io::engine::read_tensor;
+use weighbridge_io::source::{CountingSource, MemorySource, SourceRef};
 use weighbridge_io::testing::materialise;
 
 /// A golden file and its JSON.

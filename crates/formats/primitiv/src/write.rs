@@ -4,12 +4,12 @@ use super::entries::{self, Held, HeldParameter};
 use super::read::{DIMS, FLOATS, UINTS};
 use super::wire::{self, BIN, MAP};
 use super::{BATCH, FACTS, FileKind, Shape};
+use std::collections::HashSet;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Name, Note, Role, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_format::PlanOptions;
 use weighbridge_core::plan::{FileBuilder, WritePlan};
 use weighbridge_core::tensor::Order;
-use std::collections::HashSet;
+use weighbridge_format::PlanOptions;
 
 /// Lays out one file of the kind that is asked for, or that the index came from, or a model.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
@@ -47,7 +47,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     };
     for (key, _) in checkpoint.metadata.iter().filter(|(key, _)| !kept.contains(key)) {
         let detail = format!("a primitiv {} file has no room for this", kind.word());
-        layout.losses.push(Loss::new("metadata-dropped", weighbridge_core::checkpoint::escape_text(key), detail));
+        layout.losses.push(Loss::new(
+            "metadata-dropped",
+            weighbridge_core::checkpoint::escape_text(key),
+            detail,
+        ));
     }
     layout.losses.extend(checkpoint.left_out().map(Note::loss));
     let Layout { file, losses } = layout;

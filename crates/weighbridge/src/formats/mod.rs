@@ -4,45 +4,36 @@
 //! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
 //! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
 
-pub mod arrow;
-pub mod biggraph;
-mod folders;
+pub use weighbridge_biggraph as biggraph;
+pub use weighbridge_hdf5_model as hdf5;
+pub use weighbridge_numpy::npy;
+pub use weighbridge_numpy::npz;
+pub use weighbridge_paddle as paddle;
 pub use weighbridge_primitiv as primitiv;
-pub mod hdf5;
-pub mod npy;
-pub mod npz;
-pub mod paddle;
-pub mod parquet;
-pub mod safetensors;
-mod salvage;
-mod table;
-mod told;
-pub mod torch;
-pub mod tsv;
-pub mod word2vec;
+pub use weighbridge_safetensors as safetensors;
+pub use weighbridge_tables::arrow;
+pub use weighbridge_tables::parquet;
+pub use weighbridge_tables::table;
+pub use weighbridge_tables::tsv;
+pub use weighbridge_tables::word2vec;
+pub use weighbridge_torch as torch;
 
 pub(crate) use biggraph::entity_files;
-pub use folders::OtherFile;
-pub(crate) use folders::{
-    FolderModel, OTHER_MODELS, files_beside, files_of, others, own_files, told as told_others,
+pub(crate) use weighbridge_format::registry::{
+    FolderModel, OTHER_MODELS, files_of, other_models_text as told_others, own_files,
 };
-pub use salvage::offer_salvage;
+pub use weighbridge_format::registry::{OtherFile, Registry};
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
-use weighbridge_format::{choose_names, settle};
 pub use weighbridge_format::{
     Facts, Format, HEAD, LabelsIn, Names, OpenOptions, Place, PlanOptions, Scan, Setting,
 };
-pub(crate) use weighbridge_format::{outline, overlap as again, shards, unknown};
 
-use crate::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
-use crate::engine::read_tensor;
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::source::{FileSource, Folder, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path};
-use crate::tensor::Order;
-use salvage::or_salvage;
-use std::path::Path;
-use std::sync::Arc;
-use told::format_of;
+use crate::source::{FolderItem, FolderRef, SourceRef};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
 pub static ALL: &[&dyn Format] = &[
@@ -60,156 +51,114 @@ pub static ALL: &[&dyn Format] = &[
     &hdf5::Hdf5,
 ];
 
+/// Every format of Weighbridge.
+pub fn registry() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(ALL.iter().copied()));
+    &REGISTRY
+}
+
 /// The format of that id.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`], with the ids there are.
+/// As [`Registry::by_id`].
 pub fn by_id(id: &str) -> Result<&'static dyn Format> {
-    ALL.iter().copied().find(|f| f.facts().id == id).ok_or_else(|| {
-        let ids: Vec<_> = ALL.iter().map(|f| f.facts().id).collect();
-        Error::usage("unknown-format", "there is no such format")
-            .found(id)
-            .hint(format_args!("the formats are {}", ids.join(", ")))
-    })
+    registry().by_id(id)
 }
 
 /// The format and kind that the extension of `path` means.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`], with the extensions there are.
+/// As [`Registry::by_extension`].
 pub fn by_extension(path: &Path) -> Result<(&'static dyn Format, &'static str)> {
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-    for &format in ALL {
-        for &(ours, kind) in format.facts().extensions {
-            if ours == extension {
-                return Ok((format, kind));
-            }
-        }
-    }
-    let known: Vec<_> = ALL.iter().flat_map(|f| f.facts().extensions).map(|(e, _)| format!(".{e}")).collect();
-    Err(Error::usage("unknown-extension", "the name does not say which format to write")
-        .in_file(path.display())
-        .hint(format_args!("use --to FORMAT, or one of {}", known.join(" "))))
+    registry().by_extension(path)
 }
 
-/// Opens the file at `path` with default options.
+/// Opens the file or folder at `path` with default options.
 ///
 /// # Errors
-/// As [`open_with`].
+/// As [`Registry::open_with`].
 pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
     open_with(path, &OpenOptions::default())
 }
 
-/// Opens the file or folder at `path`. The content tells the format; where it is text that could be
-/// anybody's, the extension of a table of text does, with a note. Files that belong to it are found
-/// beside it.
+/// Opens the file or folder at `path`.
 ///
 /// # Errors
-/// [`crate::Kind::Io`] when it cannot be read, and what the format's reader says.
+/// As [`Registry::open_with`].
 pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkpoint> {
-    let path = path.as_ref();
-    if kind_of_path(path)? == PathKind::Folder {
-        return open_folder(&(Arc::new(LocalFolder::open(path)?) as FolderRef), options);
-    }
-    let source: SourceRef = Arc::new(FileSource::open(path)?);
-    match LocalFolder::around(path) {
-        Some((folder, name)) => open_in_folder(source, &(Arc::new(folder) as FolderRef), &name, options),
-        None => open_source(source, options),
-    }
+    registry().open_with(path, options)
 }
 
 /// Opens any source, alone.
 ///
 /// # Errors
-/// As [`open_with`].
+/// As [`Registry::open_source`].
 pub fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let label = source.label().to_owned();
-    let open = |options: &OpenOptions| {
-        let (format, _) = format_of(&source, None, options)?;
-        format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source))
-    };
-    finish(or_salvage(Place::Alone(&source), open, options), &label, options)
+    registry().open_source(source, options)
 }
 
 /// Opens a source that stands in `folder` under `name`, with what belongs to it there.
 ///
 /// # Errors
-/// As [`open_with`].
+/// As [`Registry::open_in_folder`].
 pub fn open_in_folder(
     source: SourceRef,
     folder: &FolderRef,
     name: &Path,
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
-    let label = source.label().to_owned();
-    let open = |options: &OpenOptions| {
-        let (format, note) = format_of(&source, Some(name), options)?;
-        let mut opened = format
-            .open_beside(source.clone(), folder, name, options)
-            .map_err(|error| unknown::or_empty(error, &source))?;
-        opened.notes.extend(note);
-        Ok(opened)
-    };
-    finish(or_salvage(Place::Beside(&source, folder, name), open, options), &label, options)
+    registry().open_in_folder(source, folder, name, options)
 }
 
-/// Opens a folder: one that a format calls its own, or else the one model file that stands in it. Other model files there
-/// are told in a note, `other-models`.
+/// Opens a folder.
 ///
 /// # Errors
-/// As [`open_with`]; [`crate::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
-/// which one is meant.
+/// As [`Registry::open_folder`].
 pub fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let (mut opened, model) = FolderModel::of(folder, options)?.open(folder, options)?;
-    folders::note(folder, &mut opened, &model);
-    Ok(opened)
-}
-
-/// Opens a folder as one of that format.
-fn as_folder(format: &dyn Format, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let open = |options: &OpenOptions| format.open_folder(folder, options);
-    finish(or_salvage(Place::Folder(folder), open, options), folder.label(), options)
-}
-
-/// The first bytes, [`HEAD`] of them at most.
-fn head_of(source: &SourceRef) -> Result<Vec<u8>> {
-    let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
-    source.read_at(0, &mut head)?;
-    Ok(head)
-}
-
-fn finish(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
-    let mut checkpoint = settle(opened, label, options)?;
-    if checkpoint.topology.is_none()
-        && let Some(program) = &options.program
-    {
-        // Tensors that come back from a bridge to the program that they belong to.
-        paddle::attach(&mut checkpoint, program, options)?;
-    }
-    choose_names(&mut checkpoint, options)?;
-    Ok(checkpoint)
+    registry().open_folder(folder, options)
 }
 
 /// The format of a folder, by what stands in it.
 ///
 /// # Errors
-/// [`crate::Kind::Usage`] where it is none that is known here.
+/// As [`Registry::detect_folder`].
 pub fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
-    let gathered = || folders::gathered(folder);
-    folders::own(folder).or_else(gathered).ok_or_else(|| folders::no_model(folder))
+    registry().detect_folder(folder)
 }
 
 /// The format of a source, by its content.
 ///
 /// # Errors
-/// [`crate::Kind::Unsupported`], with a guess at what the file is instead.
+/// As [`Registry::detect`].
 pub fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
-    let head = head_of(source)?;
-    match ALL.iter().find(|f| f.recognises(&head, source)) {
-        Some(&format) => Ok(format),
-        None => Err(unknown::explain(&head, source)),
-    }
+    registry().detect(source)
 }
+
+/// As [`Registry::offer_salvage`].
+#[must_use]
+pub fn offer_salvage(error: Error, path: &Path, options: &OpenOptions) -> Error {
+    registry().offer_salvage(error, path, options)
+}
+
+/// As [`Registry::files_beside`].
+pub(crate) fn files_beside(folder: &FolderRef, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+    registry().files_beside(folder, checkpoint)
+}
+
+/// As [`Registry::other_files`].
+pub(crate) fn others(
+    folder: &FolderRef,
+    items: &[FolderItem],
+    used: &HashSet<String>,
+    format: Option<&dyn Format>,
+) -> Vec<OtherFile> {
+    registry().other_files(folder, items, used, format)
+}
+
+#[cfg(test)]
+mod folder_tests;
+#[cfg(test)]
+mod virtual_tests;
 
 #[cfg(test)]
 mod tests {

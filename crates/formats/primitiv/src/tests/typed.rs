@@ -1,8 +1,8 @@
 //! Objects in memory: what they allow, and how they load.
 
 use super::*;
-use weighbridge_core::Kind;
 use crate::{LoadMode, LoadReport, Shape};
+use weighbridge_core::Kind;
 
 fn tensor(dims: &[u32], first: f32) -> Tensor {
     let n: u32 = dims.iter().product();

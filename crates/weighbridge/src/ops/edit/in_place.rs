@@ -59,7 +59,8 @@ pub fn prepare_in_place(path: &Path, how: InPlace, options: &EditOptions) -> Res
     let checkpoint = match &folder {
         None => formats::open_with(path, &options.open).map_err(elsewhere)?,
         Some((folder, model)) => {
-            let (checkpoint, opened) = model.open(folder, &options.open).map_err(elsewhere)?;
+            let (checkpoint, opened) =
+                model.open(formats::registry(), folder, &options.open).map_err(elsewhere)?;
             check_whole(folder, &opened)?;
             checkpoint
         }
@@ -138,7 +139,7 @@ fn model_of_folder(path: &Path, options: &EditOptions) -> Result<Option<(FolderR
         return Ok(None);
     }
     let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
-    let model = FolderModel::of(&folder, &options.open)?;
+    let model = FolderModel::of(formats::registry(), &folder, &options.open)?;
     check_whole(&folder, &model)?;
     Ok(Some((folder, model)))
 }

@@ -136,8 +136,9 @@ pub fn verify(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyR
     }
     let local = Arc::new(LocalFolder::open(path)?);
     let folder: FolderRef = local.clone();
-    let model = FolderModel::of(&folder, &options.open)?;
-    let open = |open: &OpenOptions| model.open(&folder, open).map(|(checkpoint, _)| checkpoint);
+    let model = FolderModel::of(formats::registry(), &folder, &options.open)?;
+    let open =
+        |open: &OpenOptions| model.open(formats::registry(), &folder, open).map(|(checkpoint, _)| checkpoint);
     let (mut report, format) = match &model {
         FolderModel::Whole(_) => {
             let report = judged(path, None, options, open)?;

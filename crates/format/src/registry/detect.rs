@@ -1,0 +1,72 @@
+//! Files of which the content tells nothing: whole numbers between tabs could be anybody's. There the
+//! extension counts, with a note. Who looks for code that would run does not ask here: a pickle can
+//! be plain text, and go by any name.
+
+use super::{Registry, head_of};
+use crate::{Format, OpenOptions, unknown};
+use std::path::Path;
+use weighbridge_core::checkpoint::Note;
+use weighbridge_core::error::Result;
+use weighbridge_io::source::SourceRef;
+
+/// The format of a source, and a note where only its `name` tells it.
+///
+/// # Errors
+/// What [`Registry::by_id`] says of the format that is asked for, and what [`Registry::detect`] says.
+pub(super) fn format_of(
+    registry: &Registry,
+    source: &SourceRef,
+    name: Option<&Path>,
+    options: &OpenOptions,
+) -> Result<(&'static dyn Format, Option<Note>)> {
+    if let Some(id) = &options.format {
+        return registry.by_id(id).map(|format| (format, None));
+    }
+    registry.detect(source).map(|format| (format, None)).or_else(|error| {
+        let format =
+            name.filter(|_| error.code() == "unknown-format").and_then(|name| told(registry, source, name));
+        let Some(format) = format else { return Err(error) };
+        let text = format!("the content could be of any format: the extension says {}", format.facts().id);
+        Ok((format, Some(Note::new("told-by-extension", text))))
+    })
+}
+
+/// The format of text that the extension of `name` means, where `source` begins as text does.
+fn told(registry: &Registry, source: &SourceRef, name: &Path) -> Option<&'static dyn Format> {
+    let (format, _) = registry.by_extension(name).ok()?;
+    if !format.is_told_by_extension() {
+        return None;
+    }
+    let head = head_of(source).ok()?;
+    let text = match std::str::from_utf8(&head) {
+        Ok(text) => text,
+        // A character that the end of the head cuts in two.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(head.get(..error.valid_up_to())?).ok()?
+        }
+        Err(_) => return None,
+    };
+    let is_printed = |c: char| !c.is_control() || matches!(c, '\t' | '\r' | '\n');
+    (!unknown::is_known(&head) && text.chars().all(is_printed)).then_some(format)
+}
+
+/// The format of a source that is damaged: by its content, by what is left of its beginning, or by its
+/// `name`.
+///
+/// # Errors
+/// As [`format_of`].
+pub(super) fn format_of_damaged(
+    registry: &Registry,
+    source: &SourceRef,
+    name: Option<&Path>,
+    options: &OpenOptions,
+) -> Result<&'static dyn Format> {
+    let error = match format_of(registry, source, name, options) {
+        Ok((format, _)) => return Ok(format),
+        Err(error) => error,
+    };
+    let head = head_of(source)?;
+    let left = registry.iter().find(|format| format.recognises_damaged(&head, source));
+    let named = || name.and_then(|name| registry.by_extension(name).ok()).map(|(format, _)| format);
+    left.or_else(named).ok_or(error)
+}

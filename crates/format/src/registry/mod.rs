@@ -1,0 +1,233 @@
+//! The formats that a program knows, and opening a file as the one that recognises it.
+
+mod detect;
+mod folders;
+mod salvage;
+
+pub use folders::{
+    FolderModel, ModelFile, OTHER_MODELS, OtherFile, files_of, own_files, told as other_models_text,
+};
+
+use crate::{Format, HEAD, OpenOptions, Place, choose_names, settle, unknown};
+use detect::format_of;
+use salvage::or_salvage;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::{
+    FileSource, FolderItem, FolderRef, LocalFolder, PathKind, SourceRef, kind_of_path,
+};
+
+/// Formats in the order in which they are asked whether a file is theirs.
+///
+/// A program adds its own format with [`with`](Self::with).
+#[derive(Clone, Default)]
+pub struct Registry {
+    formats: Vec<&'static dyn Format>,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(|format| format.facts().id)).finish()
+    }
+}
+
+impl Registry {
+    /// A registry of these formats.
+    pub fn new(formats: impl IntoIterator<Item = &'static dyn Format>) -> Self {
+        Self { formats: formats.into_iter().collect() }
+    }
+
+    /// Adds a format, which is asked before all others. It replaces one of the same id.
+    #[must_use]
+    pub fn with(mut self, format: &'static dyn Format) -> Self {
+        self.formats.retain(|other| other.facts().id != format.facts().id);
+        self.formats.insert(0, format);
+        self
+    }
+
+    /// The formats, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static dyn Format> {
+        self.formats.iter().copied()
+    }
+
+    /// The format of that id.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], with the ids there are.
+    pub fn by_id(&self, id: &str) -> Result<&'static dyn Format> {
+        self.iter().find(|f| f.facts().id == id).ok_or_else(|| {
+            let ids: Vec<_> = self.iter().map(|f| f.facts().id).collect();
+            Error::usage("unknown-format", "there is no such format")
+                .found(id)
+                .hint(format_args!("the formats are {}", ids.join(", ")))
+        })
+    }
+
+    /// The format and kind that the extension of `path` means.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], with the extensions there are.
+    pub fn by_extension(&self, path: &Path) -> Result<(&'static dyn Format, &'static str)> {
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        for format in self.iter() {
+            for &(ours, kind) in format.facts().extensions {
+                if ours == extension {
+                    return Ok((format, kind));
+                }
+            }
+        }
+        let known: Vec<_> =
+            self.iter().flat_map(|f| f.facts().extensions).map(|(e, _)| format!(".{e}")).collect();
+        Err(Error::usage("unknown-extension", "the name does not say which format to write")
+            .in_file(path.display())
+            .hint(format_args!("use --to FORMAT, or one of {}", known.join(" "))))
+    }
+
+    /// Opens the file or folder at `path`. The content tells the format; where it is text that could be
+    /// anybody's, the extension of a table of text does, with a note. Files that belong to it are found
+    /// beside it.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Io`] when it cannot be read, and what the format's reader says.
+    pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Checkpoint> {
+        let path = path.as_ref();
+        if kind_of_path(path)? == PathKind::Folder {
+            return self.open_folder(&(Arc::new(LocalFolder::open(path)?) as FolderRef), options);
+        }
+        let source: SourceRef = Arc::new(FileSource::open(path)?);
+        match LocalFolder::around(path) {
+            Some((folder, name)) => {
+                self.open_in_folder(source, &(Arc::new(folder) as FolderRef), &name, options)
+            }
+            None => self.open_source(source, options),
+        }
+    }
+
+    /// Opens any source, alone.
+    ///
+    /// # Errors
+    /// As [`open_with`].
+    pub fn open_source(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        let label = source.label().to_owned();
+        let open = |options: &OpenOptions| {
+            let (format, _) = format_of(self, &source, None, options)?;
+            format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source))
+        };
+        self.finish(or_salvage(self, Place::Alone(&source), open, options), &label, options)
+    }
+
+    /// Opens a source that stands in `folder` under `name`, with what belongs to it there.
+    ///
+    /// # Errors
+    /// As [`open_with`].
+    pub fn open_in_folder(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        let label = source.label().to_owned();
+        let open = |options: &OpenOptions| {
+            let (format, note) = format_of(self, &source, Some(name), options)?;
+            let mut opened = format
+                .open_beside(source.clone(), folder, name, options)
+                .map_err(|error| unknown::or_empty(error, &source))?;
+            opened.notes.extend(note);
+            Ok(opened)
+        };
+        self.finish(or_salvage(self, Place::Beside(&source, folder, name), open, options), &label, options)
+    }
+
+    /// Opens a folder: one that a format calls its own, or else the one model file that stands in it. Other model files there
+    /// are told in a note, `other-models`.
+    ///
+    /// # Errors
+    /// As [`open_with`]; [`weighbridge_core::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
+    /// which one is meant.
+    pub fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        let (mut opened, model) = FolderModel::of(self, folder, options)?.open(self, folder, options)?;
+        folders::note(self, folder, &mut opened, &model);
+        Ok(opened)
+    }
+
+    /// Opens a folder as one of that format.
+    pub(crate) fn as_folder(
+        &self,
+        format: &dyn Format,
+        folder: &FolderRef,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        let open = |options: &OpenOptions| format.open_folder(folder, options);
+        self.finish(or_salvage(self, Place::Folder(folder), open, options), folder.label(), options)
+    }
+
+    /// The format of a folder, by what stands in it.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`] where it is none that is known here.
+    pub fn detect_folder(&self, folder: &FolderRef) -> Result<&'static dyn Format> {
+        let gathered = || folders::gathered(self, folder);
+        folders::own(self, folder).or_else(gathered).ok_or_else(|| folders::no_model(folder))
+    }
+
+    /// The format of a source, by its content.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`], with a guess at what the file is instead.
+    pub fn detect(&self, source: &SourceRef) -> Result<&'static dyn Format> {
+        let head = head_of(source)?;
+        match self.iter().find(|f| f.recognises(&head, source)) {
+            Some(format) => Ok(format),
+            None => Err(unknown::explain(&head, source)),
+        }
+    }
+
+    /// The files among `items` of `folder` whose labels are not in `used`. Where `format` calls the folder its own, a model
+    /// file of which it tells in its own words, such as an older version, is none of the other models.
+    pub fn other_files(
+        &self,
+        folder: &FolderRef,
+        items: &[FolderItem],
+        used: &HashSet<String>,
+        format: Option<&dyn Format>,
+    ) -> Vec<OtherFile> {
+        folders::others(self, folder, items, used, format)
+    }
+
+    /// The names of the files of `folder` that go along with the model `checkpoint` in it, such as its configuration and
+    /// its tokenizer. Hidden files, other models and the indexes of their shards are none of them.
+    ///
+    /// # Errors
+    /// What listing says.
+    pub fn files_beside(&self, folder: &FolderRef, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+        folders::files_beside(self, folder, checkpoint)
+    }
+
+    /// Adds to the error with which a damaged file was not opened what opening it as far as possible would give. Other
+    /// errors stay as they are.
+    #[must_use]
+    pub fn offer_salvage(&self, error: Error, path: &Path, options: &OpenOptions) -> Error {
+        salvage::offer_salvage(self, error, path, options)
+    }
+
+    /// What is done for every format when a file was opened.
+    fn finish(&self, opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
+        let mut checkpoint = settle(opened, label, options)?;
+        for format in self.iter() {
+            format.attach(&mut checkpoint, options)?;
+        }
+        choose_names(&mut checkpoint, options)?;
+        Ok(checkpoint)
+    }
+}
+
+/// The first bytes, [`HEAD`] of them at most.
+fn head_of(source: &SourceRef) -> Result<Vec<u8>> {
+    let mut head = vec![0; HEAD.min(usize::try_from(source.len()).unwrap_or(HEAD))];
+    source.read_at(0, &mut head)?;
+    Ok(head)
+}

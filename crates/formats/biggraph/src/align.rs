@@ -1,0 +1,369 @@
+//! Tables from elsewhere, put in the order of a folder of entities: upstream takes rows by their
+//! place, so a row must stand where its entity stands.
+
+use super::BigGraph;
+use super::edges::{CONFIG, COUNTS};
+use super::read::given_config;
+use super::rows::{GatherSource, NormalSource, Repeat, seed_of_table};
+use super::write::refuse_edge_list;
+use std::collections::HashSet;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{
+    Checkpoint, LabelsRef, Loss, Name, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_format::{Format, OpenOptions};
+use weighbridge_io::source::SourceRef;
+
+/// The attribute of a table whose rows stand as the names of a folder of entities do.
+pub(super) const ALIGNED: &str = "aligned";
+/// The scale of rows that are drawn, where no configuration tells it.
+const DEFAULT_SCALE: f64 = 0.001;
+
+/// The folder of entities that the caller names.
+fn entities_of(options: &OpenOptions) -> Result<Option<Checkpoint>> {
+    let Some(folder) = &options.entities else { return Ok(None) };
+    let entities = BigGraph.open_folder(folder, &OpenOptions { format: None, ..options.clone() })?;
+    if entities.kind == "entities" {
+        return Ok(Some(entities));
+    }
+    Err(Error::mismatch("no-entities", "this is no folder of entities")
+        .in_file(folder.label())
+        .found(entities.kind))
+}
+
+/// Gives edges that come from another format what `options` say of their meaning: the configuration, and how
+/// many entities there are.
+///
+/// # Errors
+/// What the configuration and the folder of entities say; [`weighbridge_core::Kind::Mismatch`], `no-entities`.
+pub fn know_edges(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+    if let Some(known) = given_config(options)? {
+        checkpoint.metadata.set(CONFIG, Value::Text(known.text));
+    }
+    let entities = entities_of(options)?;
+    if let Some(counts) = entities.as_ref().and_then(|entities| entities.metadata.get("partitions")) {
+        checkpoint.metadata.set(COUNTS, counts.clone());
+    }
+    Ok(())
+}
+
+/// Gives tables that come from another format what `options` say belongs to them: the configuration,
+/// and the entities. Rows are looked up by name and take the places of their entities; `entity` is the
+/// type of the only table, where its name does not tell. Entities without a row get a drawn one, and
+/// rows without an entity are left out: both are losses. Where the folder has no names, those of a table
+/// stay, and that its order is not known to be the folder's is a loss. What is drawn depends on `seed`, the type and
+/// the number of rows that the table has: the same seed and the same table give the same rows. What came from BigGraph and is on its way back
+/// may bring state along, which belongs to its rows as they stand: it must be in the order of the folder.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `another-order` for a table with state, and `partitions-differ` for one that
+/// is on its way back, where the folder has others;
+/// `no-such-type` for a table of a type that the folder does not know,
+/// `names-unknown` where rows without names are not as many as the entities, `name-twice`; and what
+/// reading the names says.
+pub fn align(
+    checkpoint: &mut Checkpoint,
+    entity: Option<&str>,
+    seed: u64,
+    options: &OpenOptions,
+) -> Result<Vec<Loss>> {
+    if let Some(known) = given_config(options)? {
+        checkpoint.metadata.set(CONFIG, Value::Text(known.text));
+    }
+    let Some(entities) = entities_of(options)? else { return Ok(Vec::new()) };
+    refuse_edge_list(checkpoint)?;
+    let (mut losses, mut partitions) = (Vec::new(), Vec::new());
+    let carried = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
+    for place in 0..checkpoint.tensors.len() {
+        let table = &checkpoint.tensors[place];
+        // Where tables and parameters of the model can be told apart, they are.
+        let role = table.role == Role::Embedding || (table.role == Role::Parameter && !carried);
+        let is_table = role && table.shape.rank() == 2;
+        if !is_table {
+            continue;
+        }
+        let last = table.path.parts().last().and_then(Name::as_str).unwrap_or_default();
+        let name = entity.unwrap_or(last).to_owned();
+        let path = TensorPath::new(vec![Name::from("entities"), Name::from(name.as_str())]);
+        let Some(known) = entities.tensors.iter().find(|t| t.path == path) else {
+            let all: Vec<_> = entities.tensors.iter().filter_map(|t| t.path.parts().last()).collect();
+            return Err(Error::mismatch("no-such-type", "the folder of entities does not know this type")
+                .on_tensor(table.name())
+                .expected(all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                .found(weighbridge_core::text::escape(&name))
+                .hint("--set type=NAME names the type of the only table"));
+        };
+        let aligned = in_order(checkpoint, table, known, &name, seed, &mut losses)?;
+        let cut = counts(&entities, &name).cloned();
+        if has_state(checkpoint, &checkpoint.tensors[place])
+            && let Some(own) = counts(checkpoint, &name)
+            && cut.as_ref() != Some(own)
+        {
+            return Err(Error::mismatch(
+                "partitions-differ",
+                "the folder of entities is cut into other partitions",
+            )
+            .on_tensor(aligned.name())
+            .expected(own.to_json())
+            .found(cut.map_or(serde_json::Value::Null, |cut| cut.to_json()))
+            .hint("convert it with --set partitions=N, or write entities with --set entities=yes"));
+        }
+        checkpoint.tensors[place] = aligned;
+        partitions.extend(cut.map(|cut| (Name::from(name.as_str()), cut)));
+    }
+    checkpoint.metadata.set("partitions", Value::Map(partitions));
+    for key in ["dynamic_relations", "relation_names"] {
+        if let Some(value) = entities.metadata.get(key) {
+            checkpoint.metadata.set(key, value.clone());
+        }
+    }
+    Ok(losses)
+}
+
+/// The table with its rows in the order of the entities that are `known` of its type, under the name of the type.
+fn in_order(
+    checkpoint: &Checkpoint,
+    table: &TensorEntry,
+    known: &TensorEntry,
+    name: &str,
+    seed: u64,
+    losses: &mut Vec<Loss>,
+) -> Result<TensorEntry> {
+    let rows = known.shape.dims().first().copied().unwrap_or(0);
+    let mut aligned = match (&table.labels, &known.labels) {
+        (Some(own), Some(wanted)) if own.read()? == wanted.read()? => table.clone(),
+        (Some(_), Some(_)) if has_state(checkpoint, table) => {
+            return Err(Error::mismatch(
+                "another-order",
+                "the rows stand in another order than the entities, and their optimizer state with them",
+            )
+            .on_tensor(table.name())
+            .hint("--no-state leaves the state behind; --set entities=yes writes the entities of the table itself"));
+        }
+        (Some(own), Some(wanted)) => {
+            let rows = table.shape.dims().first().copied().unwrap_or(0);
+            let seed = seed_of_table(seed, name, rows);
+            ordered(table, own, wanted, seed, checkpoint, losses)?
+        }
+        _ if table.shape.dims().first() == Some(&rows) => table.clone(),
+        _ => {
+            return Err(Error::mismatch(
+                "names-unknown",
+                "without names the rows must be as many as the entities",
+            )
+            .on_tensor(table.name())
+            .expected(format_args!("{rows} rows"))
+            .found(&table.shape));
+        }
+    };
+    aligned.path = TensorPath::new(vec![Name::from("embeddings"), Name::from(name)]);
+    aligned.role = Role::Embedding;
+    // The partitions of the folder are said by this name.
+    aligned.attributes.remove(RENAMED_FROM);
+    match (&aligned.labels, &known.labels) {
+        // Its names may stand in any order: they stay with their rows.
+        (Some(_), None) => {
+            let detail =
+                "the folder of entities has no names: it is not known whether the rows stand in its order";
+            losses.push(Loss::new("order-not-checked", aligned.name(), detail));
+        }
+        (_, wanted) => {
+            aligned.labels.clone_from(wanted);
+            aligned.attributes.insert(ALIGNED.to_owned(), Value::Bool(true));
+        }
+    }
+    Ok(aligned)
+}
+
+/// The counts of rows of each partition of a type, as the metadata have them.
+fn counts<'a>(checkpoint: &'a Checkpoint, name: &str) -> Option<&'a Value> {
+    let Some(Value::Map(all)) = checkpoint.metadata.get("partitions") else { return None };
+    all.iter().find(|(own, _)| own.as_str() == Some(name)).map(|(_, counts)| counts)
+}
+
+fn has_state(checkpoint: &Checkpoint, table: &TensorEntry) -> bool {
+    checkpoint.tensors.iter().any(|t| t.path == table.path && t.role.slot().is_some())
+}
+
+/// The rows of `table` in the order of the names that are wanted.
+fn ordered(
+    table: &TensorEntry,
+    own: &LabelsRef,
+    wanted: &LabelsRef,
+    seed: u64,
+    checkpoint: &Checkpoint,
+    losses: &mut Vec<Loss>,
+) -> Result<TensorEntry> {
+    let (own, wanted) = (own.read()?, wanted.read()?);
+    let index = own.index();
+    if index.len() < own.len() {
+        let mut seen = HashSet::new();
+        let twice = own.iter().find(|name| !seen.insert(*name)).unwrap_or_default();
+        return Err(Error::mismatch("name-twice", "two rows have one name: which one is meant?")
+            .on_tensor(table.name())
+            .found(weighbridge_core::text::escape(twice)));
+    }
+    let rows = table.shape.dims().first().copied().unwrap_or(0);
+    let columns = table.shape.dims().get(1).copied().unwrap_or(0);
+    let (mut order, mut drawn) = (Vec::with_capacity(wanted.len()), 0u64);
+    for name in wanted.iter() {
+        match index.get(name) {
+            Some(&row) => order.push(row as u64),
+            None => {
+                order.push(rows + drawn);
+                drawn += 1;
+            }
+        }
+    }
+    let used = wanted.len() as u64 - drawn;
+    if rows > used {
+        let detail = format!("{} rows belong to no entity of the folder", rows - used);
+        losses.push(Loss::new("rows-left-out", table.name(), detail));
+    }
+    let plain = TensorEntry { labels: None, ..table.clone() };
+    let mut parts = vec![plain];
+    if drawn > 0 {
+        let detail = format!("{drawn} of {} entities have no row: theirs are drawn at random", wanted.len());
+        losses.push(Loss::new("rows-drawn", table.name(), detail));
+        if table.dtype() != DType::F32 {
+            return Err(Error::unsupported("drawn-dtype", "rows can be drawn for tables of f32 only")
+                .on_tensor(table.name())
+                .found(table.dtype())
+                .hint("convert the table to f32 first"));
+        }
+        let scale = super::check::config_of(checkpoint).map_or(DEFAULT_SCALE, |config| config.init_scale);
+        let noise: SourceRef = Arc::new(NormalSource::new(drawn, columns, scale, seed, Repeat::Independent)?);
+        let shape = Shape::from([drawn, columns]);
+        parts.push(TensorEntry::dense(table.path.clone(), DType::F32, shape, &noise, 0, Encoding::ROW)?);
+    }
+    let label = table.pieces.first().map_or("table", |piece| piece.source.label());
+    let gathered: SourceRef = Arc::new(GatherSource::new(label, &parts, order)?);
+    let shape = Shape::from([wanted.len() as u64, columns]);
+    let mut entry =
+        TensorEntry::dense(table.path.clone(), table.dtype(), shape, &gathered, 0, Encoding::ROW)?;
+    entry.attributes.clone_from(&table.attributes);
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_core::checkpoint::MemoryLabels;
+    use weighbridge_core::tensor::Order;
+    use weighbridge_io::engine::read_tensor;
+    use weighbridge_io::source::{FolderRef, MemoryFolder, MemorySource};
+
+    fn entities() -> OpenOptions {
+        let folder = MemoryFolder::new("entities")
+            .with("entity_count_user_0.txt", b"2\n".to_vec())
+            .with("entity_count_user_1.txt", b"2\n".to_vec())
+            .with("entity_names_user_0.json", br#"["d", "b"]"#.to_vec())
+            .with("entity_names_user_1.json", br#"["a", "x"]"#.to_vec());
+        OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() }
+    }
+
+    fn table(names: Option<&[&str]>, rows: u64) -> Checkpoint {
+        let bytes: Vec<u8> = (0..rows).flat_map(|row| (row as f32).to_le_bytes()).collect();
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let path = TensorPath::from_dotted("user");
+        let mut entry =
+            TensorEntry::dense(path, DType::F32, Shape::from([rows, 1]), &source, 0, Encoding::ROW).unwrap();
+        entry.labels = names.map(|names| MemoryLabels::shared("n", names.iter().copied().collect()));
+        let mut checkpoint = Checkpoint::new("parquet", "table", "t");
+        checkpoint.tensors = vec![entry];
+        checkpoint
+    }
+
+    #[test]
+    fn rows_take_the_places_of_their_entities() {
+        let mut checkpoint = table(Some(&["a", "b", "c", "d"]), 4);
+        let losses = align(&mut checkpoint, None, 1, &entities()).unwrap();
+        let codes: Vec<_> = losses.iter().map(|loss| loss.code).collect();
+        assert_eq!(codes, ["rows-left-out", "rows-drawn"]);
+        let entry = &checkpoint.tensors[0];
+        let bytes = read_tensor(entry, Order::Row).unwrap();
+        let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        assert_eq!(values[..3], [3.0, 1.0, 0.0]);
+        assert!(values[3] != 0.0 && values[3].abs() < 0.01);
+        assert_eq!(entry.path.to_text(), "embeddings.user");
+        let names = entry.labels.as_ref().unwrap().read().unwrap();
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["d", "b", "a", "x"]);
+        let counts = Value::List(vec![Value::U64(2), Value::U64(2)]);
+        assert_eq!(
+            checkpoint.metadata.get("partitions"),
+            Some(&Value::Map(vec![(Name::from("user"), counts)]))
+        );
+    }
+
+    #[test]
+    fn names_that_the_folder_lacks_stay() {
+        let folder = MemoryFolder::new("entities").with("entity_count_user_0.txt", b"4\n".to_vec());
+        let options = OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
+        let mut named = table(Some(&["b", "a", "d", "c"]), 4);
+        let losses = align(&mut named, None, 1, &options).unwrap();
+        assert_eq!(losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["order-not-checked"]);
+        let entry = &named.tensors[0];
+        let names = entry.labels.as_ref().unwrap().read().unwrap();
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["b", "a", "d", "c"]);
+        assert!(!entry.attributes.contains_key(ALIGNED));
+        // Without any names the place is all that there is.
+        let mut bare = table(None, 4);
+        assert!(align(&mut bare, None, 1, &options).unwrap().is_empty());
+        assert!(bare.tensors[0].attributes.contains_key(ALIGNED));
+    }
+
+    #[test]
+    fn other_types_draw_other_rows() {
+        let drawn = |kind: &str, seed| {
+            let folder = MemoryFolder::new("entities")
+                .with(format!("entity_count_{kind}_0.txt"), b"2\n".to_vec())
+                .with(format!("entity_names_{kind}_0.json"), br#"["x", "y"]"#.to_vec());
+            let options =
+                OpenOptions { entities: Some(Arc::new(folder) as FolderRef), ..OpenOptions::default() };
+            let mut checkpoint = table(Some(&["a"]), 1);
+            align(&mut checkpoint, Some(kind), seed, &options).unwrap();
+            read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()
+        };
+        assert_eq!(drawn("user", 1), drawn("user", 1));
+        assert_ne!(drawn("user", 1), drawn("user", 2));
+        assert_ne!(drawn("user", 1), drawn("item", 1));
+    }
+
+    #[test]
+    fn state_stays_with_its_rows() {
+        let with_state = |names: &[&str], counts: [u64; 2]| {
+            let mut c = table(Some(names), 4);
+            c.origin = Some(weighbridge_core::checkpoint::Origin {
+                format: "biggraph".into(),
+                kind: "checkpoint".into(),
+            });
+            let entry = &mut c.tensors[0];
+            (entry.path, entry.role) = (TensorPath::from_dotted("embeddings.user"), Role::Embedding);
+            let mut sum = entry.clone();
+            (sum.role, sum.labels) = (Role::OptimizerState { slot: Name::from("sum") }, None);
+            c.tensors.push(sum);
+            let counts = Value::List(counts.map(Value::U64).to_vec());
+            c.metadata.set("partitions", Value::Map(vec![(Name::from("user"), counts)]));
+            c
+        };
+        let run = |mut c: Checkpoint| align(&mut c, None, 1, &entities()).map(|_| c).map_err(|e| e.code());
+        let order = ["d", "b", "a", "x"];
+        assert!(run(with_state(&order, [2, 2])).unwrap().tensors[0].attributes.contains_key(ALIGNED));
+        assert_eq!(run(with_state(&order, [3, 1])).unwrap_err(), "partitions-differ");
+        assert_eq!(run(with_state(&["a", "b", "d", "x"], [2, 2])).unwrap_err(), "another-order");
+        let mut bare = with_state(&["a", "b", "d", "x"], [3, 1]);
+        bare.tensors.pop();
+        assert_eq!(run(bare).unwrap().tensors.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_placed_is_refused() {
+        let code = |mut c: Checkpoint, entity| align(&mut c, entity, 0, &entities()).unwrap_err().code();
+        assert_eq!(code(table(Some(&["a", "a"]), 2), None), "name-twice");
+        assert_eq!(code(table(None, 3), None), "names-unknown");
+        assert_eq!(code(table(None, 4), Some("item")), "no-such-type");
+        assert!(align(&mut table(None, 4), None, 0, &entities()).unwrap().is_empty());
+    }
+}

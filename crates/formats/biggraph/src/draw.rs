@@ -1,0 +1,176 @@
+//! Initial embeddings: what upstream draws for rows that it finds nowhere (specification, section 6,
+//! random initialisation).
+
+use super::chosen;
+use super::config::Config;
+use super::partitions::stored_type;
+use super::rows::{NormalSource, REPEAT_OF_UPSTREAM, Repeat};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{
+    Checkpoint, Name, Origin, Piece, Pieces, RENAMED_FROM, Role, TensorEntry, TensorPath, Value,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
+use weighbridge_io::source::{MemorySource, SourceRef};
+
+/// How initial embeddings are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Draw {
+    /// What decides the values: the same seed gives the same ones, on every machine.
+    pub seed: u64,
+    /// Draw 1,000,003 numbers a partition and repeat them, as upstream does for speed. Rows are
+    /// independent where this is false.
+    pub repeat: bool,
+}
+
+/// Turns a folder of entities into tables: for each type `init_scale` times a standard normal, of the
+/// type's dimension, as the configuration has it. Names and partitions stay; its kind becomes `init`.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `no-entities` where it is no folder of entities, `config-missing` where no
+/// configuration is known, `no-such-type` for a type that it does not know, `partition-missing` where
+/// a count is not there.
+pub fn draw(checkpoint: &mut Checkpoint, draw: Draw) -> Result<()> {
+    let Some(text) = chosen::config_text(checkpoint) else {
+        return Err(Error::mismatch("config-missing", "only a configuration knows dimension and scale")
+            .in_file(&checkpoint.label)
+            .hint("--config FILE names it"));
+    };
+    let (config, _) = Config::parse(text, true)?;
+    let mut tables = Vec::new();
+    for entry in checkpoint.tensors.iter().filter(|t| t.role == Role::Names) {
+        let Some(entity) = entry.path.parts().last().and_then(Name::as_str) else { continue };
+        let columns = config.dimension_of(entity).ok_or_else(|| {
+            Error::mismatch("no-such-type", "the configuration does not know this type of entities")
+                .found(weighbridge_core::text::escape(entity))
+        })?;
+        let counts = counts(checkpoint, &stored_type(entry))?;
+        // Every partition of every type has numbers of its own.
+        let stream = (tables.len() as u64) << 32;
+        tables.push(table(entry, entity, &counts, columns, config.init_scale, draw, stream)?);
+    }
+    if tables.is_empty() {
+        return Err(Error::mismatch("no-entities", "initial embeddings are drawn for a folder of entities")
+            .in_file(&checkpoint.label));
+    }
+    checkpoint.tensors = tables;
+    // Of a folder of entities it has become what training begins from: that is to be written now.
+    checkpoint.kind = super::read::INIT;
+    checkpoint.origin = Some(Origin { format: "biggraph".to_owned(), kind: super::read::INIT.to_owned() });
+    Ok(())
+}
+
+fn counts(checkpoint: &Checkpoint, entity: &str) -> Result<Vec<u64>> {
+    let list = match checkpoint.metadata.get("partitions") {
+        Some(Value::Map(all)) => all.iter().find(|(name, _)| name.as_str() == Some(entity)).map(|(_, v)| v),
+        _ => None,
+    };
+    let number = |value: &Value| match value {
+        Value::U64(n) => Some(*n),
+        _ => None,
+    };
+    let counts = match list {
+        Some(Value::List(list)) => list.iter().map(number).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    counts.ok_or_else(|| {
+        Error::mismatch("partition-missing", "a partition has no count")
+            .found(weighbridge_core::text::escape(entity))
+    })
+}
+
+/// The table of one type.
+fn table(
+    names: &TensorEntry,
+    entity: &str,
+    counts: &[u64],
+    columns: u64,
+    scale: f64,
+    draw: Draw,
+    stream: u64,
+) -> Result<TensorEntry> {
+    let repeat = if draw.repeat { Repeat::Block(REPEAT_OF_UPSTREAM) } else { Repeat::Independent };
+    let (mut pieces, mut rows) = (Pieces::new(), 0u64);
+    for (part, &count) in (0u64..).zip(counts) {
+        let seed = draw.seed.wrapping_add((stream | part).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let source: SourceRef = Arc::new(NormalSource::new(count, columns, scale, seed, repeat)?);
+        let mut region = Region::whole(&Shape::from([count, columns]));
+        region.start[0] = rows;
+        rows = rows.saturating_add(count);
+        let len = source.len();
+        if count > 0 {
+            let part = Some(Box::new(region));
+            pieces.push(Piece { source, offset: 0, len, encoding: Encoding::ROW, part, check: None });
+        }
+    }
+    let nothing: SourceRef = Arc::new(MemorySource::new("drawn", Vec::new()));
+    let path = TensorPath::new(vec![Name::from("embeddings"), Name::from(entity)]);
+    let mut entry =
+        TensorEntry::dense(path, DType::F32, Shape::from([0, columns]), &nothing, 0, Encoding::ROW)?;
+    if rows > 0 {
+        entry.pieces = pieces;
+    }
+    entry.shape = Shape::from([rows, columns]);
+    entry.role = Role::Embedding;
+    entry.labels.clone_from(&names.labels);
+    // The metadata know the partitions by the old name.
+    let renamed = names.attributes.get(RENAMED_FROM).cloned();
+    entry.attributes.extend(renamed.map(|old| (RENAMED_FROM.to_owned(), old)));
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_core::tensor::Order;
+    use weighbridge_io::engine::read_tensor;
+
+    fn entities(config: Option<&str>) -> Checkpoint {
+        let mut checkpoint = Checkpoint::new("biggraph", "entities", "e");
+        let nothing: SourceRef = Arc::new(MemorySource::new("m", Vec::new()));
+        for (name, rows) in [("user", 5), ("tag", 0)] {
+            let path = TensorPath::new(vec![Name::from("entities"), Name::from(name)]);
+            let shape = Shape::from([rows, 0]);
+            let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW).unwrap();
+            entry.role = Role::Names;
+            checkpoint.tensors.push(entry);
+        }
+        let list = |counts: &[u64]| Value::List(counts.iter().map(|n| Value::U64(*n)).collect());
+        let partitions = vec![(Name::from("user"), list(&[3, 2])), (Name::from("tag"), list(&[0]))];
+        checkpoint.metadata.set("partitions", Value::Map(partitions));
+        if let Some(text) = config {
+            checkpoint.metadata.set("config", Value::Text(text.into()));
+        }
+        checkpoint
+    }
+
+    const CONFIG: &str = r#"{"entities": {"user": {"num_partitions": 2}, "tag": {"num_partitions": 1, "dimension": 2}},
+        "relations": [{"name": "r", "lhs": "user", "rhs": "tag"}], "dimension": 4, "init_scale": 0.5,
+        "entity_path": "e", "edge_paths": ["d"], "checkpoint_path": "c"}"#;
+
+    #[test]
+    fn partitions_are_drawn_apart_and_again_the_same() {
+        let drawn = |seed| {
+            let mut checkpoint = entities(Some(CONFIG));
+            draw(&mut checkpoint, Draw { seed, repeat: false }).unwrap();
+            assert_eq!(checkpoint.tensors[0].shape.dims(), [5, 4]);
+            assert_eq!(checkpoint.tensors[1].shape.dims(), [0, 2]);
+            assert!(read_tensor(&checkpoint.tensors[1], Order::Row).unwrap().is_empty());
+            read_tensor(&checkpoint.tensors[0], Order::Row).unwrap()
+        };
+        let values = drawn(3);
+        assert_eq!(values, drawn(3));
+        assert_ne!(values, drawn(4));
+        assert_ne!(values[..32], values[48..80], "partitions differ");
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_said() {
+        let code = |mut c: Checkpoint| draw(&mut c, Draw::default()).unwrap_err().code();
+        assert_eq!(code(entities(None)), "config-missing");
+        assert_eq!(code(entities(Some(&CONFIG.replace("tag", "label")))), "no-such-type");
+        let mut without = entities(Some(CONFIG));
+        without.tensors.clear();
+        assert_eq!(code(without), "no-entities");
+    }
+}

@@ -1,0 +1,202 @@
+//! Edges: what is in a file of them, and moving them when types of entities are cut into other
+//! partitions.
+//!
+//! ```text
+//! edges_0_1.h5  lhs 5  rhs 2  rel 0        user 0 has 10 rows, user 1 begins at row 10
+//!               user (row 5), item 1 (row 10 + 2)
+//!               cut into 4: user 1 (rows 5 to 9), id 0; item 2, id 2
+//! edges_1_2.h5  lhs 0  rhs 2  rel 0
+//! ```
+//!
+//! A row keeps its place in the whole table: the order of all rows is that of the old partitions,
+//! and new ones are cut from it. Within a new bucket, edges stand in the order of the old buckets and
+//! of the edges in each.
+
+pub(crate) mod buckets;
+mod column;
+pub(crate) mod integers;
+mod mover;
+mod places;
+mod sorted;
+#[cfg(test)]
+mod tests;
+
+use super::config::Config;
+use super::partitions::Partitions;
+use buckets::{BUCKET, Side, bucket_value, is_column};
+use column::{MovedColumn, What};
+use mover::{Mover, Room};
+use places::{EntityType, Places};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{Encoding, Shape};
+use weighbridge_io::source::SourceRef;
+
+/// The metadata that says how many rows each partition of each type has.
+pub(crate) const COUNTS: &str = "counts";
+/// The metadata that holds the configuration.
+pub(crate) const CONFIG: &str = "config";
+
+/// An index of the same edges in other buckets. All edges are read once, to count them and to hold
+/// every id against the number of rows; what the new columns hold is made when they are read.
+///
+/// The checkpoint must know its configuration (metadata `config`) and the rows of every partition
+/// (`counts`). Ids and relations become `i64`; weights stay as they are. Every bucket that upstream
+/// asks for is there, if only with no edges: it stops at one that is missing. Ids of edges from another
+/// format, which name no bucket, are rows of whole types.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `no-config`, `no-counts`, `no-edges`, `bucket-missing`, and where the columns or the
+/// partitions do not fit together; [`weighbridge_core::Kind::Corrupt`]: `id-out-of-range`,
+/// `relation-out-of-range`, `no-such-partition`, `bad-list`, with the bucket and the edge;
+/// [`weighbridge_core::Kind::Limit`]: `too-many-edges`, `too-many-buckets`, `too-many-runs`.
+pub fn repartition(checkpoint: &Checkpoint, partitions: &Partitions) -> Result<Checkpoint> {
+    repartition_within(checkpoint, partitions, None)
+}
+
+/// As [`repartition`], with so many bytes of memory for what is kept of the edges until they are written.
+///
+/// # Errors
+/// As [`repartition`].
+pub(crate) fn repartition_within(
+    checkpoint: &Checkpoint,
+    partitions: &Partitions,
+    memory: Option<u64>,
+) -> Result<Checkpoint> {
+    let config = config(checkpoint)?;
+    partitions.check(config.entities.iter().map(|(name, _)| name.as_str()))?;
+    let all: Vec<Vec<u64>> =
+        config.entities.iter().map(|(name, _)| counts(checkpoint, name)).collect::<Result<_>>()?;
+    let names = config.entities.iter().map(|(name, _)| name.clone());
+    let old: Vec<(String, u64)> = names.zip(all.iter().map(|counts| counts.len() as u64)).collect();
+    let partitions = partitions.resolve(&old)?;
+    let mut types = Vec::with_capacity(config.entities.len());
+    let buckets = buckets::buckets(checkpoint)?;
+    let whole = is_whole(checkpoint, &buckets);
+    for ((name, entity), counts) in config.entities.iter().zip(all) {
+        let parts = partitions.of(name, counts.len() as u64);
+        types.push(EntityType::new(name, entity.featurized, &counts, parts, whole)?);
+    }
+    let place = |name: &str| {
+        config.entities.iter().position(|(own, _)| own == name).ok_or_else(|| {
+            Error::mismatch("no-such-type", "a relation joins a type that there is not").found(name)
+        })
+    };
+    let relation = |relation: &super::config::Relation| Ok([place(&relation.lhs)?, place(&relation.rhs)?]);
+    let relations = config.relations.iter().map(relation).collect::<Result<Vec<_>>>()?;
+    let places = Places::new(types, relations, config.dynamic_relations)?;
+    buckets::check_all(&buckets, places.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
+    let mover = Mover::new(&checkpoint.label, buckets, places, Room::of(memory))?;
+    moved(checkpoint, config, mover)
+}
+
+/// True where ids are rows of whole types: of edges from elsewhere that name no bucket.
+fn is_whole(checkpoint: &Checkpoint, buckets: &[buckets::Bucket]) -> bool {
+    let own = checkpoint.carried_origin().is_some_and(|origin| origin.format == "biggraph");
+    checkpoint.format != "biggraph" && !own && buckets.iter().all(|bucket| bucket.parts.is_none())
+}
+
+/// The partitions into which edges from elsewhere are cut without being asked: those of their entities, where
+/// these have several.
+pub(crate) fn known_partitions(checkpoint: &Checkpoint) -> Option<Partitions> {
+    let Some(Value::Map(counts)) = checkpoint.metadata.get(COUNTS) else { return None };
+    if !matches!(checkpoint.metadata.get(CONFIG), Some(Value::Text(_))) {
+        return None;
+    }
+    let parts = counts.iter().map(|(name, parts)| match parts {
+        Value::List(parts) => Some((name.as_str()?.to_owned(), parts.len() as u64)),
+        _ => None,
+    });
+    let parts: Vec<(String, u64)> = parts.collect::<Option<_>>()?;
+    let several = parts.iter().any(|(_, parts)| *parts > 1);
+    let buckets = buckets::buckets(checkpoint).ok()?;
+    (several && is_whole(checkpoint, &buckets)).then_some(Partitions::Named(parts))
+}
+
+/// The index of what `mover` makes.
+fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Checkpoint> {
+    let mover = Arc::new(mover);
+    let mut made = Checkpoint { tensors: Vec::new(), ..checkpoint.clone() };
+    made.tensors = checkpoint.tensors.iter().filter(|t| !is_column(t)).cloned().collect();
+    let [left, right] = mover.places().parts();
+    for l in 0..left {
+        for r in 0..right {
+            for (name, what) in columns(&mover) {
+                made.tensors.push(column(&mover, [l, r], name, what)?);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for kind in mover.places().types() {
+        if let Some((_, entity)) = config.entities.iter_mut().find(|(name, _)| name == kind.name()) {
+            entity.num_partitions = kind.new_parts();
+        }
+        let counts = kind.new_counts().map(Value::U64).collect();
+        all.push((Name::from(kind.name()), Value::List(counts)));
+    }
+    made.metadata.set(COUNTS, Value::Map(all));
+    made.metadata.set(CONFIG, Value::Text(config.to_json()));
+    Ok(made)
+}
+
+/// The columns that each new bucket has.
+fn columns(mover: &Mover) -> Vec<(&'static str, What)> {
+    let mut columns: Vec<_> = Side::BOTH.map(|side| (side.ids(), What::Ids(side))).into();
+    columns.push(("rel", What::Relations));
+    for side in Side::BOTH.into_iter().filter(|side| mover.lists[*side as usize]) {
+        columns.push((side.offsets(), What::Offsets(side)));
+        columns.push((side.data(), What::Features(side)));
+    }
+    columns.extend(mover.weight.map(|dtype| ("weight", What::Weights(dtype))));
+    columns
+}
+
+fn column(mover: &Arc<Mover>, [l, r]: [u64; 2], name: &str, what: What) -> Result<TensorEntry> {
+    let number = l * mover.places().parts()[1] + r;
+    let source = MovedColumn::new(mover, usize::try_from(number).unwrap_or(usize::MAX), what)?;
+    let shape = Shape::new([source.elements()]);
+    let source: SourceRef = Arc::new(source);
+    let path = TensorPath::new([Name::from(format!("{l}_{r}").as_str()), Name::from(name)]);
+    let mut entry = TensorEntry::dense(path, what.dtype(), shape, &source, 0, Encoding::ROW)?;
+    entry.role = Role::Edges;
+    entry.attributes.insert(BUCKET.to_owned(), bucket_value([l, r]));
+    Ok(entry)
+}
+
+/// The configuration of an index of edges.
+fn config(checkpoint: &Checkpoint) -> Result<Config> {
+    match checkpoint.metadata.get(CONFIG) {
+        Some(Value::Text(text)) => {
+            // Keys that are not known say nothing about edges.
+            let (config, _) = Config::parse(text, true).map_err(|e| e.in_file(&checkpoint.label))?;
+            Ok(config)
+        }
+        _ => Err(Error::mismatch(
+            "no-config",
+            "without the configuration nobody knows which types of entities an edge joins",
+        )
+        .in_file(&checkpoint.label)
+        .hint("--config FILE names config.json")),
+    }
+}
+
+/// The rows of each partition of a type.
+fn counts(checkpoint: &Checkpoint, entity: &str) -> Result<Vec<u64>> {
+    let missing = || {
+        Error::mismatch(
+            "no-counts",
+            format!("nobody knows how many rows the partitions of type {entity} have"),
+        )
+        .in_file(&checkpoint.label)
+        .hint("--entities FOLDER names the folder of entity_count_TYPE_PART.txt")
+    };
+    let Some(Value::Map(all)) = checkpoint.metadata.get(COUNTS) else { return Err(missing()) };
+    let own = all.iter().find(|(name, _)| name.as_str() == Some(entity));
+    let Some((_, Value::List(counts))) = own else { return Err(missing()) };
+    let number = |value: &Value| match value {
+        Value::U64(n) => Ok(*n),
+        _ => Err(missing()),
+    };
+    counts.iter().map(number).collect()
+}

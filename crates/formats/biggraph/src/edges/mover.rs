@@ -1,0 +1,489 @@
+//! Which edges go where: the counting pass, and the edges of a block that go to one bucket.
+//!
+//! Edges are looked at in blocks. Planning counts how many of each block go to each new bucket; that
+//! fixes every length. What a new column holds is made when it is read, from the old columns of the
+//! blocks that it draws from.
+//!
+//! All of it is bounded by a memory budget ([`Room`]). Where all edges fit into three quarters of it, which are
+//! seven million with the usual 256 MiB, the blocks that were sorted while counting are kept, and every edge is
+//! read once. Otherwise all blocks are read again once for each group of new buckets that fit into the store
+//! together: with 256 MiB for about every three million edges that are written. A bucket that alone has more
+//! is made of blocks that are read again for each of its columns. Lists of features are always read again: for
+//! each bucket and column.
+
+use super::buckets::{Bucket, Side};
+use super::integers;
+use super::places::{Places, Window};
+use super::sorted::{Assigned, Groups, Selection, Sorted, Store};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::DType;
+use weighbridge_io::engine::{MIN_MEMORY, default_threads};
+use weighbridge_io::source::to_usize;
+
+/// The usual budget in bytes: that of [`RunOptions`](weighbridge_io::engine::RunOptions).
+const USUAL: u64 = 256 << 20;
+/// Budget for each thread that counts.
+const OF_THREAD: u64 = 32 << 20;
+/// Bytes that a thread has at most for an edge of the block that it looks at.
+const WORK: u64 = 64;
+/// The most bytes of an edge in the store.
+const EDGE: u64 = 28;
+
+/// The memory budget of a [`Mover`], dealt out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Edges in a block.
+    pub(super) block: u64,
+    /// Threads that count.
+    pub(super) threads: usize,
+    /// Bytes of edges that are kept between planning and writing: of all blocks, or of what groups of new
+    /// buckets need of them. Two groups fit: one ends where the next begins.
+    pub(super) edges: u64,
+    /// The most runs. Every block may have one for every new bucket.
+    pub(super) runs: u64,
+}
+
+impl Room {
+    /// Deals out so many bytes, or the usual ones.
+    pub(crate) fn of(memory: Option<u64>) -> Self {
+        let memory = memory.unwrap_or(USUAL).max(MIN_MEMORY);
+        let threads = to_usize(memory / OF_THREAD).unwrap_or(1).clamp(1, default_threads());
+        let run = (size_of::<Run>() + size_of::<Share>()) as u64;
+        let room = Self {
+            block: (memory / 8 / threads as u64 / WORK).clamp(1 << 12, 1 << 18),
+            threads,
+            edges: memory / 4 * 3,
+            runs: memory / 4 / run,
+        };
+        // Small graphs of tests have many blocks too, and more than are kept.
+        if cfg!(test) { Self { block: 16, edges: 8 << 10, ..room } } else { room }
+    }
+}
+
+/// The most edges that are moved. A file that claims more without having the bytes would only waste
+/// time.
+const MOST_EDGES: u64 = 1 << 36;
+
+/// The edges of a folder on their way into other buckets.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    label: String,
+    buckets: Vec<Bucket>,
+    places: Places,
+    blocks: Vec<Block>,
+    targets: Vec<Target>,
+    /// Whether the edges of each side have lists of features.
+    pub(super) lists: [bool; 2],
+    /// The type of the weights, where there are any.
+    pub(super) weight: Option<DType>,
+    groups: Groups,
+    /// What the groups need of blocks that are not kept.
+    store: Store,
+    /// True where all blocks are kept.
+    keep: bool,
+    room: Room,
+}
+
+#[derive(Debug)]
+struct Block {
+    bucket: usize,
+    first: u64,
+    count: u64,
+    sorted: Option<Arc<Sorted>>,
+}
+
+/// What a new bucket is made of.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    /// In the order of the old buckets, and of the edges in them.
+    pub(super) runs: Vec<Run>,
+    pub(super) edges: u64,
+    pub(super) features: [u64; 2],
+}
+
+/// The edges of one block that go to one new bucket.
+#[derive(Debug)]
+pub(super) struct Run {
+    block: u32,
+    edges: u32,
+    /// Its first edge in the new bucket.
+    pub(super) first: u64,
+    /// Of each side, its first feature in the new bucket and the number of them, where edges have lists.
+    features: Option<Box<[[u64; 2]; 2]>>,
+}
+
+impl Run {
+    pub(super) fn block(&self) -> usize {
+        self.block as usize
+    }
+    pub(super) fn edges(&self) -> u64 {
+        u64::from(self.edges)
+    }
+    /// Behind its last edge.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.edges()
+    }
+    /// The first feature of a side.
+    pub(super) fn first_feature(&self, side: Side) -> u64 {
+        self.features.as_ref().map_or(0, |of| of[side as usize][0])
+    }
+    /// The number of features of a side.
+    pub(super) fn features(&self, side: Side) -> u64 {
+        self.features.as_ref().map_or(0, |of| of[side as usize][1])
+    }
+}
+
+/// What counting has for all blocks together.
+struct Counting {
+    /// Runs so far.
+    runs: AtomicU64,
+    /// The most of them.
+    most_runs: u64,
+    /// A number for each new bucket, all 0: one list for each thread, which every block would otherwise
+    /// make and clear.
+    tallies: Mutex<Vec<Vec<usize>>>,
+}
+
+impl Counting {
+    fn new(room: Room) -> Self {
+        let tallies = Mutex::new(Vec::new());
+        Self { runs: AtomicU64::new(0), most_runs: room.runs, tallies }
+    }
+
+    /// A list of `targets` zeros.
+    fn tally(&self, targets: usize) -> Vec<usize> {
+        let free = self.tallies.lock().ok().and_then(|mut free| free.pop());
+        free.unwrap_or_else(|| vec![0; targets])
+    }
+
+    /// Takes a list of zeros back.
+    fn free(&self, tally: Vec<usize>) {
+        if let Ok(mut free) = self.tallies.lock() {
+            free.push(tally);
+        }
+    }
+}
+
+/// What a block gives to a new bucket.
+struct Share {
+    target: u32,
+    edges: u32,
+    /// Features of each side, where edges have lists.
+    features: Option<Box<[u64; 2]>>,
+}
+
+impl Mover {
+    /// Counts. All edges are read once.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Corrupt`]: `id-out-of-range`, `relation-out-of-range`, `bad-list` and
+    /// `no-such-partition` with the bucket and the number of the edge; [`weighbridge_core::Kind::Mismatch`],
+    /// `weights-differ`, where the weights of two buckets are not of one type, or only some have any;
+    /// [`weighbridge_core::Kind::Limit`]: `too-many-edges`, and `too-many-runs` where so many edges go to too
+    /// many buckets.
+    pub(crate) fn new(label: &str, buckets: Vec<Bucket>, places: Places, room: Room) -> Result<Self> {
+        let mut blocks = Vec::new();
+        let mut sum = 0u64;
+        for (place, bucket) in buckets.iter().enumerate() {
+            let edges = bucket.edges()?;
+            sum = sum.saturating_add(edges);
+            if sum > MOST_EDGES {
+                return Err(Error::limit("too-many-edges", "there are more edges than can be moved")
+                    .in_file(label)
+                    .expected(format_args!("at most {MOST_EDGES}"))
+                    .found(sum));
+            }
+            blocks.extend((0..edges.div_ceil(room.block)).map(|number| {
+                let first = number * room.block;
+                Block { bucket: place, first, count: room.block.min(edges - first), sorted: None }
+            }));
+        }
+        let has = |name: &str| buckets.iter().any(|b| b.column(name).is_some());
+        let lists = Side::BOTH.map(|side| has(side.offsets()));
+        let weight = weight_type(&buckets)?;
+        let targets = (0..places.buckets()).map(|_| Target::default()).collect();
+        let mut mover = Self {
+            label: label.to_owned(),
+            buckets,
+            places,
+            blocks,
+            targets,
+            lists,
+            weight,
+            groups: Groups::default(),
+            store: Store::default(),
+            keep: lists == [false; 2] && sum.saturating_mul(EDGE) <= room.edges,
+            room,
+        };
+        mover.check_ends()?;
+        let counting = Counting::new(room);
+        let counted = parallel(mover.blocks.len(), room.threads, |block| mover.count(block, &counting))?;
+        drop(counting);
+        for (block, (shares, sorted)) in counted.into_iter().enumerate() {
+            mover.blocks[block].sorted = sorted.map(Arc::new);
+            for share in shares {
+                let target = &mut mover.targets[share.target as usize];
+                let (first, starts) = (target.edges, target.features);
+                let Share { edges, features, .. } = share;
+                target.edges += u64::from(edges);
+                for (sum, own) in target.features.iter_mut().zip(features.as_deref().into_iter().flatten()) {
+                    // Features may be named by several edges; together they may be very many.
+                    *sum = sum.checked_add(*own).ok_or_else(|| {
+                        Error::corrupt("bad-list", "the lists of features never end").in_file(label)
+                    })?;
+                }
+                let features = features.map(|own| Box::new([[starts[0], own[0]], [starts[1], own[1]]]));
+                // There are at most 2^36 edges, and 2^12 or more in a block.
+                let block = u32::try_from(block).unwrap_or(u32::MAX);
+                target.runs.push(Run { block, edges, first, features });
+            }
+        }
+        let edges = mover.targets.iter().map(|target| target.edges);
+        mover.groups = Groups::new(edges, room.edges / 2 / EDGE);
+        Ok(mover)
+    }
+
+    /// Fails where features belong to no edge: they would be lost.
+    fn check_ends(&self) -> Result<()> {
+        for bucket in &self.buckets {
+            for side in Side::BOTH {
+                let Some(offsets) = bucket.column(side.offsets()) else { continue };
+                let (edges, features) = (bucket.edges()?, bucket.needed(side.data())?.elements());
+                let end = |place: u64| Ok(integers::read(offsets, place..place + 1)?.first().copied());
+                let (first, last) = (end(0)?, end(edges)?);
+                if first != Some(0) || last.and_then(|n| u64::try_from(n).ok()) != Some(features) {
+                    let text = format!("features of {bucket} are in the list of no edge");
+                    let shown = |end: Option<i64>| end.map_or("nothing".to_owned(), |n| n.to_string());
+                    return Err(Error::corrupt("bad-list", text)
+                        .in_file(&self.label)
+                        .expected(format_args!("{} from 0 to {features}", side.offsets()))
+                        .found(format_args!("{} to {}", shown(first), shown(last))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn target(&self, number: usize) -> Result<&Target> {
+        self.targets.get(number).ok_or_else(|| Error::usage("no-such-bucket", "there is no such bucket"))
+    }
+
+    pub(super) fn bucket_of(&self, block: usize) -> &Bucket {
+        &self.buckets[self.blocks[block].bucket]
+    }
+
+    /// The number of the first edge of a block in its bucket.
+    pub(super) fn first_of(&self, block: usize) -> u64 {
+        self.blocks[block].first
+    }
+
+    /// What a block gives to each new bucket, and its edges sorted where these are kept.
+    fn count(&self, number: usize, counting: &Counting) -> Result<(Vec<Share>, Option<Sorted>)> {
+        let assigned = self.assign(number)?;
+        let mut tally = counting.tally(self.targets.len());
+        let starts = assigned.tally(&mut tally);
+        let ends = starts.iter().skip(1).map(|s| s.1).chain([assigned.target.len()]);
+        let has_lists = self.lists != [false; 2];
+        let share = |(&(target, start), end): (&(u32, usize), usize)| Share {
+            target,
+            edges: u32::try_from(end - start).unwrap_or(u32::MAX),
+            features: has_lists.then(Box::default),
+        };
+        let mut shares: Vec<Share> = starts.iter().zip(ends).map(share).collect();
+        let runs = counting.runs.fetch_add(shares.len() as u64, Ordering::Relaxed);
+        if runs.saturating_add(shares.len() as u64) > counting.most_runs {
+            return Err(Error::limit("too-many-runs", "so many edges cannot go to so many buckets at once")
+                .in_file(&self.label)
+                .expected(format_args!("at most {} runs of edges for one bucket", counting.most_runs))
+                .found(format_args!("more, for {} buckets", self.targets.len()))
+                .hint("fewer partitions, or more memory: --memory"));
+        }
+        for side in Side::BOTH.into_iter().filter(|side| self.lists[*side as usize]) {
+            for (index, list) in self.lists(number, side)?.into_iter().enumerate() {
+                let target = assigned.target[index];
+                let place = shares.partition_point(|share| share.target < target);
+                // At most 2^18 lists of less than 2^63 features; sums above are refused.
+                if let Some(sums) = &mut shares[place].features {
+                    let sum = &mut sums[side as usize];
+                    *sum = sum.saturating_add(list.end - list.start);
+                }
+            }
+        }
+        let touched: Vec<u32> = starts.iter().map(|s| s.0).collect();
+        let sorted = self.keep.then(|| assigned.sort(starts, &mut tally, self.with_positions()));
+        touched.into_iter().for_each(|target| tally[target as usize] = 0);
+        counting.free(tally);
+        Ok((shares, sorted))
+    }
+
+    /// Reads a block and finds where each edge goes.
+    fn assign(&self, number: usize) -> Result<Assigned> {
+        let block = &self.blocks[number];
+        let bucket = &self.buckets[block.bucket];
+        let range = block.first..block.first + block.count;
+        let column = |name: &str| integers::read(bucket.needed(name)?, range.clone());
+        let (mut left, mut right, rel) = (column("lhs")?, column("rhs")?, column("rel")?);
+        let windows = self.places.windows(bucket.parts.unwrap_or([0, 0]));
+        let right_parts = self.places.parts()[1];
+        let mut target = Vec::with_capacity(rel.len());
+        for (index, &rel) in rel.iter().enumerate() {
+            let edge = || block.first + index as u64;
+            let Some(relation) = self.places.relation(rel) else {
+                return Err(self
+                    .fault(
+                        "relation-out-of-range",
+                        "an edge is of a relation that there is not",
+                        bucket,
+                        edge(),
+                    )
+                    .expected(self.places.expected_relation())
+                    .found(rel));
+            };
+            let Some([from, to]) = &windows[relation] else {
+                return Err(self.fault(
+                    "no-such-partition",
+                    "an edge stands in a bucket whose partitions its types do not have",
+                    bucket,
+                    edge(),
+                ));
+            };
+            let out_of_range = |side: Side, window: &Window<'_>, id: i64| {
+                self.fault("id-out-of-range", "an edge leads to a row that there is not", bucket, edge())
+                    .expected(window.expected())
+                    .found(format_args!("{} {id}", side.ids()))
+            };
+            let (from_part, from_id) =
+                from.place(left[index]).ok_or_else(|| out_of_range(Side::Left, from, left[index]))?;
+            let (to_part, to_id) =
+                to.place(right[index]).ok_or_else(|| out_of_range(Side::Right, to, right[index]))?;
+            (left[index], right[index]) = (from_id, to_id);
+            // There are at most a million buckets.
+            target.push(u32::try_from(from_part * right_parts + to_part).unwrap_or(u32::MAX));
+        }
+        Ok(Assigned { target, ids: [left, right], rel })
+    }
+
+    fn fault(&self, code: &'static str, text: &str, bucket: &Bucket, edge: u64) -> Error {
+        Error::corrupt(code, format!("{text}: edge {edge} of {bucket}")).in_file(&self.label)
+    }
+
+    /// Which features each edge of a block has.
+    pub(super) fn lists(&self, number: usize, side: Side) -> Result<Vec<Range<u64>>> {
+        let block = &self.blocks[number];
+        let bucket = &self.buckets[block.bucket];
+        let Some(offsets) = bucket.column(side.offsets()) else {
+            return Ok(vec![0..0; to_usize(block.count)?]);
+        };
+        let features = bucket.needed(side.data())?.elements();
+        let bounds = integers::read(offsets, block.first..block.first + block.count + 1)?;
+        let list = |pair: &[i64]| {
+            let (start, end) = (u64::try_from(pair[0]).ok()?, u64::try_from(pair[1]).ok()?);
+            (start <= end && end <= features).then_some(start..end)
+        };
+        let lists = bounds.windows(2).enumerate().map(|(index, pair)| {
+            list(pair).ok_or_else(|| {
+                let edge = block.first + index as u64;
+                self.fault("bad-list", "the list of features of an edge is none", bucket, edge)
+                    .expected(format_args!("two offsets from 0 to {features}, in order"))
+                    .found(format_args!("{} and {}", pair[0], pair[1]))
+            })
+        });
+        lists.collect()
+    }
+
+    /// True where it matters which edge of a block one is: something else of it is to be fetched.
+    fn with_positions(&self) -> bool {
+        self.weight.is_some() || self.lists != [false; 2]
+    }
+
+    /// The edges of a block that go to one new bucket.
+    pub(super) fn select(&self, number: usize, target: usize) -> Result<Selection> {
+        let target = u32::try_from(target).unwrap_or(u32::MAX);
+        if let Some(sorted) = &self.blocks[number].sorted {
+            return Ok(sorted.select(target));
+        }
+        let group = self.groups.of(target);
+        let key = (number, group.start);
+        if let Some(sorted) = self.store.get(key) {
+            return Ok(sorted.select(target));
+        }
+        let sorted = Arc::new(self.assign(number)?.pick(&group, self.with_positions()));
+        self.store.put(key, sorted.clone(), self.room.edges);
+        Ok(sorted.select(target))
+    }
+}
+
+/// The type of all weights.
+fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
+    let mut first: Option<(Option<DType>, &Bucket)> = None;
+    for bucket in buckets {
+        if bucket.edges()? == 0 {
+            continue;
+        }
+        let own = bucket.column("weight").map(|w| w.dtype());
+        match first {
+            None => first = Some((own, bucket)),
+            Some((other, _)) if other == own => {}
+            Some((other, one)) => {
+                let word = |dtype: Option<DType>| dtype.map_or("none", DType::name);
+                return Err(Error::mismatch(
+                    "weights-differ",
+                    "edges with different weights cannot share a file",
+                )
+                .expected(format_args!("{} weights, as {one}", word(other)))
+                .found(format_args!("{} weights of {bucket}", word(own))));
+            }
+        }
+    }
+    match first {
+        Some((dtype, _)) => Ok(dtype),
+        None => Ok(buckets.iter().find_map(|b| b.column("weight")).map(|w| w.dtype())),
+    }
+}
+
+/// Does `count` pieces of work on so many threads. The results are in order; the first failure wins.
+fn parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Option<Result<T>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let run = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = slots.get(number) else { break };
+            let done = work(number);
+            if done.is_err() {
+                // The others stop after what they are at.
+                next.store(count, Ordering::Relaxed);
+            }
+            if let Ok(mut slot) = slot.lock() {
+                *slot = Some(done);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count) {
+            scope.spawn(run);
+        }
+        run();
+    });
+    let results = slots.into_iter().filter_map(|slot| slot.into_inner().ok().flatten());
+    let mut done = Vec::with_capacity(count);
+    for result in results {
+        done.push(result?);
+    }
+    Ok(done)
+}

@@ -1,0 +1,187 @@
+//! PyTorch-BigGraph: entities, edges, partitioned tables of embeddings and their checkpoints.
+//!
+//! ```text
+//! entity folder      entity_count_{type}_{part}.txt   entity_names_{type}_{part}.json
+//! edge folder        edges_{l}_{r}.h5                 lhs, rhs, rel [, lists of features] [, weight]
+//! checkpoint folder  checkpoint_version.txt, config.json, training_stats.json
+//!                    embeddings_{type}_{part}.v{N}.h5 embeddings, optimizer/state_dict
+//!                    model.v{N}.h5                    model/..., optimizer/state_dict
+//!                    epoch_{E}/                       links to the files of one version
+//! ```
+//!
+//! A table is one tensor, whatever the number of its partitions: its path is
+//! `["embeddings", TYPE]`. Parameters have the path of their dataset below `model`.
+//!
+//! | room | what it is |
+//! | --- | --- |
+//! | `config` | the configuration: keys, defaults, rules |
+//! | `chosen` | which configuration counts for a checkpoint |
+//! | `text` | count files, name files, version files, training statistics |
+//! | `layout` | names of files, partitions and buckets: arithmetic and words, no bytes |
+//! | `edges` | columns of edges, and edges that move into other partitions |
+//! | `rows` | sources of rows: random ones, and rows of a table in another order |
+//! | `align` | tables from elsewhere, put in the order of a folder of entities |
+//! | `draw` | initial embeddings for a folder of entities |
+//! | `grow` | new entities for a trained table |
+//! | `retype` | types of entities under other names |
+//! | `detect` | which HDF5 files are BigGraph's |
+//! | `read` | from files and folders to an index |
+//! | `state` | the optimizer's blobs: what they say about which tensor |
+//! | `write` | from an index to the files of a folder |
+//! | `check` | what upstream finds late or never |
+
+mod align;
+mod check;
+mod chosen;
+pub mod config;
+mod detect;
+mod draw;
+pub mod edges;
+mod grow;
+pub mod layout;
+mod partitions;
+mod read;
+mod retype;
+pub mod rows;
+mod scan;
+mod state;
+pub mod store;
+pub mod text;
+mod write;
+
+pub use align::{align, know_edges};
+pub(crate) use chosen::text_in_file;
+pub use draw::{Draw, draw};
+pub use grow::grow;
+pub use partitions::Partitions;
+pub use read::entity_files;
+pub use read::relation_rows;
+pub use scan::is_text;
+pub use write::{is_edge_list, version_file};
+
+use std::path::Path;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_io::source::{FolderRef, SourceRef};
+
+/// The format.
+#[derive(Debug)]
+pub struct BigGraph;
+
+static FACTS: Facts = Facts {
+    id: "biggraph",
+    title: "PyTorch-BigGraph entities, edges and checkpoints",
+    extensions: &[],
+    dtypes: &[
+        DType::U8,
+        DType::I8,
+        DType::U16,
+        DType::I16,
+        DType::U32,
+        DType::I32,
+        DType::U64,
+        DType::I64,
+        DType::F16,
+        DType::F32,
+        DType::F64,
+    ],
+    order: Some(Order::Row),
+    settings: write::SETTINGS,
+};
+
+impl Format for BigGraph {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn is_of_form(&self, key: &str, value: &Value) -> bool {
+        // Texts of this name are somebody else's.
+        ["format_version", "attributes/format_version"].contains(&key) && !matches!(value, Value::Text(_))
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        // In files of their own; where they are left out, the layouter says so.
+        LabelsIn::Column
+    }
+
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        read::recognises(head, source)
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        read::open_beside(&source, folder, name, options)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        read::recognises_folder(folder)
+    }
+
+    fn tells_of(&self, name: &Path) -> bool {
+        name.iter().next().and_then(|first| first.to_str()).and_then(layout::FileName::parse).is_some()
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open_folder(folder, options)
+    }
+
+    /// The files that can be read: a partition, a bucket or a model file that is missing or damaged
+    /// does not hide the others. Rows of partitions that are lost stay out of their table.
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Alone(source) => read::open(source, options).map(Some),
+            Place::Beside(source, folder, name) => read::open_beside(source, folder, name, options).map(Some),
+            Place::Folder(folder) => read::open_folder(folder, options).map(Some),
+        }
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        check::check(checkpoint)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
+    }
+
+    fn adapt(
+        &self,
+        checkpoint: &mut Checkpoint,
+        settings: &PlanOptions,
+        open: &OpenOptions,
+        seed: u64,
+    ) -> Result<Vec<Loss>> {
+        // On its way back a table stands as it stood, unless entities are named that may be others.
+        let on_its_way_back = checkpoint.carried_origin().is_some_and(|origin| origin.format == FACTS.id);
+        if checkpoint.format == FACTS.id || (on_its_way_back && open.entities.is_none()) {
+            return Ok(Vec::new());
+        }
+        let is_edges = settings.kind.as_deref() == Some("edges") || settings.setting("columns").is_some();
+        if is_edges || is_edge_list(checkpoint) {
+            return know_edges(checkpoint, open).map(|()| Vec::new());
+        }
+        align(checkpoint, settings.setting("type"), seed, open)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

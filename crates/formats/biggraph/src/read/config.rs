@@ -1,0 +1,108 @@
+//! Configurations: the one that the caller names, the one beside the files, and the one in them.
+
+use super::super::config::{Config, json_text};
+use super::super::layout::FileName;
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::{FolderRef, MemorySource, SourceRef, read_vec};
+
+/// Longest configuration that is read, in bytes. One of a thousand relations has 200 kB.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// A configuration and the text that it was read from.
+pub(in super::super) struct Known {
+    pub(in super::super) config: Config,
+    pub(in super::super) text: String,
+}
+
+/// The JSON text of a configuration, which may be a Python file of literals.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Limit`]; [`weighbridge_core::Kind::Corrupt`], `config-text`, where it is not UTF-8;
+/// [`weighbridge_core::Kind::Unsupported`], `python-config`, for Python code that is more than literals.
+pub(super) fn text_of(source: &SourceRef) -> Result<String> {
+    Limits::check("bytes of a configuration", "header_bytes", source.len(), MOST_BYTES)
+        .map_err(|e| e.in_file(source.label()))?;
+    let bytes = read_vec(&**source, 0, source.len())?;
+    String::from_utf8(bytes)
+        .map_err(|_| Error::corrupt("config-text", "a configuration is UTF-8"))
+        .and_then(json_text)
+        .map_err(|e| e.in_file(source.label()))
+}
+
+/// The configuration that the caller names.
+///
+/// # Errors
+/// What it says that is wrong.
+pub(in super::super) fn given(options: &OpenOptions) -> Result<Option<Known>> {
+    let Some(source) = &options.config else { return Ok(None) };
+    let text = text_of(source)?;
+    let (config, _) = Config::parse(&text, options.lenient).map_err(|e| e.in_file(source.label()))?;
+    Ok(Some(Known { config, text }))
+}
+
+/// The `config.json` of a folder; `None` where there is none, and where it cannot be understood: the
+/// files have the one that they were written with.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`].
+pub(super) fn beside(folder: &FolderRef) -> Result<Option<Known>> {
+    let Some(source) = folder.open(Path::new(&FileName::Config.to_string()))? else { return Ok(None) };
+    let text = match text_of(&source) {
+        Ok(text) => text,
+        Err(error) if super::is_content(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(lenient(&text).map(|config| Known { config, text }))
+}
+
+/// The configuration that a text is, where it can be understood; what is odd about it is the matter of the
+/// check.
+pub(in super::super) fn lenient(text: &str) -> Option<Config> {
+    Config::parse(text, true).ok().map(|(config, _)| config)
+}
+
+/// The parameters that a model must have, in the order in which the optimizer knows them, with the
+/// extents of each; the first extent of a dynamic one is not known. None where an operator is not known.
+pub(in super::super) fn parameters(config: &Config) -> Option<Vec<(TensorPath, Vec<u64>)>> {
+    let all = config.parameters(0).ok()?;
+    let path =
+        |parts: &[String]| TensorPath::new(parts.iter().map(|p| Name::from(p.as_str())).collect::<Vec<_>>());
+    Some(all.iter().map(|parameter| (path(&parameter.path), parameter.shape.clone())).collect())
+}
+
+/// True for JSON text that is a configuration: an object with the keys that every one has. Only its
+/// beginning is there to be looked at.
+pub(super) fn looks_like_config(head: &[u8]) -> bool {
+    let text = head.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let has = |key: &str| text.contains(&format!("\"{key}\""));
+    text.trim_start().starts_with('{') && has("entities") && (has("num_partitions") || has("numPartitions"))
+}
+
+/// Opens a configuration as a checkpoint without tensors.
+///
+/// # Errors
+/// What it says that is wrong; with `options.lenient` that is a note.
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = super::checkpoint(super::CONFIG, source.label());
+    let text = text_of(source)?;
+    match Config::parse(&text, options.lenient) {
+        Ok((_, findings)) => checkpoint.notes.extend(findings.into_iter().map(|f| Note::new(f.code, f.text))),
+        Err(error) if options.lenient => checkpoint.notes.push(Note::new(error.code(), error.message())),
+        Err(error) => return Err(error.in_file(source.label())),
+    }
+    // The file itself, unless it is Python.
+    let is_json = read_vec(&**source, 0, source.len())? == text.as_bytes();
+    let file = if is_json {
+        source.clone()
+    } else {
+        Arc::new(MemorySource::new(source.label(), text.clone().into_bytes()))
+    };
+    checkpoint.metadata.set("config", Value::Text(text));
+    checkpoint.companions.push((FileName::Config.to_string(), file));
+    Ok(checkpoint)
+}

@@ -1,0 +1,177 @@
+//! A folder of edges: a file for each bucket.
+
+use super::super::config::{Config, Sides};
+use super::super::layout::{FileName, Listing};
+use super::{BUCKET, LISTS, config, edges, names, notes, parallel};
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::Result;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::{FolderRef, MemorySource, SourceRef};
+
+/// Opens all buckets of a folder, in the order of their numbers.
+///
+/// # Errors
+/// What the files say. With `options.lenient` a file that cannot be read is a note.
+pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = super::checkpoint(super::EDGES, folder.label());
+    let buckets: Vec<(u64, u64)> = listing.edges.iter().copied().collect();
+    Limits::check("tensors", "tensors", (buckets.len() as u64).saturating_mul(3), options.limits.tensors)?;
+    let open = |&(lhs, rhs): &(u64, u64)| {
+        let name = FileName::Edges { lhs, rhs }.to_string();
+        match folder.open(Path::new(&name))? {
+            Some(source) => edges::open(&source, Some((lhs, rhs)), options).map(Some),
+            None => Ok(None),
+        }
+    };
+    let mut version: Option<Value> = None;
+    for (&(lhs, rhs), opened) in buckets.iter().zip(parallel::map(&buckets, open)) {
+        match opened {
+            Ok(Some(found)) => {
+                checkpoint.tensors.extend(found.columns);
+                checkpoint.notes.extend(found.notes);
+                version = version.or(found.version);
+            }
+            Ok(None) => {}
+            Err(error) if options.lenient && super::is_content(&error) => {
+                let name = FileName::Edges { lhs, rhs };
+                if options.salvage {
+                    checkpoint.lose(format_args!("(edges of {name})"), &error);
+                }
+                let text = format!("{name} was left out: {}", error.message());
+                checkpoint.notes.push(Note::omission(error.code(), text));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(version) = version {
+        checkpoint.metadata.set("format_version", version);
+    }
+    let unfinished: Vec<String> = listing
+        .unfinished_edges
+        .iter()
+        .map(|&(lhs, rhs)| FileName::UnfinishedEdges { lhs, rhs }.to_string())
+        .collect();
+    if !unfinished.is_empty() {
+        let text = format!("files that a writer left unfinished: {}", notes::some(unfinished));
+        checkpoint.notes.push(Note::new("edges-unfinished", text));
+    }
+    if !listing.counts.is_empty() || !listing.names.is_empty() {
+        let text = "entities stand in the same folder";
+        checkpoint.notes.push(Note::new("also-here", text));
+    }
+    checkpoint.notes.extend(notes::strays(listing));
+    if let Some(config) = know(&mut checkpoint, Some(folder), options)? {
+        add_empty_buckets(&mut checkpoint, listing, &config, options)?;
+    }
+    Ok(checkpoint)
+}
+
+/// Adds the buckets without a file, without edges: upstream's importer writes no file for a bucket that
+/// gets no edge. One that a writer left unfinished is not empty.
+fn add_empty_buckets(
+    checkpoint: &mut Checkpoint,
+    listing: &Listing,
+    config: &Config,
+    options: &OpenOptions,
+) -> Result<()> {
+    // That sides have different numbers is a problem of the configuration.
+    let Ok(Sides { lhs, rhs }) = config.sides() else { return Ok(()) };
+    let mut columns: Vec<(Name, DType)> = Vec::new();
+    for column in &checkpoint.tensors {
+        if let Some(name) =
+            column.path.parts().last().filter(|name| !columns.iter().any(|(own, _)| own == *name))
+        {
+            columns.push((name.clone(), column.dtype()));
+        }
+    }
+    let all = lhs.saturating_mul(rhs);
+    let tensors = all.saturating_mul(columns.len() as u64);
+    if columns.is_empty() || tensors > options.limits.tensors {
+        return Ok(());
+    }
+    let is_there =
+        |bucket: &(u64, u64)| listing.edges.contains(bucket) || listing.unfinished_edges.contains(bucket);
+    let wanted = (0..lhs).flat_map(|l| (0..rhs).map(move |r| (l, r)));
+    let missing: Vec<(u64, u64)> = wanted.filter(|bucket| !is_there(bucket)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let zero: SourceRef = Arc::new(MemorySource::new(checkpoint.label.clone(), vec![0; 8]));
+    for &(l, r) in &missing {
+        for (name, dtype) in &columns {
+            // Where the lists of no edges begin.
+            let is_offsets = LISTS.iter().any(|(offsets, _)| name.as_str() == Some(offsets));
+            let (shape, dtype) = if is_offsets { (1, DType::I64) } else { (0, *dtype) };
+            let path = TensorPath::new([Name::from(format!("{l}_{r}").as_str()), name.clone()]);
+            let mut entry = TensorEntry::dense(path, dtype, Shape::new([shape]), &zero, 0, Encoding::ROW)?;
+            entry.role = Role::Edges;
+            entry.attributes.insert(BUCKET.to_owned(), Value::List(vec![Value::U64(l), Value::U64(r)]));
+            checkpoint.tensors.push(entry);
+        }
+    }
+    let bucket = |entry: &TensorEntry| match entry.attributes.get(BUCKET) {
+        Some(Value::List(pair)) => match pair[..] {
+            [Value::U64(l), Value::U64(r)] => (l, r),
+            _ => (u64::MAX, u64::MAX),
+        },
+        _ => (u64::MAX, u64::MAX),
+    };
+    // Stable: the columns of a bucket stay in their order.
+    checkpoint.tensors.sort_by_key(bucket);
+    let names = missing.iter().map(|&(lhs, rhs)| FileName::Edges { lhs, rhs }.to_string());
+    let text = format!(
+        "{} of {lhs} x {rhs} buckets have no file and are read as empty: {}",
+        missing.len(),
+        notes::some(names)
+    );
+    checkpoint.notes.push(Note::new("bucket-missing", text));
+    Ok(())
+}
+
+/// Adds what is known of the meaning of edges: the configuration, which is returned, and how many entities
+/// there are.
+pub(super) fn know(
+    checkpoint: &mut Checkpoint,
+    folder: Option<&FolderRef>,
+    options: &OpenOptions,
+) -> Result<Option<Config>> {
+    let known = match (config::given(options)?, folder) {
+        (Some(given), _) => Some(given),
+        (None, Some(folder)) => config::beside(folder)?,
+        (None, None) => None,
+    };
+    if let (None, Some(folder), Some(_)) = (&options.config, folder, &known) {
+        super::was_read(checkpoint, folder, &FileName::Config)?;
+    }
+    let config = known.as_ref().map(|known| &known.config);
+    if let Some(known) = &known {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
+    }
+    let counted = count_entities(checkpoint, folder, config, options);
+    checkpoint.notes.extend(names::unasked(counted, options)?);
+    Ok(known.map(|known| known.config))
+}
+
+/// Tells how many entities there are, where that is found.
+fn count_entities(
+    checkpoint: &mut Checkpoint,
+    folder: Option<&FolderRef>,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let Some((entities, way)) = names::entities_of_edges(folder, config, options)? else {
+        return Ok(());
+    };
+    let (counts, notes) = names::counts(&entities, config)?;
+    checkpoint.notes.extend(notes);
+    checkpoint.notes.push(Note::new("counts-from", format!("the numbers of entities are those of {way}")));
+    checkpoint.metadata.set("counts", counts);
+    if let Some(count) = names::dynamic_count(&entities)? {
+        checkpoint.metadata.set("dynamic_relations", Value::U64(count));
+    }
+    Ok(())
+}

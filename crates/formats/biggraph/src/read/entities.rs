@@ -1,0 +1,165 @@
+//! A folder of entities: tables that have names only.
+
+use super::super::layout::{FileName, Listing};
+use super::super::text::{read_count, read_names};
+use super::names::{Entities, counts, labels, lists_of, numbers};
+use super::{config, notes};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, LabelList, Name, Note, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::Result;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::{FolderRef, MemorySource, SourceRef, read_vec};
+
+/// Types without counts that are told one by one.
+const MOST_LISTED: usize = 20;
+/// Bytes of a file with a count, at most.
+const COUNT: u64 = 64;
+/// What a name of a relation takes beside its text, at least: each is a value of the metadata.
+const VALUE: u64 = 320;
+
+/// The names of the files of a folder of entities, or of what else has counts and names of entities.
+///
+/// # Errors
+/// What listing says.
+pub fn entity_files(folder: &FolderRef) -> Result<Vec<PathBuf>> {
+    let is_of_entities = |name: &Path| {
+        name.to_str().and_then(FileName::parse).is_some_and(|name| {
+            use FileName::{EntityCount, EntityNames, RelationCount, RelationNames};
+            matches!(name, EntityCount { .. } | EntityNames { .. } | RelationCount | RelationNames)
+        })
+    };
+    let items = folder.list(1)?;
+    Ok(items.into_iter().map(|item| item.name).filter(|name| is_of_entities(name)).collect())
+}
+
+/// The names of the relations, where the rows of `entry` are theirs: of a parameter of dynamic relations.
+pub fn relation_rows(checkpoint: &Checkpoint, entry: &TensorEntry) -> Option<LabelList> {
+    let is_parameter = entry.path.parts().first().and_then(Name::as_str) == Some("relations");
+    let Some(Value::List(names)) = checkpoint.metadata.get("relation_names") else { return None };
+    let fits = is_parameter && entry.shape.dims().first() == Some(&(names.len() as u64));
+    let dynamic =
+        || super::super::check::config_of(checkpoint).is_some_and(|config| config.dynamic_relations);
+    if !fits || !dynamic() {
+        return None;
+    }
+    let text = |name: &Value| match name {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let names: Vec<String> = names.iter().map(text).collect::<Option<_>>()?;
+    Some(names.iter().map(String::as_str).collect())
+}
+
+/// Opens a folder of entities.
+///
+/// # Errors
+/// What a count or a list of relation names says; with `options.lenient` these are notes.
+pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions) -> Result<Checkpoint> {
+    let mut checkpoint = super::checkpoint(super::ENTITIES, folder.label());
+    let known = match config::given(options)? {
+        Some(known) => Some(known),
+        None => {
+            let beside = config::beside(folder)?;
+            if beside.is_some() {
+                super::was_read(&mut checkpoint, folder, &FileName::Config)?;
+            }
+            beside
+        }
+    };
+    let config = known.as_ref().map(|known| &known.config);
+    let entities = Entities { folder: folder.clone(), listing: listing.clone() };
+    let (all, broken) = counts(&entities, config)?;
+    checkpoint.notes.extend(broken);
+    counts_read(&mut checkpoint, &entities)?;
+    let lists = lists_of(Some(&all));
+    let types: &[(Name, Value)] = if let Value::Map(pairs) = &all { pairs } else { &[] };
+    let mut uncounted = 0usize;
+    let nothing: SourceRef = Arc::new(MemorySource::new(folder.label(), Vec::new()));
+    for entity in types.iter().filter_map(|(name, _)| name.as_str()) {
+        let parts = lists.get(entity).copied().map(numbers).unwrap_or_default();
+        let rows = parts.iter().flatten().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        let path = TensorPath::new(vec![Name::from("entities"), Name::from(entity)]);
+        let shape = Shape::from([rows, 0]);
+        let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW)?;
+        entry.role = Role::Names;
+        match parts.iter().all(Option::is_some) {
+            true => entry.labels = labels(&entities, entity, &parts, &options.limits)?,
+            false if uncounted >= MOST_LISTED => uncounted += 1,
+            false => {
+                uncounted += 1;
+                let text = format!("{entity}: partitions without a count: names cannot be given to rows");
+                checkpoint.notes.push(Note::new("count-missing", text));
+            }
+        }
+        checkpoint.tensors.push(entry);
+    }
+    if let Some(more) = uncounted.checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+        let text = format!("{more} more types have partitions without a count");
+        checkpoint.notes.push(Note::new("count-missing", text));
+    }
+    checkpoint.metadata.set("partitions", all);
+    if let Some(known) = &known {
+        checkpoint.metadata.set("config", Value::Text(known.text.clone()));
+    }
+    relations(&mut checkpoint, folder, options)?;
+    checkpoint.notes.extend(notes::strays(listing));
+    Ok(checkpoint)
+}
+
+/// Counts the files of counts among those that were read. They are kept in memory, as there may be many.
+fn counts_read(checkpoint: &mut Checkpoint, entities: &Entities) -> Result<()> {
+    for (entity, parts) in &entities.listing.counts {
+        for &part in parts {
+            let name = FileName::EntityCount { entity: entity.clone(), part };
+            let Some(source) = entities.folder.open(Path::new(&name.to_string()))? else { continue };
+            if source.len() <= COUNT {
+                let bytes = read_vec(&*source, 0, source.len())?;
+                checkpoint.files.push(Arc::new(MemorySource::new(source.label(), bytes)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The number and the names of relations, where there are files of them.
+///
+/// # Errors
+/// What these files say, unless `options.lenient`.
+pub(super) fn relations(
+    checkpoint: &mut Checkpoint,
+    folder: &FolderRef,
+    options: &OpenOptions,
+) -> Result<()> {
+    let mut take = |name: FileName, read: &dyn Fn(&SourceRef) -> Result<Value>, key: &str| -> Result<()> {
+        let Some(source) = folder.open(Path::new(&name.to_string()))? else { return Ok(()) };
+        match read(&source) {
+            Ok(value) => {
+                checkpoint.metadata.set(key, value);
+                checkpoint.files.push(source);
+            }
+            Err(error) if options.lenient && super::is_content(&error) => {
+                checkpoint.notes.push(Note::omission(error.code(), format!("{name}: {}", error.message())));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    };
+    let names = |source: &SourceRef| {
+        Limits::check("bytes of names", "header_bytes", source.len(), options.limits.header_bytes)?;
+        let mut list = LabelList::new();
+        let most = options.limits.header_bytes / 4;
+        // Past the most, one is enough to tell that they are too many.
+        let count = match read_names(source, &options.limits, Some(most / VALUE), &mut list) {
+            Err(error) if error.code() == "names-differ" => most / VALUE + 1,
+            count => count?,
+        };
+        let bytes = count.saturating_mul(VALUE).saturating_add(list.text().len() as u64);
+        Limits::check("bytes of names of relations", "header_bytes", bytes, most)?;
+        Ok(Value::List(list.iter().map(|name| Value::Text(name.to_owned())).collect()))
+    };
+    take(FileName::RelationCount, &|source| read_count(source).map(Value::U64), "dynamic_relations")?;
+    take(FileName::RelationNames, &names, "relation_names")
+}

@@ -1,0 +1,152 @@
+//! One HDF5 file of BigGraph: its contents, and the rules that hold for all kinds of it.
+
+use super::super::detect::{CONFIG_JSON, FORMAT_VERSION, is_version_one};
+use std::collections::BTreeSet;
+use weighbridge_core::checkpoint::{Attributes, Name, Note, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_format::OpenOptions;
+use weighbridge_hdf5::{self as hdf5, Contents, Dataset, Item};
+use weighbridge_io::source::SourceRef;
+
+/// A file that was opened.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Its bytes.
+    pub(super) source: SourceRef,
+    /// What it holds, without what could not be read.
+    contents: Contents,
+    /// What is odd about it.
+    pub(super) notes: Vec<Note>,
+    /// Paths that could not be read.
+    broken: BTreeSet<Vec<String>>,
+}
+
+impl File {
+    /// Opens `source` and holds it against `format_version`.
+    ///
+    /// # Errors
+    /// What the reader of HDF5 says; `format-version`. With `options.lenient` a part that is damaged
+    /// and a wrong version are notes.
+    pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Self> {
+        let fail = |error: Error| error.in_file(source.label());
+        let mut contents = hdf5::read(source, &options.limits).map_err(fail)?;
+        let (mut notes, mut broken) = (Vec::new(), BTreeSet::new());
+        for problem in std::mem::take(&mut contents.problems) {
+            let path = problem.path.join("/");
+            let damaged = !matches!(problem.error.kind(), Kind::Unsupported | Kind::Limit);
+            // Without a part of the root nothing says which datasets there were: no lenient reading knows the model.
+            let unknown = problem.members && path.is_empty() && !options.salvage;
+            if damaged && (unknown || !options.lenient) {
+                // A fault of the whole file is in no part of it.
+                let in_part = |error: Error| error.within(format_args!("in {path}"));
+                return Err(fail(if path.is_empty() { problem.error } else { in_part(problem.error) }));
+            }
+            let place = if path.is_empty() { path } else { format!("{path}: ") };
+            let text = format!("{}: {place}{}", source.label(), problem.error.message());
+            notes.push(Note::omission(problem.error.code(), text));
+            broken.insert(problem.path);
+        }
+        let file = Self { source: source.clone(), contents, notes, broken };
+        file.check_version(options)
+    }
+
+    fn check_version(mut self, options: &OpenOptions) -> Result<Self> {
+        let found = self.attribute(FORMAT_VERSION);
+        if found.is_some_and(is_version_one) {
+            return Ok(self);
+        }
+        let shown = found.map_or_else(|| "no such attribute".to_owned(), |value| value.to_json().to_string());
+        // A higher number may be a form that is not known yet; all else was never written.
+        let number = matches!(found, Some(Value::I64(_) | Value::U64(_) | Value::F64(_)));
+        let message = "BigGraph refuses the file: its format_version is not 1";
+        if options.lenient {
+            let text = format!("{}: {message}, it is {shown}", self.source.label());
+            self.notes.push(Note::new("format-version", text));
+            return Ok(self);
+        }
+        let error = if number {
+            Error::unsupported("format-version", message)
+        } else {
+            Error::corrupt("format-version", message)
+        };
+        Err(error
+            .in_file(self.source.label())
+            .expected("the number 1 as attribute format_version of the root")
+            .found(shown)
+            .hint("lenient reading takes it as version 1"))
+    }
+
+    /// An attribute of the root.
+    pub(super) fn attribute(&self, name: &str) -> Option<&Value> {
+        self.contents.attributes.iter().find(|(own, _)| own == name).map(|(_, value)| value)
+    }
+
+    /// All attributes of the root, in the order of the file.
+    pub(super) fn attributes(&self) -> Vec<(Name, Value)> {
+        self.contents
+            .attributes
+            .iter()
+            .map(|(name, value)| (Name::from(name.as_str()), value.clone()))
+            .collect()
+    }
+
+    /// The text of the configuration that was in force when it was written.
+    pub(super) fn config_text(&self) -> Option<&str> {
+        match self.attribute(CONFIG_JSON) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Groups and datasets.
+    pub(super) fn items(&self) -> &[Item] {
+        &self.contents.items
+    }
+
+    /// The dataset at that path.
+    pub(super) fn dataset(&self, path: &[&str]) -> Option<&Dataset> {
+        let at = |item: &&Item| item.path.iter().map(String::as_str).eq(path.iter().copied());
+        self.contents.items.iter().find(at).and_then(|item| item.dataset.as_ref())
+    }
+
+    /// The error that there is no dataset at that path.
+    pub(super) fn missing(&self, path: &[&str]) -> Error {
+        let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+        let name = path.join("/");
+        let message = if self.broken.contains(&path) {
+            format!("the dataset {name} cannot be read")
+        } else {
+            format!("there is no dataset {name}")
+        };
+        Error::corrupt("dataset-missing", message).in_file(self.source.label())
+    }
+
+    /// Notes that there are datasets which BigGraph does not know, unless `known` says otherwise.
+    pub(super) fn note_unknown(&mut self, known: impl Fn(&[String]) -> bool) {
+        let unknown = |item: &&Item| item.dataset.is_some() && !known(&item.path);
+        let label = self.source.label();
+        let note = |item: &Item| {
+            let reason = format!("a dataset of {label} that is not known to BigGraph");
+            Note::skipped_tensor(item.path.join("."), reason)
+        };
+        self.notes.extend(self.contents.items.iter().filter(unknown).map(note));
+    }
+}
+
+/// A dataset as a tensor.
+///
+/// # Errors
+/// `dataset-type` where its elements are no numbers.
+pub(super) fn numbers(dataset: &Dataset, name: TensorPath) -> Result<TensorEntry> {
+    match &dataset.kind {
+        hdf5::Kind::Numbers(..) => dataset.entry(name),
+        other => Err(Error::corrupt("dataset-type", "the elements of a dataset are no numbers")
+            .on_tensor(&name)
+            .found(format_args!("{other:?}"))),
+    }
+}
+
+/// The attributes of a group or dataset as those of a tensor.
+pub(super) fn entry_attributes(own: &hdf5::Attributes) -> Attributes {
+    own.iter().cloned().collect()
+}

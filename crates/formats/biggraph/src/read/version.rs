@@ -1,0 +1,152 @@
+//! Which version of a checkpoint folder is opened.
+
+use super::super::config::Config;
+use super::super::layout::{FileName, Listing, VersionFiles};
+use super::super::text;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use weighbridge_core::checkpoint::Note;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::FolderRef;
+
+/// Versions that are listed for people, at most.
+const SHOWN: usize = 10;
+
+/// What the version file says.
+enum Said {
+    Version(u64),
+    /// Nothing: training would begin anew.
+    Nothing(&'static str),
+    Wrong(Error),
+}
+
+/// The version to open, and true where the folder is one to start training from: files of version
+/// 0 without a version file.
+///
+/// # Errors
+/// `version-missing`, `version-empty` and what is wrong with the version file, unless the caller
+/// names a version; `no-such-version`. With `options.lenient` it is the newest version that is
+/// complete, and a note.
+pub(super) fn choose(
+    folder: &FolderRef,
+    listing: &Listing,
+    config: Option<&Config>,
+    options: &OpenOptions,
+) -> Result<(u64, bool, Vec<Note>)> {
+    let said = said(folder, listing)?;
+    let only_first = listing.versions.keys().all(|version| *version == 0) && !listing.versions.is_empty();
+    if let Some(wanted) = options.version {
+        let init = wanted == 0 && !listing.version_file;
+        if !listing.versions.contains_key(&wanted) {
+            return Err(Error::usage("no-such-version", "the folder has no file of that version")
+                .in_file(folder.label())
+                .expected(OnDisk { listing, empty: &empty_files(folder)?, config }.told())
+                .found(wanted));
+        }
+        return Ok((wanted, init, Vec::new()));
+    }
+    let error = match said {
+        Said::Version(version) => match listing.versions.contains_key(&version) || version == 0 {
+            true => return Ok((version, false, Vec::new())),
+            false => Error::corrupt(
+                "version-without-files",
+                "there is no file of the version that the version file names",
+            )
+            .found(version),
+        },
+        Said::Nothing("version-missing") if only_first => return Ok((0, true, Vec::new())),
+        Said::Nothing(code) => {
+            let message = "nothing says which version is complete: BigGraph would start anew and overwrite what is there";
+            Error::corrupt(code, message)
+        }
+        Said::Wrong(error) => {
+            let again =
+                Error::new(error.kind(), error.code(), format!("the version file: {}", error.message()));
+            match error.found_text() {
+                Some(found) => again.found(found),
+                None => again,
+            }
+        }
+    };
+    let empty = empty_files(folder)?;
+    let on_disk = OnDisk { listing, empty: &empty, config };
+    let newest = on_disk.newest_complete();
+    if options.lenient
+        && let Some(newest) = newest
+    {
+        let text = format!("{}; version {newest} was opened, the newest that is complete", error.message());
+        return Ok((newest, false, vec![Note::new(error.code(), text)]));
+    }
+    let error = error.in_file(Path::new(folder.label()).join(FileName::Version.to_string()).display());
+    let error = error.expected(on_disk.told());
+    Err(match newest {
+        Some(newest) => error.hint(format_args!("open version {newest}, the newest that is complete")),
+        None => error.hint("no version is complete"),
+    })
+}
+
+fn said(folder: &FolderRef, listing: &Listing) -> Result<Said> {
+    if !listing.version_file {
+        return Ok(Said::Nothing("version-missing"));
+    }
+    let Some(source) = folder.open(Path::new(&FileName::Version.to_string()))? else {
+        return Ok(Said::Nothing("version-missing"));
+    };
+    Ok(match text::read_version(&source) {
+        Ok(Some(version)) => Said::Version(version),
+        Ok(None) => Said::Nothing("version-empty"),
+        Err(error) => Said::Wrong(error),
+    })
+}
+
+/// The names of the files without a byte, as a crash leaves them: no file of BigGraph is so short.
+fn empty_files(folder: &FolderRef) -> Result<HashSet<PathBuf>> {
+    Ok(folder.list(1)?.into_iter().filter(|item| item.len == 0).map(|item| item.name).collect())
+}
+
+/// The versions of a folder.
+struct OnDisk<'a> {
+    listing: &'a Listing,
+    empty: &'a HashSet<PathBuf>,
+    config: Option<&'a Config>,
+}
+
+impl OnDisk<'_> {
+    /// The newest version that has all its files.
+    fn newest_complete(&self) -> Option<u64> {
+        let complete = |(version, files): &(&u64, &VersionFiles)| self.is_complete(**version, files);
+        self.listing.versions.iter().rev().find(complete).map(|(version, _)| *version)
+    }
+
+    /// True where a version has its model and all partitions: those of the types that the
+    /// configuration's relations use, or else as many of each type as any version has. An empty file is
+    /// not there.
+    fn is_complete(&self, version: u64, files: &VersionFiles) -> bool {
+        let all_below = |entity: &str, count: u64| {
+            files.embeddings.get(entity).map_or(0, |parts| parts.range(..count).count() as u64) == count
+        };
+        let tables = match self.config {
+            Some(config) => config.stored_types().all(|(name, e)| all_below(name, e.num_partitions)),
+            None => self.listing.versions.values().flat_map(|v| &v.embeddings).all(|(entity, all)| {
+                let last = all.last().map_or(0, |last| last.saturating_add(1));
+                all_below(entity, last)
+            }),
+        };
+        let is_empty = |name: FileName| self.empty.contains(Path::new(&name.to_string()));
+        files.model && tables && (self.empty.is_empty() || !files.names(version).any(is_empty))
+    }
+
+    /// The versions in words.
+    fn told(&self) -> String {
+        let one = |(version, files): (&u64, &VersionFiles)| {
+            let word = if self.is_complete(*version, files) { "complete" } else { "in part" };
+            format!("{version} ({word})")
+        };
+        let shown: Vec<String> = self.listing.versions.iter().rev().take(SHOWN).map(one).collect();
+        match shown.is_empty() {
+            true => "files of a version; there are none".to_owned(),
+            false => format!("one of the versions {}", shown.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Rows of tables in another order.
+
+use weighbridge_core::checkpoint::{Piece, TensorEntry};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{Endian, Order, Region};
+use weighbridge_io::engine::{Scratch, read_into};
+use weighbridge_io::source::{Source, SourceRef, check_range, to_usize};
+
+/// Rows that are put in order at once.
+const AT_ONCE: usize = 1 << 16;
+/// Bytes that are read at once from a table whose rows must be changed on the way.
+const BLOCK: u64 = 1 << 20;
+
+/// Rows of one or more tables, in any order, as often as wanted: dense, little-endian, row by row.
+///
+/// Rows that follow each other here and there are read at once; others in the order of the table, so
+/// that a disk goes one way. Checksums that a table's file gives are not held against the bytes.
+#[derive(Debug)]
+pub struct GatherSource {
+    label: String,
+    parts: Vec<Part>,
+    rows: Vec<u64>,
+    /// Bytes of a row.
+    row: u64,
+}
+
+/// Rows that stand in one place.
+#[derive(Debug)]
+struct Part {
+    /// The number of its first row among all rows of all tables.
+    first: u64,
+    /// The number of its rows.
+    count: u64,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Whole rows as they are wanted, from this offset on.
+    Bytes(SourceRef, u64),
+    /// A table whose bytes must be changed or put together.
+    Table(Box<TensorEntry>),
+}
+
+impl GatherSource {
+    /// The rows of those numbers, where the rows of all `tables` are counted on from one to the next.
+    /// All tables have one element type (after casts) and one shape of rows.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Mismatch`], `rows-differ`, where the tables' rows differ;
+    /// [`weighbridge_core::Kind::Usage`], `rows`, for a row that no table has, or without any table;
+    /// [`weighbridge_core::Kind::Unsupported`], `packed-rows`, for elements of less than a byte.
+    pub fn new(label: impl Into<String>, tables: &[TensorEntry], rows: Vec<u64>) -> Result<Self> {
+        let Some(table) = tables.first() else {
+            return Err(Error::usage("rows", "there is no table to take rows from"));
+        };
+        let shape = |table: &TensorEntry| table.shape.dims().get(1..).map(<[u64]>::to_vec);
+        let (kind, columns) = (table.dtype(), shape(table));
+        let Some(size) = kind.size().filter(|_| tables.iter().all(|t| t.stored.size().is_some())) else {
+            return Err(Error::unsupported(
+                "packed-rows",
+                "rows of elements that share bytes cannot be moved",
+            )
+            .on_tensor(table.name()));
+        };
+        let elements = columns.iter().flatten().try_fold(size as u64, |all, &n| all.checked_mul(n));
+        let row = elements.ok_or_else(|| Error::corrupt("shape-overflow", "a row passes 2^64 bytes"))?;
+        let mut parts = Vec::new();
+        let mut first = 0u64;
+        for table in tables {
+            if table.dtype() != kind || shape(table) != columns {
+                return Err(Error::mismatch("rows-differ", "the tables have not the same sort of rows")
+                    .on_tensor(table.name())
+                    .expected(format_args!("{kind} rows of {columns:?}"))
+                    .found(format_args!("{} {}", table.dtype(), table.shape)));
+            }
+            let count = table.shape.dims().first().copied().ok_or_else(|| {
+                Error::mismatch("rows-differ", "a scalar has no rows").on_tensor(table.name())
+            })?;
+            add(&mut parts, table, first, count);
+            first = first.checked_add(count).ok_or_else(|| Error::limit("too-long", "too many rows"))?;
+        }
+        if let Some(none) = rows.iter().find(|&&row| row >= first) {
+            return Err(Error::usage("rows", "no table has this row")
+                .expected(format_args!("less than {first}"))
+                .found(none));
+        }
+        let len = row.checked_mul(rows.len() as u64);
+        len.ok_or_else(|| Error::corrupt("shape-overflow", "the rows pass 2^64 bytes"))?;
+        Ok(Self { label: label.into(), parts, rows, row })
+    }
+
+    /// Reads whole rows, from the `start`-th on.
+    fn whole(&self, start: usize, out: &mut [u8]) -> Result<()> {
+        let size = to_usize(self.row)?;
+        let wanted = self.rows.get(start..start + out.len() / size).unwrap_or_default();
+        let mut scratch = Scratch::default();
+        let mut block = Vec::new();
+        let mut order: Vec<usize> = Vec::new();
+        for (chunk, out) in wanted.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE.saturating_mul(size))) {
+            order.clear();
+            order.extend(0..chunk.len());
+            if !chunk.is_sorted() {
+                order.sort_unstable_by_key(|&i| chunk[i]);
+            }
+            let mut done = 0;
+            while let Some(&place) = order.get(done) {
+                let row = chunk[place];
+                let mut run = 1;
+                while order.get(done + run) == Some(&(place + run)) && chunk[place + run] == row + run as u64
+                {
+                    run += 1;
+                }
+                let target = out.get_mut(place * size..(place + run) * size).unwrap_or_default();
+                self.run(row, target, &mut scratch, &mut block)?;
+                done += run;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads rows that follow each other, which may lie in several parts.
+    fn run(&self, row: u64, out: &mut [u8], scratch: &mut Scratch, block: &mut Vec<u8>) -> Result<()> {
+        let mut row = row;
+        let mut rest = out;
+        let at = self.parts.partition_point(|part| part.first <= row).saturating_sub(1);
+        for part in self.parts.get(at..).unwrap_or_default() {
+            while !rest.is_empty() && row < part.first + part.count {
+                let within = row - part.first;
+                let mut count = (part.count - within).min(rest.len() as u64 / self.row);
+                if matches!(part.place, Place::Table(_)) {
+                    count = count.min((BLOCK / self.row).max(1));
+                }
+                let (now, later) = rest.split_at_mut(to_usize(count * self.row)?);
+                match &part.place {
+                    Place::Bytes(source, offset) => source.read_at(offset + within * self.row, now)?,
+                    Place::Table(table) => {
+                        let mut region = Region::whole(&table.shape);
+                        (region.start[0], region.extent[0]) = (within, count);
+                        block.clear();
+                        read_into(table, &region, Order::Row, scratch, block)?;
+                        now.copy_from_slice(block.get(..now.len()).unwrap_or_default());
+                    }
+                }
+                rest = later;
+                row += count;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends the parts of a table.
+fn add(parts: &mut Vec<Part>, table: &TensorEntry, first: u64, count: u64) {
+    let mut pieces: Vec<&Piece> = table.pieces.iter().collect();
+    pieces.sort_by_key(|piece| piece.first_row());
+    let swapped = |piece: &Piece| piece.encoding.endian == Endian::Big && table.stored.swap_unit() > 1;
+    let plain = |piece: &&Piece| {
+        let rows = piece.encoding.order == Order::Row || piece.region(&table.shape).shape().is_order_free();
+        let whole = piece.extent(&table.shape).get(1..) == table.shape.dims().get(1..);
+        rows && whole && !swapped(piece)
+    };
+    // Pieces that leave out a row, or give it twice, are left to the engine.
+    let mut next = 0;
+    let gapless = pieces.iter().all(|piece| {
+        let here = piece.first_row() == next;
+        next += piece.extent(&table.shape).first().copied().unwrap_or(0);
+        here
+    });
+    if table.cast.is_none() && gapless && next == count && pieces.iter().all(plain) {
+        parts.extend(pieces.iter().map(|piece| Part {
+            first: first + piece.first_row(),
+            count: piece.extent(&table.shape)[0],
+            place: Place::Bytes(piece.source.clone(), piece.offset),
+        }));
+        return;
+    }
+    parts.push(Part { first, count, place: Place::Table(Box::new(table.clone())) });
+}
+
+impl Source for GatherSource {
+    fn len(&self) -> u64 {
+        // Held against 2^64 when it was made.
+        self.row * self.rows.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let size = to_usize(self.row)?;
+        let mut row = to_usize(offset / self.row)?;
+        let mut rest = buffer;
+        let mut within = to_usize(offset % self.row)?;
+        // Rows of which only a part is wanted: the first and the last.
+        let mut single = Vec::new();
+        while !rest.is_empty() {
+            let whole = rest.len() / size * size;
+            if within == 0 && whole > 0 {
+                let (now, later) = rest.split_at_mut(whole);
+                self.whole(row, now)?;
+                row += whole / size;
+                rest = later;
+                continue;
+            }
+            single.resize(size, 0);
+            self.whole(row, &mut single)?;
+            let part = single.get(within..).unwrap_or_default();
+            let take = part.len().min(rest.len());
+            let (now, later) = rest.split_at_mut(take);
+            now.copy_from_slice(&part[..take]);
+            rest = later;
+            row += 1;
+            within = 0;
+        }
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.parts.iter().any(|part| match &part.place {
+            Place::Bytes(source, _) => source.is_sequential(),
+            Place::Table(table) => table.pieces.iter().any(|piece| piece.source.is_sequential()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use weighbridge_core::checkpoint::TensorPath;
+    use weighbridge_core::tensor::{DType, Encoding, Shape};
+    use weighbridge_io::source::{CountingSource, MemorySource, read_vec};
+
+    /// A table of u16 whose element k is `from + k`, row by row.
+    fn table(rows: u64, columns: u64, from: u16, encoding: Encoding) -> TensorEntry {
+        let at = |i: u64| {
+            let (row, column) = match encoding.order {
+                Order::Row => (i / columns, i % columns),
+                Order::Column => (i % rows, i / rows),
+            };
+            from + u16::try_from(row * columns + column).unwrap()
+        };
+        let bytes: Vec<u8> = (0..rows * columns)
+            .flat_map(|i| match encoding.endian {
+                Endian::Little => at(i).to_le_bytes(),
+                Endian::Big => at(i).to_be_bytes(),
+            })
+            .collect();
+        let source: SourceRef = Arc::new(MemorySource::new("t", bytes));
+        let shape = Shape::new([rows, columns]);
+        TensorEntry::dense(TensorPath::value(), DType::U16, shape, &source, 0, encoding).unwrap()
+    }
+
+    fn expected(rows: &[u64], columns: u64) -> Vec<u8> {
+        let numbers = rows.iter().flat_map(|row| (0..columns).map(move |c| row * columns + c));
+        numbers.flat_map(|x| u16::try_from(x).unwrap().to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn rows_of_tables_of_every_sort() {
+        let big = Encoding { order: Order::Row, endian: Endian::Big };
+        let tables = [
+            table(5, 3, 0, Encoding::ROW),
+            table(4, 3, 15, Encoding::COLUMN),
+            table(0, 3, 27, Encoding::ROW),
+            table(6, 3, 27, big),
+        ];
+        let orders: [Vec<u64>; 5] = [
+            (0..15).collect(),
+            (0..15).rev().collect(),
+            vec![14, 0, 4, 5, 6, 9, 9, 9, 1, 2, 3, 4, 5],
+            vec![7],
+            vec![],
+        ];
+        for rows in orders {
+            let truth = expected(&rows, 3);
+            let source = GatherSource::new("rows", &tables, rows).unwrap();
+            assert_eq!(source.len(), truth.len() as u64);
+            for start in 0..=truth.len() {
+                for len in [0, 1, 5, 6, 7, 12, 30, truth.len()] {
+                    if start + len <= truth.len() {
+                        let part = read_vec(&source, start as u64, len as u64).unwrap();
+                        assert_eq!(part, &truth[start..start + len]);
+                    }
+                }
+            }
+            assert_eq!(read_vec(&source, source.len(), 1).unwrap_err().code(), "past-the-end");
+        }
+    }
+
+    #[test]
+    fn pieces_are_found_and_runs_are_read_at_once() {
+        let whole = table(1000, 4, 0, Encoding::ROW);
+        let counted = Arc::new(CountingSource::new(whole.pieces[0].source.clone()));
+        let mut pieces = weighbridge_core::checkpoint::Pieces::new();
+        for (start, end) in [(600u64, 1000u64), (0, 250), (250, 600)] {
+            let mut piece = whole.pieces[0].clone();
+            (piece.source, piece.offset, piece.len) = (counted.clone(), start * 8, (end - start) * 8);
+            piece.part = Some(Box::new(Region { start: vec![start, 0], extent: vec![end - start, 4] }));
+            pieces.push(piece);
+        }
+        let entry = TensorEntry { pieces, ..whole };
+        let rows: Vec<u64> = (500..1000).chain(0..500).collect();
+        let source = GatherSource::new("rows", std::slice::from_ref(&entry), rows.clone()).unwrap();
+        assert_eq!(read_vec(&source, 0, source.len()).unwrap(), expected(&rows, 4));
+        assert_eq!((counted.bytes_read(), counted.calls()), (8000, 4));
+        let rows: Vec<u64> = (0..1000).map(|i| i * 7919 % 1000).collect();
+        let source = GatherSource::new("rows", &[entry], rows.clone()).unwrap();
+        assert_eq!(read_vec(&source, 0, source.len()).unwrap(), expected(&rows, 4));
+    }
+
+    #[test]
+    fn a_cast_is_applied_and_other_rows_are_refused() {
+        let mut wide = table(3, 2, 0, Encoding::ROW);
+        wide.cast = Some(DType::F32.into());
+        let source = GatherSource::new("rows", std::slice::from_ref(&wide), vec![2, 0]).unwrap();
+        let truth: Vec<u8> = [4f32, 5.0, 0.0, 1.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(read_vec(&source, 0, source.len()).unwrap(), truth);
+        let code =
+            |tables: &[TensorEntry], rows: Vec<u64>| GatherSource::new("r", tables, rows).unwrap_err().code();
+        let plain = || table(3, 2, 0, Encoding::ROW);
+        assert_eq!(code(&[plain(), wide], vec![]), "rows-differ");
+        assert_eq!(code(&[plain(), table(3, 3, 0, Encoding::ROW)], vec![]), "rows-differ");
+        assert_eq!(code(&[plain()], vec![0, 3]), "rows");
+        assert_eq!(code(&[], vec![]), "rows");
+        let empty = GatherSource::new("r", &[table(3, 0, 0, Encoding::ROW)], vec![1, 2]).unwrap();
+        assert!(empty.is_empty() && read_vec(&empty, 0, 0).unwrap().is_empty());
+    }
+}

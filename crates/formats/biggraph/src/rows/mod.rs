@@ -1,0 +1,58 @@
+//! Sources of rows that stand in no file yet: random ones, zeros, and rows of tables in another order.
+//!
+//! Each is a pure function of the place that is read: any offset, from any thread, without memory of
+//! the size of the table. With [`TensorEntry::dense`](weighbridge_core::checkpoint::TensorEntry::dense) they are
+//! tensors like all others.
+
+mod gather;
+mod global;
+mod normal;
+mod quantile;
+
+pub use gather::GatherSource;
+pub use global::add_global_embeddings;
+pub use normal::{NormalSource, REPEAT_OF_UPSTREAM, Repeat, seed_of_table};
+
+use weighbridge_core::error::Result;
+use weighbridge_io::source::{Source, check_range};
+
+/// Zeros: what an optimizer remembers of rows that were never trained.
+#[derive(Debug, Clone, Copy)]
+pub struct ZeroSource {
+    len: u64,
+}
+
+impl ZeroSource {
+    /// So many bytes.
+    pub fn new(len: u64) -> Self {
+        Self { len }
+    }
+}
+
+impl Source for ZeroSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        buffer.fill(0);
+        Ok(())
+    }
+    fn label(&self) -> &str {
+        "zeros"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_end_where_they_end() {
+        let zeros = ZeroSource::new(10);
+        let mut buffer = [1; 4];
+        zeros.read_at(6, &mut buffer).unwrap();
+        assert_eq!(buffer, [0; 4]);
+        assert_eq!(zeros.read_at(7, &mut buffer).unwrap_err().code(), "past-the-end");
+    }
+}

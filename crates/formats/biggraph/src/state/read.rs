@@ -1,0 +1,216 @@
+//! From a blob to what the optimizer remembers about each parameter.
+
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{ConcatSource, RangeSource, SourceRef};
+use weighbridge_pickle::{Graph, Object, ObjectId};
+use weighbridge_torch_archive::{self as torch, Saved};
+
+/// The slots of Adagrad.
+const SUM: &str = "sum";
+const STEP: &str = "step";
+/// Values of options are taken so deep; BigGraph's have three levels.
+const DEPTH: usize = 16;
+/// Slots and values that are taken out of one blob, and pairs that are looked at for them. A pickle
+/// can say the same list many times.
+const MOST_VALUES: usize = 1 << 18;
+/// Parameters of one optimizer.
+const MOST_PARAMETERS: usize = 100_000;
+
+/// What a blob says.
+#[derive(Debug)]
+pub(in super::super) struct State {
+    /// `zip` or `legacy`: how torch wrote it.
+    pub(in super::super) form: &'static str,
+    /// What is remembered, in the order of the blob.
+    pub(in super::super) state: Vec<Remembered>,
+    /// The options of the optimizer; `None` where the blob is an empty dict.
+    pub(in super::super) groups: Option<Value>,
+    /// The numbers of the parameters, in the order in which the optimizer was given them.
+    pub(in super::super) parameters: Vec<i64>,
+    /// Keys that are not known, and so not in the index.
+    pub(in super::super) unknown: Vec<String>,
+}
+
+/// What is remembered about one parameter.
+#[derive(Debug)]
+pub(in super::super) struct Remembered {
+    /// The number of the parameter.
+    pub(in super::super) parameter: i64,
+    /// Tensors by name, such as `sum`.
+    pub(in super::super) tensors: Vec<(String, TensorEntry)>,
+    /// Other values by name, such as a `step` that is an integer.
+    pub(in super::super) values: Vec<(String, Value)>,
+}
+
+impl Remembered {
+    /// True where all is there that upstream's Adagrad looks up for a parameter: torch stops with a
+    /// `KeyError` otherwise.
+    pub(in super::super) fn is_complete(&self) -> bool {
+        let has_sum = self.tensors.iter().any(|(name, _)| name == SUM);
+        has_sum
+            && (self.tensors.iter().any(|(name, _)| name == STEP)
+                || self.values.iter().any(|(name, _)| name == STEP))
+    }
+}
+
+/// Reads the blob whose bytes are the elements of `entry`.
+///
+/// # Errors
+/// What the reader of torch's files says; `state-form` where it is no state of an optimizer.
+pub(in super::super) fn read(entry: &TensorEntry, limits: &Limits) -> Result<State> {
+    let source = bytes_of(entry)?;
+    let saved = torch::read(&source, limits)?;
+    if let Some(rest) = saved.archive_rest() {
+        return Err(rest.to_error().in_file(source.label()));
+    }
+    let form = saved.form().as_str();
+    let graph = saved.graph();
+    let pairs = graph.pairs(saved.root()).ok_or_else(|| wrong("a dict"))?;
+    let mut found =
+        State { form, state: Vec::new(), groups: None, parameters: Vec::new(), unknown: Vec::new() };
+    let mut values = Values { graph, left: MOST_VALUES };
+    for &(key, value) in pairs {
+        values.spend(1)?;
+        match graph.text(key) {
+            Some("state") => found.state = state(&saved, value, &mut values, &mut found.unknown)?,
+            Some("param_groups") => {
+                found.parameters = parameters(&mut values, value)?;
+                found.groups = Some(values.value(value, DEPTH)?);
+            }
+            other => found.unknown.push(other.unwrap_or("a key that is no text").to_owned()),
+        }
+    }
+    Ok(found)
+}
+
+/// The bytes behind a one-dimensional tensor of bytes, wherever they are.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`] where they leave their source.
+fn bytes_of(entry: &TensorEntry) -> Result<SourceRef> {
+    if let Some(piece) = entry.single_piece() {
+        return Ok(Arc::new(RangeSource::new(piece.source.clone(), piece.offset, piece.len)?));
+    }
+    let mut pieces: Vec<_> = entry.pieces.iter().collect();
+    pieces.sort_by_key(|piece| piece.first_row());
+    let ranges = pieces.iter().map(|piece| (piece.source.clone(), piece.offset, piece.len)).collect();
+    Ok(Arc::new(ConcatSource::new(entry.path.to_text(), ranges)?))
+}
+
+fn wrong(what: &str) -> Error {
+    Error::corrupt("state-form", "this is not the state of an optimizer").expected(what)
+}
+
+/// What is remembered about each parameter.
+fn state(
+    saved: &Saved,
+    id: ObjectId,
+    values: &mut Values<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Remembered>> {
+    let graph = saved.graph();
+    let pairs = graph.pairs(id).ok_or_else(|| wrong("a dict as state"))?;
+    let mut all = Vec::with_capacity(pairs.len());
+    for &(key, value) in pairs {
+        let parameter = graph.int(key).ok_or_else(|| wrong("numbers of parameters as keys of state"))?;
+        let slots = graph.pairs(value).ok_or_else(|| wrong("a dict for each parameter"))?;
+        let mut one = Remembered { parameter, tensors: Vec::new(), values: Vec::new() };
+        // Parameters may share their slots in the pickle; here each has its own.
+        values.spend(1 + slots.len())?;
+        for &(name, value) in slots {
+            let name = graph.text(name).ok_or_else(|| wrong("text as names of slots"))?.to_owned();
+            // The caller knows the path of the parameter.
+            if let Some(entry) = saved.tensor(value, TensorPath::value())? {
+                one.tensors.push((name, entry));
+                continue;
+            }
+            match values.value(value, 1) {
+                Ok(value) => one.values.push((name, value)),
+                Err(error) if values.left == 0 => return Err(error),
+                Err(_) => unknown.push(name),
+            }
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
+/// The numbers in `params` of all groups, in order.
+fn parameters(values: &mut Values<'_>, groups: ObjectId) -> Result<Vec<i64>> {
+    let graph = values.graph;
+    let mut all = Vec::new();
+    for &group in graph.sequence(groups).ok_or_else(|| wrong("a list as param_groups"))? {
+        let pairs = graph.pairs(group).ok_or_else(|| wrong("a dict for each group"))?;
+        values.spend(1 + pairs.len())?;
+        let params = pairs.iter().rev().find(|(key, _)| graph.text(*key) == Some("params"));
+        let numbers = params.and_then(|(_, list)| graph.sequence(*list)).unwrap_or_default();
+        // A group may stand in the list many times, but no parameter may.
+        if all.len() + numbers.len() > MOST_PARAMETERS {
+            return Err(Error::limit("state-size", "the optimizer has too many parameters"));
+        }
+        for &number in numbers {
+            all.push(graph.int(number).ok_or_else(|| wrong("numbers as params"))?);
+        }
+    }
+    Ok(all)
+}
+
+/// Plain values of a graph. A list that is shared is written out each time, so all that is taken out
+/// of a blob is counted together.
+struct Values<'a> {
+    graph: &'a Graph,
+    /// What may still be taken out; 0 once more was asked for.
+    left: usize,
+}
+
+fn too_much() -> Error {
+    Error::limit("state-size", "the state or the options of the optimizer are too many or too deep")
+}
+
+impl Values<'_> {
+    /// Takes from what is left.
+    fn spend(&mut self, count: usize) -> Result<()> {
+        let left = self.left.checked_sub(count);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or_else(too_much)
+    }
+
+    fn value(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        self.spend(1)?;
+        let below = || depth.checked_sub(1).ok_or_else(too_much);
+        Ok(match self.graph.object(id) {
+            Object::None => Value::Null,
+            Object::Bool(b) => Value::Bool(*b),
+            Object::Int(n) => Value::I64(*n),
+            Object::Float(x) => Value::F64(x.to_bits()),
+            Object::Text(_) | Object::ByteString(_) => {
+                let text = self.graph.text(id).ok_or_else(|| wrong("short texts as options"))?;
+                Value::Text(text.to_owned())
+            }
+            Object::List(items) => {
+                let depth = below()?;
+                Value::List(items.iter().map(|item| self.value(*item, depth)).collect::<Result<_>>()?)
+            }
+            Object::Tuple(items) => {
+                let depth = below()?;
+                Value::List(items.iter().map(|item| self.value(*item, depth)).collect::<Result<_>>()?)
+            }
+            _ => {
+                let pairs = self.graph.pairs(id).ok_or_else(|| wrong("plain values as options"))?;
+                let depth = below()?;
+                let pair = |&(key, value): &(ObjectId, ObjectId)| {
+                    let name = match (self.graph.text(key), self.graph.int(key)) {
+                        (Some(text), _) => Name::from(text),
+                        (None, Some(number)) => Name::from(number.to_string().as_str()),
+                        (None, None) => return Err(wrong("texts as names of options")),
+                    };
+                    Ok((name, self.value(value, depth)?))
+                };
+                Value::Map(pairs.iter().map(pair).collect::<Result<_>>()?)
+            }
+        })
+    }
+}

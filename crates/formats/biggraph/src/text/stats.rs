@@ -1,0 +1,289 @@
+//! `training_stats.json`: one JSON object a line, appended as training goes on.
+
+use super::json::{self, Json};
+use std::collections::HashSet;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{SourceRef, to_usize};
+
+/// Bytes that are read at once.
+const WINDOW: u64 = 1 << 20;
+/// Lines that are remembered to find those that come twice; about 100 MB of memory.
+const MOST_REMEMBERED: usize = 1_000_000;
+/// Findings that are listed one by one.
+const MOST_FINDINGS: usize = 20;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatsLine {
+    /// The epoch.
+    pub epoch: u64,
+    /// The edge path.
+    pub path: u64,
+    /// The chunk.
+    pub chunk: u64,
+    /// How many buckets were trained before this one, over all iterations.
+    pub index: u64,
+    /// The bucket (left, right); `None` in the line that sums up the evaluation of an iteration.
+    pub bucket: Option<(u64, u64)>,
+    /// Under their names (`stats`, `eval_stats_before`, `eval_stats_after`, `eval_stats_chunk_avg`),
+    /// the averages that the line gives.
+    pub stats: Vec<(String, Averages)>,
+}
+
+/// Averages over edges.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Averages {
+    /// The number of edges.
+    pub count: u64,
+    /// The metrics in the order of the file; they can be NaN or infinite.
+    pub metrics: Vec<(String, f64)>,
+}
+
+/// What a whole file says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StatsSummary {
+    /// The number of lines.
+    pub lines: u64,
+    /// Lines whose place (iteration, bucket) came before: a run that ended between writing them and
+    /// switching the version wrote them again when it was resumed.
+    pub repeated: u64,
+    /// The last line of a bucket.
+    pub last: Option<StatsLine>,
+    /// What is wrong or odd.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads one line. Its keys and their values must be those that upstream writes, in any order;
+/// further keys are passed over.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`]: `not-json`, or `stats-line` where a key is missing or of another sort.
+pub fn parse_stats_line(line: &str) -> Result<StatsLine> {
+    let json = json::parse(line)?;
+    let number = |key: &str| match json.get(key) {
+        Some(Json::Int(digits)) => digits.parse::<u64>().map_err(|_| wrong(key, "a number from 0 on")),
+        _ => Err(wrong(key, "a number")),
+    };
+    let average = json.get("eval_stats_chunk_avg").is_some();
+    let bucket = if average { None } else { Some((number("lhs_partition")?, number("rhs_partition")?)) };
+    let mut stats = Vec::new();
+    for key in ["stats", "eval_stats_before", "eval_stats_after", "eval_stats_chunk_avg"] {
+        match json.get(key) {
+            Some(value) => stats.push((key.to_owned(), averages(key, value)?)),
+            None if key == "stats" && !average => return Err(wrong(key, "count and metrics")),
+            None => {}
+        }
+    }
+    Ok(StatsLine {
+        epoch: number("epoch_idx")?,
+        path: number("edge_path_idx")?,
+        chunk: number("edge_chunk_idx")?,
+        index: number("index")?,
+        bucket,
+        stats,
+    })
+}
+
+fn wrong(key: &str, expected: &str) -> Error {
+    Error::corrupt("stats-line", format!("a line of training statistics is not as they are: {key}"))
+        .expected(expected)
+}
+
+fn averages(key: &str, json: &Json) -> Result<Averages> {
+    let wrong = || wrong(key, "an object of count and metrics, and nothing else");
+    let Json::Object(pairs) = json else { return Err(wrong()) };
+    let (Some(Json::Int(count)), Some(Json::Object(metrics))) = (json.get("count"), json.get("metrics"))
+    else {
+        return Err(wrong());
+    };
+    if pairs.len() != 2 {
+        return Err(wrong());
+    }
+    let metric = |(name, value): &(String, Json)| match value {
+        Json::Float(x) => Ok((name.clone(), *x)),
+        Json::Int(digits) => Ok((name.clone(), digits.parse().map_err(|_| wrong())?)),
+        _ => Err(wrong()),
+    };
+    Ok(Averages {
+        count: count.parse().map_err(|_| wrong())?,
+        metrics: metrics.iter().map(metric).collect::<Result<_>>()?,
+    })
+}
+
+/// Reads all lines in order, in bounded memory: each goes to `take` with the offset at which it
+/// begins. Upstream takes no blank lines, and needs no line end behind the last one.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Limit`] for a line longer than [`Limits::header_bytes`], and what the source says.
+pub fn read_stats(
+    source: &SourceRef,
+    limits: &Limits,
+    take: &mut dyn FnMut(u64, Result<StatsLine>),
+) -> Result<()> {
+    let mut rest: Vec<u8> = Vec::new();
+    // Bytes of `rest` that were looked through without finding the end of a line.
+    let mut seen = 0;
+    let mut start = 0;
+    let mut at = 0;
+    while at < source.len() {
+        let len = (source.len() - at).min(WINDOW);
+        let old = rest.len();
+        rest.resize(old + to_usize(len)?, 0);
+        source.read_at(at, &mut rest[old..])?;
+        at += len;
+        let mut done = 0;
+        while let Some(end) = memchr::memchr(b'\n', &rest[seen.max(done)..]).map(|i| i + seen.max(done)) {
+            take(start + done as u64, line(&rest[done..end]));
+            done = end + 1;
+        }
+        rest.drain(..done);
+        start += done as u64;
+        seen = rest.len();
+        Limits::check("bytes in a line", "header_bytes", rest.len() as u64, limits.header_bytes)
+            .map_err(|e| e.in_file(source.label()).at(start))?;
+    }
+    if !rest.is_empty() {
+        take(start, line(&rest));
+    }
+    Ok(())
+}
+
+fn line(bytes: &[u8]) -> Result<StatsLine> {
+    let text = std::str::from_utf8(bytes).map_err(|_| wrong("the text", "UTF-8"))?;
+    parse_stats_line(text)
+}
+
+/// Looks through a whole file: is every line as it must be, and which come twice?
+///
+/// # Errors
+/// As [`read_stats`].
+pub fn summarise_stats(source: &SourceRef, limits: &Limits) -> Result<StatsSummary> {
+    let mut summary = StatsSummary::default();
+    let mut places = HashSet::new();
+    let mut bad = 0u64;
+    let file = source.label();
+    read_stats(source, limits, &mut |offset, line| {
+        summary.lines += 1;
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => {
+                bad += 1;
+                // The offset within the line tells the place, where there is one.
+                let at = offset + error.offset().unwrap_or(0);
+                if summary.findings.len() < MOST_FINDINGS
+                    && let Some(finding) = Finding::from_error(&error)
+                {
+                    let line = summary.lines;
+                    let text = format!("line {line}: {}", finding.text);
+                    summary.findings.push(Finding { text, ..finding }.in_file(file).at(at));
+                }
+                return;
+            }
+        };
+        let place = (line.epoch, line.path, line.chunk, line.bucket);
+        if places.contains(&place) {
+            summary.repeated += 1;
+        } else if places.len() < MOST_REMEMBERED {
+            places.insert(place);
+        }
+        if line.bucket.is_some() {
+            summary.last = Some(line);
+        }
+    })?;
+    let listed = summary.findings.len() as u64;
+    if bad > listed {
+        let text = format!("{} further lines cannot be read", bad - listed);
+        summary.findings.push(Finding::error("stats-line", text).in_file(file));
+    }
+    if summary.repeated > 0 {
+        let text = format!("{} lines come twice: an iteration was trained again", summary.repeated);
+        summary.findings.push(
+            Finding::note("repeated-stats", text).in_file(file).hint(
+                "the run ended before its version was complete, and was resumed; the later lines count",
+            ),
+        );
+    }
+    if places.len() == MOST_REMEMBERED {
+        let text = "there are more lines than are remembered to find those that come twice";
+        summary.findings.push(Finding::unchecked("stats-not-compared", text).in_file(file));
+    }
+    Ok(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use weighbridge_core::finding::Severity;
+    use weighbridge_io::source::MemorySource;
+
+    const BUCKET: &str = r#"{"lhs_partition": 3, "rhs_partition": 2, "index": 9, "stats": {"count": 28, "metrics": {"loss": NaN, "reg": 0.0, "violators_lhs": Infinity}}, "eval_stats_before": {"count": 0, "metrics": {}}, "epoch_idx": 1, "edge_path_idx": 0, "edge_chunk_idx": 4}"#;
+    const AVERAGE: &str = r#"{"epoch_idx": 0, "edge_path_idx": 0, "edge_chunk_idx": 0, "index": 0, "eval_stats_chunk_avg": {"count": 26, "metrics": {"loss": 393, "auc": 0.5}}}"#;
+
+    fn summary(text: &str) -> StatsSummary {
+        let source: SourceRef = Arc::new(MemorySource::new("stats", text.into()));
+        summarise_stats(&source, &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn both_sorts_of_lines() {
+        let line = parse_stats_line(BUCKET).unwrap();
+        assert_eq!((line.epoch, line.path, line.chunk, line.index, line.bucket), (1, 0, 4, 9, Some((3, 2))));
+        assert_eq!(line.stats[0].1.count, 28);
+        assert!(line.stats[0].1.metrics[0].1.is_nan() && line.stats[0].1.metrics[2].1.is_infinite());
+        assert_eq!(line.stats[1], ("eval_stats_before".into(), Averages { count: 0, metrics: vec![] }));
+        let line = parse_stats_line(AVERAGE).unwrap();
+        assert_eq!((line.bucket, line.stats.len()), (None, 1));
+        assert_eq!(line.stats[0].1.metrics[0], ("loss".into(), 393.0));
+    }
+
+    #[test]
+    fn lines_that_are_not_as_they_must_be() {
+        for (from, to) in [
+            ("\"index\": 9", "\"index\": -1"),
+            ("\"index\": 9, ", ""),
+            ("\"lhs_partition\": 3", "\"lhs_partition\": 3.0"),
+            ("\"count\": 28", "\"count\": null"),
+            ("\"count\": 28", "\"count\": 28, \"more\": 1"),
+            ("\"reg\": 0.0", "\"reg\": \"x\""),
+            ("\"stats\"", "\"statistics\""),
+        ] {
+            let line = BUCKET.replacen(from, to, 1);
+            assert_ne!(line, BUCKET);
+            assert_eq!(parse_stats_line(&line).unwrap_err().code(), "stats-line", "{line}");
+        }
+        assert_eq!(parse_stats_line("").unwrap_err().code(), "not-json");
+    }
+
+    #[test]
+    fn a_file_is_summed_up() {
+        let found = summary(&format!("{BUCKET}\n{AVERAGE}\n{BUCKET}"));
+        assert_eq!((found.lines, found.repeated), (3, 1));
+        assert_eq!(found.last.unwrap().index, 9);
+        let codes: Vec<_> = found.findings.iter().map(|f| (f.code, f.severity)).collect();
+        assert_eq!(codes, [("repeated-stats", Severity::Note)]);
+        let found = summary(&format!("{AVERAGE}\nx\n\n{BUCKET}\n"));
+        let places: Vec<_> = found.findings.iter().map(|f| (f.code, f.offset)).collect();
+        let first = AVERAGE.len() as u64 + 1;
+        assert_eq!(places, [("not-json", Some(first)), ("not-json", Some(first + 2))]);
+        assert_eq!((found.lines, found.repeated), (4, 0));
+        assert_eq!(summary("x\n".repeat(100).as_str()).findings.len(), MOST_FINDINGS + 1);
+        assert_eq!(summary(""), StatsSummary::default());
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let source: SourceRef = Arc::new(MemorySource::new("stats", vec![b'x'; 3 << 20]));
+        let limits = Limits { header_bytes: 1 << 20, ..Limits::default() };
+        assert_eq!(summarise_stats(&source, &limits).unwrap_err().code(), "limit");
+    }
+
+    #[test]
+    fn lines_across_the_edge_of_a_window() {
+        let many = format!("{BUCKET}\n").repeat(10_000);
+        let found = summary(&many);
+        assert_eq!((found.lines, found.repeated, found.findings.len()), (10_000, 9_999, 1));
+    }
+}

@@ -1,0 +1,66 @@
+//! What a checkpoint from elsewhere says that BigGraph's files do not.
+
+use super::super::align::ALIGNED;
+use super::super::read::BUCKET;
+use super::model::{self, STEP};
+use super::tables::{self, EMBEDDINGS, Table};
+use weighbridge_core::checkpoint::{
+    Checkpoint, Loss, Name, RENAMED_FROM, Role, SALVAGED_ROWS, TensorEntry, TensorPath, escape_text,
+};
+
+/// The keys of the metadata that come from these files, and go into them.
+const KEYS: [&str; 10] = [
+    "attributes",
+    "config",
+    "counts",
+    "dynamic_relations",
+    "format_version",
+    "optimizer",
+    "partition",
+    "partitions",
+    "relation_names",
+    "version",
+];
+/// The attributes of tensors that do.
+const ATTRIBUTES: [&str; 5] = [ALIGNED, BUCKET, RENAMED_FROM, SALVAGED_ROWS, STEP];
+
+/// The metadata and attributes that are left out. What came from BigGraph's files has none.
+pub(super) fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
+    let carried = checkpoint.carried_origin().is_some_and(|origin| origin.format == super::ID);
+    if checkpoint.format == super::ID || carried {
+        return Vec::new();
+    }
+    let keys = checkpoint.metadata.iter().filter(|(key, _)| !KEYS.contains(key));
+    let detail = "BigGraph's files have no place for metadata of others";
+    let mut losses: Vec<Loss> =
+        keys.map(|(key, _)| Loss::new("metadata-dropped", escape_text(key), detail)).collect();
+    let written = |tensor: &&TensorEntry| tables::is_table(tensor) || model::is_parameter(&tensor.path);
+    for tensor in checkpoint.tensors.iter().filter(written) {
+        for key in tensor.attributes.keys().filter(|key| !ATTRIBUTES.contains(&key.as_str())) {
+            let detail = format!("BigGraph's files have no place for `{}`", escape_text(key));
+            losses.push(Loss::new("attribute-dropped", tensor.name(), detail));
+        }
+    }
+    losses
+}
+
+/// Tables of a folder are known by their type: other parts of a name, and another role, are not read again. A table that is
+/// called by its type alone is what becomes `embeddings.TYPE`, and one of embeddings as like as not: nothing is lost.
+pub(super) fn names(tables: &[Table<'_>]) -> Vec<Loss> {
+    let of = |table: &Table<'_>| {
+        let entity = || Name::from(table.entity.as_str());
+        let path = TensorPath::new(vec![Name::from(EMBEDDINGS), entity()]);
+        let is_named = table.rows.path == path || table.rows.path == TensorPath::new(vec![entity()]);
+        let is_same = is_named && matches!(table.rows.role, Role::Embedding | Role::Parameter);
+        (!is_same).then(|| {
+            let detail = format!(
+                "a folder has tables of types: it is the {} of {} no longer, but that of the entities of `{}`, {path}",
+                table.rows.role.as_str(),
+                table.rows.path.to_json_text(),
+                escape_text(&table.entity)
+            );
+            Loss::new("name-changed", table.rows.name(), detail)
+        })
+    };
+    tables.iter().filter_map(of).collect()
+}

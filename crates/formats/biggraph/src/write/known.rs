@@ -1,0 +1,148 @@
+//! The configuration that goes along with a checkpoint: the one it has, changed, or made.
+
+use super::super::chosen;
+use super::super::config::Config;
+use super::tables::Table;
+use serde_json::json;
+use weighbridge_core::checkpoint::{Checkpoint, Loss};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{SourceRef, read_vec};
+
+/// The name of its file.
+pub(super) const CONFIG_FILE: &str = "config.json";
+
+/// A configuration as text, and as it is understood.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) config: Config,
+    /// As it is written into files.
+    pub(super) text: String,
+    /// The file of the folder, where it is to go along as it is.
+    pub(super) file: Option<SourceRef>,
+    /// True where it differs from what the files of the checkpoint said.
+    pub(super) changed: bool,
+    /// True where the files of the checkpoint had another one.
+    replaces: bool,
+    /// True where some of it was not understood.
+    odd: bool,
+}
+
+/// The configuration of a checkpoint, if it has one: the one that [counts](chosen::config_text), else
+/// that of the folder.
+///
+/// # Errors
+/// What the configuration's own rules say.
+pub(super) fn find(checkpoint: &Checkpoint) -> Result<Option<Known>> {
+    let file = checkpoint.companions.iter().find(|(name, _)| name == CONFIG_FILE).map(|(_, source)| source);
+    let stored = chosen::stored_text(checkpoint);
+    let text = match (chosen::config_text(checkpoint), file) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(source)) => text_of(source)?,
+        (None, None) => return Ok(None),
+    };
+    // What is odd goes along as it is, as long as nothing must change.
+    let (config, odd) = Config::parse(&text, true).map_err(|e| e.in_file(&checkpoint.label))?;
+    let changed = stored != Some(text.as_str());
+    // The file of the folder may be that of a later run; it goes along unless another one was named.
+    let same = |source: &&SourceRef| !changed || text_of(source).is_ok_and(|own| own == text);
+    let file = file.filter(same).cloned();
+    let replaces = changed && stored.is_some();
+    Ok(Some(Known { config, text, file, changed, replaces, odd: !odd.is_empty() }))
+}
+
+impl Known {
+    /// The text to write in place of the one that the files of the checkpoint had.
+    pub(super) fn instead(&self) -> Option<&str> {
+        self.replaces.then_some(self.text.as_str())
+    }
+}
+
+/// The text of a companion.
+fn text_of(source: &SourceRef) -> Result<String> {
+    Limits::check("bytes of a configuration", "header_bytes", source.len(), Limits::default().header_bytes)?;
+    String::from_utf8(read_vec(&**source, 0, source.len())?).map_err(|_| {
+        Error::corrupt("not-utf8", "the configuration is not text in UTF-8").in_file(source.label())
+    })
+}
+
+/// Makes the configuration fit the tables: with their number of partitions.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `no-such-type` for a table that the configuration does not know,
+/// `dimension-differs`.
+pub(super) fn fit(known: &mut Known, tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<()> {
+    let mut changed = false;
+    for table in tables {
+        let columns = table.rows.shape.dims().get(1).copied().unwrap_or(0);
+        let default = known.config.dimension;
+        let Some((_, entity)) = known.config.entities.iter_mut().find(|(name, _)| *name == table.entity)
+        else {
+            let names: Vec<_> = known.config.entities.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(Error::mismatch(
+                "no-such-type",
+                "the configuration does not know the type of this table",
+            )
+            .on_tensor(table.rows.name())
+            .expected(names.join(", "))
+            .found(&table.entity)
+            .hint("--set type=NAME names the type of one table; --rename changes names"));
+        };
+        let dimension = entity.dimension.unwrap_or(default);
+        if dimension != columns {
+            return Err(Error::mismatch(
+                "dimension-differs",
+                "the table has another dimension than its type",
+            )
+            .on_tensor(table.rows.name())
+            .expected(dimension)
+            .found(columns));
+        }
+        let parts = table.counts.len() as u64;
+        changed |= entity.num_partitions != parts;
+        entity.num_partitions = parts;
+    }
+    if changed {
+        known.text = known.config.to_json();
+        known.file = None;
+        known.changed = true;
+        if known.odd {
+            let detail = "it is written anew, without the keys and values that are not known here";
+            losses.push(Loss::new("config-keys", CONFIG_FILE, detail));
+        }
+    }
+    Ok(())
+}
+
+/// The smallest configuration that upstream takes for these tables: one relation that joins the
+/// first type with itself.
+///
+/// # Errors
+/// What the configuration's own rules say.
+pub(super) fn make(tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<Known> {
+    let columns = |table: &Table<'_>| table.rows.shape.dims().get(1).copied().unwrap_or(0);
+    let dimension = tables.first().map_or(0, columns);
+    let entity = |table: &Table<'_>| {
+        let own = Some(columns(table)).filter(|own| *own != dimension);
+        (table.entity.clone(), json!({ "num_partitions": table.counts.len(), "dimension": own }))
+    };
+    let entities: serde_json::Map<_, _> = tables.iter().map(entity).collect();
+    let first = tables.first().map(|table| table.entity.as_str());
+    // Global embeddings would be parameters that are not there.
+    let made = json!({
+        "entities": entities,
+        "relations": [{ "name": "relation", "lhs": first, "rhs": first }],
+        "dimension": dimension,
+        "entity_path": ".",
+        "edge_paths": ["."],
+        "checkpoint_path": ".",
+        "global_emb": false,
+    });
+    let (config, _) = Config::parse(&made.to_string(), false)?;
+    losses.push(Loss::new(
+        "config-made",
+        CONFIG_FILE,
+        "the configuration is not known: a minimal one was made, with one relation, and `.` for all paths",
+    ));
+    Ok(Known { text: config.to_json(), config, file: None, changed: true, replaces: false, odd: false })
+}

@@ -1,0 +1,184 @@
+//! Lists of edges from elsewhere: columns called `lhs`, `rhs` and `rel`, or one table that has them.
+
+use super::super::edges::buckets::column_name;
+use super::super::edges::integers::read_elements;
+use super::tables;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::{DType, Encoding, Order, Region, Shape};
+use weighbridge_io::engine::{read_region, read_tensor};
+use weighbridge_io::source::{Source, SourceRef, check_range};
+
+/// The columns that a list of edges must have.
+const NEEDED: [&str; 3] = ["lhs", "rhs", "rel"];
+/// The column that it may have.
+const WEIGHT: &str = "weight";
+/// A column that is not read.
+const NONE: &str = "-";
+/// The most columns of a list of edges.
+const MOST: u64 = 4;
+/// Rows of a table of text that are looked at.
+const LOOKED: u64 = 64;
+
+/// True where the tensors are the columns of a list of edges, or the columns of the only table are named so.
+pub fn has_columns(checkpoint: &Checkpoint) -> bool {
+    if let [table] = checkpoint.tensors.as_slice()
+        && NEEDED.iter().all(|name| column_names(table).iter().any(|own| own == name))
+    {
+        return true;
+    }
+    let is_column = |name: &str| {
+        checkpoint
+            .tensors
+            .iter()
+            .any(|t| t.shape.rank() == 1 && !t.role.is_state() && column_name(t) == Some(name))
+    };
+    NEEDED.into_iter().all(is_column)
+}
+
+/// The names of the columns of a table, where its file has some.
+fn column_names(table: &TensorEntry) -> Vec<String> {
+    let Some(Value::List(names)) = table.attributes.get("columns") else { return Vec::new() };
+    let text = |name: &Value| match name {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    names.iter().filter_map(text).collect()
+}
+
+/// The columns of a table of edges as tensors of their own, where the checkpoint is such a table; `None`
+/// where it has columns already.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Usage`], `edge-columns`, where `names` do not say which columns these are.
+pub(super) fn columns(checkpoint: &Checkpoint, names: Option<&[String]>) -> Result<Option<Checkpoint>> {
+    let [table] = checkpoint.tensors.as_slice() else { return Ok(None) };
+    let [rows, count] = *table.shape.dims() else { return Ok(None) };
+    if checkpoint.format == super::ID || table.role.is_state() {
+        return Ok(None);
+    }
+    let own: Vec<String> = column_names(table)
+        .into_iter()
+        .map(|name| if name == WEIGHT || NEEDED.contains(&name.as_str()) { name } else { NONE.to_owned() })
+        .collect();
+    let names = names.unwrap_or(&own);
+    let once = |name: &&str| names.iter().filter(|own| own == name).count() == 1;
+    let known = |name: &String| [WEIGHT, NONE].contains(&name.as_str()) || NEEDED.contains(&name.as_str());
+    let fits = names.len() as u64 == count && NEEDED.iter().all(once) && names.iter().all(known);
+    if !fits || names.iter().filter(|name| *name == WEIGHT).count() > 1 {
+        return Err(Error::usage("edge-columns", "it is not said which columns of the table are the edges")
+            .on_tensor(table.name())
+            .expected(format_args!("names of {count} columns: lhs, rhs, rel, and weight or - for others"))
+            .found(if names.is_empty() { "none".to_owned() } else { names.join(",") })
+            .hint("--set columns=lhs,rel,rhs"));
+    }
+    let mut made = Checkpoint { tensors: Vec::new(), ..checkpoint.clone() };
+    for (place, name) in (0u64..).zip(names).filter(|(_, name)| *name != NONE) {
+        let source: SourceRef = Arc::new(Column::new(table, place)?);
+        let path = TensorPath::new([Name::from(name.as_str())]);
+        let mut column =
+            TensorEntry::dense(path, table.dtype(), Shape::new([rows]), &source, 0, Encoding::ROW)?;
+        column.role = Role::Edges;
+        made.tensors.push(column);
+    }
+    Ok(Some(made))
+}
+
+/// Fails where a table from elsewhere is a list of edges: written as embeddings, its ids would be rows of
+/// numbers.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`], `edge-list`.
+pub(in super::super) fn refuse(checkpoint: &Checkpoint) -> Result<()> {
+    let own = checkpoint.carried_origin().is_some_and(|origin| origin.format == super::ID);
+    if checkpoint.format == super::ID || own {
+        return Ok(());
+    }
+    for table in checkpoint.tensors.iter().filter(|t| tables::is_table(t)) {
+        if is_list(checkpoint, table)? {
+            return Err(Error::mismatch("edge-list", "the table looks like a list of edges, not like embeddings")
+                .on_tensor(table.name())
+                .expected("rows of real numbers")
+                .found(format_args!("whole numbers in {}", table.shape))
+                .hint("--kind edges --set columns=lhs,rel,rhs writes edges; --cast f32 makes embeddings of the numbers"));
+        }
+    }
+    Ok(())
+}
+
+/// True for a table of two to four columns that holds whole numbers: names of rows are a column too.
+fn is_list(checkpoint: &Checkpoint, table: &TensorEntry) -> Result<bool> {
+    let [rows, columns] = *table.shape.dims() else { return Ok(false) };
+    let all = columns + u64::from(table.labels.is_some());
+    if !(2..=MOST).contains(&all) || rows == 0 || columns == 0 || table.cast.is_some() {
+        return Ok(false);
+    }
+    if !table.stored.is_float() {
+        return Ok(!matches!(table.stored, DType::C64 | DType::C128));
+    }
+    // Text does not say what its numbers are: ids are whole, and one column more may have weights.
+    if checkpoint.format != "tsv" {
+        return Ok(false);
+    }
+    let first = table.rows(0..rows.min(LOOKED))?;
+    let bytes = read_tensor(&first, Order::Row)?;
+    let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let width = usize::try_from(columns).unwrap_or(usize::MAX);
+    let is_id = |x: &f32| *x >= 0.0 && x.fract() == 0.0;
+    let whole = (0..width).filter(|place| values.iter().skip(*place).step_by(width).all(is_id)).count();
+    let numbered = match &table.labels {
+        Some(labels) => {
+            let names = labels.read()?;
+            let is_number = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+            names.iter().take(values.len() / width.max(1)).all(is_number)
+        }
+        None => false,
+    };
+    let ids = whole as u64 + u64::from(numbered);
+    // Weights are known as such where all else is a number.
+    let needed = if numbered { all - 1 } else { columns };
+    Ok(ids >= needed.max(2))
+}
+
+/// A column of a table, little-endian.
+#[derive(Debug)]
+struct Column {
+    table: TensorEntry,
+    place: u64,
+    size: u64,
+    len: u64,
+}
+
+impl Column {
+    fn new(table: &TensorEntry, place: u64) -> Result<Self> {
+        let size = table.dtype().size().ok_or_else(|| {
+            Error::unsupported("packed-columns", "columns of elements that share bytes cannot be told apart")
+                .on_tensor(table.name())
+        })? as u64;
+        let rows = table.shape.dims().first().copied().unwrap_or(0);
+        let table = TensorEntry { labels: None, ..table.clone() };
+        Ok(Self { table, place, size, len: rows.saturating_mul(size) })
+    }
+}
+
+impl Source for Column {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        read_elements(offset, buffer, self.size, |rows, out| {
+            let region =
+                Region { start: vec![rows.start, self.place], extent: vec![rows.end - rows.start, 1] };
+            out.extend(read_region(&self.table, &region, Order::Row)?);
+            Ok(())
+        })
+    }
+    fn label(&self) -> &str {
+        self.table.pieces.first().map_or("table", |piece| piece.source.label())
+    }
+    fn is_sequential(&self) -> bool {
+        self.table.pieces.iter().any(|piece| piece.source.is_sequential())
+    }
+}

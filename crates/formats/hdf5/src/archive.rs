@@ -1,0 +1,329 @@
+//! Archives of Keras 3 (`.keras`): a zip of
+//!
+//! ```text
+//! metadata.json         {"keras_version": "3.15.1", "date_saved": ...}
+//! config.json           the layers
+//! model.weights.h5      the weights, as in a file of their own
+//! assets/...            files of layers, such as vocabularies
+//! ```
+//!
+//! Stored weights are read where they are, once whole for their checksum; deflated ones are inflated in memory. The texts are metadata under their names.
+
+use super::{ARCHIVE, Place, keras, read};
+use std::sync::Arc;
+use weighbridge_core::check::{Gaps, Outline};
+use weighbridge_core::checkpoint::{Checkpoint, Note, Value, escape_text};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
+use weighbridge_zip::{self as zip, Member, Method, Unpacked};
+
+/// The member with the weights.
+const WEIGHTS: &str = "model.weights.h5";
+/// The member with the layers.
+const CONFIG: &str = "config.json";
+/// Members that are metadata.
+const TEXTS: [&str; 2] = [CONFIG, "metadata.json"];
+/// A deflated text may be this many times as long as the archive, or this long: it is held several times while it is read.
+const MOST_INFLATED: u64 = 64;
+const LONGEST_INFLATED: u64 = 8 << 20;
+/// Deflated weights may be this many times as long as the archive.
+const MOST_WEIGHTS: u64 = 16;
+/// Members that are not read are named one by one up to this number, then counted.
+const NAMED: usize = 100;
+/// Bytes that are read at once.
+const STEP: u64 = 1 << 20;
+
+/// True for an archive with weights that no other format has.
+pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
+    let has = |wanted: &dyn Fn(&str) -> bool| zip::has_member(source, &Limits::default(), wanted);
+    let is_array = || zip::first_member(source, 0).is_some_and(|(name, _)| name.ends_with(".npy"));
+    head.starts_with(b"PK\x03\x04")
+        && has(&|name| name == WEIGHTS)
+        && !is_array()
+        && !has(&|name| name == "data.pkl" || name.ends_with("/data.pkl"))
+}
+
+/// Reads the index of the archive `source`.
+///
+/// # Errors
+/// As [`zip::read_with_rest`], and as for a file of weights; [`weighbridge_core::Kind::Limit`] for deflated weights that are too
+/// long.
+pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let (members, rest) = zip::read_with_rest(source, &options.limits)?;
+    let member = weights_of(&members)?;
+    let weights = weights(source, member, &options.limits)?;
+    let damaged = check(&weights, member);
+    let damaged = match damaged {
+        Err(error) if !options.lenient => return Err(error),
+        damaged => damaged.err(),
+    };
+    let mut checkpoint = read::open(Place::Alone(&weights), options)?;
+    checkpoint.kind = ARCHIVE;
+    if let Some(error) = damaged {
+        let text = format!("{}: any of the tensors may be damaged", error.message());
+        checkpoint.notes.push(Note::omission(error.code(), text));
+    }
+    let mut unread = Vec::new();
+    for member in members.iter().filter(|member| member.name != WEIGHTS && !member.name.ends_with('/')) {
+        match text(source, member, &options.limits) {
+            Some(text) => checkpoint.metadata.set(&member.name, Value::Text(text)),
+            None => unread.push(escape_text(&member.name)),
+        }
+    }
+    let more = unread.len().saturating_sub(NAMED);
+    for name in unread.into_iter().take(NAMED) {
+        let text = format!("{name}: a file of the archive that is not read");
+        checkpoint.notes.push(Note::omission("unread-member", text));
+    }
+    if more > 0 {
+        checkpoint.notes.push(Note::omission("unread-member", format!("and {more} more members")));
+    }
+    let config = match checkpoint.metadata.get(CONFIG) {
+        Some(Value::Text(text)) => serde_json::from_str(text).ok(),
+        _ => None,
+    };
+    if let Some(config) = config {
+        keras::mark_buffers(&mut checkpoint, &config);
+    }
+    if let Some(rest) = rest {
+        rest.settle(options.lenient, source.label(), &mut checkpoint.notes)?;
+    }
+    checkpoint.files.push(source.clone());
+    Ok(checkpoint)
+}
+
+fn weights_of(members: &[Member]) -> Result<&Member> {
+    members.iter().find(|member| member.name == WEIGHTS).ok_or_else(|| {
+        Error::corrupt("no-weights", "the archive has no weights")
+            .expected(format_args!("a member {WEIGHTS}"))
+    })
+}
+
+/// The weights as a source.
+fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<SourceRef> {
+    let bytes = member.open(source)?;
+    if member.method == Method::Stored {
+        return Ok(bytes);
+    }
+    // What is inflated is measured by its own length when it is read: a short archive must not seem long.
+    let most = limits.chunk_bytes.min(source.len().saturating_mul(MOST_WEIGHTS));
+    Limits::check("bytes of deflated weights", "chunk_bytes", member.len, most).map_err(|e| {
+        e.hint("unpack the archive and open model.weights.h5, or raise the limit `chunk_bytes`")
+    })?;
+    let inflated = read_vec(&*bytes, 0, member.len)?;
+    let bytes = Arc::new(MemorySource::new(source.label(), inflated));
+    Ok(Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() }))
+}
+
+/// The text of a member that is metadata; `None` for any other, for what is not UTF-8, and for one that inflates without
+/// measure.
+fn text(source: &SourceRef, member: &Member, limits: &Limits) -> Option<String> {
+    let most = source.len().saturating_mul(MOST_INFLATED).min(LONGEST_INFLATED.max(source.len()));
+    if !TEXTS.contains(&member.name.as_str()) || member.len > most.min(limits.header_bytes) {
+        return None;
+    }
+    let bytes = read_vec(&*member.open(source).ok()?, 0, member.len).ok()?;
+    (crc32fast::hash(&bytes) == member.crc32).then(|| String::from_utf8(bytes).ok()).flatten()
+}
+
+/// Compares stored weights with their checksum. Deflated ones were compared when they were inflated.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`], `crc-mismatch`; [`weighbridge_core::Kind::Io`].
+fn check(weights: &SourceRef, member: &Member) -> Result<()> {
+    if member.method != Method::Stored {
+        return Ok(());
+    }
+    let (mut crc, mut at) = (crc32fast::Hasher::new(), 0);
+    while at < weights.len() {
+        let step = (weights.len() - at).min(STEP);
+        crc.update(&read_vec(&**weights, at, step)?);
+        at += step;
+    }
+    let found = crc.finalize();
+    if found == member.crc32 {
+        return Ok(());
+    }
+    let text = format!("{WEIGHTS}: the bytes are not those that were written: the checksum differs");
+    Err(Error::corrupt("crc-mismatch", text)
+        .at(member.data_offset)
+        .expected(format_args!("CRC-32 {:08x}", member.crc32))
+        .found(format_args!("{found:08x}"))
+        .hint("look for another copy; --lenient reads the file as it is"))
+}
+
+/// Says which ranges of the archive hold no elements.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
+    let (mut outline, members) = zip::outline(source, limits)?;
+    for member in &members {
+        let (at, len) = (member.data_offset, member.compressed_len);
+        match member.name.as_str() {
+            WEIGHTS if member.method == Method::Stored => {
+                let inner = weighbridge_hdf5::outline(&member.open(source)?, limits)?;
+                let parts = inner.parts.into_iter();
+                outline.parts.extend(parts.map(|mut part| {
+                    part.offset = part.offset.saturating_add(at);
+                    part
+                }));
+                outline.elements |= inner.elements;
+                outline.gaps = Gaps::Free;
+                outline.findings.extend(inner.findings);
+            }
+            WEIGHTS => outline.elements(at, len, "deflated weights"),
+            name if TEXTS.contains(&name) => outline.header(at, len, "metadata"),
+            _ => outline.unread(at, len, "a file of the archive that is not read"),
+        }
+    }
+    Ok(outline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opening::detect;
+    use crate::opening::open_source;
+    use weighbridge::formats::safetensors::Safetensors;
+    use weighbridge::ops::scan::scan_source;
+    use weighbridge::ops::verify::verify_checkpoint;
+    use weighbridge_core::checkpoint::Role;
+    use weighbridge_core::tensor::Order;
+    use weighbridge_format::{Format, PlanOptions};
+    use weighbridge_io::engine::read_tensor;
+
+    const MODEL: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/model.keras");
+    const DEFLATED: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/deflated.keras");
+    const PADDED: &[u8] = include_bytes!("../../../../testdata/hdf5/keras/padded.keras");
+    /// Shape, dtype and bytes of each dataset, by h5py.
+    const TRUTH: &str = include_str!("../../../../testdata/hdf5/keras/model.json");
+
+    fn source(bytes: &[u8]) -> SourceRef {
+        Arc::new(MemorySource::new("m.keras", bytes.to_vec()))
+    }
+
+    fn open(bytes: &[u8]) -> Result<Checkpoint> {
+        open_source(source(bytes), &OpenOptions::default())
+    }
+
+    #[test]
+    fn archives_give_what_h5py_gives() {
+        let truth: serde_json::Value = serde_json::from_str(TRUTH).unwrap();
+        for bytes in [MODEL, DEFLATED] {
+            assert_eq!(detect(&source(bytes)).unwrap().facts().id, "hdf5");
+            let checkpoint = open(bytes).unwrap();
+            assert_eq!((checkpoint.kind, &checkpoint.notes[..]), ("keras", &[][..]));
+            assert_eq!(checkpoint.tensors.len(), truth.as_object().unwrap().len());
+            for tensor in &checkpoint.tensors {
+                let theirs = &truth[tensor.text().replace('.', "/")];
+                let bytes = read_tensor(tensor, Order::Row).unwrap();
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(serde_json::Value::from(hex), theirs[2], "{}", tensor.name());
+            }
+            for name in TEXTS {
+                assert!(
+                    matches!(checkpoint.metadata.get(name), Some(Value::Text(text)) if text.starts_with('{'))
+                );
+            }
+            let report = verify_checkpoint(&checkpoint, &Default::default()).unwrap();
+            assert_eq!(report.verdict.as_str(), "sound", "{:?}", report.findings);
+            Safetensors.plan(&checkpoint, &PlanOptions::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn roles_follow_from_the_groups_and_the_configuration() {
+        let checkpoint = open(MODEL).unwrap();
+        let of = |role: &dyn Fn(&Role) -> bool| -> Vec<String> {
+            let found = checkpoint.tensors.iter().filter(|tensor| role(&tensor.role));
+            found.map(|tensor| tensor.text()).collect()
+        };
+        assert_eq!(of(&Role::is_state).len(), 14);
+        let bn = "layers.batch_normalization.vars";
+        assert_eq!(of(&|role| *role == Role::Buffer), [format!("{bn}.2"), format!("{bn}.3")]);
+        // Where two layers of one name differ, neither is known.
+        let config = serde_json::json!([
+            {"class_name": "BatchNormalization", "config": {"name": "bn", "scale": false}},
+            {"class_name": "BatchNormalization", "config": {"name": "a"}},
+            {"class_name": "Dense", "config": {"name": "a"}},
+        ]);
+        let mut other = open(MODEL).unwrap();
+        other.tensors.iter_mut().for_each(|tensor| tensor.role = Role::Parameter);
+        keras::mark_buffers(&mut other, &config);
+        let buffers = other.tensors.iter().filter(|tensor| tensor.role == Role::Buffer);
+        assert_eq!(
+            buffers.map(|tensor| tensor.text()).collect::<Vec<_>>(),
+            [format!("{bn}.1"), format!("{bn}.2")]
+        );
+    }
+
+    #[test]
+    fn a_changed_weight_does_not_fit_the_checksum() {
+        let mut bytes = MODEL.to_vec();
+        let weight = [0x01, 0xd0, 0xa3, 0xbe];
+        let at = bytes.windows(4).position(|window| window == weight).unwrap();
+        bytes[at] ^= 1;
+        assert_eq!(open(&bytes).unwrap_err().code(), "crc-mismatch");
+        let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
+        let opened = open_source(source(&bytes), &lenient).unwrap();
+        assert!(opened.notes.iter().any(|note| note.code == "crc-mismatch" && note.omission));
+    }
+
+    #[test]
+    fn a_damaged_text_does_not_cost_the_weights() {
+        let mut bytes = MODEL.to_vec();
+        let at = bytes.windows(8).position(|window| window == b"\"module\"").unwrap();
+        bytes[at + 2] ^= 1;
+        let opened = open(&bytes).unwrap();
+        assert!(opened.notes.iter().any(|note| note.code == "unread-member"), "{:?}", opened.notes);
+        assert!(opened.metadata.get(CONFIG).is_none());
+    }
+
+    #[test]
+    fn a_user_block_that_begins_as_an_archive_is_none() {
+        let weights = open(MODEL).unwrap();
+        let file = weights_of(&zip::read_directory(&source(MODEL), &Limits::default()).unwrap())
+            .unwrap()
+            .open(&source(MODEL))
+            .unwrap();
+        let mut bytes = b"PK\x03\x04 notes".to_vec();
+        bytes.resize(512, 0);
+        bytes.extend(read_vec(&*file, 0, file.len()).unwrap());
+        let opened = open(&bytes).unwrap();
+        assert_eq!((opened.format, opened.kind == ARCHIVE), ("hdf5", false));
+        assert_eq!(opened.tensors.len(), weights.tensors.len());
+    }
+
+    #[test]
+    fn archives_are_scanned_as_any_archive() {
+        let options = OpenOptions::default();
+        let file = scan_source(&source(MODEL), &options).unwrap();
+        let codes: Vec<_> = file.scan.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!((codes, file.format), (vec![], Some("zip")));
+    }
+
+    #[test]
+    fn deflated_weights_have_a_limit() {
+        let limits = Limits { chunk_bytes: 1000, ..Limits::default() };
+        let small = OpenOptions { limits, ..OpenOptions::default() };
+        let error = open_source(source(DEFLATED), &small).unwrap_err();
+        assert_eq!(error.kind(), weighbridge_core::Kind::Limit);
+        // A megabyte of zeros in four kilobytes: all other bounds would be measured by it.
+        assert_eq!(open(PADDED).unwrap_err().kind(), weighbridge_core::Kind::Limit);
+    }
+
+    #[test]
+    fn every_damage_of_an_archive_is_survived() {
+        for end in (0..MODEL.len()).step_by(97) {
+            let _ = open(&MODEL[..end]);
+        }
+        for at in (0..DEFLATED.len()).step_by(13) {
+            let mut changed = DEFLATED.to_vec();
+            changed[at] ^= 0x55;
+            let _ = open(&changed);
+        }
+    }
+}

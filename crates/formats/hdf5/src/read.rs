@@ -1,0 +1,306 @@
+//! From bytes to the index.
+
+use super::names::index_name;
+use super::{KIND, NAMES, NULL, keras, types};
+use std::collections::HashSet;
+use weighbridge_core::checkpoint::{
+    Checkpoint, INDEX_KEY, Lost, Metadata, NAMED_TYPE, Name, Note, Role, TensorEntry, TensorPath, Value,
+    restore_bridge_index,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::text::{counted, escape};
+use weighbridge_format::{OpenOptions, Place};
+use weighbridge_hdf5::{
+    self as hdf5, Attributes, Beside, Dataset, Item, Kind, Leads, Link, NamedType, Types,
+};
+
+/// What is not read is named one by one up to this number, then counted.
+const NAMED: usize = 100;
+/// Letters of a path or a target in a note.
+const QUOTED: usize = 512;
+
+/// Reads the index of the file at `place`.
+///
+/// # Errors
+/// As [`hdf5::read`]. Damage further down is an error too, unless reading is lenient: then it is a
+/// note, as is what this library has no form for. [`weighbridge_core::Kind::Usage`] for a folder.
+pub(super) fn open(place: Place<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+    let (source, folder) = match place {
+        Place::Alone(source) => (source, None),
+        Place::Beside(source, folder, name) => (source, Some((folder.clone(), name.to_owned()))),
+        Place::Folder(folder) => {
+            return Err(Error::usage("not-a-file", "an HDF5 model is a file").in_file(folder.label()));
+        }
+    };
+    let contents = match options.follow_virtual {
+        true => {
+            let beside = Beside::new(source.clone(), folder, &options.limits);
+            hdf5::read_beside(source, beside, &options.limits)?
+        }
+        false => hdf5::read(source, &options.limits)?,
+    };
+    if contents.is_open && !options.lenient && !options.salvage {
+        return Err(Error::unsupported("hdf5-open", "HDF5: the file is marked as still open for writing")
+            .in_file(source.label())
+            .hint(
+                "its writer was killed, or still writes: if it was killed, `h5clear --status FILE` removes the mark; \
+                 --lenient reads the file as it is",
+            ));
+    }
+    let mut reader = Reader {
+        checkpoint: Checkpoint::new("hdf5", KIND, source.label()),
+        names: Vec::new(),
+        groups: Vec::new(),
+        unread: Vec::new(),
+        more: 0,
+        links: Vec::new(),
+        more_links: 0,
+        named: 0,
+        lenient: options.lenient,
+        salvage: options.salvage,
+    };
+    let listed: HashSet<&[String]> = contents.items.iter().map(|item| &*item.path).collect();
+    for problem in contents.problems {
+        // What is wrong at a path that is listed is one of its attributes.
+        let is_dataset = !problem.path.is_empty() && !listed.contains(&*problem.path);
+        match problem.members {
+            true => reader.lost_members(&problem.path, problem.error)?,
+            false => reader.unread(&problem.path, problem.error, is_dataset)?,
+        }
+    }
+    drop(listed);
+    for link in contents.links {
+        // A name of a dataset is a tensor of its own.
+        if link.leads != Leads::Dataset {
+            reader.link(&link);
+        }
+    }
+    if contents.items.iter().any(|item| item.dataset.as_ref().is_some_and(Dataset::is_virtual)) {
+        // It belongs to them, though their elements are elsewhere.
+        reader.checkpoint.files.push(source.clone());
+    }
+    let mut opaque = 0u64;
+    for item in contents.items {
+        opaque += u64::from(matches!(item.dataset.as_ref().map(|d| &d.kind), Some(Kind::Opaque { .. })));
+        reader.item(item)?;
+    }
+    note_named_types(&contents.named_types, &mut reader.checkpoint);
+    if opaque > 0 {
+        let text = format!("{opaque} datasets of opaque bytes are listed as u8");
+        reader.checkpoint.notes.push(Note::new("opaque", text));
+    }
+    Ok(reader.finish(contents.attributes, contents.types))
+}
+
+/// Names the types that are left out, or counts them.
+pub(super) fn note_named_types(all: &[NamedType], checkpoint: &mut Checkpoint) {
+    for named in all.iter().take(NAMED) {
+        let with = match named.attributes {
+            0 => String::new(),
+            count => format!(", with {}", counted(count, "attribute", "attributes")),
+        };
+        let text =
+            format!("{}: a named datatype{with}; what is of this type is read", cut(&shown(&named.path)));
+        checkpoint.notes.push(Note::omission(NAMED_TYPE, text));
+    }
+    let more = all.len().saturating_sub(NAMED);
+    if more > 0 {
+        let text = format!("and {}", counted(more, "more named datatype", "more named datatypes"));
+        checkpoint.notes.push(Note::omission(NAMED_TYPE, text));
+    }
+}
+
+struct Reader {
+    checkpoint: Checkpoint,
+    /// The names of the tensors in the carried index.
+    names: Vec<String>,
+    /// Metadata: the attributes of groups.
+    groups: Vec<(String, Value)>,
+    /// What is not read: the first [`NAMED`].
+    unread: Vec<String>,
+    /// How many more there are.
+    more: usize,
+    /// Links that are no tensors: the first [`NAMED`], and how many more there are.
+    links: Vec<String>,
+    more_links: usize,
+    /// How many tensors are enumerations.
+    named: u64,
+    lenient: bool,
+    salvage: bool,
+}
+
+impl Reader {
+    fn item(&mut self, item: Item) -> Result<()> {
+        let Some(dataset) = item.dataset else {
+            if !item.attributes.is_empty() || item.is_empty {
+                let mut pairs: Vec<_> =
+                    item.attributes.into_iter().map(|(k, v)| (Name::from(k.as_str()), v)).collect();
+                let taken = pairs.iter().any(|(key, _)| *key == Name::from(types::KEY));
+                pairs.extend(
+                    types::to_value(item.types).filter(|_| !taken).map(|v| (Name::from(types::KEY), v)),
+                );
+                self.groups.push((format!("/{}", item.path.join("/")), Value::Map(pairs)));
+            }
+            return Ok(());
+        };
+        let path: Vec<Name> = item.path.iter().map(|part| Name::from(part.as_str())).collect();
+        match dataset.entry(TensorPath::new(path)) {
+            Ok(entry) => {
+                self.names.push(index_name(&item.path));
+                let mut attributes: weighbridge_core::checkpoint::Attributes =
+                    item.attributes.into_iter().collect();
+                if let Some(types) = types::to_value(item.types) {
+                    attributes.entry(types::KEY.to_owned()).or_insert(types);
+                }
+                if let Some(names) = dataset.names() {
+                    let names = names.into_iter().map(|(name, value)| (Name::from(name), value));
+                    attributes.entry(NAMES.to_owned()).or_insert(Value::Map(names.collect()));
+                    self.named += 1;
+                }
+                if dataset.is_null {
+                    attributes.entry(NULL.to_owned()).or_insert(Value::Bool(true));
+                }
+                self.checkpoint.tensors.push(TensorEntry { attributes, ..entry });
+                Ok(())
+            }
+            Err(error) => self.unread(&item.path, error, true),
+        }
+    }
+
+    /// Notes that members of a group are lost. Of the root they are told only where one asks for what is left: a file
+    /// read leniently is the model.
+    fn lost_members(&mut self, path: &[String], error: Error) -> Result<()> {
+        if !self.salvage {
+            return match path.is_empty() {
+                true => Err(error.on_tensor(shown(path))),
+                false => self.unread(path, error, true),
+            };
+        }
+        // The place of the part that cannot be read is that of the error.
+        let lost = Lost::new(format_args!("a part of the group {}", shown(path)), &error);
+        self.checkpoint.damage_mut(&error).lost.push(lost);
+        Ok(())
+    }
+
+    /// Notes what was not read, where that may be: a dataset, or else something of an object that is listed.
+    fn unread(&mut self, path: &[String], error: Error, is_dataset: bool) -> Result<()> {
+        if !self.lenient && error.kind() != weighbridge_core::Kind::Unsupported {
+            return Err(error.on_tensor(shown(path)));
+        }
+        if self.salvage && error.kind() != weighbridge_core::Kind::Unsupported {
+            if !path.is_empty() {
+                let parts: Vec<Name> = path.iter().map(|part| Name::from(part.as_str())).collect();
+                self.checkpoint.lose(TensorPath::new(parts), &error);
+            }
+            return Ok(());
+        }
+        if is_dataset {
+            let parts: Vec<Name> = path.iter().map(|part| Name::from(cut(part).as_str())).collect();
+            let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
+            // What is refused for want of a word is had by saying it.
+            let hint = error.hint_text().filter(|_| error.code() == "hdf5-virtual");
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            let reason = format!("{}{found}{hint}", error.message());
+            let name = TensorPath::new(parts).to_text();
+            self.checkpoint.notes.push(Note::skipped_tensor(name, reason));
+            return Ok(());
+        }
+        self.note(|| {
+            let found = error.found_text().map(|found| format!(" ({})", cut(found))).unwrap_or_default();
+            format!("{}: {}{found}", cut(&shown(path)), error.message())
+        });
+        Ok(())
+    }
+
+    /// Names a link that is no tensor, or counts it.
+    fn link(&mut self, link: &Link) {
+        match self.links.len() < NAMED {
+            true => {
+                let (path, target) = (cut(&shown(&link.path)), escape(&cut(&link.target)));
+                self.links.push(format!("{path}: a link to {target}"));
+            }
+            false => self.more_links += 1,
+        }
+    }
+
+    /// Names something that is not read, or counts it.
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        match self.unread.len() < NAMED {
+            true => self.unread.push(text()),
+            false => self.more += 1,
+        }
+    }
+
+    /// Brings in metadata and notes, when all tensors are there.
+    fn finish(self, attributes: Attributes, types: Types) -> Checkpoint {
+        let Self { mut checkpoint, names, groups, unread, more, links, more_links, named, .. } = self;
+        let mut index = None;
+        let own = attributes.into_iter().filter_map(|(key, value)| match value {
+            Value::Text(text) if key == INDEX_KEY => {
+                index = Some(text);
+                None
+            }
+            value => Some((key, value)),
+        });
+        checkpoint.metadata = own.chain(groups).collect::<Metadata>();
+        if let Some(types) = types::to_value(types).filter(|_| checkpoint.metadata.get(types::KEY).is_none())
+        {
+            checkpoint.metadata.set(types::KEY, types);
+        }
+        for text in unread {
+            checkpoint.notes.push(Note::omission("unread-object", text));
+        }
+        if more > 0 {
+            checkpoint.notes.push(Note::omission("unread-object", format!("and {more} more")));
+        }
+        // What they lead to is listed under its own name, or is not there.
+        for text in links {
+            checkpoint.notes.push(Note::new("link", text));
+        }
+        if more_links > 0 {
+            let text = format!("and {}", counted(more_links, "more link", "more links"));
+            checkpoint.notes.push(Note::new("link", text));
+        }
+        if named > 0 {
+            let tensors = match named {
+                1 => "1 tensor is an enumeration".to_owned(),
+                named => format!("{named} tensors are enumerations"),
+            };
+            let text = format!("{tensors}: read as numbers, with the names in the attribute `{NAMES}`");
+            checkpoint.notes.push(Note::new("enumeration", text));
+        }
+        let skipped = checkpoint.notes.iter().filter_map(|note| note.skipped.as_ref());
+        let mut paths: Vec<Vec<&str>> = checkpoint.tensors.iter().map(|tensor| parts(tensor)).collect();
+        paths.extend(skipped.map(|tensor| tensor.name.split('.').collect()));
+        let mut state = keras::optimizer_state(&paths).into_iter();
+        for (tensor, is_state) in checkpoint.tensors.iter_mut().zip(&mut state) {
+            if is_state {
+                tensor.role = Role::OptimizerPart { of: None };
+            }
+        }
+        let skipped = checkpoint.notes.iter_mut().filter_map(|note| note.skipped.as_mut());
+        skipped.zip(state).for_each(|(tensor, is_state)| tensor.is_state = is_state);
+        if let Some(index) = index {
+            restore_bridge_index(&mut checkpoint, &names, &index);
+        }
+        checkpoint
+    }
+}
+
+/// The parts of the path of a dataset: all are text.
+fn parts(tensor: &TensorEntry) -> Vec<&str> {
+    tensor.path.parts().iter().map(|part| part.as_str().unwrap_or_default()).collect()
+}
+
+/// A path as people see it.
+fn shown(path: &[String]) -> String {
+    escape(&format!("/{}", path.join("/")))
+}
+
+/// The beginning of a text from the file: a target may be as long as the file, and a hundred are shown.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

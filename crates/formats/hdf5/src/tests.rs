@@ -1,0 +1,295 @@
+#![allow(clippy::disallowed_methods)]
+
+use super::*;
+use crate::opening::open_source;
+use std::path::Path;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
+use weighbridge_core::tensor::{Encoding, Shape};
+use weighbridge_format::Format;
+use weighbridge_hdf5::write::has_type;
+use weighbridge_io::engine::read_tensor;
+use weighbridge_io::source::MemorySource;
+use weighbridge_io::testing::materialise;
+
+fn memory(bytes: Vec<u8>) -> SourceRef {
+    Arc::new(MemorySource::new("m", bytes))
+}
+
+fn tensor(path: &[&str], dtype: DType, slot: Option<&str>) -> TensorEntry {
+    let path = TensorPath::new(path.iter().map(|&part| Name::from(part)).collect::<Vec<_>>());
+    let source = memory((0..96).collect());
+    let mut entry =
+        TensorEntry::dense(path, dtype, Shape::from([2, 3]), &source, 0, Encoding::COLUMN).unwrap();
+    if let Some(slot) = slot {
+        entry.role = Role::OptimizerState { slot: slot.into() };
+    }
+    entry
+}
+
+fn checkpoint(tensors: Vec<TensorEntry>) -> Checkpoint {
+    let mut checkpoint = Checkpoint::new("primitiv", "model", "c");
+    checkpoint.tensors = tensors;
+    checkpoint
+}
+
+fn written(checkpoint: &Checkpoint) -> Vec<u8> {
+    let plan = Hdf5.plan(checkpoint, &PlanOptions::default()).unwrap();
+    let others: Vec<_> = plan.losses.iter().filter(|loss| loss.code != "renamed").collect();
+    assert!(others.is_empty(), "{others:?}");
+    materialise(&plan).remove(0)
+}
+
+fn opened(bytes: Vec<u8>) -> Checkpoint {
+    open_source(memory(bytes), &OpenOptions::default()).unwrap()
+}
+
+fn same(a: &Checkpoint, b: &Checkpoint) {
+    assert_eq!(a.tensors.len(), b.tensors.len());
+    for a in &a.tensors {
+        let twins = |b: &&TensorEntry| (&a.path, &a.role) == (&b.path, &b.role);
+        let b = b.tensors.iter().find(twins).unwrap();
+        assert_eq!((a.dtype(), &a.shape, &a.attributes), (b.dtype(), &b.shape, &b.attributes));
+        assert_eq!(read_tensor(a, Order::Row).unwrap(), read_tensor(b, Order::Row).unwrap());
+    }
+}
+
+#[test]
+fn types_are_those_of_the_container() {
+    for dtype in DType::ALL {
+        assert_eq!(FACTS.dtypes.contains(&dtype), has_type(dtype), "{dtype}");
+    }
+}
+
+#[test]
+fn every_type_comes_back_and_nothing_is_carried() {
+    let tensors = FACTS.dtypes.iter().filter(|&&d| d != DType::Bool);
+    let plain = checkpoint(tensors.map(|&d| tensor(&["t", d.name()], d, None)).collect());
+    let bytes = written(&plain);
+    assert!(!bytes.windows(11).any(|w| w == b"weighbridge"));
+    let back = opened(bytes);
+    assert_eq!(back.notes, []);
+    same(&plain, &back);
+}
+
+#[test]
+fn names_that_hdf5_cannot_have_come_back() {
+    let mut odd = checkpoint(vec![
+        tensor(&["a"], DType::F32, None),
+        tensor(&["a", "b"], DType::F32, None),
+        tensor(&["a", "b", "c"], DType::F32, None),
+        tensor(&["a~", "b"], DType::F32, None),
+        tensor(&["a"], DType::F32, Some("Adam.m1")),
+        tensor(&["a"], DType::F32, Some("Adam/m2")),
+        tensor(&["a.b"], DType::F32, None),
+        tensor(&["a", "", ".", "..", "x/y", "x_y", "z\0"], DType::F32, None),
+        tensor(&["a", "", ".", "..", "x_y", "x_y", "z_"], DType::F32, None),
+        tensor(&[""], DType::F32, None),
+        tensor(&["größe"], DType::F32, None),
+    ]);
+    odd.tensors[10].path = TensorPath::new(vec![Name::new(*b"\xff")]);
+    odd.tensors[0].attributes.insert("batch".into(), Value::U64(2));
+    odd.tensors[0].attributes.insert("narrow".into(), Value::U32(2));
+    odd.origin = Some(Origin { format: "primitiv".into(), kind: "model".into() });
+    let back = opened(written(&odd));
+    assert_eq!(back.notes, []);
+    let order = |c: &Checkpoint| c.tensors.iter().map(TensorEntry::name).collect::<Vec<_>>();
+    assert_eq!(order(&back), order(&odd));
+    assert_eq!(back.origin, odd.origin);
+    same(&odd, &back);
+    let names = names::dataset_paths(&odd.tensors);
+    assert_eq!(names[0], ["a"]);
+    // What stands below a tensor shares its group with what is so called.
+    assert_eq!(names[1], ["a~", "b"]);
+    assert_eq!(names[3], ["a~", "b~2"]);
+    assert_eq!(names[4].last().unwrap(), "Adam.m1");
+    let unique: std::collections::HashSet<_> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+}
+
+#[test]
+fn metadata_comes_back() {
+    let mut source = checkpoint(vec![tensor(&["g", "a"], DType::F32, None)]);
+    source.metadata = [
+        ("text", Value::Text("größe".into())),
+        ("nul", Value::Text("a\0b".into())),
+        ("", Value::Text("no name".into())),
+        ("list", Value::List(vec![Value::I64(-1), Value::I64(1)])),
+        ("mixed", Value::List(vec![Value::I64(-1), Value::Text("x".into())])),
+        ("long", Value::List((0..20_000).map(Value::U64).collect())),
+        ("narrow", Value::F32(0x7fc0_0001)),
+        ("wide", Value::F64(0xfff8_0000_0000_0001)),
+        ("truth", Value::Bool(true)),
+        ("bytes", Value::Bytes(vec![0, 255, 0])),
+        ("nothing", Value::Null),
+        ("/g", Value::Map(vec![("names".into(), Value::List(vec![Value::Text("a".into())]))])),
+        ("/g/a", Value::Map(vec![("in the way".into(), Value::I64(1))])),
+        ("/new/group", Value::Map(vec![("x".into(), Value::I64(1))])),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into_iter()
+    .collect::<Metadata>();
+    let back = opened(written(&source));
+    assert_eq!(back.notes, []);
+    assert_eq!(back.metadata.iter().count(), source.metadata.iter().count());
+    for (key, value) in source.metadata.iter() {
+        assert_eq!(back.metadata.get(key), Some(value), "{key}");
+    }
+}
+
+#[test]
+fn every_prefix_is_refused() {
+    let bytes = written(&checkpoint(vec![tensor(&["a"], DType::F32, None)]));
+    for len in 0..bytes.len() {
+        let source = memory(bytes[..len].to_vec());
+        let options = OpenOptions { format: Some("hdf5".into()), ..OpenOptions::default() };
+        assert!(open_source(source, &options).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn a_user_block_is_found() {
+    let bytes = written(&checkpoint(vec![tensor(&["a"], DType::F32, None)]));
+    for block in [512, 1024, 8192] {
+        let moved = [vec![b'u'; block], bytes.clone()].concat();
+        assert!(Hdf5.recognises(&moved[..100], &memory(moved.clone())), "{block}");
+    }
+    let wrong = [vec![b'u'; 600], bytes].concat();
+    assert!(!Hdf5.recognises(&wrong[..100], &memory(wrong.clone())));
+}
+
+/// A file that is HDF5 behind a user block, and one of another format from its first byte, is read as the latter.
+#[test]
+fn a_user_block_of_another_format_is_that_formats() {
+    let testdata = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata");
+    for (name, id) in [("npz/bad/hdf5_too.npz", "npz"), ("torch/bad/hdf5_too.pt", "torch")] {
+        let bytes = std::fs::read(testdata.join(name)).unwrap();
+        let source = memory(bytes);
+        assert!(has_user_block(&source), "{name}");
+        assert_eq!(weighbridge::formats::detect(&source).unwrap().facts().id, id);
+    }
+}
+
+/// Messages of no kind, of kinds that there are not or that datasets do not have, and of one that is there: readers pass over
+/// them.
+#[test]
+fn messages_that_nobody_reads_are_hidden_bytes() {
+    let mut source = checkpoint(vec![tensor(&["a"], DType::F32, None)]);
+    source.metadata = [("secret".to_owned(), Value::Text("here it is".into()))].into_iter().collect();
+    let bytes = written(&source);
+    let codes = |bytes: Vec<u8>| {
+        let options = weighbridge::ops::verify::VerifyOptions::default();
+        let report = weighbridge::ops::verify::verify_checkpoint(&opened(bytes), &options).unwrap();
+        report.findings.into_iter().map(|f| (f.code, f.offset)).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(bytes.clone()), []);
+    let name = bytes.windows(7).position(|window| window == b"secret\0").unwrap();
+    // The envelope of a message has 8 bytes and begins with its kind; that of an attribute has 8 more before its name.
+    for kind in [0, 0x09, 0x0f, 0x13, 0x14, 0x17, 0x18, 0x19, 0xff].map(|kind| [kind, 0]) {
+        let mut hiding = bytes.clone();
+        assert_eq!(hiding[name - 16..][..2], [0x0c, 0]);
+        hiding[name - 16..][..2].copy_from_slice(&kind);
+        assert_eq!(opened(hiding.clone()).metadata.get("secret"), None);
+        // The heap with the text is nobody's then, too.
+        assert_eq!(codes(hiding).last(), Some(&("hidden-bytes", Some(name as u64 - 8))));
+    }
+}
+
+/// BigGraph unpickles the state of the optimizer also where it finds no parameters, and where we see no file of its own.
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn what_biggraph_unpickles_is_looked_into_in_any_file() {
+    let folder: std::path::PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../../../testdata/scan/bad"].iter().collect();
+    let mut bytes = std::fs::read(folder.join("optimizer_state.h5")).unwrap();
+    let name = bytes.windows(6).position(|window| window == b"model\0").unwrap();
+    bytes[name..name + 5].copy_from_slice(b"mudel");
+    let source = memory(bytes);
+    assert!(Hdf5.recognises(b"\x89HDF\r\n\x1a\n", &source));
+    let scan = Hdf5.scan(&source, &OpenOptions::default()).unwrap();
+    let inner = scan.inner.iter().find(|inner| inner.name.ends_with("optimizer/state_dict")).unwrap();
+    assert_eq!(inner.taken_for, weighbridge_scan::TakenFor::File);
+}
+
+/// What an attribute is for other readers: its type, its extents, nothing of a type; null datasets, groups without
+/// members. As h5py wrote it, and as it is written again.
+#[test]
+fn attributes_keep_their_types() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/hdf5/forms/attributes.h5");
+    let source = opened(std::fs::read(file).unwrap());
+    assert_eq!(source.notes, []);
+    let types = |checkpoint: &Checkpoint| {
+        let Some(Value::Map(types)) = checkpoint.tensors[0].attributes.get(types::KEY) else { panic!() };
+        types.iter().map(|(name, _)| name.to_text()).collect::<Vec<_>>()
+    };
+    assert_eq!(types(&source).len(), 13, "{:?}", types(&source));
+    let again = opened(written(&source));
+    assert_eq!(again.notes, []);
+    assert_eq!(again.metadata, source.metadata);
+    assert_eq!(again.metadata.get("/hollow"), Some(&Value::Map(Vec::new())));
+    same(&source, &again);
+    // Through another format too, and no further where the value is another one by then.
+    let mut changed = source.clone();
+    changed.tensors[0].attributes.insert("i8".into(), Value::I64(300));
+    let plan = Hdf5.plan(&changed, &PlanOptions::default()).unwrap();
+    assert_eq!(plan.losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["attribute-form"]);
+    assert!(plan.losses[0].detail.ends_with(": i8"), "{:?}", plan.losses);
+}
+
+/// A type may come from an index that anybody wrote.
+#[test]
+fn types_that_are_none_are_not_written() {
+    let mut source = checkpoint(vec![tensor(&["a"], DType::F32, None)]);
+    let text = |size: u32| [&[0x13, 0, 0, 0][..], &size.to_le_bytes()].concat();
+    for (datatype, value) in [
+        (text(u32::MAX), Value::Text("x".into())),
+        (text(1), Value::Text("xy".into())),
+        (text(60_001), Value::Text("x".into())),
+        (vec![0x10], Value::I64(1)),
+        (text(8), Value::List(vec![Value::List(vec![Value::Text("x".into())]), Value::List(Vec::new())])),
+    ] {
+        let types = Value::Map(vec![("n".into(), Value::Bytes(datatype))]);
+        source.tensors[0].attributes = [("n".to_owned(), value), (types::KEY.to_owned(), types)].into();
+        let plan = Hdf5.plan(&source, &PlanOptions::default()).unwrap();
+        assert_eq!(plan.losses.iter().map(|loss| loss.code).collect::<Vec<_>>(), ["attribute-form"]);
+        same(&source, &opened(materialise(&plan).remove(0)));
+    }
+}
+
+/// See `make_named_types` in judges/make_hdf5.py: such a type is told as left out, and its bytes are known to be its own.
+#[test]
+fn named_types_are_told() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/hdf5/forms/named_types.h5");
+    let checkpoint = weighbridge::open(&file).unwrap();
+    let told: Vec<_> = checkpoint.left_out().map(|note| (note.code, note.text.as_str())).collect();
+    let read = "what is of this type is read";
+    let below = format!("/below/noted: a named datatype, with 1 attribute; {read}");
+    let kind = format!("/kind: a named datatype; {read}");
+    assert_eq!(told, [("named-type", below.as_str()), ("named-type", kind.as_str())]);
+    let losses = Hdf5.plan(&checkpoint, &PlanOptions::default()).unwrap().losses;
+    assert_eq!(losses.iter().filter(|loss| loss.code == "omitted").count(), 2, "{losses:?}");
+    let report = weighbridge::ops::verify::verify(&file, &Default::default()).unwrap();
+    assert_eq!(report.verdict, weighbridge_core::finding::Verdict::Sound, "{:?}", report.findings);
+    let without = materialise(&Hdf5.plan(&checkpoint, &PlanOptions::default()).unwrap()).remove(0);
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("o.h5");
+    std::fs::write(&other, without).unwrap();
+    for (no_metadata, expected) in [(false, "could not tell"), (true, "the same")] {
+        let mut options = weighbridge::ops::diff::DiffOptions::default();
+        options.no_metadata = no_metadata;
+        let report = weighbridge::ops::diff::diff(&file, &other, &options).unwrap();
+        assert_eq!(report.verdict().to_string(), expected);
+    }
+}
+
+#[test]
+fn many_named_types_are_counted() {
+    let mut named = Vec::new();
+    for number in 0..250 {
+        named.push(weighbridge_hdf5::NamedType { path: vec![format!("t{number}")], attributes: 0 });
+    }
+    let mut checkpoint = checkpoint(Vec::new());
+    read::note_named_types(&named, &mut checkpoint);
+    assert_eq!(checkpoint.notes.len(), 101);
+    assert_eq!(checkpoint.notes[100].text, "and 150 more named datatypes");
+}

@@ -1,0 +1,128 @@
+//! npy: one numpy array, or a folder of them.
+//!
+//! ```text
+//! \x93NUMPY  major minor          8 bytes; versions 1.0, 2.0, 3.0
+//! length of the header            u16 (1.0) or u32, little-endian
+//! header                          the literal of a Python dict: Latin-1, or UTF-8 in 3.0
+//!   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   filled with blanks, ends in \n
+//! elements                        dense; first index fastest where fortran_order is True
+//! ```
+//!
+//! Read: all numeric types in both byte orders and both orders of elements. Objects (a pickle),
+//! texts, dates and structured types are named and refused. Written: what numpy's own writer gives,
+//! byte for byte; a tensor keeps the order of elements that it has, so nothing is transposed.
+//!
+//! A checkpoint of several tensors becomes a folder, whose arrays numpy can map into memory:
+//!
+//! ```text
+//! NAME.npy                  a tensor; what a file name should not have is %XX
+//! NAME.names.json           the names of its rows, where it has them: one list of texts
+//! weighbridge.index.json    what the names of files cannot say, where there is something:
+//!                           paths, roles, metadata (see checkpoint::INDEX_KEY)
+//! ```
+
+mod folder;
+pub mod header;
+mod outline;
+mod read;
+mod salvage;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use header::Header;
+pub(super) use outline::array as array_outline;
+pub(super) use read::entry;
+pub(super) use write::array_header;
+
+use std::path::PathBuf;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::DType;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_io::source::{FolderRef, SourceRef};
+
+/// The format.
+#[derive(Debug)]
+pub struct Npy;
+
+/// The kind that is one file.
+const ARRAY: &str = "array";
+/// The kind that is a folder of files.
+const FOLDER: &str = "folder";
+
+/// The types that numpy has.
+pub(super) static DTYPES: &[DType] = &[
+    DType::Bool,
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::F32,
+    DType::F64,
+    DType::C64,
+    DType::C128,
+];
+
+static FACTS: Facts = Facts {
+    id: "npy",
+    title: "numpy array, or a folder of them",
+    extensions: &[("npy", ARRAY)],
+    dtypes: DTYPES,
+    order: None,
+    settings: &[],
+};
+
+impl Format for Npy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        head.starts_with(header::MAGIC)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    /// Rows that are whole, of an array that is cut short; the other files of a folder.
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => folder::open(folder, options).map(Some),
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
+        }
+    }
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        folder::recognises(folder)
+    }
+    fn gathers(&self, files: &[PathBuf]) -> bool {
+        files.iter().all(|name| folder::is_array(name))
+    }
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        folder::open(folder, options)
+    }
+    /// Beside the table in a folder; one array has no place for them and says so.
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

@@ -1,0 +1,92 @@
+//! npz: numpy arrays in a zip archive.
+//!
+//! ```text
+//! zip archive, see containers::zip
+//!   NAME.npy                     one array, see formats::npy
+//!   NAME.npy                     ...
+//!   weighbridge.metadata.npy     optional: u8[], the text of a JSON object of strings
+//! ```
+//!
+//! The format is defined by numpy as "npy files in a zip", so it is the one that uses another format
+//! of this library: the header of the arrays is that of [`super::npy`].
+//!
+//! Metadata, and what numpy's flat names cannot say (see [`weighbridge_core::checkpoint::INDEX_KEY`]), stand in
+//! a member of their own that a numpy program sees as one more array. It is written only where
+//! there is something to say.
+//!
+//! Members are stored, never deflated, in the order of their names, with their elements at a
+//! multiple of 64 bytes: they can be mapped, and the same content gives the same bytes.
+
+mod outline;
+mod read;
+mod salvage;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_io::source::SourceRef;
+use weighbridge_zip as zip;
+
+/// The format.
+#[derive(Debug)]
+pub struct Npz;
+
+static FACTS: Facts = Facts {
+    id: "npz",
+    title: "numpy arrays in a zip archive",
+    extensions: &[("npz", "archive")],
+    dtypes: super::npy::DTYPES,
+    order: None,
+    settings: &[],
+};
+
+/// What follows the name of an array.
+const SUFFIX: &str = ".npy";
+/// The name of the array that holds the metadata.
+const METADATA: &str = "weighbridge.metadata";
+
+impl Format for Npz {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        if head.starts_with(b"PK\x05\x06") {
+            return true;
+        }
+        let magic = super::npy::header::MAGIC;
+        let array = || match zip::first_member(source, magic.len()) {
+            Some((name, content)) => name.ends_with(SUFFIX) && content == magic,
+            None => false,
+        };
+        let of_torch = |name: &str| name == "data.pkl" || name.ends_with("/data.pkl");
+        head.starts_with(b"PK\x03\x04") && array() && !zip::has_member(source, &Limits::default(), of_torch)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| salvage::open(source, error, options)).transpose()
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}

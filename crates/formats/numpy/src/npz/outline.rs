@@ -1,0 +1,54 @@
+//! What stands around the elements: the archive, and the header of each array in it.
+
+use super::{METADATA, SUFFIX};
+use crate::npy;
+use weighbridge_core::check::Outline;
+use weighbridge_core::error::Result;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::text::escape;
+use weighbridge_io::source::SourceRef;
+use weighbridge_zip::{self as zip, Method};
+
+/// What the bytes of other members are called.
+const UNREAD: &str = "a member that is no tensor";
+
+pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
+    let (mut outline, members) = zip::outline(source, limits)?;
+    for member in &members {
+        let (at, len) = (member.data_offset, member.compressed_len);
+        let stem = member.name.strip_suffix(SUFFIX);
+        match (stem, member.method) {
+            (Some(METADATA), _) => outline.header(at, len, "metadata"),
+            (Some(_), Method::Stored) => {
+                // What is no array after all is told when it is opened.
+                if npy::array_outline(&mut outline, source, at, len, limits).is_err() {
+                    outline.unread(at, len, UNREAD);
+                }
+            }
+            (Some(_), Method::Deflated) => {
+                // Its blanks are looked at; its bytes are those of the packed member.
+                let mut inner = Outline::default();
+                let found = npy::array_outline(&mut inner, &member.open(source)?, 0, member.len, limits);
+                if found.is_err() {
+                    outline.unread(at, len, UNREAD);
+                } else {
+                    let hidden =
+                        inner.parts.iter().find(|part| part.used == weighbridge_core::check::Use::Unknown);
+                    outline.findings.extend(hidden.map(|part| {
+                        let text = format!("{} bytes as {} of {}", part.len, part.what, escape(&member.name));
+                        weighbridge_core::finding::Finding::unchecked("hidden-bytes", text).at(at)
+                    }));
+                    let name = escape(&member.name);
+                    outline.findings.extend(inner.findings.into_iter().map(|mut finding| {
+                        finding.offset = Some(at);
+                        finding.text = format!("{name}: {}", finding.text);
+                        finding
+                    }));
+                }
+            }
+            // The index says that it was not read.
+            _ => outline.unread(at, len, UNREAD),
+        }
+    }
+    Ok(outline)
+}

@@ -1,0 +1,20 @@
+//! What numpy would run if it opened an archive with `allow_pickle`.
+
+use super::SUFFIX;
+use weighbridge_core::error::Result;
+use weighbridge_core::text::escape;
+use weighbridge_format::{OpenOptions, Scan};
+use weighbridge_io::source::SourceRef;
+use weighbridge_scan::{TakenFor, archive};
+
+/// Looks through one archive: each member is looked at as a file of its own.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut scan = Scan::default();
+    let is_array = |name: &str| name.ends_with(SUFFIX);
+    archive(source, &options.limits, &mut scan, &is_array, &mut |member, bytes, scan| {
+        // The member of our own too: whoever made the archive may have put anything under that name.
+        scan.look_into(escape(&member.name), bytes, TakenFor::File);
+        Ok(())
+    })?;
+    Ok(scan)
+}

@@ -1,0 +1,108 @@
+//! From the index to a plan.
+
+use super::{METADATA, SUFFIX};
+use crate::npy::{array_header, header};
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+use weighbridge_core::checkpoint::{
+    Checkpoint, INDEX_KEY, Loss, RESERVED_PREFIX, Value, bridge_index, bridge_names, escape_text,
+    left_behind, renamed,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{FileBuilder, WritePlan};
+use weighbridge_core::tensor::{DType, Order, Shape};
+use weighbridge_format::PlanOptions;
+use weighbridge_zip::ZipBuilder;
+
+/// The longest name of a tensor in bytes; a zip archive allows 65,535 with what is added to it.
+const LONGEST_NAME: usize = 65_000;
+
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "archive") {
+        return Err(Error::usage("unknown-kind", "npz has no such kind").expected("archive").found(kind));
+    }
+    let names = bridge_names(checkpoint, tidy, &[METADATA]);
+    let mut members: Vec<_> = names.iter().zip(&checkpoint.tensors).collect();
+    members.sort_by_key(|&(name, _)| name.as_bytes());
+
+    let mut zip = ZipBuilder::new(FileBuilder::new(""));
+    for (name, tensor) in members {
+        let (header, order) = array_header(tensor)?;
+        let len = (header.len() as u64).saturating_add(tensor.bytes());
+        let fill = |file: &mut FileBuilder| {
+            file.literal(header);
+            file.tensor(tensor, order)
+        };
+        zip.member(&format!("{name}{SUFFIX}"), len, fill).map_err(|e| e.on_tensor(tensor.name()))?;
+    }
+    let mut losses = Vec::new();
+    let carried = metadata(checkpoint, &names, &mut losses);
+    if let Some(json) = options.own_entry(carried, &checkpoint.label, &mut losses) {
+        let array = metadata_array(&json)?;
+        let len = array.len() as u64;
+        zip.member(&format!("{METADATA}{SUFFIX}"), len, |file| {
+            file.literal(array);
+            Ok(())
+        })?;
+    }
+    losses.extend(renamed(checkpoint, &names));
+    losses.extend(left_behind(checkpoint));
+    Ok(WritePlan { format: "npz", kind: "archive", files: vec![zip.finish()], losses })
+}
+
+/// The JSON of the metadata member; `None` where there is nothing to say.
+fn metadata(checkpoint: &Checkpoint, names: &[String], losses: &mut Vec<Loss>) -> Option<String> {
+    let mut map = Map::new();
+    for (key, value) in checkpoint.metadata.iter() {
+        match value {
+            Value::Text(_) if key.starts_with(RESERVED_PREFIX) => {
+                let detail = "keys of this beginning are reserved for what this library carries";
+                losses.push(Loss::new("metadata-dropped", escape_text(key), detail));
+            }
+            Value::Text(text) => {
+                map.insert(key.to_owned(), Json::from(text.as_str()));
+            }
+            // Typed values go into the carried index.
+            _ => {}
+        }
+    }
+    if let Some(index) = bridge_index(checkpoint, names) {
+        map.insert(INDEX_KEY.into(), index.into());
+    }
+    (!map.is_empty()).then(|| Json::Object(map).to_string())
+}
+
+/// `json` as an npy file of single bytes.
+fn metadata_array(json: &str) -> Result<Vec<u8>> {
+    let shape = Shape::from([json.len() as u64]);
+    let Some(mut array) = header::encode(DType::U8, Order::Row, &shape) else {
+        return Err(Error::mismatch("numpy-dtype", "numpy has no single bytes"));
+    };
+    array.extend_from_slice(json.as_bytes());
+    Ok(array)
+}
+
+/// The name without what a member of an archive cannot or should not have: characters that end or
+/// hide it, a place outside of the folder that it is unpacked into, too many bytes.
+fn tidy(name: String) -> String {
+    let replaced: String = name.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect();
+    let parts: Vec<&str> = replaced.split('/').map(|part| if part == ".." { "__" } else { part }).collect();
+    let mut tidy = parts.join("/");
+    // numpy looks a key up as a member first: `a.npy` would find the array `a`.
+    if tidy.ends_with(".npy") {
+        tidy.push('_');
+    }
+    if tidy.starts_with('/') {
+        tidy.replace_range(..1, "_");
+    }
+    if tidy.len() > LONGEST_NAME {
+        // The hash is of the whole name as it was, so that two long names stay two.
+        let digest = Sha256::digest(name.as_bytes());
+        let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        while tidy.len() + 1 + hash.len() > LONGEST_NAME {
+            tidy.pop();
+        }
+        tidy = format!("{tidy}~{hash}");
+    }
+    tidy
+}

@@ -1,0 +1,273 @@
+//! PaddlePaddle: programs, tensor streams and pickles, of all eras.
+//!
+//! ```text
+//! era      program          parameters                         beside them
+//! 1.x      __model__        one file a variable | __params__
+//! 2.x      x.pdmodel        x.pdiparams                        x.pdiparams.info
+//! training x.pdmodel        x.pdparams, x.pdopt (pickles)
+//! 3.x      x.json           x.pdiparams | one file a variable
+//! ```
+//!
+//! A combined file (`__params__`, `x.pdiparams`) is [streams](stream) end to end without names: the
+//! k-th belongs to the k-th of the [program]'s sorted parameters. Reading joins what
+//! belongs together, wherever the path leads; writing takes it apart again.
+//!
+//! | room | what it knows |
+//! | --- | --- |
+//! | [`stream`] | tensors, selected rows and words as bytes |
+//! | [`program`], [`pir`] | programs of 1.x and 2.x (protobuf), and of 3.x (JSON) |
+//! | `state` | pickles of `paddle.save` |
+//! | `read` | which files are one model, and what their tensors are called |
+//! | `write` | which tensors go where |
+//! | `check` | what only this format knows to be wrong |
+//! | [`exec`] | programs that save and load, run |
+
+mod any_program;
+mod check;
+mod dtype;
+mod edit;
+pub mod exec;
+mod flow;
+mod outline;
+pub mod pir;
+pub mod program;
+mod read;
+mod scan;
+mod state;
+pub mod stream;
+mod strip_options;
+mod write;
+
+pub use any_program::{Program, SourceLeak};
+pub use edit::{rename, strip};
+pub use read::attach;
+pub use state::state_structure;
+pub use strip_options::{Strip, StripReport};
+
+use std::path::Path;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::Order;
+use weighbridge_format::{Facts, Format, OpenOptions, Place, PlanOptions, Scan, Setting};
+use weighbridge_io::source::{FolderRef, SourceRef};
+
+/// The form of a topology that was a protobuf message.
+pub const FORM_DESC: &str = "program-desc";
+/// The form of a topology that was PIR json.
+pub const FORM_PIR: &str = "pir";
+/// The metadata key of the name of the program file.
+const PROGRAM_FILE: &str = "paddle.program";
+/// The metadata key of the name of the combined file.
+const PARAMETERS_FILE: &str = "paddle.parameters";
+/// The metadata key of the name of the list of structured names.
+const INFO_FILE: &str = "paddle.info";
+/// The attribute that says that no gradient flows to a variable, as a layer knew it.
+const STOP_GRADIENT: &str = "stop_gradient";
+/// The attribute that says that training changes a parameter, as a layer knew it.
+const TRAINABLE: &str = "trainable";
+/// The code of the note that parameters of a program have no file.
+const PARAMETERS_MISSING: &str = "parameters-missing";
+/// The metadata key of vocabularies: a map of names to maps of words to numbers.
+const VOCAB: &str = "paddle.vocab";
+
+/// The format.
+#[derive(Debug)]
+pub struct Paddle;
+
+static FACTS: Facts = Facts {
+    id: "paddle",
+    title: "PaddlePaddle models, of all eras",
+    extensions: &[
+        ("pdiparams", "combined"),
+        ("pdparams", "state"),
+        ("pdopt", "state"),
+        ("pdmodel", "program"),
+    ],
+    dtypes: dtype::ALL,
+    order: Some(Order::Row),
+    settings: &[
+        Setting {
+            name: "era",
+            values: "1, 2 or 3",
+            what: "names of the files of a model: __model__ and __params__; x.pdmodel and x.pdiparams; x.json and x.pdiparams (default: as they were)",
+        },
+        Setting {
+            name: "prefix",
+            values: "TEXT",
+            what: "the x in these names (default: as it was, else model)",
+        },
+        Setting {
+            name: "protocol",
+            values: "2, 3 or 4",
+            what: "protocol of a state's pickle (default: as it was, else 4)",
+        },
+        Setting {
+            name: "numpy",
+            values: "1 or 2",
+            what: "which numpy shall read a state: 2 needs version 2 (default: as it was, else 1)",
+        },
+        Setting {
+            name: "stream",
+            values: "paddle, design-note or size-prefixed",
+            what: "form of tensor streams; Paddle reads its own only (default: paddle)",
+        },
+    ],
+};
+
+/// The kinds of file and folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tensor,
+    SelectedRows,
+    Combined,
+    Separate,
+    Inference,
+    Training,
+    Program,
+    State,
+    Pir,
+    Vocab,
+}
+
+impl Kind {
+    const ALL: [Self; 10] = [
+        Self::Tensor,
+        Self::SelectedRows,
+        Self::Combined,
+        Self::Separate,
+        Self::Inference,
+        Self::Training,
+        Self::Program,
+        Self::State,
+        Self::Pir,
+        Self::Vocab,
+    ];
+
+    /// The word of the index.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Tensor => "tensor",
+            Self::SelectedRows => "selected-rows",
+            Self::Combined => "combined",
+            Self::Separate => "separate",
+            Self::Inference => "inference",
+            Self::Training => "training",
+            Self::Program => "program",
+            Self::State => "state",
+            Self::Pir => "pir",
+            Self::Vocab => "vocab",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        if word == weighbridge_core::checkpoint::PICKLE {
+            return Some(Self::State);
+        }
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+impl Format for Paddle {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn is_of_form(&self, key: &str, _: &Value) -> bool {
+        [PROGRAM_FILE, PARAMETERS_FILE, INFO_FILE].contains(&key) || state::is_of_parameters(key)
+    }
+
+    /// The program that the options name, beside tensors that come from elsewhere.
+    fn attach(&self, checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+        match &options.program {
+            Some(program) if checkpoint.topology.is_none() => read::attach(checkpoint, program, options),
+            _ => Ok(()),
+        }
+    }
+
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        any_program::Form::of(head, source.len()).is_some()
+            || state::looks_like_pickle(head, source)
+            || read::is_index(head, source)
+            || stream::detect(source, &Limits::default()).is_some()
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        read::open_beside(&source, folder, name, options)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        read::recognises_folder(folder)
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open_folder(folder, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        read::salvage(place, options).map(Some)
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        check::check(checkpoint)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        scan::scan(source, options)
+    }
+
+    /// The pickled state; other kinds have each tensor for itself.
+    fn holds_ties(&self) -> bool {
+        true
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}
+
+/// The formats of this crate as a registry, for tests.
+#[cfg(test)]
+pub(crate) mod opening {
+    use weighbridge_core::Checkpoint;
+    use weighbridge_core::Result;
+    use weighbridge_core::source::{FolderRef, SourceRef};
+    use weighbridge_format::{Format, OpenOptions, Registry};
+
+    fn registry() -> Registry {
+        Registry::new([&crate::Paddle as _])
+    }
+
+    pub(crate) fn by_id(id: &str) -> Result<&'static dyn Format> {
+        registry().by_id(id)
+    }
+
+    pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
+        registry().detect(source)
+    }
+
+    pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_folder(folder, options)
+    }
+
+    pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_source(source, options)
+    }
+}

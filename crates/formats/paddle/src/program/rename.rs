@@ -1,0 +1,203 @@
+//! Renaming variables, everywhere at once.
+
+use super::ProgramDesc;
+use super::access::{bytes, kind, shown};
+use super::framework;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::topology::SCALE_ATTRIBUTE;
+
+/// Text attributes that hold names of variables. Only values that equal a name are renamed.
+///
+/// In order: the parameter and gradient of an operator; what control flow must not free; names
+/// across a step of `recurrent`; gradients that `while_grad` was asked for; signatures of
+/// `run_program`; sending and receiving between trainers; what an engine that stands for a part
+/// of the program holds.
+const NAMING: &[&str] = &[
+    "op_role_var",
+    "skip_eager_deletion_vars",
+    "states",
+    "ex_states",
+    "original_output_grad",
+    "x_names",
+    "param_grad_names",
+    "x_grad_names",
+    "out_grad_names",
+    "fwd_in_names",
+    "fwd_out_names",
+    "send_varnames",
+    "recv_varnames",
+    "remote_varnames",
+    "slice_varnames",
+    "table_names",
+    "table_name",
+    "parameters",
+];
+
+/// The argument that stands for none.
+const EMPTY: &str = "@EMPTY@";
+/// Names by which the executor finds its own lists.
+const HOLDERS: [&str; 2] = ["feed", "fetch"];
+
+/// What becomes of names that Paddle derived from a renamed one by an `@`: `w@GRAD`,
+/// `w@GRAD@RENAME@block0@0`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Derived {
+    /// They keep their names.
+    Keep,
+    /// They are renamed along: `w@GRAD` becomes `v@GRAD` where `w` becomes `v`.
+    Along,
+}
+
+impl ProgramDesc {
+    /// Renames variables: their declarations in all blocks, the inputs and outputs of operators,
+    /// variables that stand in for attributes, text attributes that are known to hold names
+    /// (`op_role_var`, `skip_eager_deletion_vars` and others), and attributes whose own names begin with
+    /// that of a variable (`w_quant_scale`). Gives the number of places that were
+    /// changed; with 0 the program keeps its bytes. All names change at once, so two can be
+    /// swapped. Names are as [`topology`](Self::topology) shows them. Remember that the order of a
+    /// combined file is the order of the names.
+    ///
+    /// # Errors
+    /// All or nothing. [`weighbridge_core::Kind::Mismatch`] for a name that the program does not have, and
+    /// where two variables would get one name; [`weighbridge_core::Kind::Usage`] for an empty name and for the
+    /// names that Paddle keeps to itself (`feed`, `fetch`, `@EMPTY@`).
+    pub fn rename(&mut self, names: &BTreeMap<String, String>, derived: Derived) -> Result<u64> {
+        let mut message = self.message.clone();
+        let mapping = mapping(&mut message, names, derived)?;
+        let mut changed = 0;
+        each_name(&mut message, &mut |name, _| {
+            if let Some(new) = mapping.get(name) {
+                name.clone_from(new);
+                changed += 1;
+            }
+        });
+        for attr in message.blocks.iter_mut().flat_map(|block| &mut block.ops).flat_map(|op| &mut op.attrs) {
+            let Some(name) = &mut attr.name else { continue };
+            let weight = name.strip_suffix(SCALE_ATTRIBUTE.as_bytes());
+            if let Some(new) = weight.and_then(|weight| mapping.get(weight)) {
+                *name = [new, SCALE_ATTRIBUTE.as_bytes()].concat();
+                changed += 1;
+            }
+        }
+        if changed > 0 {
+            self.replace(message)?;
+        }
+        Ok(changed)
+    }
+}
+
+/// The new name of a variable that Paddle derived by an `@` from one of `names`, as [`Derived::Along`] renames it.
+pub(in super::super) fn derived_name(name: &str, names: &BTreeMap<String, String>) -> Option<String> {
+    new_name(name.as_bytes(), names, Derived::Along).and_then(|new| String::from_utf8(new).ok())
+}
+
+/// Old names and new ones, of those that change.
+fn mapping(
+    message: &mut framework::ProgramDesc,
+    names: &BTreeMap<String, String>,
+    derived: Derived,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let mut there = BTreeSet::new();
+    each_name(message, &mut |name, place| {
+        if place == Place::Variable && !there.contains(name) {
+            there.insert(name.clone());
+        }
+    });
+    let mut reserved: HashSet<&[u8]> = HashSet::from([EMPTY.as_bytes()]);
+    let holders = message.blocks.iter().flat_map(|b| &b.vars).filter(|v| matches!(kind(v), Some(9 | 10)));
+    reserved.extend(holders.map(|v| bytes(&v.name)));
+
+    let mut missing: BTreeSet<&str> = names.keys().map(String::as_str).collect();
+    let mut mapping = HashMap::new();
+    let mut taken: HashMap<Vec<u8>, &[u8]> = HashMap::new();
+    for old in &there {
+        missing.remove(&*shown(old));
+        let new = new_name(old, names, derived).filter(|new| new != old);
+        if let Some(new) = &new {
+            refuse_reserved(old, new, &reserved)?;
+        }
+        if let Some(other) = taken.insert(new.clone().unwrap_or_else(|| old.clone()), old) {
+            let both = format!("{} and {}", shown(other), shown(old));
+            return Err(Error::mismatch("name-collision", "two variables would get the same name")
+                .found(both)
+                .hint("rename the other one as well, or choose another name"));
+        }
+        if let Some(new) = new {
+            mapping.insert(old.clone(), new);
+        }
+    }
+    match missing.first() {
+        None => Ok(mapping),
+        Some(name) => {
+            Err(Error::mismatch("no-such-variable", "the program has no variable of that name").found(name))
+        }
+    }
+}
+
+/// The new name of a variable: the one asked for, or that derived from the longest name before
+/// an `@` that was asked for.
+fn new_name(old: &[u8], names: &BTreeMap<String, String>, derived: Derived) -> Option<Vec<u8>> {
+    if let Some(new) = names.get(&*shown(old)) {
+        return Some(new.as_bytes().to_vec());
+    }
+    if derived == Derived::Keep {
+        return None;
+    }
+    // Names are bounded by a limit, and an `@` is rare: this is no loop to fear.
+    let ends =
+        old.iter().enumerate().rev().filter(|&(at, &b)| at > 0 && b == b'@').map(|(at, _)| at).take(16);
+    for end in ends {
+        let (base, rest) = old.split_at(end);
+        if let Some(new) = names.get(&*shown(base)) {
+            return Some([new.as_bytes(), rest].concat());
+        }
+    }
+    None
+}
+
+fn refuse_reserved(old: &[u8], new: &[u8], reserved: &HashSet<&[u8]>) -> Result<()> {
+    if new.is_empty() {
+        return Err(Error::usage("empty-name", "a variable needs a name").found(shown(old)));
+    }
+    let kept = |name: &[u8]| reserved.contains(name);
+    if kept(old) || kept(new) || HOLDERS.iter().any(|h| h.as_bytes() == new) {
+        return Err(Error::usage("reserved-name", "Paddle keeps that name to itself").found(format_args!(
+            "{} to {}",
+            shown(old),
+            shown(new)
+        )));
+    }
+    Ok(())
+}
+
+/// Where a name stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It names a variable for sure.
+    Variable,
+    /// It may: a text attribute that is known to hold names.
+    Mention,
+}
+
+/// Every place that holds the name of a variable.
+fn each_name(program: &mut framework::ProgramDesc, visit: &mut impl FnMut(&mut Vec<u8>, Place)) {
+    for block in &mut program.blocks {
+        for var in &mut block.vars {
+            if let Some(name) = &mut var.name {
+                visit(name, Place::Variable);
+            }
+        }
+        for op in &mut block.ops {
+            for slot in op.inputs.iter_mut().chain(&mut op.outputs) {
+                slot.arguments.iter_mut().for_each(|name| visit(name, Place::Variable));
+            }
+            for attr in &mut op.attrs {
+                attr.var_name.iter_mut().chain(&mut attr.vars_name).for_each(|n| visit(n, Place::Variable));
+                if NAMING.iter().any(|n| n.as_bytes() == bytes(&attr.name)) {
+                    attr.s.iter_mut().chain(&mut attr.strings).for_each(|n| visit(n, Place::Mention));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Structured names for models of 3.x, which have no list of them: those of `x.pdparams` beside the model.
+//!
+//! Names of variables count the layers of a whole program, so those of the state and of the model may differ. A tensor
+//! of the state is a parameter of the model where both are the only ones of their type and shape, or have the same
+//! values. Of tensors with equal values the state's own table of names decides, unless it contradicts the others.
+
+use super::super::{FORM_PIR, state};
+use super::beside::{Beside, is_hidden, text};
+use std::collections::HashMap;
+use weighbridge_core::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, TensorEntry, VARIABLE_NAME, Value};
+use weighbridge_core::error::Result;
+use weighbridge_core::tensor::{DType, Encoding};
+use weighbridge_core::text::counted;
+use weighbridge_format::OpenOptions;
+use weighbridge_io::engine::is_encoded;
+use weighbridge_io::source::{SourceRef, read_vec};
+
+/// Bytes that are compared at each of the places of a tensor.
+const SAMPLE: u64 = 64;
+/// Places of a tensor at which bytes are compared.
+const SAMPLES: u64 = 4;
+/// Ending of a state of parameters.
+const ENDING: &str = ".pdparams";
+
+/// Gives the parameters of a PIR model the names that they have in the state beside it.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`]. A state that cannot be read is a note.
+pub(super) fn join(
+    checkpoint: &mut Checkpoint,
+    beside: Option<Beside<'_>>,
+    options: &OpenOptions,
+) -> Result<()> {
+    let is_pir = checkpoint.topology.as_ref().is_some_and(|topology| topology.form == FORM_PIR);
+    let named = |entry: &TensorEntry| entry.guessed || entry.attributes.contains_key(STRUCTURED_NAME);
+    if !is_pir || checkpoint.tensors.iter().any(named) {
+        return Ok(());
+    }
+    let Some((source, name)) = find(beside)? else { return Ok(()) };
+    let note =
+        match state::read(&source, &OpenOptions { limits: options.limits.clone(), ..OpenOptions::default() })
+        {
+            Ok(found) => match names(&checkpoint.tensors, &found.tensors) {
+                Some(names) => {
+                    checkpoint.files.push(source);
+                    let count = names.len();
+                    for (place, structured) in names {
+                        let attributes = &mut checkpoint.tensors[place].attributes;
+                        attributes.insert(STRUCTURED_NAME.to_owned(), Value::Text(structured));
+                    }
+                    let tensors = counted(checkpoint.tensors.len(), "tensor", "tensors");
+                    let text = format!(
+                        "{count} of {tensors}: structured names are those of {name}, by values and shapes"
+                    );
+                    Note::new("names-of-state", text)
+                }
+                None => Note::new("state-ignored", format!("{name} has other tensors than the model")),
+            },
+            Err(error) => Note::new("state-ignored", format!("{name} cannot be read: {}", error.message())),
+        };
+    checkpoint.notes.push(note);
+    Ok(())
+}
+
+/// The state of the same name, else the only one in the folder.
+fn find(beside: Option<Beside<'_>>) -> Result<Option<(SourceRef, String)>> {
+    let Some(beside) = beside else { return Ok(None) };
+    let stem = [".pdiparams", ".json"].iter().find_map(|end| beside.file_name().strip_suffix(end));
+    if let Some(stem) = stem
+        && let Some(found) = beside.first(&[format!("{stem}{ENDING}")])?
+    {
+        return Ok(Some(found));
+    }
+    let items = beside.folder.list(1)?;
+    let names = items.iter().map(|item| text(&item.name));
+    let states: Vec<&str> = names.filter(|name| name.ends_with(ENDING) && !is_hidden(name)).collect();
+    match states.as_slice() {
+        [name] => Ok(beside.folder.open(name.as_ref())?.map(|source| (source, (*name).to_owned()))),
+        _ => Ok(None),
+    }
+}
+
+/// Type and extents of tensors that can be the same.
+type Form<'a> = (DType, &'a [u64]);
+
+/// Structured names by the places of `variables`; `None` where the state lacks tensors of the model.
+fn names(variables: &[TensorEntry], state: &[TensorEntry]) -> Option<Vec<(usize, String)>> {
+    fn form(entry: &TensorEntry) -> Form<'_> {
+        (entry.dtype(), entry.shape.dims())
+    }
+    let mut groups: HashMap<Form<'_>, [Vec<usize>; 2]> = HashMap::new();
+    for (side, entries) in [variables, state].into_iter().enumerate() {
+        for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.role.slot().is_none()) {
+            groups.entry(form(entry)).or_default()[side].push(place);
+        }
+    }
+    if groups.values().any(|[variables, state]| variables.len() > state.len()) {
+        return None;
+    }
+    let (mut pairs, mut alike) = (Vec::new(), Vec::new());
+    for [own, theirs] in groups.into_values() {
+        if let ([one], [other]) = (own.as_slice(), theirs.as_slice()) {
+            pairs.push((*one, *other));
+            continue;
+        }
+        let mut by_value: HashMap<Vec<u8>, [Vec<usize>; 2]> = HashMap::new();
+        for (side, (entries, places)) in [(variables, own), (state, theirs)].into_iter().enumerate() {
+            for place in places {
+                if let Some(sample) = sample(&entries[place]) {
+                    by_value.entry(sample).or_default()[side].push(place);
+                }
+            }
+        }
+        for [own, theirs] in by_value.into_values() {
+            match (own.as_slice(), theirs.as_slice()) {
+                ([one], [other]) => pairs.push((*one, *other)),
+                _ => alike.push((own, theirs)),
+            }
+        }
+    }
+    let in_table = |place: &usize| state[*place].text_attribute(VARIABLE_NAME);
+    let agrees = |(own, other): &(usize, usize)| {
+        in_table(other).is_none_or(|name| name == variables[*own].path.to_text())
+    };
+    if pairs.iter().all(agrees) {
+        for (own, theirs) in alike {
+            let places: HashMap<String, usize> =
+                own.into_iter().map(|place| (variables[place].path.to_text(), place)).collect();
+            let known = theirs.iter().filter_map(|place| Some((*places.get(in_table(place)?)?, *place)));
+            pairs.extend(known);
+        }
+    }
+    pairs.sort_unstable();
+    Some(pairs.into_iter().map(|(own, other)| (own, state[other].path.to_text())).collect())
+}
+
+/// Some bytes of a tensor, from its beginning to its end. `None` where it would have to be decoded.
+fn sample(entry: &TensorEntry) -> Option<Vec<u8>> {
+    let piece = entry.single_piece().filter(|piece| !is_encoded(&piece.source))?;
+    if piece.encoding != Encoding::ROW && !entry.shape.is_order_free() {
+        return None;
+    }
+    if piece.len <= SAMPLE * SAMPLES {
+        return read_vec(&*piece.source, piece.offset, piece.len).ok();
+    }
+    let step = (piece.len - SAMPLE) / (SAMPLES - 1);
+    let parts = (0..SAMPLES).map(|k| read_vec(&*piece.source, piece.offset + k * step, SAMPLE).ok());
+    parts.collect::<Option<Vec<_>>>().map(|parts| parts.concat())
+}

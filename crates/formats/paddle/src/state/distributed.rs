@@ -1,0 +1,304 @@
+//! Distributed checkpoints: `N.metadata` says where each tensor's parts are, `N_K.distcp` hold them.
+//!
+//! The directory is a pickle of three dicts. Each tensor has a list of parts, each with the place
+//! (`global_offset`) and extents (`local_shape`) of a box of it; a second dict says for each box the
+//! file that holds it, in which it stands under the name of the tensor. The classes are not
+//! imported: what they would hold is read as data.
+
+use super::KIND;
+use super::arrays::Array;
+use super::read::arrays;
+use super::room::Room;
+use super::slots::Scope;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use weighbridge_core::checkpoint::{
+    Attributes, Checkpoint, Name, Note, Origin, Piece, Pieces, Role, TensorEntry, TensorPath,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Region, Shape};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::{FolderRef, check_range};
+use weighbridge_pickle::{self as pickle, Graph, Made, ObjectId, Options};
+
+/// What a file's name ends in where it says what the others hold.
+const DIRECTORY: &str = "metadata";
+/// Comparisons of boxes with each other before it is given up to see that they do not overlap.
+const MOST_COMPARISONS: usize = 50_000_000;
+/// The most fields of an object of a directory: Paddle's have six. Many may share one, and each is searched.
+const MOST_FIELDS: usize = 32;
+/// The place of a box, without its numbers.
+const PLACE: u64 = 120;
+/// A part of a tensor.
+const PIECE: u64 = 240;
+
+/// Reads the index of a folder with a distributed checkpoint; `None` where there is none.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`]: `shard-missing` where a file or box is not there, `shard-mismatch`
+/// where it is not what the directory says, `shards-incomplete` where the boxes do not fill a
+/// tensor; what reading pickles says.
+pub(in super::super) fn read_distributed(
+    folder: &FolderRef,
+    options: &OpenOptions,
+) -> Result<Option<Checkpoint>> {
+    let mut checkpoint = Checkpoint::new("paddle", KIND, folder.label());
+    let mut shards = Shards { folder, options, opened: HashMap::new() };
+    let mut found = false;
+    for item in folder.list(1)? {
+        if item.name.extension().is_none_or(|e| e != DIRECTORY) {
+            continue;
+        }
+        let Some(source) = folder.open(&item.name)? else { continue };
+        let bounds = Options::with_limits(options.limits.clone());
+        let pickle = pickle::read(&source, 0, &bounds)?;
+        let mut room = Room::beside(&pickle, &source, &bounds);
+        let directory = Directory::of(&pickle.graph, pickle.root, &options.limits, &mut room);
+        let Some(directory) = directory.map_err(|e| e.in_file(source.label()))? else { continue };
+        found = true;
+        let parts_left = pickle.graph.len();
+        let (checkpoint, shards) = (&mut checkpoint, &mut shards);
+        let mut reader = Reader { checkpoint, shards, options, room, comparisons: 0, parts_left };
+        reader.read(&directory).map_err(|e| e.in_file(source.label()))?;
+        checkpoint.files.push(source);
+    }
+    if !found {
+        return Ok(None);
+    }
+    checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
+    checkpoint.metadata.set(super::NAME_TABLE, weighbridge_core::checkpoint::Value::Bool(false));
+    checkpoint.check_unique()?;
+    Ok(Some(checkpoint))
+}
+
+/// The dicts of a directory.
+struct Directory<'a> {
+    graph: &'a Graph,
+    tensors: &'a [(ObjectId, ObjectId)],
+    /// The file of each box of each tensor.
+    files: HashMap<(&'a str, Vec<u64>), &'a str>,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory that an object is; `None` where it is something else.
+    fn of(graph: &'a Graph, root: ObjectId, limits: &Limits, room: &mut Room) -> Result<Option<Self>> {
+        let dict = |state, name| graph.pairs(field(graph, state, name)?);
+        let dicts = instance(graph, root).filter(|(class, _)| *class == "Metadata").and_then(|(_, state)| {
+            Some((dict(state, "state_dict_metadata")?, dict(state, "storage_metadata")?))
+        });
+        let Some((tensors, places)) = dicts else { return Ok(None) };
+        let mut files = HashMap::new();
+        for &(index, file) in places {
+            let place = || {
+                let (_, index) = instance(graph, index)?;
+                let key = graph.text(field(graph, index, "tensor_key")?)?;
+                Some((key, field(graph, index, "global_offset")?, graph.text(file)?))
+            };
+            let Some((key, offset, file)) = place() else { return Ok(None) };
+            // One tuple may be that of all places.
+            let Some(offset) = counts(graph, offset, limits)? else { return Ok(None) };
+            room.take(PLACE + 8 * offset.len() as u64)?;
+            files.insert((key, offset), file);
+        }
+        Ok(Some(Self { graph, tensors, files }))
+    }
+}
+
+/// Class and state of an object of Paddle's module of distributed checkpoints.
+fn instance(graph: &Graph, id: ObjectId) -> Option<(&str, ObjectId)> {
+    let made: &Made = graph.made(id)?;
+    let (module, class) = graph.global(made.callable)?;
+    let ours = module.starts_with("paddle.distributed.") && module.ends_with(".metadata");
+    Some((class, made.state()?)).filter(|_| ours)
+}
+
+fn field(graph: &Graph, state: ObjectId, name: &str) -> Option<ObjectId> {
+    let fields = graph.pairs(state).filter(|fields| fields.len() <= MOST_FIELDS)?;
+    fields.iter().find(|(key, _)| graph.text(*key) == Some(name)).map(|&(_, value)| value)
+}
+
+/// A place or a shape; `None` where it is none.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Limit`] for more dimensions than a tensor may have.
+fn counts(graph: &Graph, id: ObjectId, limits: &Limits) -> Result<Option<Vec<u64>>> {
+    let Some(numbers) = graph.sequence(id) else { return Ok(None) };
+    Limits::check("dimensions", "dimensions", numbers.len() as u64, limits.dimensions)?;
+    Ok(numbers.iter().map(|&n| graph.int(n).and_then(|n| u64::try_from(n).ok())).collect())
+}
+
+/// The files with the parts, each opened once.
+struct Shards<'a> {
+    folder: &'a FolderRef,
+    options: &'a OpenOptions,
+    opened: HashMap<String, HashMap<String, Array>>,
+}
+
+impl Shards<'_> {
+    fn find(&mut self, file: &str, key: &str) -> Result<&Array> {
+        if !self.opened.contains_key(file) {
+            let source = self.folder.open(Path::new(file))?;
+            let source = source.ok_or_else(|| missing("a file of the checkpoint is missing").found(file))?;
+            let all = arrays(&source, self.options).map_err(|e| e.in_file(source.label()))?;
+            self.opened.insert(file.to_owned(), all);
+        }
+        let array = self.opened.get(file).and_then(|arrays| arrays.get(key));
+        array.ok_or_else(|| missing("a file does not hold the part that it should").found(file))
+    }
+}
+
+fn missing(message: &str) -> Error {
+    Error::corrupt("shard-missing", message)
+}
+
+struct Reader<'a, 'b> {
+    checkpoint: &'a mut Checkpoint,
+    shards: &'a mut Shards<'b>,
+    options: &'a OpenOptions,
+    room: Room,
+    comparisons: usize,
+    /// Parts that may still be looked at: each is an object of its own, unless lists share them.
+    parts_left: usize,
+}
+
+impl Reader<'_, '_> {
+    fn read(&mut self, directory: &Directory<'_>) -> Result<()> {
+        let graph = directory.graph;
+        let keys = directory.tensors.iter().filter_map(|&(key, _)| graph.text(key));
+        let scope = Scope::new(keys, std::iter::empty(), std::iter::empty());
+        for &(key, parts) in directory.tensors {
+            let count = (self.checkpoint.tensors.len() as u64).saturating_add(1);
+            Limits::check("tensors", "tensors", count, self.options.limits.tensors)?;
+            let Some(key) = graph.text(key) else {
+                return Err(Error::corrupt("shard-mismatch", "the name of a tensor is no text"));
+            };
+            self.room.name(key.split('.').count(), key)?;
+            let Some(mut entry) = self.tensor(directory, key, parts).map_err(|e| e.on_tensor(key))? else {
+                let reason = "its parts are flattened ranges, which are not put together here";
+                self.checkpoint.notes.push(Note::skipped_tensor(key, reason));
+                continue;
+            };
+            if let Some((param, slot)) = scope.owner(key) {
+                entry.path = TensorPath::from_dotted(param);
+                entry.role = Role::OptimizerState { slot: Name::from(slot) };
+            } else if scope.is_without_owner(key) {
+                entry.role = Role::OptimizerPart { of: None };
+            }
+            self.checkpoint.tensors.push(entry);
+        }
+        Ok(())
+    }
+
+    /// A tensor of its parts; `None` where they are no boxes.
+    fn tensor(
+        &mut self,
+        directory: &Directory<'_>,
+        key: &str,
+        parts: ObjectId,
+    ) -> Result<Option<TensorEntry>> {
+        let graph = directory.graph;
+        let bad = |message: &str| Error::corrupt("shard-mismatch", message);
+        let parts = graph.sequence(parts).ok_or_else(|| bad("the parts of a tensor are no list"))?;
+        let mut pieces = Pieces::new();
+        let mut seen = HashSet::new();
+        let mut dtype: Option<DType> = None;
+        let mut whole: Option<Vec<u64>> = None;
+        self.parts_left = self.parts_left.checked_sub(parts.len()).ok_or_else(|| {
+            Error::limit("too-many-shards", "the tensors have more parts than the directory describes")
+        })?;
+        for &part in parts {
+            let (_, state) = instance(graph, part).ok_or_else(|| bad("a part is not described"))?;
+            if field(graph, state, "is_flattened").and_then(|id| graph.truth(id)) == Some(true) {
+                return Ok(None);
+            }
+            let limits = &self.options.limits;
+            let list = |name: &str| match field(graph, state, name) {
+                Some(id) => counts(graph, id, limits),
+                None => Ok(None),
+            };
+            let (Some(start), Some(extent)) = (list("global_offset")?, list("local_shape")?) else {
+                return Err(bad("a part has no place"));
+            };
+            let ends: Option<Vec<u64>> = start.iter().zip(&extent).map(|(&a, &b)| a.checked_add(b)).collect();
+            let ends =
+                ends.filter(|_| start.len() == extent.len()).ok_or_else(|| bad("a part has no place"))?;
+            let so_far = match &mut whole {
+                Some(whole) => whole,
+                none => none.insert(list("global_shape")?.unwrap_or_else(|| ends.clone())),
+            };
+            if so_far.len() != ends.len() {
+                return Err(bad("parts of one tensor differ in the number of their dimensions"));
+            }
+            so_far.iter_mut().zip(&ends).for_each(|(whole, &end)| *whole = (*whole).max(end));
+            if !seen.insert(start.clone()) {
+                continue;
+            }
+            self.room.take(PIECE + 24 * start.len() as u64)?;
+            let file = directory.files.get(&(key, start.clone()));
+            let file = file.ok_or_else(|| missing("the directory does not say where a part is"))?;
+            let array = self.shards.find(file, key)?;
+            if array.shape.dims() != extent || *dtype.get_or_insert(array.dtype) != array.dtype {
+                return Err(bad("a part is not what the directory says")
+                    .expected(Shape::new(extent))
+                    .found(format_args!("{} {} in {file}", array.dtype, array.shape)));
+            }
+            let len = array.shape.bytes(array.dtype).ok_or_else(|| bad("a part has no length"))?;
+            check_range(&*array.source, array.offset, len)?;
+            let source = array.source.clone();
+            let part = Some(Box::new(Region { start, extent }));
+            pieces.push(Piece {
+                source,
+                offset: array.offset,
+                len,
+                encoding: array.encoding,
+                part,
+                check: None,
+            });
+        }
+        let (Some(dtype), Some(dims)) = (dtype, whole) else { return Err(bad("a tensor has no parts")) };
+        let shape = Shape::new(dims);
+        self.room.tensor(shape.rank(), false)?;
+        self.fills(&shape, &pieces)?;
+        pieces.retain(|piece| piece.len > 0 || shape.elements() == Some(0));
+        Ok(Some(TensorEntry {
+            path: TensorPath::from_dotted(key),
+            role: Role::Parameter,
+            // As in every pickle of Paddle.
+            stored: if dtype == DType::U16 { DType::BF16 } else { dtype },
+            cast: None,
+            shape,
+            pieces,
+            attributes: Attributes::new(),
+            labels: None,
+            guessed: false,
+        }))
+    }
+
+    /// Fails unless the boxes fill the shape and do not overlap.
+    fn fills(&mut self, shape: &Shape, pieces: &[Piece]) -> Result<()> {
+        let all = pieces
+            .iter()
+            .try_fold(0u64, |sum, piece| sum.checked_add(Shape::new(piece.extent(shape)).elements()?));
+        if all.is_none() || all != shape.elements() {
+            return Err(Error::corrupt("shards-incomplete", "the parts do not fill the tensor")
+                .expected(format_args!("{shape}"))
+                .found(format_args!("{} elements in {} parts", all.unwrap_or(u64::MAX), pieces.len())));
+        }
+        for (at, piece) in pieces.iter().enumerate() {
+            self.comparisons = self.comparisons.saturating_add(at);
+            if self.comparisons > MOST_COMPARISONS {
+                return Err(Error::limit(
+                    "too-many-shards",
+                    "the tensors have too many parts to be compared",
+                ));
+            }
+            let region = piece.region(shape);
+            let meets = |other: &Piece| region.intersect(&other.region(shape)).is_some();
+            if pieces.get(..at).unwrap_or_default().iter().any(meets) {
+                return Err(Error::corrupt("shards-incomplete", "parts of the tensor overlap"));
+            }
+        }
+        Ok(())
+    }
+}

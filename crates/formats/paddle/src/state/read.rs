@@ -1,0 +1,401 @@
+//! From the objects of a pickle to the index.
+
+use super::arrays::{Array, Found};
+use super::room::Room;
+use super::slots::{MASTER_WEIGHTS, Scope};
+use super::structure::{self, Form, marked};
+use super::walk::{Member, Spot, Walk};
+use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TABLE, canonical, split};
+use std::collections::{HashMap, HashSet};
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Origin, PICKLE, VARIABLE_NAME, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_format::OpenOptions;
+use weighbridge_io::source::SourceRef;
+use weighbridge_pickle::{self as pickle, Cut, Object, ObjectId, Options, Pickle};
+
+/// Reads the index of a pickled state: the instructions of the pickle, never the elements.
+///
+/// # Errors
+/// What the pickle room says of a broken pickle or array; [`weighbridge_core::Kind::Corrupt`],
+/// `split-parameter`; [`weighbridge_core::Kind::Limit`] where `options` are passed.
+pub(in super::super) fn read(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+    let bounds = Options::with_limits(options.limits.clone());
+    let cut = match options.salvage {
+        true => pickle::read_cut(source, 0, &bounds)?,
+        false => {
+            let pickle =
+                pickle::read(source, 0, &bounds).map_err(|error| of_joblib(source, &bounds, error))?;
+            Cut { pickle, error: None, key: None }
+        }
+    };
+    let pickle = cut.pickle;
+    let mut walk = Walk::new(&pickle, source, options, &bounds);
+    let root = match pickle.graph.object(pickle.root) {
+        Object::Dict(pairs) => root_dict(&mut walk, pairs)?,
+        _ => walk.lone(pickle.root)?,
+    };
+    let mut checkpoint = walk.finish()?;
+    checkpoint.origin = Some(Origin { format: "paddle".into(), kind: KIND.into() });
+    checkpoint.files.push(source.clone());
+    checkpoint.warn_of_code(pickle.warning());
+    if !is_of_paddle(source, &pickle, &checkpoint) {
+        checkpoint.kind = PICKLE;
+    }
+    facts(&mut checkpoint, &pickle);
+    if let Some(error) = &cut.error {
+        cut_short(&mut checkpoint, error, cut.key);
+    } else if pickle.end < source.len() {
+        let text = format!("{} bytes follow the pickle; Paddle ignores them", source.len() - pickle.end);
+        checkpoint.notes.push(Note::omission("trailing-bytes", text));
+    }
+    if canonical(&checkpoint) != root {
+        checkpoint.metadata.set(STRUCTURE, root);
+    }
+    Ok(checkpoint)
+}
+
+/// The error of a pickle that breaks: a dump of joblib has raw bytes of arrays between the instructions.
+fn of_joblib(source: &SourceRef, bounds: &Options, error: Error) -> Error {
+    let arrays = Options { arrays: true, ..bounds.clone() };
+    let is_dump = pickle::read(source, 0, &arrays).is_ok();
+    if !is_dump {
+        return error;
+    }
+    Error::unsupported(
+        "joblib",
+        "this is a dump of joblib, whose arrays stand between the instructions of a pickle",
+    )
+    .in_file(source.label())
+    .hint("load it with joblib and save its arrays as .npz")
+}
+
+/// True where something says that Paddle wrote the pickle: the name of the file, an import, a key of its own, or a tensor in
+/// its form.
+fn is_of_paddle(source: &SourceRef, pickle: &Pickle, checkpoint: &Checkpoint) -> bool {
+    let file = source.label().rsplit(['/', '\\']).next().unwrap_or_default();
+    let mut extensions = file.split('.').skip(1);
+    let extension = extensions.any(|part| part.starts_with("pd") || matches!(part, "distcp" | "metadata"));
+    let imports =
+        || pickle.global_names().iter().any(|(module, _)| module.split('.').next() == Some("paddle"));
+    let keys = || {
+        let pairs = pickle.graph.pairs(pickle.root).unwrap_or_default();
+        pairs.iter().any(|&(key, _)| matches!(pickle.graph.text(key), Some(TABLE | split::INFO)))
+    };
+    let named = || checkpoint.tensors.iter().any(|tensor| tensor.attributes.contains_key(VARIABLE_NAME));
+    extension || imports() || keys() || named()
+}
+
+/// What an array of a shard takes, beside its key and its extents.
+const SHARED: u64 = 400;
+
+/// Says what a state lacks that is cut short. What tells how a large parameter was split stands at the
+/// end, so a part of one cannot be told from a parameter by anything but its name.
+fn cut_short(checkpoint: &mut Checkpoint, error: &Error, key: Option<String>) {
+    let parts: Vec<String> =
+        checkpoint.tensors.iter().map(|t| t.text()).filter(|name| name.contains(split::INFIX)).collect();
+    checkpoint.tensors.retain(|tensor| !tensor.text().contains(split::INFIX));
+    checkpoint.damage_mut(error);
+    for name in parts {
+        let error = Error::corrupt("split-parameter", "it is a part of a parameter whose rest is lost");
+        checkpoint.lose(name, &error);
+    }
+    checkpoint.lose(key.as_deref().unwrap_or("(tensors behind the break)"), error);
+}
+
+/// The arrays of a dict under their own keys, nothing taken apart: what a shard holds.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn arrays(source: &SourceRef, options: &OpenOptions) -> Result<HashMap<String, Array>> {
+    let bounds = Options::with_limits(options.limits.clone());
+    let pickle = pickle::read(source, 0, &bounds)?;
+    let mut room = Room::beside(&pickle, source, &bounds);
+    let mut all = HashMap::new();
+    for &(key, value) in pickle.graph.pairs(pickle.root).unwrap_or_default() {
+        if let Some(key) = pickle.graph.text(key)
+            && let Some(Found::Tensor(_, _, array)) =
+                super::arrays::find(&pickle.graph, value, source, &bounds)?
+        {
+            // Many keys may share one array.
+            room.take(SHARED + 8 * array.shape.rank() as u64)?;
+            room.text(key)?;
+            all.insert(key.to_owned(), array);
+        }
+    }
+    Ok(all)
+}
+
+/// How the pickle was written.
+fn facts(checkpoint: &mut Checkpoint, pickle: &Pickle) {
+    checkpoint.metadata.set(PROTOCOL, Value::U32(pickle.protocol.into()));
+    let era = pickle.global_names().iter().find_map(|(module, _)| {
+        let new = module.starts_with("numpy._core.");
+        (new || module.starts_with("numpy.core.")).then_some(if new { 2 } else { 1 })
+    });
+    let mut classes = pickle.global_names().into_iter();
+    if let Some((module, name)) =
+        classes.find(|(module, name)| module.starts_with("numpy") && *name == "memmap")
+    {
+        let text =
+            format!("arrays of the class {module}.{name} are read, and written again, as plain arrays");
+        checkpoint.notes.push(Note::new("array-class", text));
+    }
+    if let Some(era) = era {
+        checkpoint.metadata.set(NUMPY, Value::U32(era));
+    }
+    if pickle.graph.iter().any(|(_, object)| matches!(object, Object::ByteString(_))) {
+        checkpoint.metadata.set(PYTHON2, Value::Bool(true));
+    }
+}
+
+/// The table of names of a state dict: keys and names as they stand.
+type Table<'a> = Vec<(&'a str, &'a str)>;
+
+/// The root, where it is a dict: the only place of a table of names and of split parameters.
+fn root_dict(walk: &mut Walk<'_>, pairs: &[(ObjectId, ObjectId)]) -> Result<Value> {
+    let graph = walk.graph();
+    let values: HashMap<&str, ObjectId> =
+        pairs.iter().filter_map(|&(key, value)| Some((graph.text(key)?, value))).collect();
+    let table: Option<Table<'_>> = values.get(TABLE).and_then(|&id| {
+        let text = |&(key, name): &(ObjectId, ObjectId)| Some((graph.text(key)?, graph.text(name)?));
+        graph.pairs(id)?.iter().map(text).collect()
+    });
+    let joined = match values.get(split::INFO) {
+        Some(&info) => split::join(graph, info, &values, walk.bounds())?,
+        None => Vec::new(),
+    };
+    let hidden: HashSet<&str> = joined.iter().flat_map(|j| &j.parts).map(String::as_str).collect();
+    let hide = |key: &str| hidden.contains(key) || (key == split::INFO && !joined.is_empty());
+    let mut members = walk.members(pairs, &hide)?;
+    let split = !joined.is_empty();
+    for one in &joined {
+        let found = Found::Tensor(Form::Array, None, one.array.clone());
+        members.push(Member::new(one.key.clone(), found));
+    }
+    if split && let Some(table) = &table {
+        in_order_of(&mut members, table);
+    }
+    let names: HashMap<&str, &str> = table.iter().flatten().copied().collect();
+    let items = dict(walk, members, &names, table.as_deref())?;
+    Ok(structure::dict(items, false))
+}
+
+/// Puts split parameters back to where the table of names has them.
+fn in_order_of(members: &mut [Member], table: &[(&str, &str)]) {
+    let places: HashMap<&str, usize> =
+        table.iter().enumerate().map(|(place, &(key, _))| (key, place)).collect();
+    let place = |member: &Member| match (member.found.as_deref(), member.text()) {
+        (Some(_), Some(key)) => places.get(key).copied(),
+        _ => Some(usize::MAX),
+    };
+    if members.iter().all(|member| place(member).is_some()) {
+        members.sort_by_key(place);
+    }
+}
+
+/// The items of the root. Values without tensors go to the metadata.
+fn dict(
+    walk: &mut Walk<'_>,
+    members: Vec<Member>,
+    names: &HashMap<&str, &str>,
+    table: Option<&[(&str, &str)]>,
+) -> Result<Vec<(Value, Value)>> {
+    let keys: Vec<String> = tensor_keys(&members);
+    let mut items = walk.dict(members, names, 1)?;
+    for (key, value) in &mut items {
+        let Value::Text(key) = key else { continue };
+        if let (TABLE, Some(table)) = (key.as_str(), table) {
+            *value = table_value(walk, table, &keys)?;
+            walk.checkpoint.metadata.set(NAME_TABLE, Value::Bool(true));
+        } else if structure::is_free_of_tensors(value)
+            && !key.starts_with(RESERVED)
+            && walk.checkpoint.metadata.get(key).is_none()
+        {
+            let kept = std::mem::replace(value, marked(structure::METADATA, Value::Text(key.clone())));
+            walk.checkpoint.metadata.set(key.clone(), kept);
+        }
+    }
+    if walk.checkpoint.metadata.get(NAME_TABLE).is_none() {
+        walk.checkpoint.metadata.set(NAME_TABLE, Value::Bool(false));
+    }
+    Ok(items)
+}
+
+fn tensor_keys(members: &[Member]) -> Vec<String> {
+    let tensor = |m: &&Member| matches!(m.found.as_deref(), Some(Found::Tensor(..)));
+    members.iter().filter(tensor).filter_map(|m| m.text().map(str::to_owned)).collect()
+}
+
+/// A row of a table that is not that of all tensors.
+const ROW: u64 = 160;
+
+/// The table: nothing where it is that of all tensors in order, else what is in it.
+fn table_value(walk: &mut Walk<'_>, table: &[(&str, &str)], keys: &[String]) -> Result<Value> {
+    if table.iter().map(|(key, _)| *key).eq(keys.iter().map(String::as_str)) {
+        return Ok(marked(structure::NAMES, Value::Null));
+    }
+    for (key, name) in table {
+        walk.room.take(ROW)?;
+        walk.room.text(key)?;
+        walk.room.text(name)?;
+    }
+    let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
+    let text = |text: &str| Value::Text(text.to_owned());
+    let row = |&(key, name): &(&str, &str)| {
+        if known.contains(key) { text(key) } else { Value::List(vec![text(key), text(name)]) }
+    };
+    Ok(marked(structure::NAMES, Value::List(table.iter().map(row).collect())))
+}
+
+/// The name of a member as a variable, where it is a tensor that has one: its own, or that of the table.
+fn variable_of<'a>(member: &'a Member, names: &HashMap<&str, &'a str>) -> Option<&'a str> {
+    match (member.found.as_deref(), member.text()) {
+        (Some(Found::Tensor(_, Some(name), _)), _) => Some(name),
+        (Some(Found::Tensor(..)), Some(key)) => names.get(key).copied(),
+        _ => None,
+    }
+}
+
+/// The parameters of a dict, as its state calls them.
+struct Owners<'a> {
+    scope: Scope<'a>,
+    /// Keys by the names of variables.
+    keys: HashMap<String, String>,
+}
+
+impl Owners<'_> {
+    /// The key of the parameter that is called so as a variable; `None` where it stands under that name, or there is none.
+    fn key_of(&self, variable: &str) -> Option<&str> {
+        if self.scope.has(variable) { None } else { self.keys.get(variable).map(String::as_str) }
+    }
+}
+
+/// A key of a parameter and its name as a variable, without their texts.
+const KEY: u64 = 100;
+
+impl Walk<'_> {
+    /// The items of a dict whose members are known. `names` are those that a table gives.
+    pub(super) fn dict(
+        &mut self,
+        members: Vec<Member>,
+        names: &HashMap<&str, &str>,
+        depth: usize,
+    ) -> Result<Vec<(Value, Value)>> {
+        let keys: Vec<(String, bool)> = members
+            .iter()
+            .filter_map(|m| {
+                Some((m.text()?.to_owned(), matches!(m.found.as_deref(), Some(Found::Tensor(..)))))
+            })
+            .collect();
+        let of = |tensors: bool| keys.iter().filter(move |(_, t)| *t == tensors).map(|(key, _)| key.as_str());
+        let variables = members.iter().filter_map(|member| variable_of(member, names));
+        let scope = Scope::new(of(true), of(false), variables);
+        let has_state =
+            || of(true).any(|key| scope.owner(key).is_some()) || of(false).any(|key| key == MASTER_WEIGHTS);
+        let owners =
+            Owners { keys: if has_state() { self.keys_of(&members, names)? } else { HashMap::new() }, scope };
+        let mut items = Vec::with_capacity(members.len());
+        for member in members {
+            let key = member.key.clone();
+            let value = self.member(member, &owners, names, depth)?;
+            items.push((key, value));
+        }
+        let held = owners.keys.iter().map(|(variable, key)| KEY + (variable.len() + key.len()) as u64);
+        self.room.give(held.sum());
+        Ok(items)
+    }
+
+    /// The keys of tensors by their names as variables, where these are others; of several that are called so the first.
+    fn keys_of(
+        &mut self,
+        members: &[Member],
+        names: &HashMap<&str, &str>,
+    ) -> Result<HashMap<String, String>> {
+        let mut keys: HashMap<String, String> = HashMap::new();
+        for member in members {
+            if let (Some(variable), Some(key)) = (variable_of(member, names), member.text())
+                && variable != key
+                && !keys.contains_key(variable)
+            {
+                self.room.take(KEY + (variable.len() + key.len()) as u64)?;
+                keys.insert(variable.to_owned(), key.to_owned());
+            }
+        }
+        Ok(keys)
+    }
+
+    fn member(
+        &mut self,
+        member: Member,
+        owners: &Owners<'_>,
+        names: &HashMap<&str, &str>,
+        depth: usize,
+    ) -> Result<Value> {
+        let key = super::walk::key_text(&member.key);
+        let (height, notes) = (self.path.len(), self.checkpoint.notes.len());
+        let value = match (member.found.map(|found| *found), member.value) {
+            (Some(Found::Tensor(form, name, array)), id) => {
+                let table_name = names.get(key.as_str()).copied();
+                let name = name.or_else(|| table_name.map(str::to_owned));
+                // The state of an optimizer goes by one name only.
+                let own = name.as_deref().is_none_or(|name| name == key);
+                let owner = if own { owners.scope.owner(&key) } else { None };
+                let slot = owner.map(|(_, slot)| Name::from(slot));
+                let role = owners.scope.role(&key, own);
+                let parameter = owner.and_then(|(param, _)| Some((param, owners.key_of(param)?)));
+                self.push(match (parameter, owner) {
+                    (Some((_, key)), _) => key,
+                    (None, Some((param, _))) => param,
+                    (None, None) => &key,
+                });
+                let parameter = parameter.map(|(param, _)| param);
+                self.tensor(form, array, Spot { key: &key, name, slot, parameter, role, id })?
+            }
+            (Some(Found::Inert(what)), _) => {
+                self.push(&key);
+                self.inert(&what)?
+            }
+            (None, Some(id)) if key == MASTER_WEIGHTS && self.is_dict_of_tensors(id)? => {
+                self.master_weights(id, owners, depth)?
+            }
+            // It is put there at the end.
+            (None, Some(_)) if key == TABLE && !names.is_empty() => Value::Null,
+            (None, Some(id)) => {
+                self.push(&key);
+                self.node(id, depth)?
+            }
+            (None, None) => Value::Null,
+        };
+        for note in self.checkpoint.notes[notes..].iter_mut().filter(|_| owners.scope.whole) {
+            *note = note.clone().of_state(true);
+        }
+        self.path.truncate(height);
+        Ok(value)
+    }
+
+    /// Copies of parameters in full precision, each under the name of its parameter.
+    fn master_weights(&mut self, id: ObjectId, owners: &Owners<'_>, depth: usize) -> Result<Value> {
+        self.deeper(depth)?;
+        let pairs = self.graph().pairs(id).unwrap_or_default();
+        let mut items = Vec::new();
+        for member in self.members(pairs, &|_| false)? {
+            let Some(Found::Tensor(form, name, array)) = member.found.map(|found| *found) else { continue };
+            let key = super::walk::key_text(&member.key);
+            let height = self.path.len();
+            let parameter = owners.key_of(&key).map(|parameter| (key.as_str(), parameter));
+            self.push(parameter.map_or(&key, |(_, parameter)| parameter));
+            let spot = Spot {
+                key: &key,
+                name,
+                slot: Some(Name::from(MASTER_WEIGHTS)),
+                parameter: parameter.map(|(variable, _)| variable),
+                role: None,
+                id: member.value,
+            };
+            let value = self.tensor(form, array, spot)?;
+            self.path.truncate(height);
+            items.push((member.key, value));
+        }
+        Ok(structure::dict(items, self.is_ordered(id)))
+    }
+}

@@ -1,0 +1,564 @@
+//! The way through the objects of a pickle, with bounds on all that a file can make large.
+
+use super::arrays::{Array, Found, find};
+use super::left_out::LeftOut;
+use super::room::Room;
+use super::structure::{self, Form, marked};
+use super::{KIND, state_key};
+use std::collections::{HashMap, HashSet};
+use weighbridge_core::checkpoint::{
+    ALIAS_OF, Checkpoint, Damage, Distinct, Name, Note, PARAMETER_VARIABLE, Role, TensorEntry, TensorPath,
+    VARIABLE_NAME, Value,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Endian};
+use weighbridge_core::text::counted;
+use weighbridge_format::OpenOptions;
+use weighbridge_format::overlap::Spans;
+use weighbridge_io::source::{SourceRef, read_vec};
+use weighbridge_pickle::{
+    Graph, Object, ObjectId, Options, PayloadSource, Pickle, Place, Stored, bytes_of, scalar,
+};
+
+/// The deepest structure that is followed.
+const DEEPEST: usize = 64;
+/// How often, on average, each object may be met: what is shared counts each time.
+const VISITS: u64 = 4;
+/// A value, as it is held or as it is printed: what is held of the pickle is gone by then.
+const VALUE: u64 = 60;
+/// A pair of a dict, while the dict is followed.
+const MEMBER: u64 = 160;
+/// What stands for a tensor in a list, or in a dict that is not the root: there the key says what it is.
+const LISTED: u64 = 1_500;
+const NESTED: u64 = 600;
+
+/// Where a walk stands, and what it has gathered.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    pickle: &'a Pickle,
+    source: &'a SourceRef,
+    options: &'a OpenOptions,
+    bounds: &'a Options,
+    pub(super) checkpoint: Checkpoint,
+    /// The parts of the name so far.
+    pub(super) path: Vec<Name>,
+    visits_left: u64,
+    /// Memory that values and tensors may still take. Numbers take 20 times their bytes; what is shared, and empty
+    /// lists, would take any.
+    pub(super) room: Room,
+    /// Texts that were met, and what the arrays are made of.
+    met: HashSet<ObjectId>,
+    /// The displayed text of the tensor that an object was met as first.
+    first: HashMap<ObjectId, String>,
+    names: Distinct,
+    /// What arrays read that are no other one by another name.
+    spans: Spans,
+    left_out: LeftOut,
+    /// Objects and references between them.
+    size: u64,
+    /// Keys that stand twice in a dict.
+    doubled: u64,
+    bf16: bool,
+    /// True while a key is followed.
+    in_key: bool,
+}
+
+/// One pair of a dict.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// The key.
+    pub(super) key: Value,
+    /// The value in the pickle, where it has one.
+    pub(super) value: Option<ObjectId>,
+    /// The tensor that the value is. Most values of a long dict are none, and a tensor is long.
+    pub(super) found: Option<Box<Found>>,
+}
+
+impl Member {
+    /// A tensor that no single object is.
+    pub(super) fn new(key: String, found: Found) -> Self {
+        Self { key: Value::Text(key), value: None, found: Some(Box::new(found)) }
+    }
+
+    /// The key, where it is text.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.key {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// A key as a part of a name.
+pub(super) fn key_text(key: &Value) -> String {
+    match key {
+        Value::Text(text) => text.clone(),
+        Value::I64(n) => n.to_string(),
+        other => other.to_json().to_string(),
+    }
+}
+
+/// What is known of a tensor besides its elements.
+#[derive(Debug, Default)]
+pub(super) struct Spot<'a> {
+    /// The key in its dict.
+    pub(super) key: &'a str,
+    /// The name as a variable.
+    pub(super) name: Option<String>,
+    /// The slot, where it is an optimizer's.
+    pub(super) slot: Option<Name>,
+    /// The parameter of a slot as a variable, where it stands under another key.
+    pub(super) parameter: Option<&'a str>,
+    /// What it is, where it is no slot.
+    pub(super) role: Option<Role>,
+    /// The object.
+    pub(super) id: Option<ObjectId>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        pickle: &'a Pickle,
+        source: &'a SourceRef,
+        options: &'a OpenOptions,
+        bounds: &'a Options,
+    ) -> Self {
+        let edges = |object: &Object| match object {
+            Object::List(items) | Object::Set(items) => items.len(),
+            Object::Tuple(items) | Object::FrozenSet(items) => items.len(),
+            Object::Dict(pairs) => 2 * pairs.len(),
+            Object::Made(made) => 2 * made.pairs.len() + made.items.len(),
+            _ => 0,
+        };
+        let size: u64 = pickle.graph.iter().map(|(_, object)| 1 + edges(object) as u64).sum();
+        Self {
+            pickle,
+            source,
+            options,
+            bounds,
+            checkpoint: Checkpoint::new("paddle", KIND, source.label()),
+            path: Vec::new(),
+            visits_left: size.saturating_mul(VISITS),
+            room: Room::beside(pickle, source, bounds),
+            met: HashSet::new(),
+            first: HashMap::new(),
+            names: Distinct::default(),
+            spans: Spans::default(),
+            left_out: LeftOut::default(),
+            size,
+            doubled: 0,
+            bf16: false,
+            in_key: false,
+        }
+    }
+
+    pub(super) fn graph(&self) -> &'a Graph {
+        &self.pickle.graph
+    }
+
+    pub(super) fn bounds(&self) -> (&'a SourceRef, &'a Options) {
+        (self.source, self.bounds)
+    }
+
+    /// The index, with notes of what is not in it.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Limit`], `paddle-repeated`, where arrays share their elements without measure.
+    pub(super) fn finish(mut self) -> Result<Checkpoint> {
+        let shared = self.spans.check("paddle-repeated", &self.options.limits);
+        shared.map_err(|error| error.in_file(self.source.label()))?;
+        if self.doubled > 0 {
+            let keys = counted(self.doubled, "key stands", "keys stand");
+            let text = format!("{keys} twice in a dict; the last value counts");
+            self.checkpoint.notes.push(Note::new("duplicate-key", text));
+        }
+        self.checkpoint.notes.extend(self.left_out.notes());
+        Ok(self.checkpoint)
+    }
+
+    /// Counts a visit: shared objects are met again and again, and lists of lists of them grow fast.
+    fn visit(&mut self) -> Result<()> {
+        self.visits_left = self.visits_left.checked_sub(1).ok_or_else(|| {
+            Error::limit(
+                "pickle-tangle",
+                "the objects share each other so that listing them would not end soon",
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Fails where the structure is too deep to be followed.
+    pub(super) fn deeper(&self, depth: usize) -> Result<()> {
+        Limits::check("levels of structure", "path_parts", depth as u64, self.options.limits.path_parts)
+    }
+
+    /// Adds the parts of a key to the name.
+    pub(super) fn push(&mut self, key: &str) {
+        self.path.extend(key.split('.').map(Name::from));
+    }
+
+    /// An array that no tensor holds.
+    pub(super) fn inert(&mut self, what: &str) -> Result<Value> {
+        self.no_value(what, true)
+    }
+
+    /// Something that no value stands for; `array` where it may be one, or lead to one.
+    fn no_value(&mut self, what: &str, array: bool) -> Result<Value> {
+        match array {
+            true => self.skip(what)?,
+            false => self.left_out.count(what, &mut self.room)?,
+        }
+        Ok(marked(structure::OBJECT, Value::Text(what.to_owned())))
+    }
+
+    /// Notes the array at this path, or what leads to some, as a tensor that is not in the index.
+    fn skip(&mut self, what: &str) -> Result<()> {
+        let path = match self.path.is_empty() {
+            true => TensorPath::value(),
+            false => TensorPath::new(self.path.clone()),
+        };
+        self.room.tensor(0, false)?;
+        self.room.text(what)?;
+        let name = path.to_text();
+        self.room.name(path.parts().len(), &name)?;
+        self.checkpoint.notes.push(Note::skipped_tensor(name, what));
+        Ok(())
+    }
+
+    /// As [`no_value`](Self::no_value), of an object and all that it leads to.
+    fn object(&mut self, what: &str, id: ObjectId) -> Result<Value> {
+        let graph = (&self.pickle.graph, self.bounds);
+        if self.left_out.leads_to_array(id, graph, self.size, &mut self.room) {
+            self.skip(&format!("arrays within {what}"))?;
+            return Ok(marked(structure::OBJECT, Value::Text(what.to_owned())));
+        }
+        self.no_value(what, false)
+    }
+
+    /// The tensor that an object would become; `None` where it is none. Its memory is taken.
+    fn found(&mut self, id: ObjectId) -> Result<Option<Found>> {
+        let found = find(self.graph(), id, self.source, self.bounds)?;
+        if let Some(Found::Tensor(_, _, array)) = &found {
+            let again = array.made_of.is_some_and(|made_of| !self.met.insert(made_of));
+            self.room.tensor(array.shape.rank(), again)?;
+        }
+        Ok(found)
+    }
+
+    /// The pairs of a dict without those under a key to `hide`. Of a key that comes twice the last
+    /// value counts, in the place of the first, as in Python.
+    pub(super) fn members(
+        &mut self,
+        pairs: &[(ObjectId, ObjectId)],
+        hide: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Member>> {
+        let graph = self.graph();
+        self.room.take(MEMBER.saturating_mul(pairs.len() as u64))?;
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
+        let mut members: Vec<Member> = Vec::with_capacity(pairs.len());
+        for &(key, value) in pairs {
+            self.visit()?;
+            if graph.text(key).is_some_and(hide) {
+                continue;
+            }
+            let key = self.key(key)?;
+            let found = match self.found(value) {
+                Err(error) if self.options.salvage && Damage::is(&error) => {
+                    self.checkpoint.lose(key_text(&key), &error);
+                    continue;
+                }
+                found => found?,
+            };
+            let member = Member { key, value: Some(value), found: found.map(Box::new) };
+            let text = match &member.key {
+                Value::Text(text) => text.clone(),
+                other => format!("\0{}", other.to_json()),
+            };
+            match places.get(&text) {
+                Some(&place) => {
+                    self.doubled += 1;
+                    if let Some(old) = members.get_mut(place) {
+                        *old = member;
+                    }
+                }
+                None => {
+                    places.insert(text, members.len());
+                    members.push(member);
+                }
+            }
+        }
+        Ok(members)
+    }
+
+    /// A key of a dict. No key can hold a dict in Python, so keys within keys are not followed:
+    /// they could lead back to where they came from.
+    fn key(&mut self, id: ObjectId) -> Result<Value> {
+        if self.in_key {
+            return self.no_value("a dict in a key of a dict", false);
+        }
+        self.in_key = true;
+        let key = self.node(id, DEEPEST.saturating_sub(4));
+        self.in_key = false;
+        key
+    }
+
+    /// True for a dict with tensors only, and at least one.
+    pub(super) fn is_dict_of_tensors(&mut self, id: ObjectId) -> Result<bool> {
+        let graph = self.graph();
+        let pairs = graph.pairs(id).unwrap_or_default();
+        for &(key, value) in pairs {
+            self.visit()?;
+            let found = find(graph, value, self.source, self.bounds)?;
+            if graph.text(key).is_none() || !matches!(found, Some(Found::Tensor(..))) {
+                return Ok(false);
+            }
+        }
+        Ok(!pairs.is_empty())
+    }
+
+    /// True for an ordered dict.
+    pub(super) fn is_ordered(&self, id: ObjectId) -> bool {
+        matches!(self.graph().object(id), Object::Made(_))
+    }
+
+    /// The root, where it is no dict: a tensor goes by its own name.
+    pub(super) fn lone(&mut self, id: ObjectId) -> Result<Value> {
+        match self.found(id)? {
+            Some(Found::Tensor(form, name, array)) => {
+                let path = match name.as_deref() {
+                    None | Some("") => TensorPath::value(),
+                    Some(name) => TensorPath::from_dotted(name),
+                };
+                self.path = path.parts().to_vec();
+                self.tensor(form, array, Spot { name, id: Some(id), ..Spot::default() })
+            }
+            Some(Found::Inert(what)) => self.inert(&what),
+            None => self.node(id, 0),
+        }
+    }
+
+    /// Takes the memory of a value, as well as it can be told. What is shared takes it each time.
+    fn charge(&mut self, object: &Object) -> Result<()> {
+        let cost = match object {
+            // These are maps with a mark, each with a list in it.
+            Object::Tuple(_) | Object::Set(_) | Object::FrozenSet(_) | Object::Made(_) => 480,
+            Object::BigInt(_) | Object::Bytes(_) | Object::ByteArray(_) | Object::Global { .. } => 480,
+            Object::List(_) | Object::Dict(_) => 160,
+            _ => VALUE,
+        };
+        self.room.take(cost)
+    }
+
+    /// The value that an object stands for. Tensors in it become entries.
+    pub(super) fn node(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        self.visit()?;
+        if depth > DEEPEST {
+            self.room.take(480)?;
+            return self.object("a structure that is nested too deeply", id);
+        }
+        let graph = self.graph();
+        self.charge(graph.object(id))?;
+        Ok(match graph.object(id) {
+            Object::None => Value::Null,
+            Object::Bool(value) => Value::Bool(*value),
+            Object::Int(n) => Value::I64(*n),
+            Object::BigInt(bytes) => {
+                self.room.text_of(bytes.len() as u64, true)?;
+                marked(structure::INTEGER, Value::Bytes(bytes.to_vec()))
+            }
+            Object::Float(x) => Value::F64(x.to_bits()),
+            Object::Text(text) | Object::ByteString(text) => match (&text.short, text.place) {
+                (Some(text), _) => {
+                    self.room.text_of(text.len() as u64, !self.met.insert(id))?;
+                    self.room.escapes(text.as_bytes())?;
+                    Value::Text(text.to_string())
+                }
+                (None, Place::Source(span)) if matches!(span.stored, Stored::Raw | Stored::Utf8) => {
+                    self.room.text_of(span.len, !self.met.insert(id))?;
+                    let bytes = read_vec(&**self.source, span.offset, span.len)?;
+                    self.room.escapes(&bytes)?;
+                    match String::from_utf8(bytes) {
+                        Ok(text) => Value::Text(text),
+                        Err(error) => Value::Bytes(error.into_bytes()),
+                    }
+                }
+                _ => self.no_value("a text that is not well-formed", false)?,
+            },
+            Object::Bytes(_) | Object::ByteArray(_) => self.bytes(id)?,
+            Object::List(items) => Value::List(self.items(items, depth)?),
+            Object::Tuple(items) => marked(structure::TUPLE, Value::List(self.items(items, depth)?)),
+            Object::Set(items) => marked(structure::SET, Value::List(self.items(items, depth)?)),
+            Object::FrozenSet(items) => marked(structure::FROZEN_SET, Value::List(self.items(items, depth)?)),
+            Object::Dict(pairs) => self.pairs(pairs, false, depth)?,
+            Object::Global { .. } => match graph.global(id) {
+                Some((module, name)) => {
+                    self.room.text(module)?;
+                    self.room.text(name)?;
+                    marked(structure::GLOBAL, Value::Text(format!("{module} {name}")))
+                }
+                None => self.no_value("a class without a name", false)?,
+            },
+            Object::Made(_) => self.made(id, depth)?,
+            _ => self.no_value("something that is kept outside of the pickle", true)?,
+        })
+    }
+
+    fn items(&mut self, items: &[ObjectId], depth: usize) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        for (place, &item) in items.iter().enumerate() {
+            let height = self.path.len();
+            let key = place.to_string();
+            self.push(&key);
+            let found = self.found(item)?;
+            if let Some(Found::Tensor(..)) = found {
+                self.room.take(LISTED)?;
+            }
+            let value = match found {
+                Some(Found::Tensor(form, name, array)) => {
+                    self.visit()?;
+                    self.tensor(form, array, Spot { key: &key, name, id: Some(item), ..Spot::default() })?
+                }
+                Some(Found::Inert(what)) => self.inert(&what)?,
+                None => self.node(item, depth + 1)?,
+            };
+            self.path.truncate(height);
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    fn pairs(&mut self, pairs: &[(ObjectId, ObjectId)], ordered: bool, depth: usize) -> Result<Value> {
+        let members = self.members(pairs, &|_| false)?;
+        let held = MEMBER.saturating_mul(pairs.len() as u64);
+        let tensors =
+            members.iter().filter(|m| matches!(m.found.as_deref(), Some(Found::Tensor(..)))).count() as u64;
+        self.room.take(NESTED.saturating_mul(tensors))?;
+        let items = self.dict(members, &HashMap::new(), depth + 1)?;
+        self.room.give(held);
+        Ok(structure::dict(items, ordered))
+    }
+
+    /// Bytes that are no array's.
+    fn bytes(&mut self, id: ObjectId) -> Result<Value> {
+        let Some(payload) = bytes_of(self.graph(), id, None)? else {
+            return self.no_value("bytes of unknown length", false);
+        };
+        self.room.text_of(payload.len, true)?;
+        match (payload.short, payload.place) {
+            (Some(bytes), _) => Ok(Value::Bytes(bytes.into_vec())),
+            (None, Place::Source(span)) => {
+                let decoded = PayloadSource::new(self.source.clone(), span, payload.len)?;
+                Ok(Value::Bytes(read_vec(&decoded, 0, payload.len)?))
+            }
+            _ => self.no_value("bytes outside of the pickle", false),
+        }
+    }
+
+    /// What would be made by a call. It is not called.
+    fn made(&mut self, id: ObjectId, depth: usize) -> Result<Value> {
+        let graph = self.graph();
+        if let Some(pairs) = graph.pairs(id) {
+            return self.pairs(pairs, true, depth);
+        }
+        if let Some(found) = scalar(graph, id)?
+            && let Some(value) = self.scalar(&found)?
+        {
+            return Ok(value);
+        }
+        match graph.call(id) {
+            Some((("_codecs", "encode") | ("builtins" | "__builtin__", "bytes" | "bytearray"), _)) => {
+                return self.bytes(id);
+            }
+            Some((("builtins" | "__builtin__", "tuple"), &[items])) => {
+                if let Some(items) = graph.sequence(items) {
+                    return Ok(marked(structure::TUPLE, Value::List(self.items(items, depth)?)));
+                }
+            }
+            _ => {}
+        }
+        let name = graph.made(id).and_then(|made| graph.global(made.callable));
+        let name = name.map_or_else(|| "a class without a name".to_owned(), |(m, n)| format!("{m}.{n}"));
+        self.object(&name, id)
+    }
+
+    fn scalar(&mut self, found: &weighbridge_pickle::NdArray) -> Result<Option<Value>> {
+        let (Some(dtype), Some(payload), Endian::Little) = (found.dtype, &found.payload, found.endian) else {
+            return Ok(None);
+        };
+        let Some(bytes) = &payload.short else { return Ok(None) };
+        Ok(Some(Value::Map(vec![
+            (Name::from(structure::SCALAR), Value::Text(dtype.name().to_owned())),
+            (Name::from(structure::SCALAR_BYTES), Value::Bytes(bytes.to_vec())),
+        ])))
+    }
+
+    /// Adds a tensor under the name so far, and gives what stands for it in the structure.
+    pub(super) fn tensor(&mut self, form: Form, array: Array, spot: Spot<'_>) -> Result<Value> {
+        let limits = &self.options.limits;
+        Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
+        Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
+        let path = TensorPath::new(self.path.clone());
+        Limits::check("bytes in a name", "name_bytes", path.byte_len() as u64, limits.name_bytes)?;
+        let dtype = match array.dtype {
+            DType::U16 => {
+                if !self.bf16 {
+                    let text =
+                        "arrays of uint16 are bfloat16: numpy has no such type, and Paddle reads them so";
+                    self.checkpoint.notes.push(Note::new("uint16-is-bf16", text));
+                }
+                self.bf16 = true;
+                DType::BF16
+            }
+            dtype => dtype,
+        };
+        let mut entry =
+            TensorEntry::dense(path, dtype, array.shape, &array.source, array.offset, array.encoding)?;
+        entry.role = match spot.slot {
+            Some(slot) => Role::OptimizerState { slot },
+            None => spot.role.unwrap_or(Role::Parameter),
+        };
+        self.distinguish(&mut entry)?;
+        let usual = state_key(&entry, Some(spot.key));
+        if let Some(name) = spot.name.filter(|name| *name != usual) {
+            self.room.attribute(&name)?;
+            entry.attributes.insert(VARIABLE_NAME.to_owned(), Value::Text(name));
+        }
+        if let Some(parameter) = spot.parameter {
+            self.room.attribute(parameter)?;
+            entry.attributes.insert(PARAMETER_VARIABLE.to_owned(), Value::Text(parameter.to_owned()));
+        }
+        let text = entry.text();
+        // The same object is read once. So are ranges that are alike, where they stand in the file as they are.
+        if spot.id.is_none_or(|id| !self.first.contains_key(&id))
+            && let Some(piece) = entry.single_piece().filter(|piece| piece.len > 0)
+            && let Some(within) = piece.source.within().filter(|within| within.encoded)
+        {
+            self.spans.add(0, (within.offset, within.offset.saturating_add(within.len)), within.len);
+        }
+        if let Some(id) = spot.id {
+            match self.first.get(&id) {
+                Some(first) => {
+                    self.room.attribute(first)?;
+                    entry.attributes.insert(ALIAS_OF.to_owned(), Value::Text(first.clone()));
+                }
+                None => {
+                    self.first.insert(id, text.clone());
+                }
+            }
+        }
+        self.checkpoint.tensors.push(entry);
+        Ok(structure::tensor(form, text))
+    }
+
+    /// Makes the name the only one of its kind: keys with dots can look like keys within keys.
+    fn distinguish(&mut self, entry: &mut TensorEntry) -> Result<()> {
+        let name = entry.text();
+        self.room.name(entry.path.parts().len(), &name)?;
+        if self.names.is_taken(&name) {
+            // The note, and the name as one that was met twice.
+            self.room.name(entry.path.parts().len(), &name)?;
+        }
+        self.checkpoint.notes.extend(self.names.add(entry));
+        Ok(())
+    }
+}

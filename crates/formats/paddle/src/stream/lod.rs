@@ -1,0 +1,173 @@
+//! LoD, "level of detail": how the rows of a tensor fall into sequences, and those into longer
+//! ones. It stands between the two version words of a stream.
+//!
+//! Each level is a list of offsets into the next: it begins with 0 and ends with the number of
+//! rows there. Paddle does not check that, and neither does reading; [`problem`] does.
+
+use super::header::{array, words};
+use weighbridge_core::checkpoint::{TensorEntry, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::Cursor;
+
+/// The attribute that holds the levels: a list of lists of unsigned offsets. Only where there are
+/// levels.
+pub const LOD: &str = "lod";
+/// The attribute that holds the bytes behind the last whole offset of each level, a list of
+/// bytes. Only where there are any: Paddle reads a level of any length, and drops what is no
+/// whole offset.
+pub const LOD_ODD: &str = "lod_odd_bytes";
+
+/// Levels as a stream holds them.
+#[derive(Debug, Default)]
+pub(super) struct Lod {
+    levels: Vec<Value>,
+    odd: Vec<Value>,
+}
+
+impl Lod {
+    /// Reads the number of levels, then the levels.
+    pub(super) fn read(cursor: &mut Cursor, limits: &Limits) -> Result<Self> {
+        let at = cursor.position();
+        let count = u64::from_le_bytes(array(cursor, "the number of LoD levels")?);
+        if count > cursor.remaining() / 8 {
+            return Err(Error::corrupt(
+                "lod-too-long",
+                "a tensor has more LoD levels than the file has room for",
+            )
+            .at(at)
+            .expected(format_args!("at most {}", cursor.remaining() / 8))
+            .found(count));
+        }
+        // An empty level takes several times its 8 bytes in memory; honest ones are few.
+        Limits::check("levels of LoD", "dimensions", count, limits.dimensions).map_err(|e| e.at(at))?;
+        let mut lod = Self::default();
+        let mut spent = 0u64;
+        let mut odd = false;
+        for _ in 0..count {
+            let at = cursor.position();
+            let len = u64::from_le_bytes(array(cursor, "the length of a LoD level")?);
+            if len > cursor.remaining() {
+                return Err(Error::corrupt(
+                    "lod-too-long",
+                    "a LoD level is longer than the rest of the file",
+                )
+                .at(at)
+                .expected(format_args!("at most {} bytes", cursor.remaining()))
+                .found(format_args!("{len} bytes"))
+                .hint("the file is cut short, or the length is damaged"));
+            }
+            spent = spent.saturating_add(8).saturating_add(len);
+            Limits::check("bytes of LoD", "header_bytes", spent, limits.header_bytes)
+                .map_err(|e| e.at(at))?;
+            let bytes = cursor.bytes(len, "a LoD level")?;
+            let rest = bytes.as_chunks::<8>().1.to_vec();
+            odd |= !rest.is_empty();
+            lod.odd.push(Value::Bytes(rest));
+            lod.levels.push(Value::List(words(&bytes).map(Value::U64).collect()));
+        }
+        if !odd {
+            lod.odd.clear();
+        }
+        Ok(lod)
+    }
+
+    /// Writes the levels into the attributes of `entry`.
+    pub(super) fn describe(self, entry: &mut TensorEntry) {
+        if !self.levels.is_empty() {
+            entry.attributes.insert(LOD.into(), Value::List(self.levels));
+        }
+        if !self.odd.is_empty() {
+            entry.attributes.insert(LOD_ODD.into(), Value::List(self.odd));
+        }
+    }
+}
+
+/// The levels of `entry`, as they are written: their number, then each with its length.
+pub(super) fn bytes(entry: &TensorEntry) -> Result<Vec<u8>> {
+    let levels = levels(entry)?;
+    let odd = odd_bytes(entry, levels.len())?;
+    let mut out = (levels.len() as u64).to_le_bytes().to_vec();
+    for (place, level) in levels.iter().enumerate() {
+        let rest: &[u8] = odd.get(place).copied().unwrap_or(&[]);
+        out.extend_from_slice(&(level.len() as u64 * 8 + rest.len() as u64).to_le_bytes());
+        level.iter().for_each(|offset| out.extend_from_slice(&offset.to_le_bytes()));
+        out.extend_from_slice(rest);
+    }
+    Ok(out)
+}
+
+/// The levels of `entry`; none where it has no LoD.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`], code `lod`, where the attribute is no list of lists of offsets.
+pub fn levels(entry: &TensorEntry) -> Result<Vec<Vec<u64>>> {
+    let bad = || {
+        Error::mismatch("lod", "the attribute `lod` is not a list of lists of unsigned offsets")
+            .on_tensor(entry.name())
+    };
+    let levels = match entry.attributes.get(LOD) {
+        None => return Ok(Vec::new()),
+        Some(Value::List(levels)) => levels,
+        Some(_) => return Err(bad()),
+    };
+    let level = |level: &Value| {
+        let Value::List(offsets) = level else { return Err(bad()) };
+        let offset = |offset: &Value| match offset {
+            Value::U64(offset) => Ok(*offset),
+            _ => Err(bad()),
+        };
+        offsets.iter().map(offset).collect()
+    };
+    levels.iter().map(level).collect()
+}
+
+fn odd_bytes(entry: &TensorEntry, levels: usize) -> Result<Vec<&[u8]>> {
+    let bad = || {
+        Error::mismatch("lod", format!("the attribute `{LOD_ODD}` is not up to 7 bytes for each level"))
+            .on_tensor(entry.name())
+    };
+    let list = match entry.attributes.get(LOD_ODD) {
+        None => return Ok(Vec::new()),
+        Some(Value::List(list)) if list.len() == levels => list,
+        Some(_) => return Err(bad()),
+    };
+    list.iter()
+        .map(|part| match part {
+            Value::Bytes(bytes) if bytes.len() < 8 => Ok(bytes.as_slice()),
+            _ => Err(bad()),
+        })
+        .collect()
+}
+
+/// What is wrong with the LoD of `entry`, for people, or `None`: each level must begin with 0, not
+/// fall, and end with the number of sequences of the next, the last with the number of rows.
+///
+/// # Errors
+/// As [`levels`].
+pub fn problem(entry: &TensorEntry) -> Result<Option<String>> {
+    if entry.attributes.contains_key(LOD_ODD) {
+        return Ok(Some("the length of a level is no multiple of 8: Paddle drops the rest".to_owned()));
+    }
+    let levels = levels(entry)?;
+    let rows = entry.shape.dims().first().copied().unwrap_or(0);
+    for (place, level) in levels.iter().enumerate() {
+        let (Some(&first), Some(&last)) = (level.first(), level.last()) else {
+            return Ok(Some(format!("level {place} has no offsets")));
+        };
+        if first != 0 {
+            return Ok(Some(format!("level {place} begins with {first}, not with 0")));
+        }
+        if let Some(pair) = level.windows(2).find(|pair| pair[0] > pair[1]) {
+            return Ok(Some(format!("level {place} falls from {} to {}", pair[0], pair[1])));
+        }
+        let (end, of) = match levels.get(place + 1) {
+            Some(next) => (next.len().saturating_sub(1) as u64, "sequences of the next level"),
+            None => (rows, "rows of the tensor"),
+        };
+        if last != end {
+            return Ok(Some(format!("level {place} ends with {last}, but there are {end} {of}")));
+        }
+    }
+    Ok(None)
+}

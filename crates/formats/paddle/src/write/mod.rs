@@ -1,0 +1,115 @@
+//! From an index to a plan. Same index, same bytes.
+
+mod model;
+mod names;
+mod streams;
+mod variables;
+
+use super::any_program::Program;
+use super::{FORM_PIR, Kind, state};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, TensorEntry};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge_core::topology::Topology;
+use weighbridge_format::PlanOptions;
+
+/// Lays out `checkpoint` as the kind that is asked for, that it had, or that suits it.
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    checkpoint.check_unique()?;
+    let kind = kind(checkpoint, options)?;
+    if kind == Kind::State {
+        return state::plan(checkpoint, options);
+    }
+    let mut losses = Vec::new();
+    losses.extend(checkpoint.left_out().map(Note::loss));
+    let program = edited_program(checkpoint)?;
+    let topology = program.as_ref().map(|(_, topology)| &**topology);
+    let files = match kind {
+        Kind::Tensor => vec![streams::one(checkpoint, options, &mut losses)?],
+        Kind::SelectedRows => vec![streams::rows(checkpoint, &mut losses)?],
+        Kind::Vocab => vec![streams::words(checkpoint, topology)?],
+        Kind::Combined => {
+            model::names_are_lost(checkpoint, &mut losses);
+            vec![streams::combined("", checkpoint, topology, options, &mut losses)?]
+        }
+        Kind::Program | Kind::Pir => {
+            let (program, topology) = needed(program.as_ref(), checkpoint)?;
+            let wanted = if kind == Kind::Pir { FORM_PIR } else { super::FORM_DESC };
+            if topology.form != wanted {
+                return Err(model::wrong_form(topology.form, wanted));
+            }
+            let none =
+                |tensor: &TensorEntry| Loss::new("tensors", tensor.name(), "a program file holds none");
+            losses.extend(checkpoint.tensors.iter().map(none));
+            vec![literal("", program.to_bytes())]
+        }
+        Kind::Separate => model::separate(checkpoint, program.as_ref(), options, &mut losses)?,
+        Kind::Inference => {
+            let program = needed(program.as_ref(), checkpoint)?;
+            model::inference(checkpoint, program, options, &mut losses)?
+        }
+        Kind::Training => {
+            let program = needed(program.as_ref(), checkpoint)?;
+            model::training(checkpoint, program, options, &mut losses)?
+        }
+        Kind::State => Vec::new(),
+    };
+    Ok(WritePlan { format: "paddle", kind: kind.word(), files, losses })
+}
+
+/// The kind to write.
+fn kind(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Kind> {
+    if let Some(word) = &options.kind {
+        return Kind::from_word(word).ok_or_else(|| {
+            let words: Vec<_> = Kind::ALL.iter().map(|k| k.word()).collect();
+            Error::usage("unknown-kind", "Paddle has no such kind of file")
+                .expected(words.join(", "))
+                .found(word)
+        });
+    }
+    let origin = checkpoint.origin.as_ref().filter(|o| o.format == "paddle");
+    let had = origin.and_then(|o| Kind::from_word(&o.kind));
+    let needs_program =
+        |kind: Kind| matches!(kind, Kind::Inference | Kind::Training | Kind::Program | Kind::Pir);
+    match had {
+        Some(kind) if !needs_program(kind) || checkpoint.topology.is_some() => Ok(kind),
+        _ if checkpoint.topology.is_some() => Ok(Kind::Inference),
+        // The one form that keeps the names without a program.
+        _ => Ok(Kind::State),
+    }
+}
+
+/// A program and what is understood of it, after renames.
+type Edited = (Program, Arc<Topology>);
+
+/// The program of a checkpoint, with its variables renamed as its tensors were.
+fn edited_program(checkpoint: &Checkpoint) -> Result<Option<Edited>> {
+    let Some(topology) = &checkpoint.topology else { return Ok(None) };
+    let mut program = Program::of(topology)?;
+    let mut renames = variables::renames(checkpoint);
+    if renames.is_empty() {
+        return Ok(Some((program, topology.clone())));
+    }
+    // A parameter whose tensor keeps its name keeps it in the program too: `w@scale` beside a renamed `w`.
+    for variable in topology.parameters().into_iter().filter(|variable| variable.name.contains('@')) {
+        renames.entry(variable.name.clone()).or_insert_with(|| variable.name.clone());
+    }
+    program.rename(&renames)?;
+    let topology = Arc::new(program.topology());
+    Ok(Some((program, topology)))
+}
+
+fn needed<'a>(program: Option<&'a Edited>, checkpoint: &Checkpoint) -> Result<&'a Edited> {
+    program.ok_or_else(|| {
+        Error::mismatch("no-program", "this kind of model has a program, and there is none")
+            .in_file(&checkpoint.label)
+            .hint("--program FILE names it; --kind combined or --kind state writes the parameters alone")
+    })
+}
+
+fn literal(name: &str, bytes: Vec<u8>) -> PlannedFile {
+    let mut file = FileBuilder::new(name);
+    file.literal(bytes);
+    file.finish()
+}

@@ -1,0 +1,175 @@
+//! Which tensor is which variable: names, renames, and the order of files.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use weighbridge_core::checkpoint::{
+    Checkpoint, Loss, PARAMETER_VARIABLE, RENAMED_FROM, TensorEntry, VARIABLE_NAME,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::Order;
+use weighbridge_core::topology::{Topology, Variable, VariableKind};
+use weighbridge_io::engine::read_tensor;
+
+/// A tensor under the name that it has as a variable.
+#[derive(Debug, Clone)]
+pub(super) struct Stored<'a> {
+    pub(super) name: String,
+    pub(super) entry: &'a TensorEntry,
+}
+
+/// The name that a tensor has as a variable: the one it keeps beside its structured name, else its
+/// path; for state `PARAMETER_SLOT`, as Paddle's optimizers name it.
+pub(super) fn variable_name(entry: &TensorEntry) -> String {
+    if let Some(own) = entry.text_attribute(VARIABLE_NAME) {
+        return own.to_owned();
+    }
+    match entry.role.slot() {
+        Some(slot) => {
+            let parameter = entry.text_attribute(PARAMETER_VARIABLE);
+            let parameter = parameter.map_or_else(|| entry.path.to_text(), str::to_owned);
+            format!("{parameter}_{}", slot.to_text())
+        }
+        None => entry.path.to_text(),
+    }
+}
+
+/// The variables that were renamed since the program was read: old name to new.
+pub(super) fn renames(checkpoint: &Checkpoint) -> BTreeMap<String, String> {
+    let renamed = |entry: &TensorEntry| {
+        let old = entry.text_attribute(RENAMED_FROM)?;
+        let new = variable_name(entry);
+        let old = match entry.role.slot() {
+            Some(slot) => format!("{old}_{}", slot.to_text()),
+            None => old.to_owned(),
+        };
+        (old != new).then_some((old, new))
+    };
+    checkpoint.tensors.iter().filter_map(renamed).collect()
+}
+
+/// The tensors of a checkpoint in the order of a combined file.
+///
+/// With a program they are its parameters, all of them and no others; without one they are sorted
+/// by name, and a file that had no names keeps its order. Two tensors that are one variable
+/// (tied weights under several structured names) are written once.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `parameters-missing` where the program has parameters that the
+/// checkpoint lacks, unless `gaps` are fine; `shape-differs` where a tensor is not what the program
+/// declares; `one-variable` where two tensors that differ are one variable.
+pub(super) fn in_file_order<'a>(
+    checkpoint: &'a Checkpoint,
+    topology: Option<&Topology>,
+    gaps: bool,
+    losses: &mut Vec<Loss>,
+) -> Result<Vec<Stored<'a>>> {
+    let mut all = Vec::with_capacity(checkpoint.tensors.len());
+    let mut places = HashMap::with_capacity(checkpoint.tensors.len());
+    let declared: HashSet<&str> =
+        topology.map(|t| t.parameters().into_iter().map(|v| v.name.as_str()).collect()).unwrap_or_default();
+    for entry in &checkpoint.tensors {
+        let mut name = variable_name(entry);
+        let path = entry.path.to_text();
+        // Who renames a tensor to a parameter of the program means that parameter.
+        if entry.role.slot().is_none()
+            && !declared.contains(name.as_str())
+            && declared.contains(path.as_str())
+        {
+            name = path;
+        }
+        if let Some(&place) = places.get(&name) {
+            let first: &Stored<'_> = &all[place];
+            if !same_elements(first.entry, entry)? {
+                return Err(Error::mismatch(
+                    "one-variable",
+                    "two tensors of different values are one variable",
+                )
+                .on_tensor(entry.name())
+                .found(format_args!("{} is {name} too", first.entry.name()))
+                .hint("--drop leaves one of them out"));
+            }
+            continue;
+        }
+        places.insert(name.clone(), all.len());
+        all.push(Stored { name, entry });
+    }
+    let Some(topology) = topology else {
+        let unnamed = !all.is_empty() && all.iter().all(|s| s.entry.guessed && s.name.starts_with('#'));
+        if !unnamed {
+            all.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+        }
+        return Ok(all);
+    };
+    let mut ordered = Vec::with_capacity(all.len());
+    let mut missing = Vec::new();
+    for variable in topology.parameters() {
+        match places.remove(&variable.name) {
+            Some(place) => ordered.push(all[place].clone()),
+            // Words are no tensors; who writes them looks for them elsewhere.
+            None if variable.kind == VariableKind::Vocab => {}
+            None => missing.push(variable.name.as_str()),
+        }
+    }
+    if !missing.is_empty() && !gaps {
+        let shown = missing.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+        let hint = if ordered.is_empty() && !all.is_empty() {
+            "are these the names of its variables? --names variable makes them so, --rename any"
+        } else {
+            "a program needs all of its parameters: were some left out, or is it of another model?"
+        };
+        return Err(Error::mismatch(
+            "parameters-missing",
+            "the program has parameters that the tensors lack",
+        )
+        .expected(format_args!("{} more: {shown}", missing.len()))
+        .found(format_args!("{} tensors", checkpoint.tensors.len()))
+        .hint(hint));
+    }
+    let pairs = ordered.iter().map(|s| (s.name.as_str(), s.entry));
+    against_program(topology, pairs, losses)?;
+    let mut left: Vec<usize> = places.into_values().collect();
+    left.sort_unstable();
+    for place in left {
+        let detail = "the program has no such parameter; it is left out";
+        losses.push(Loss::new("not-in-program", all[place].entry.name(), detail));
+    }
+    Ok(ordered)
+}
+
+/// Holds tensors against what the program declares. Another shape is an error: Paddle does not look
+/// when it loads, and fails when an operator runs. Another type is a loss, for the same reason.
+fn against_program<'a>(
+    topology: &Topology,
+    tensors: impl Iterator<Item = (&'a str, &'a TensorEntry)>,
+    losses: &mut Vec<Loss>,
+) -> Result<()> {
+    let declared: HashMap<&str, &Variable> =
+        topology.parameters().into_iter().map(|v| (v.name.as_str(), v)).collect();
+    let quantized = topology.quantized();
+    for (name, entry) in tensors {
+        let Some(variable) = declared.get(name) else { continue };
+        let admitted = quantized.admits(variable, entry.shape.dims());
+        if let Some(shape) = variable.shape.as_ref().filter(|_| !admitted) {
+            return Err(Error::mismatch("shape-differs", "the tensor is not what the program declares")
+                .on_tensor(entry.name())
+                .expected(format_args!("{shape:?}"))
+                .found(&entry.shape)
+                .hint("is it the program of another model? --kind state or combined writes the tensors without it"));
+        }
+        if let Some(dtype) = variable.dtype.filter(|_| !quantized.admits_dtype(variable, entry.dtype())) {
+            let detail = format!(
+                "the program declares {dtype} and the file has {}: Paddle loads it, and refuses when an operator runs",
+                entry.dtype()
+            );
+            losses.push(Loss::new("dtype-differs", entry.name(), detail));
+        }
+    }
+    Ok(())
+}
+
+/// True where two tensors have the same elements.
+fn same_elements(a: &TensorEntry, b: &TensorEntry) -> Result<bool> {
+    if a.dtype() != b.dtype() || a.shape != b.shape {
+        return Ok(false);
+    }
+    Ok(read_tensor(a, Order::Row)? == read_tensor(b, Order::Row)?)
+}

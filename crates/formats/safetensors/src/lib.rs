@@ -1,0 +1,290 @@
+//! safetensors: a file of named tensors with a JSON header, or a folder of such files.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  N, the length of the header, little-endian
+//!      8      N  the header: one JSON object, UTF-8, begins with {, padded with spaces
+//!                {"__metadata__": {"key": "text", ...},
+//!                 "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+//!  8 + N         the data: dense, little-endian, row-major; the offsets count from here
+//! ```
+//!
+//! The tensors fill the data without a hole and without an overlap, up to the end of the file. What
+//! the original reader refuses is refused here, with the reason and the place; keys that stand
+//! twice, which the original takes the last of, are refused too.
+//!
+//! A large model is cut into several such files, the shards, with a list of what stands where, as
+//! Hugging Face does it:
+//!
+//! ```text
+//! model-00001-of-00002.safetensors      tensors in their order, up to a size
+//! model-00002-of-00002.safetensors      one that is larger than that size has a file of its own
+//! model.safetensors.index.json          {"metadata": {"total_size": bytes of all tensors, ...},
+//!                                        "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
+//! ```
+//!
+//! Metadata and what names cannot say stand in the `metadata` of the list, where other programs pass
+//! over them; only `format`, which they ask every file for, stands in each shard.
+
+mod header;
+mod library;
+mod outline;
+mod read;
+mod room;
+mod salvage;
+mod shards;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use shards::{index_files, parse_size};
+pub use weighbridge_format::shards::{IndexFile, IndexFiles, index_with};
+
+use std::path::Path;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::shards::{alone, is_index, is_index_file, scan as scan_index};
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan, Setting};
+use weighbridge_io::source::{FolderRef, SourceRef};
+
+/// The format.
+#[derive(Debug)]
+pub struct Safetensors;
+
+/// The kind that is one file.
+const KIND: &str = "single";
+/// The kind that is a folder of files and their list.
+const SHARDED: &str = "sharded";
+/// The setting that gives the size of these files.
+const SHARD: &str = "shard";
+/// The setting that gives the blanks behind a header.
+const HEADER_PADDING: &str = "header_padding";
+/// The setting that gives the place at which the data begin.
+const DATA_OFFSET: &str = "data_offset";
+/// The key of the header that is no tensor.
+const METADATA: &str = "__metadata__";
+/// The key of metadata that says which library is to load the file.
+const FORMAT: &str = "format";
+/// What libraries write under the key [`FORMAT`].
+const LIBRARIES: [&str; 7] = ["pt", "tf", "flax", "np", "numpy", "mlx", "paddle"];
+/// Bytes before the header.
+const PREFIX: u64 = 8;
+/// The longest header that the original reads.
+const MAX_HEADER: u64 = 100_000_000;
+
+static FACTS: Facts = Facts {
+    id: "safetensors",
+    title: "safetensors, one file or shards",
+    extensions: &[("safetensors", KIND)],
+    dtypes: &DTYPES,
+    order: Some(Order::Row),
+    settings: &[
+        Setting {
+            name: SHARD,
+            values: "5GB, 500MB, 64MiB, ... or bytes",
+            what: "most bytes of tensors in a file; the target is then a folder (default: one file; 5GB for --kind sharded)",
+        },
+        Setting {
+            name: HEADER_PADDING,
+            values: "bytes",
+            what: "blanks behind each header, which leave room for later edits in place (default 0)",
+        },
+        Setting {
+            name: DATA_OFFSET,
+            values: "bytes",
+            what: "where the data begin, in the order in which the tensors stand in the file that was opened: for edits in place",
+        },
+    ],
+};
+
+/// The element types, by growing alignment: the order in which the original declares them, and by
+/// which, backwards, it sorts the tensors that it writes.
+const NAMED: [(DType, &str); 22] = [
+    (DType::Bool, "BOOL"),
+    (DType::F4, "F4"),
+    (DType::F6E2M3, "F6_E2M3"),
+    (DType::F6E3M2, "F6_E3M2"),
+    (DType::U8, "U8"),
+    (DType::I8, "I8"),
+    (DType::F8E5M2, "F8_E5M2"),
+    (DType::F8E4M3, "F8_E4M3"),
+    (DType::F8E8M0, "F8_E8M0"),
+    (DType::F8E4M3Fnuz, "F8_E4M3FNUZ"),
+    (DType::F8E5M2Fnuz, "F8_E5M2FNUZ"),
+    (DType::I16, "I16"),
+    (DType::U16, "U16"),
+    (DType::F16, "F16"),
+    (DType::BF16, "BF16"),
+    (DType::I32, "I32"),
+    (DType::U32, "U32"),
+    (DType::F32, "F32"),
+    (DType::C64, "C64"),
+    (DType::F64, "F64"),
+    (DType::I64, "I64"),
+    (DType::U64, "U64"),
+];
+
+/// The types of [`NAMED`].
+const DTYPES: [DType; 22] = {
+    let mut types = [DType::Bool; 22];
+    let mut i = 0;
+    while i < types.len() {
+        types[i] = NAMED[i].0;
+        i += 1;
+    }
+    types
+};
+
+impl Format for Safetensors {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn is_of_form(&self, key: &str, value: &Value) -> bool {
+        // Which library is to load it.
+        key == FORMAT && matches!(value, Value::Text(library) if LIBRARIES.contains(&library.as_str()))
+    }
+
+    /// A length that fits the file, or could, and the beginning of a JSON object. Text, also JSON,
+    /// has a length above 2^56 in its first 8 characters. An index of shards is a JSON object itself.
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        if is_index(head, source) {
+            return shards::is_ours(source);
+        }
+        let Some((&length, [b'{', next, ..])) = head.split_first_chunk::<8>() else { return false };
+        let length = u64::from_le_bytes(length);
+        let fits = length <= MAX_HEADER || length <= source.len().saturating_sub(PREFIX);
+        length >= 2 && fits && matches!(next, b'"' | b'}' | b' ' | b'\t' | b'\n' | b'\r')
+    }
+
+    /// The beginning of the JSON where it belongs: the length before it is damaged.
+    fn recognises_damaged(&self, head: &[u8], _: &SourceRef) -> bool {
+        matches!(head.get(8..10), Some([b'{', b'"' | b' ' | b'\t' | b'\n' | b'\r']))
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => shards::open_folder(folder, options).map(Some),
+            Place::Beside(source, folder, name) if is_index_file(source)? => {
+                shards::open_list(source, folder, name, options).map(Some)
+            }
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                salvage::open(source, error, options).map(Some)
+            }
+        }
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        match read::open(&source, options) {
+            // The text of a list is no length that any file could have.
+            Err(_) if is_index_file(&source)? => alone(&source),
+            opened => opened,
+        }
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        match read::open(&source, options) {
+            Err(_) if is_index_file(&source)? => shards::open_list(&source, folder, name, options),
+            opened => opened,
+        }
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        shards::recognises_folder(folder)
+    }
+
+    fn tells_of(&self, name: &Path) -> bool {
+        shards::tells_of(name)
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        shards::open_folder(folder, options)
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = shards::check(checkpoint);
+        findings.extend(outline::unaligned(&checkpoint.tensors));
+        Ok(findings)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let scanned = match read::open(source, options) {
+            Err(_) if is_index_file(source)? => scan_index(source, &options.limits),
+            opened => opened.map(|checkpoint| Scan::of_notes(&checkpoint)),
+        };
+        scanned.or_else(Scan::of_error)
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
+    fn settings_in_place(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (FACTS.id, KIND) {
+            return Vec::new();
+        }
+        let begins = checkpoint.tensors.iter().flat_map(|t| &t.pieces).map(|piece| piece.offset).min();
+        begins.map(|offset| (DATA_OFFSET.to_owned(), offset.to_string())).into_iter().collect()
+    }
+
+    fn settings_as_cut(&self, checkpoint: &Checkpoint) -> Vec<(String, String)> {
+        if (checkpoint.format, checkpoint.kind) != (FACTS.id, SHARDED) {
+            return Vec::new();
+        }
+        shards::size_as_cut(checkpoint).map(|most| (SHARD.to_owned(), most.to_string())).into_iter().collect()
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        outline::outline(source, limits)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}
+
+/// The formats of this crate as a registry, for tests.
+#[cfg(test)]
+pub(crate) mod opening {
+    use std::path::Path;
+    use weighbridge_core::Checkpoint;
+    use weighbridge_core::Result;
+    use weighbridge_core::source::{FolderRef, SourceRef};
+    use weighbridge_format::{Format, OpenOptions, Registry};
+
+    fn registry() -> Registry {
+        Registry::new([&crate::Safetensors as _])
+    }
+
+    pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
+        registry().detect(source)
+    }
+
+    pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_folder(folder, options)
+    }
+
+    pub(crate) fn open_in_folder(
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        registry().open_in_folder(source, folder, name, options)
+    }
+
+    pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_source(source, options)
+    }
+}

@@ -1,0 +1,54 @@
+//! Several files that are one model, and their index.
+
+mod names;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(super) use read::{open_folder, open_list, recognises_folder};
+pub use write::parse_size;
+pub(super) use write::{DEFAULT_SIZE, plan, size_as_cut};
+
+use super::IndexFiles;
+use std::path::Path;
+use weighbridge_core::checkpoint::{Checkpoint, METADATA_DIFFERS};
+use weighbridge_core::error::Result;
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_format::shards::{index_files as all_index_files, names_files};
+use weighbridge_io::source::{FolderRef, SourceRef};
+
+/// Endings of files that indexes of other formats name.
+const OTHERS: [&str; 3] = [".bin", ".pdparams", ".pdopt"];
+/// The codes of remarks on what keeps nobody from reading the tensors, but is a mistake.
+const MISTAKES: [&str; 4] = ["total-size-differs", "not-in-list", "list-missing", METADATA_DIFFERS];
+
+/// True for an index of files of safetensors, or of none that another format has.
+pub(super) fn is_ours(source: &SourceRef) -> bool {
+    names_files(source, &[names::SUFFIX]) || !names_files(source, &OTHERS)
+}
+
+/// True for a file of tensors in the folder: where it is not one of the shards, a note says so.
+pub(super) fn tells_of(name: &Path) -> bool {
+    name.components().count() == 1 && name.to_str().is_some_and(names::is_file_name)
+}
+
+/// The indexes of shards of safetensors in `folder`. What has the name of an index (`.index.json`, `.index.VARIANT.json`) and is
+/// none, or is one of other files, is passed over.
+///
+/// # Errors
+/// As [`Folder::list`](weighbridge_io::source::Folder::list), and [`weighbridge_core::Kind::Io`] where a file cannot be read.
+pub fn index_files(folder: &FolderRef, limits: &Limits) -> Result<IndexFiles> {
+    let mut lists = all_index_files(folder, limits)?;
+    lists
+        .read
+        .retain(|list| !list.files.is_empty() && list.files.iter().all(|file| names::is_file_name(file)));
+    Ok(lists)
+}
+
+/// Mistakes that opening only remarks on.
+pub(super) fn check(checkpoint: &Checkpoint) -> Vec<Finding> {
+    let own = checkpoint.notes.iter().filter(|note| MISTAKES.contains(&note.code));
+    own.map(|note| Finding::warning(note.code, note.text.clone())).collect()
+}

@@ -1,0 +1,212 @@
+//! From an index to a plan. Same index, same bytes: no clock, no hash order.
+
+use super::library::library;
+use super::room::Room;
+use super::{FORMAT, KIND, MAX_HEADER, METADATA, NAMED, PREFIX, SHARD, SHARDED, shards};
+use serde_json::Value as Json;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use weighbridge_core::checkpoint::{
+    Checkpoint, INDEX_KEY, Loss, TensorEntry, Value, bridge_index, bridge_names, escape_text, left_behind,
+    renamed,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge_core::tensor::Order;
+use weighbridge_format::PlanOptions;
+
+/// Lays out `checkpoint` as one file, or as shards where the options ask for them.
+///
+/// The tensors of a file are sorted as the original sorts them: by alignment from wide to narrow,
+/// then by name. So each begins at a multiple of the size of its elements.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`] for what the format cannot hold: `no-such-dtype`, `shape-overflow`,
+/// `part-of-a-byte`, `name-collision`, `header-too-long`, `too-long`; [`weighbridge_core::Kind::Usage`] for
+/// another kind than `single` and `sharded`, and for a size of shards that is none.
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    let most = options.setting(SHARD).map(shards::parse_size).transpose()?;
+    let room = Room::of(options)?;
+    let was_sharded = (checkpoint.format, checkpoint.kind) == ("safetensors", SHARDED);
+    match (options.kind.as_deref(), most) {
+        (None | Some(SHARDED), Some(most)) => return shards::plan(checkpoint, most, room, options),
+        (Some(SHARDED), None) => return shards::plan(checkpoint, shards::DEFAULT_SIZE, room, options),
+        (None, None) if was_sharded => {
+            return shards::plan(checkpoint, shards::DEFAULT_SIZE, room, options);
+        }
+        (None | Some(KIND), None) => {}
+        (Some(KIND), Some(_)) => {
+            return Err(Error::usage("shards-in-a-folder", "shards are several files, and one is asked for")
+                .hint("name a folder: --to safetensors, and a target without .safetensors"));
+        }
+        (Some(kind), _) => {
+            return Err(Error::usage("unknown-kind", "safetensors has no such kind of file")
+                .expected(format_args!("{KIND} or {SHARDED}"))
+                .found(kind));
+        }
+    }
+    checkpoint.check_unique()?;
+    let names = bridge_names(checkpoint, |name| name, &[METADATA]);
+    let mut losses = left_behind(checkpoint);
+    losses.extend(renamed(checkpoint, &names));
+    let rows = rows(checkpoint, &names)?;
+    let index = options.own_entry(bridge_index(checkpoint, &names), &checkpoint.label, &mut losses);
+    let file = file("", rows, &metadata(checkpoint, index, &mut losses), room)?;
+    Ok(WritePlan { format: "safetensors", kind: KIND, files: vec![file], losses })
+}
+
+/// The tensors of `checkpoint` under their `names`, in its order.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`] for a tensor that the format cannot hold.
+pub(super) fn rows<'a>(checkpoint: &'a Checkpoint, names: &'a [String]) -> Result<Vec<Row<'a>>> {
+    checkpoint.tensors.iter().zip(names).map(|(entry, name)| Row::new(entry, name)).collect()
+}
+
+/// A file of these tensors.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `header-too-long`, `too-long`, `no-room`.
+pub(super) fn file(
+    name: &str,
+    mut rows: Vec<Row<'_>>,
+    metadata: &Texts<'_>,
+    room: Room,
+) -> Result<PlannedFile> {
+    // No two names are the same.
+    rows.sort_unstable_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes())));
+    if let Room::Until(_) = room {
+        // As they stand, in the order in which a reader takes them.
+        rows.sort_by_key(|row| {
+            row.entry.single_piece().map_or((u64::MAX, 0), |piece| (piece.offset, piece.len))
+        });
+    }
+    let header = header(&rows, metadata, room)?;
+    let mut file = FileBuilder::new(name);
+    file.literal((header.len() as u64).to_le_bytes());
+    file.owned(header);
+    for row in &rows {
+        file.tensor(row.entry, Order::Row)?;
+    }
+    Ok(file.finish())
+}
+
+/// Texts by key, as `__metadata__` has them.
+pub(super) type Texts<'a> = BTreeMap<&'a str, Cow<'a, str>>;
+
+/// A tensor and what the header says of it.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) entry: &'a TensorEntry,
+    pub(super) name: &'a str,
+    /// Place of the dtype in [`NAMED`].
+    rank: usize,
+    pub(super) bytes: u64,
+}
+
+impl<'a> Row<'a> {
+    fn new(entry: &'a TensorEntry, name: &'a str) -> Result<Self> {
+        let dtype = entry.dtype();
+        let fail = |error: Error| Err(error.on_tensor(entry.name()));
+        let Some(rank) = NAMED.iter().position(|&(known, _)| known == dtype) else {
+            return fail(
+                Error::mismatch("no-such-dtype", format!("safetensors has no dtype for {dtype}"))
+                    .hint("leave the tensor out, or write a format that has it, such as npz"),
+            );
+        };
+        // The original multiplies all extents, so a 0 does not save a shape that overflows.
+        let elements = entry.shape.dims().iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+        let Some(bits) = elements.and_then(|n| n.checked_mul(u64::from(dtype.bits()))) else {
+            return fail(
+                Error::mismatch("shape-overflow", "safetensors cannot hold extents with this product")
+                    .found(format_args!("{dtype} {}", entry.shape)),
+            );
+        };
+        if !bits.is_multiple_of(8) {
+            return fail(
+                Error::mismatch("part-of-a-byte", "safetensors holds whole bytes only")
+                    .found(format_args!("{dtype} {}", entry.shape)),
+            );
+        }
+        Ok(Self { entry, name, rank, bytes: bits / 8 })
+    }
+}
+
+/// The pairs of `__metadata__`: the texts, and the carried index where there is one.
+fn metadata<'a>(checkpoint: &'a Checkpoint, index: Option<String>, losses: &mut Vec<Loss>) -> Texts<'a> {
+    let mut pairs = BTreeMap::new();
+    for (key, value) in checkpoint.metadata.iter() {
+        match value {
+            Value::Text(_) if key == INDEX_KEY => {
+                let detail = "this key is reserved for the carried index";
+                losses.push(Loss::new("reserved-key", escape_text(key), detail));
+            }
+            Value::Text(text) => {
+                pairs.insert(key, Cow::from(text));
+            }
+            // What is no text stands in the carried index.
+            _ => {}
+        }
+    }
+    if let Some(library) = library(checkpoint) {
+        pairs.entry(FORMAT).or_insert(Cow::from(library));
+    }
+    if let Some(index) = index {
+        pairs.insert(INDEX_KEY, Cow::from(index));
+    }
+    pairs
+}
+
+/// The header with its padding.
+fn header(rows: &[Row<'_>], metadata: &Texts<'_>, room: Room) -> Result<String> {
+    let mut text = String::from("{");
+    if !metadata.is_empty() {
+        text.push_str(&format!("{}:{{", quoted(METADATA)));
+        for (key, value) in metadata {
+            text.push_str(&quoted(key));
+            text.push(':');
+            text.push_str(&quoted(value));
+            text.push(',');
+        }
+        text.pop();
+        text.push_str("},");
+    }
+    let mut begin = 0u64;
+    for row in rows {
+        let Some(end) = begin.checked_add(row.bytes) else {
+            return Err(Error::mismatch("too-long", "the tensors together pass 2^64 bytes")
+                .on_tensor(row.entry.name()));
+        };
+        let shape = row.entry.shape.dims().iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        text.push_str(&format!(
+            "{}:{{\"dtype\":\"{}\",\"shape\":[{shape}],\"data_offsets\":[{begin},{end}]}},",
+            quoted(row.name),
+            NAMED[row.rank].1,
+        ));
+        begin = end;
+    }
+    if text.ends_with(',') {
+        text.pop();
+    }
+    text.push('}');
+    let length = room.length(text.len() as u64)?;
+    if length > MAX_HEADER {
+        return Err(Error::mismatch("header-too-long", "the header is longer than safetensors reads")
+            .expected(format_args!("at most {MAX_HEADER} bytes"))
+            .found(length)
+            .hint("write fewer tensors, or less metadata, into one file"));
+    }
+    // What follows the header must have an offset, too.
+    if begin.checked_add(PREFIX + length).is_none() {
+        return Err(Error::mismatch("too-long", "the file would pass 2^64 bytes"));
+    }
+    while (text.len() as u64) < length {
+        text.push(' ');
+    }
+    Ok(text)
+}
+
+/// `text` as a JSON string.
+fn quoted(text: &str) -> String {
+    Json::from(text).to_string()
+}

@@ -1,0 +1,114 @@
+//! Arrow IPC files, also called Feather version 2: a table in record batches.
+//!
+//! ```text
+//! ARROW1\0\0
+//! schema                      a flatbuffer
+//! record batch, again and again: a flatbuffer that says where the buffers are, then the buffers
+//! footer                      the schema again, and where each batch is
+//! length of the footer        i32 little-endian
+//! ARROW1
+//! ```
+//!
+//! Written: a column `name` of text, where the rows have names, and a column `vector` of fixed-size
+//! lists; batches of about 2 MiB, uncompressed. Name, role and metadata of the tensor go along in the
+//! metadata of the schema.
+//!
+//! Read: the columns that the rules of tables choose. Fixed-size lists that are not compressed are
+//! ranges of the file, one a batch; all else (compressed with LZ4 or Zstandard, plain columns, lists)
+//! is decoded batch by batch when it is asked for.
+
+mod read;
+mod stream;
+mod write;
+
+use super::table::columns::DTYPES;
+use super::table::salvage::rows_before;
+use super::table::{Form, pipe, plan};
+use std::sync::Arc;
+use weighbridge_core::check::{Outline, held};
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::checkpoint::{Lost, TensorEntry};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::Order;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_io::source::SourceRef;
+
+/// The format.
+#[derive(Debug)]
+pub struct Arrow;
+
+/// What the file begins and ends with.
+const MAGIC: &[u8] = b"ARROW1";
+
+static FACTS: Facts = Facts {
+    id: "arrow",
+    title: "Arrow IPC file (Feather 2): a table",
+    extensions: &[("arrow", "table"), ("feather", "table"), ("ipc", "table")],
+    dtypes: DTYPES,
+    order: Some(Order::Row),
+    settings: &[],
+};
+
+impl Format for Arrow {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+        rows_before(tensor, error)
+    }
+
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        // A row of text may have this name.
+        head.starts_with(MAGIC) && head.get(MAGIC.len()) != Some(&b'\t')
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for held in held(&checkpoint.tensors, &[]) {
+            if let Err(error) = read::check(&held.source, &Limits::default()) {
+                findings.push(Finding::from_error(&error).ok_or(error)?);
+            }
+        }
+        Ok(findings)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
+            return Err(Error::usage("unknown-kind", "arrow has no such kind").expected("table").found(kind));
+        }
+        let encoder = |table: super::table::Table| {
+            let schema = pipe::schema(&table, pipe::carried(checkpoint, &table.entry, options.plain))?;
+            Ok(Arc::new(write::ArrowTable { table, schema }) as _)
+        };
+        let form = Form {
+            facts: &FACTS,
+            kind: "table",
+            extension: "arrow",
+            carries: true,
+            plain: options.plain,
+            encoder: &encoder,
+        };
+        plan(checkpoint, &form)
+    }
+}

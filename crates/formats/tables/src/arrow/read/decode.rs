@@ -1,0 +1,78 @@
+//! What is decoded of a batch when it is asked for: elements, and the names of rows.
+
+use super::File;
+use crate::table::Decoder;
+use crate::table::columns::Layout;
+use std::sync::{Arc, Mutex, PoisonError};
+use weighbridge_core::checkpoint::{LabelList, Labels, check_count};
+use weighbridge_core::error::Result;
+use weighbridge_io::source::SourceRef;
+
+/// Decodes the elements of a batch.
+#[derive(Debug)]
+pub(super) struct Batches {
+    pub(super) file: Arc<File>,
+    pub(super) layout: Layout,
+    pub(super) width: u64,
+}
+
+impl Decoder for Batches {
+    fn decode(&self, block: usize) -> Result<Vec<u8>> {
+        let batch = self.file.batch(block, self.layout.elements())?;
+        let mut out = Vec::new();
+        self.layout.rows(&batch, self.width, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// The names in a column of all batches.
+#[derive(Debug)]
+pub(super) struct BatchNames {
+    pub(super) file: Arc<File>,
+    pub(super) place: usize,
+    pub(super) rows: u64,
+    pub(super) kept: Mutex<Option<Arc<LabelList>>>,
+}
+
+impl Labels for BatchNames {
+    fn label(&self) -> &str {
+        self.file.source.label()
+    }
+    fn read(&self) -> Result<Arc<LabelList>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*kept {
+            return Ok(list.clone());
+        }
+        let mut list = LabelList::new();
+        for number in 0..self.file.blocks.len() {
+            self.append(number, &mut list, 0)?;
+        }
+        check_count(self, list.len() as u64, self.rows)?;
+        let list = Arc::new(list);
+        *kept = Some(list.clone());
+        Ok(list)
+    }
+    fn each(&self, take: &mut dyn FnMut(&LabelList) -> Result<()>) -> Result<()> {
+        let (mut list, mut count, mut spent) = (LabelList::new(), 0, 0u64);
+        for number in 0..self.file.blocks.len() {
+            self.append(number, &mut list, spent)?;
+            count += list.len() as u64;
+            spent = spent.saturating_add(list.bytes());
+            take(&list)?;
+            list.clear();
+        }
+        check_count(self, count, self.rows)
+    }
+    fn sources(&self) -> Vec<SourceRef> {
+        vec![self.file.source.clone()]
+    }
+}
+
+impl BatchNames {
+    /// Appends the names of a batch, where those of others that are not in the list took so many bytes.
+    fn append(&self, number: usize, list: &mut LabelList, spent: u64) -> Result<()> {
+        let most = LabelList::most(self.file.source.len(), &self.file.limits).saturating_sub(spent);
+        let batch = self.file.batch(number, vec![self.place])?;
+        Layout::names(&batch, list, most).map_err(|e| e.in_file(self.label()))
+    }
+}

@@ -1,0 +1,37 @@
+//! Tables as tensors: one tensor for all columns of numbers, and the names of its rows.
+
+pub mod arrow;
+pub mod parquet;
+pub mod table;
+pub mod tsv;
+pub mod word2vec;
+
+/// The formats of this crate as a registry, for tests.
+#[cfg(test)]
+pub(crate) mod opening {
+    use weighbridge_core::Checkpoint;
+    use weighbridge_core::Result;
+    use weighbridge_core::source::SourceRef;
+    use weighbridge_format::{Format, OpenOptions, Registry};
+
+    fn registry() -> Registry {
+        Registry::new([
+            &crate::tsv::Tsv as _,
+            &crate::word2vec::Word2Vec as _,
+            &crate::arrow::Arrow as _,
+            &crate::parquet::Parquet as _,
+        ])
+    }
+
+    pub(crate) fn by_id(id: &str) -> Result<&'static dyn Format> {
+        registry().by_id(id)
+    }
+
+    pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
+        registry().detect(source)
+    }
+
+    pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_source(source, options)
+    }
+}

@@ -1,0 +1,135 @@
+//! Parquet: a table in row groups.
+//!
+//! ```text
+//! PAR1
+//! row group, again and again: for each column its pages
+//! footer                      thrift: schema, where each column of each group is, key-value pairs
+//! length of the footer        u32 little-endian
+//! PAR1
+//! ```
+//!
+//! Written: a column `name` of text, where the rows have names, and a column `vector` of fixed-size
+//! lists (the schema of Arrow stands beside, so that it is read as such); row groups of about 16 MiB,
+//! which are held in memory one at a time; no dictionary and no statistics for the vector; compressed
+//! only on request. Name, role and metadata of the tensor go along as key-value pairs.
+//!
+//! Read: the columns that the rules of tables choose, a few rows at a time, from front to back. The
+//! index is the footer alone; where lists are not declared to be of one length, the first one tells.
+//!
+//! A page is unpacked as a whole. What its head claims is held against its bytes and against the limit
+//! `header_bytes` first; a row of a list that is not of a fixed length may still be as long as the
+//! file's lengths of runs say.
+
+mod chunks;
+mod footer;
+mod pages;
+mod read;
+mod thrift;
+mod write;
+
+use super::table::columns::DTYPES;
+use super::table::salvage::rows_before;
+use super::table::{Form, pipe, plan};
+use ::parquet::basic::{Compression, ZstdLevel};
+use std::sync::Arc;
+use weighbridge_core::check::{Outline, held};
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::checkpoint::{Lost, TensorEntry};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::Order;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, PlanOptions, Scan, Setting};
+use weighbridge_io::source::SourceRef;
+
+/// The format.
+#[derive(Debug)]
+pub struct Parquet;
+
+/// What the file begins and ends with.
+const MAGIC: &[u8] = b"PAR1";
+/// The first and last bytes of a file whose footer is encrypted.
+const ENCRYPTED: &[u8] = b"PARE";
+
+static FACTS: Facts = Facts {
+    id: "parquet",
+    title: "Parquet file: a table",
+    extensions: &[("parquet", "table")],
+    dtypes: DTYPES,
+    order: Some(Order::Row),
+    settings: &[Setting {
+        name: "compression",
+        values: "none, snappy or zstd",
+        what: "how the pages are compressed (default none)",
+    }],
+};
+
+impl Format for Parquet {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn intact_rows(&self, tensor: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+        rows_before(tensor, error)
+    }
+
+    fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
+        head.starts_with(MAGIC) || head.starts_with(ENCRYPTED)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        read::scan(source, options)
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for held in held(&checkpoint.tensors, &[]) {
+            match read::check(&held.source, &Limits::default()) {
+                Ok(own) => findings.extend(own),
+                Err(error) => findings.push(Finding::from_error(&error).ok_or(error)?),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        read::outline(source, limits)
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
+            return Err(Error::usage("unknown-kind", "parquet has no such kind")
+                .expected("table")
+                .found(kind));
+        }
+        let compression = match options.setting("compression") {
+            None | Some("none") => Compression::UNCOMPRESSED,
+            Some("snappy") => Compression::SNAPPY,
+            Some("zstd") => Compression::ZSTD(ZstdLevel::default()),
+            Some(other) => {
+                let error = Error::usage("bad-setting", "pages are not compressed in such a way");
+                return Err(error.expected("none, snappy or zstd").found(other));
+            }
+        };
+        let encoder = |table: super::table::Table| {
+            let schema = pipe::schema(&table, Vec::new())?;
+            let carried = pipe::carried(checkpoint, &table.entry, options.plain);
+            Ok(Arc::new(write::ParquetTable { table, schema, carried, compression }) as _)
+        };
+        let form = Form {
+            facts: &FACTS,
+            kind: "table",
+            extension: "parquet",
+            carries: true,
+            plain: options.plain,
+            encoder: &encoder,
+        };
+        plan(checkpoint, &form)
+    }
+}

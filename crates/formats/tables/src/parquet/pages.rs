@@ -1,0 +1,621 @@
+//! The heads of pages, looked at before the pages are: whoever unpacks a page takes as much memory
+//! as its head asks for.
+//!
+//! ```text
+//! head      thrift, compact form: 2: bytes when unpacked, 3: bytes in the file, 4: their CRC-32, and more
+//! page      as many bytes as the head says; the next head follows
+//! ```
+
+use super::chunks::Forwards;
+use super::thrift::{Bytes, Met, Stop, Structure, low};
+use flate2::read::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
+use parquet::basic::{Compression, Type};
+use parquet::schema::types::ColumnDescriptor;
+use std::io::Read;
+use std::ops::Range;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_io::source::{SourceRef, read_vec};
+
+/// Bytes of a head that are read; more of it only where these were too few. A head may hold the least
+/// and the largest value of its page.
+const WINDOWS: [u64; 3] = [256, 64 << 10, 16 << 20];
+/// Every page may have this many bytes when unpacked, however short it is.
+const SLACK: u64 = 64 << 10;
+/// A page that cannot be unpacked to more than this is not measured before.
+const FREE: u64 = 16 << 20;
+/// Encodings of values: `PLAIN_DICTIONARY`, `RLE_DICTIONARY`, `DELTA_LENGTH_BYTE_ARRAY`, `DELTA_BYTE_ARRAY`.
+const OLD_PLACES: i32 = 2;
+const PLACES: i32 = 8;
+const LENGTHS: i32 = 6;
+const PREFIXES: i32 = 7;
+/// What a frame of LZ4 begins with.
+const FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
+
+/// What pages take when they are unpacked, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Unpacked {
+    /// All of them.
+    pub(super) total: u64,
+    /// Those that are held at the same time: a dictionary and a page of data, and what dictionaries are when they are decoded.
+    pub(super) held: u64,
+    /// The longest dictionary, packed or not.
+    pub(super) dictionary: u64,
+    /// The longest page of data that is no places in a dictionary, packed or not; all of them.
+    pub(super) longest: u64,
+    pub(super) plain: u64,
+    /// Some of these begin with lengths of texts, packed as differences.
+    pub(super) deltas: bool,
+    /// Values of all pages of data, by their heads.
+    pub(super) values: u64,
+}
+
+/// What a value takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Width {
+    /// Bits in a dictionary, at least.
+    least: u64,
+    /// Bytes when it is decoded, without those of a text.
+    decoded: u64,
+    /// A text is decoded into a copy of its bytes.
+    text: bool,
+}
+
+impl Width {
+    /// Of the values of a column.
+    pub(super) fn of(column: &ColumnDescriptor) -> Self {
+        let bytes = match column.physical_type() {
+            Type::BOOLEAN => return Self { least: 1, decoded: 1, text: false },
+            // A length of four bytes; a place and a length, or as much as a view takes.
+            Type::BYTE_ARRAY => return Self { least: 32, decoded: 16, text: true },
+            Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.type_length()).unwrap_or(0).max(1),
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+        };
+        Self { least: bytes.saturating_mul(8), decoded: bytes, text: false }
+    }
+}
+
+/// Holds what the pages in `range` of `source` claim against what their bytes can give, and against
+/// the limit `header_bytes`. Returns what they take where they are packed; those that are not take their own length.
+///
+/// Bytes that are no head end the search: what reads pages stops there as well.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`], `page-size`, `page-values`; [`weighbridge_core::Kind::Limit`].
+pub(super) fn check(
+    source: &SourceRef,
+    range: Range<u64>,
+    compression: Compression,
+    width: Width,
+    limits: &Limits,
+) -> Result<Unpacked> {
+    let packed = compression != Compression::UNCOMPRESSED;
+    let end = range.end.min(source.len());
+    let mut at = range.start;
+    let (mut unpacked, mut largest, mut second, mut decoded) = (Unpacked::default(), 0, 0, 0u64);
+    while at < end {
+        let Some(head) = read(source, at, end)? else { break };
+        // Of a page that is not packed nobody looks at what it claims to be unpacked.
+        let bytes = if packed { head.unpacked } else { head.stored };
+        // Room for the values of a dictionary is taken by their number, before they are read.
+        if head.dictionary.saturating_mul(width.least) > bytes.saturating_mul(8) {
+            return Err(Error::corrupt(
+                "page-values",
+                "a dictionary claims more values than its bytes can hold",
+            )
+            .at(at)
+            .found(format_args!("{} values in {bytes} bytes", head.dictionary)));
+        }
+        let most = head.stored.saturating_mul(ratio(compression)).saturating_add(SLACK);
+        if packed && head.unpacked > most {
+            return Err(Error::corrupt("page-size", "a page claims more bytes than it can be unpacked to")
+                .at(at)
+                .found(format_args!("{} bytes out of {}", head.unpacked, head.stored)));
+        }
+        if packed {
+            Limits::check("bytes of a page", "header_bytes", head.unpacked, limits.header_bytes)
+                .map_err(|e| e.at(at))?;
+            let body = at.saturating_add(head.len).saturating_add(head.levels);
+            let stored = body..at.saturating_add(head.len).saturating_add(head.stored).min(end);
+            if most > FREE && gives_more(source, stored, compression, head.unpacked) {
+                return Err(Error::corrupt("page-size", "a page is unpacked to more bytes than it claims")
+                    .at(at)
+                    .expected(format_args!("{} bytes", head.unpacked)));
+            }
+            unpacked.total = unpacked.total.saturating_add(head.unpacked);
+            second = second.max(head.unpacked.min(largest));
+            largest = largest.max(head.unpacked);
+        }
+        if head.dictionary > 0 {
+            unpacked.dictionary = unpacked.dictionary.max(bytes);
+            let copied = if width.text { bytes } else { 0 };
+            let values = head.dictionary.saturating_mul(width.decoded);
+            decoded = decoded.saturating_add(values).saturating_add(copied);
+        } else if head.plain {
+            unpacked.longest = unpacked.longest.max(bytes);
+            unpacked.plain = unpacked.plain.saturating_add(bytes);
+            unpacked.deltas |= head.deltas;
+        }
+        unpacked.values = unpacked.values.saturating_add(head.values);
+        at = at.saturating_add(head.len).saturating_add(head.stored);
+    }
+    unpacked.held = largest.saturating_add(second).saturating_add(decoded);
+    Ok(unpacked)
+}
+
+/// True where the bytes in `range` are unpacked to more than `most` bytes by who unpacks to the end, whatever a head says:
+/// gzip, and frames of LZ4. Other forms have no more room than the head claims.
+fn gives_more(source: &SourceRef, range: Range<u64>, compression: Compression, most: u64) -> bool {
+    let bytes = Forwards::new(source.clone(), range.start).take(range.end.saturating_sub(range.start));
+    match compression {
+        Compression::GZIP(_) => passes(MultiGzDecoder::new(bytes), most),
+        Compression::LZ4 if read_vec(&**source, range.start, 4).is_ok_and(|head| head == FRAME) => {
+            passes(FrameDecoder::new(bytes), most)
+        }
+        _ => false,
+    }
+}
+
+/// True where more than `most` bytes come. What fails before says so to its reader, too.
+fn passes(mut bytes: impl Read, most: u64) -> bool {
+    let mut buffer = vec![0; 64 << 10];
+    let mut count = 0u64;
+    loop {
+        match bytes.read(&mut buffer) {
+            Ok(0) | Err(_) => return false,
+            Ok(more) => count += more as u64,
+        }
+        if count > most {
+            return true;
+        }
+    }
+}
+
+/// A page in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Offset of its head.
+    pub(super) offset: u64,
+    /// Bytes of the head.
+    pub(super) head: u64,
+    /// Bytes behind it.
+    pub(super) stored: u64,
+    /// Bytes that these are when unpacked, by the head.
+    pub(super) unpacked: u64,
+    /// Values, of data or of a dictionary.
+    pub(super) values: u64,
+    pub(super) is_dictionary: bool,
+    /// The CRC-32 that these shall have, where the writer gave one.
+    pub(super) crc: Option<u32>,
+}
+
+/// The pages in `range` of `source`, up to the first bytes that are no head, or a page that leaves the
+/// range.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`]; `page-head` and `limit` for a head that is none.
+pub(super) fn all(source: &SourceRef, range: Range<u64>) -> Result<Vec<Page>> {
+    let end = range.end.min(source.len());
+    let (mut at, mut pages) = (range.start, Vec::new());
+    while at < end {
+        let Some(head) = read(source, at, end)? else { break };
+        let next = at.saturating_add(head.len).saturating_add(head.stored);
+        if next > end {
+            break;
+        }
+        pages.push(Page {
+            offset: at,
+            head: head.len,
+            stored: head.stored,
+            unpacked: head.unpacked,
+            values: if head.is_dictionary { head.dictionary } else { head.values },
+            is_dictionary: head.is_dictionary,
+            crc: head.crc,
+        });
+        at = next;
+    }
+    Ok(pages)
+}
+
+/// How many bytes a byte can be unpacked to, at most.
+fn ratio(compression: Compression) -> u64 {
+    match compression {
+        Compression::SNAPPY => 22,
+        Compression::LZ4 | Compression::LZ4_RAW => 255,
+        Compression::GZIP(_) => 1032,
+        // A block of 4 bytes that repeats one byte is 128 KiB at most.
+        Compression::ZSTD(_) => 32 << 10,
+        _ => u64::MAX,
+    }
+}
+
+/// How the values of a page stand in it, as far as it matters here.
+#[derive(PartialEq, Eq)]
+enum Encodings {
+    /// Places in a dictionary.
+    Places,
+    /// Lengths of texts, packed as differences, stand before them.
+    Lengths,
+    Other,
+}
+
+impl Encodings {
+    fn of(number: i32) -> Self {
+        match number {
+            PLACES | OLD_PLACES => Self::Places,
+            LENGTHS | PREFIXES => Self::Lengths,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What a head says.
+#[derive(Debug, PartialEq)]
+struct Head {
+    /// Its own length in bytes.
+    len: u64,
+    /// Bytes of the page when unpacked.
+    unpacked: u64,
+    /// Bytes of the page in the file.
+    stored: u64,
+    /// Bytes at its start that are not packed: the levels of a page of the second form.
+    levels: u64,
+    /// Values of a dictionary; 0 of other pages.
+    dictionary: u64,
+    /// Values of a page of data.
+    values: u64,
+    is_dictionary: bool,
+    /// They may be something else than places in a dictionary; lengths of texts, packed as differences.
+    plain: bool,
+    deltas: bool,
+    /// Their CRC-32, where it is given.
+    crc: Option<u32>,
+}
+
+/// The head at `at` of a column that ends at `end`; `None` where there is none.
+fn read(source: &SourceRef, at: u64, end: u64) -> Result<Option<Head>> {
+    let left = end.saturating_sub(at);
+    for window in WINDOWS {
+        let bytes = read_vec(&**source, at, window.min(left))?;
+        match head(&bytes) {
+            Ok(head) => return Ok(Some(head)),
+            // Zeros may fill the rest; what reads pages stops there as well.
+            Err(Stop::Wrong | Stop::Missing) if bytes.first() == Some(&0) => return Ok(None),
+            Err(Stop::Wrong) => {
+                return Err(Error::corrupt("page-head", "these bytes are no head of a page").at(at));
+            }
+            // What reads pages would go on behind the column, in each of many that begin at the same long head.
+            Err(Stop::End) if window >= left => {
+                return Err(Error::corrupt("page-head", "the head of a page leaves its column").at(at));
+            }
+            Err(Stop::End) => {}
+            Err(Stop::Deep) => {
+                return Err(Error::corrupt("page-head", "the head of a page has too many levels").at(at));
+            }
+            Err(Stop::Missing) => {
+                let text = "the head of a page lacks a field that it must have";
+                return Err(Error::corrupt("page-head", text).at(at));
+            }
+            Err(Stop::Twofold) => {
+                let text = "the head of a page says of it what only another kind of page is";
+                return Err(Error::corrupt("page-head", text).at(at));
+            }
+            Err(Stop::Mistyped) => {
+                let text = "a field in the head of a page has another type than its place asks for";
+                return Err(Error::corrupt("page-head", text).at(at));
+            }
+            Err(Stop::Endless) if window >= left => {
+                return Err(
+                    Error::corrupt("page-head", "the head of a page has a list without an end").at(at)
+                );
+            }
+            Err(Stop::Endless) => {}
+        }
+    }
+    Err(Error::limit("limit", "the head of a page is too long").at(at).expected("at most 16 MiB"))
+}
+
+/// The kind of page that a structure in a head is for.
+fn kind_of(structure: Structure) -> Option<i32> {
+    match structure {
+        Structure::Data => Some(0),
+        Structure::Dictionary => Some(2),
+        Structure::SecondData => Some(3),
+        _ => None,
+    }
+}
+
+/// The head at the start of `bytes`. Numbers are cut to 32 bits, as whoever unpacks the page does.
+fn head(bytes: &[u8]) -> Result<Head, Stop> {
+    let (mut unpacked, mut stored, mut crc, mut dictionary, mut values) = (None, None, None, 0, 0);
+    let (mut levels, mut plain, mut deltas) = ([0; 2], false, false);
+    let (mut kind, mut told) = (None, Vec::new());
+    let mut bytes = Bytes::new(bytes);
+    bytes.structure(Structure::Head, &mut |structure, met| {
+        let Met::Number(id, value) = met else {
+            if let Some(of) = kind_of(structure).filter(|of| !told.contains(of)) {
+                told.push(of);
+            }
+            return;
+        };
+        match (structure, id) {
+            (Structure::Head, 1) => kind = Some(low(value)),
+            (Structure::Head, 2) => unpacked = Some(low(value)),
+            (Structure::Head, 3) => stored = Some(low(value)),
+            (Structure::Head, 4) => crc = Some(low(value).cast_unsigned()),
+            (Structure::Dictionary, 1) => dictionary = low(value),
+            (Structure::Data | Structure::SecondData, 1) => values = low(value),
+            (Structure::Data, 2) | (Structure::SecondData, 4) => {
+                let encoding = Encodings::of(low(value));
+                plain |= encoding != Encodings::Places;
+                deltas |= encoding == Encodings::Lengths;
+            }
+            (Structure::SecondData, 5) => levels[0] = low(value),
+            (Structure::SecondData, 6) => levels[1] = low(value),
+            _ => {}
+        }
+    })?;
+    // Who reads the page goes by its kind alone: numbers from the structure of another would be held against the wrong bounds.
+    if told.iter().any(|&of| kind != Some(of)) {
+        return Err(Stop::Twofold);
+    }
+    let size = |value: Option<i32>| value.and_then(|n| u64::try_from(n).ok()).ok_or(Stop::Wrong);
+    let (unpacked, stored) = (size(unpacked)?, size(stored)?);
+    // Below 0 it is an error of who reads the page.
+    let [dictionary, values] = [dictionary, values].map(|count| u64::try_from(count).unwrap_or(0));
+    let levels = levels.iter().filter_map(|&n| u64::try_from(n).ok()).sum();
+    let is_dictionary = kind == kind_of(Structure::Dictionary);
+    let len = bytes.at() as u64;
+    Ok(Head { len, unpacked, stored, levels, dictionary, values, is_dictionary, plain, deltas, crc })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use weighbridge_io::source::MemorySource;
+
+    fn varint(mut n: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        while n >= 0x80 {
+            out.push(n.to_le_bytes()[0] | 0x80);
+            n >>= 7;
+        }
+        out.push(n.to_le_bytes()[0]);
+        out
+    }
+
+    /// A data page with statistics of `long` bytes, and its content.
+    fn page(unpacked: u64, stored: u64, long: u64) -> Vec<u8> {
+        let text = [varint(long), vec![b'x'; usize::try_from(long).unwrap()]].concat();
+        let stored_bytes = vec![0; usize::try_from(stored).unwrap()];
+        // 5: 1: values, 2 to 4: encodings, 5: statistics, 1: the largest value
+        let data = [&[0x2c, 0x15, 6, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x18][..], &text, &[0, 0]].concat();
+        [
+            &[0x15, 0, 0x15][..],
+            &varint(unpacked * 2),
+            &[0x15],
+            &varint(stored * 2),
+            &data,
+            &[0],
+            &stored_bytes,
+        ]
+        .concat()
+    }
+
+    const FLOATS: Width = Width { least: 32, decoded: 4, text: false };
+
+    fn checked(bytes: Vec<u8>, compression: Compression) -> Result<Unpacked> {
+        let len = bytes.len() as u64;
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        check(&source, 0..len, compression, FLOATS, &Limits::default())
+    }
+
+    #[test]
+    fn heads_are_read_however_long_they_are() {
+        for long in [0, 3, 255, 300, 70_000] {
+            let bytes = page(1000, 100, long);
+            let len = bytes.len() as u64 - 100;
+            let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+            let head = read(&source, 0, source.len()).unwrap();
+            assert_eq!(
+                head,
+                Some(Head {
+                    len,
+                    unpacked: 1000,
+                    stored: 100,
+                    levels: 0,
+                    dictionary: 0,
+                    values: 3,
+                    is_dictionary: false,
+                    plain: true,
+                    deltas: false,
+                    crc: None
+                }),
+                "{long}"
+            );
+        }
+    }
+
+    #[test]
+    fn claims_that_cannot_be_are_refused_wherever_they_stand() {
+        for (unpacked, compression, code) in [
+            (SLACK + 22 * 10, Compression::SNAPPY, None),
+            (SLACK + 22 * 10 + 1, Compression::SNAPPY, Some("page-size")),
+            (SLACK + 255 * 10 + 1, Compression::LZ4_RAW, Some("page-size")),
+            (SLACK + 10 * (32 << 10), Compression::ZSTD(Default::default()), None),
+            (SLACK + 10 * (32 << 10) + 1, Compression::ZSTD(Default::default()), Some("page-size")),
+            (0x7fff_ffff, Compression::BROTLI(Default::default()), Some("limit")),
+            (0x7fff_ffff, Compression::UNCOMPRESSED, None),
+        ] {
+            let bytes = [page(1000, 100, 0), page(unpacked, 10, 5), page(7, 7, 7)].concat();
+            let found = checked(bytes, compression).err().map(|e| (e.code(), e.offset().is_some()));
+            assert_eq!(found, code.map(|code| (code, true)), "{unpacked} {compression:?}");
+        }
+    }
+
+    #[test]
+    fn lists_without_an_end_are_refused() {
+        // Field 9: a list of 2^31 - 1 truths, and the same behind a number of twelve bytes.
+        let list = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+        let long = [&[0x15][..], &[0x80; 11], &[0, 0x89], &list[1..]].concat();
+        let within = [0x1c, 0x99, 0xf2, 0xff, 0xff, 0xff, 0xff, 0x07];
+        // Numbers of 8 bytes, and pairs of 16 and 16.
+        let numbers = [0x99, 0xf7, 0xff, 0xff, 0xff, 0xff, 0x07];
+        let pairs = [0x9b, 0xff, 0xff, 0xff, 0xff, 0x07, 0xdd];
+        for bytes in [&list[..], &long, &within, &numbers, &pairs] {
+            let bytes = [bytes, &[0; 40]].concat();
+            assert_eq!(super::super::footer::check(&bytes).unwrap_err().code(), "footer");
+            let zstd = Compression::ZSTD(Default::default());
+            assert_eq!(checked(bytes, zstd).unwrap_err().code(), "page-head");
+        }
+    }
+
+    /// Who unpacks them goes on to the end, whatever the head says.
+    #[test]
+    fn pages_that_give_more_than_they_claim_are_refused() {
+        use std::io::Write;
+        let zeros = vec![0; 20 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&zeros).unwrap();
+        let mut frame = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        frame.write_all(&zeros).unwrap();
+        let gzip = (gzip.finish().unwrap(), Compression::GZIP(Default::default()));
+        for (bytes, compression) in [gzip, (frame.finish().unwrap(), Compression::LZ4)] {
+            let stored = bytes.len() as u64;
+            for (claim, code) in
+                [(20 << 20, None), ((20 << 20) - 1, Some("page-size")), (10, Some("page-size"))]
+            {
+                let head = page(claim, stored, 0);
+                let head = &head[..head.len() - bytes.len()];
+                let found = checked([head, &bytes[..]].concat(), compression).err().map(|e| e.code());
+                assert_eq!(found, code, "{compression:?} {claim}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_head_ends_the_search() {
+        let zstd = Compression::ZSTD(Default::default());
+        for rest in [&b""[..], b"\0", b"\0\0\0"] {
+            assert!(checked([page(10, 10, 0), rest.to_vec()].concat(), zstd).is_ok(), "{rest:?}");
+        }
+        let behind = [page(10, 10, 0), b"\xff\xff".to_vec()].concat();
+        assert_eq!(checked(behind, zstd).unwrap_err().code(), "page-head");
+        assert_eq!(checked(vec![0xac; 1000], zstd).unwrap_err().code(), "page-head");
+    }
+
+    /// Columns may begin at the same long head, as many as there are.
+    #[test]
+    fn heads_end_within_their_column() {
+        let bytes = page(10, 10, 300);
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes.clone()));
+        let head = bytes.len() as u64 - 10;
+        for (end, code) in [(0, None), (1, Some("page-head")), (head - 1, Some("page-head")), (head, None)] {
+            let found = check(&source, 0..end, Compression::UNCOMPRESSED, FLOATS, &Limits::default());
+            assert_eq!(found.err().map(|e| e.code()), code, "{end}");
+        }
+    }
+
+    /// Room is taken for the values of a dictionary by their number.
+    #[test]
+    fn dictionaries_have_no_more_values_than_bytes() {
+        let dictionary = |values: u64, unpacked: u64, stored: u64| {
+            let head = [
+                &[0x15, 4, 0x15][..],
+                &varint(unpacked * 2),
+                &[0x15],
+                &varint(stored * 2),
+                &[0x4c, 0x15],
+                &varint(values * 2),
+                &[0x15, 0, 0, 0],
+            ];
+            [head.concat(), vec![0; usize::try_from(stored).unwrap()]].concat()
+        };
+        let plain = Compression::UNCOMPRESSED;
+        let text = Width { least: 32, decoded: 16, text: true };
+        for (values, unpacked, stored, compression, held) in [
+            (1, 4, 4, plain, Some(4)),
+            (2, 8, 4, plain, None),
+            (1, 2_000_000_000, 4, plain, Some(4)),
+            (2_000_000_000, 2_000_000_000, 4, plain, None),
+            (1000, 4000, 100, Compression::SNAPPY, Some(4000 + 4000)),
+            (1001, 4000, 100, Compression::SNAPPY, None),
+        ] {
+            let bytes = dictionary(values, unpacked, stored);
+            let found = checked(bytes, compression).map(|unpacked| unpacked.held).ok();
+            assert_eq!(found, held, "{values} {unpacked} {stored} {compression:?}");
+        }
+        let bytes = dictionary(100, 1000, 1000);
+        let source: SourceRef = Arc::new(MemorySource::new("m", bytes));
+        let found = check(&source, 0..source.len(), plain, text, &Limits::default()).unwrap();
+        assert_eq!((found.held, found.dictionary), (100 * 16 + 1000, 1000));
+    }
+
+    /// The reader that unpacks a page looks at the low 32 bits of a number and the low 16 of a field's id, and does not look at types.
+    #[test]
+    fn heads_are_read_as_whoever_unpacks_the_page_reads_them() {
+        let snappy = Compression::SNAPPY;
+        let number = |n: u64| varint(n);
+        let head = |size: &[u8]| [&[0x15, 0][..], size, &[0x15, 20, 0], &[0; 10]].concat();
+        let huge = 2 * 0x7000_0000u64;
+        // Field 2 as it is written, with higher bits, and as field 2 + 2^16.
+        let written = [&[0x15][..], &number(huge)].concat();
+        let higher = [&[0x15][..], &number(huge + (1 << 40))].concat();
+        let below = [&[0x15][..], &number(2 * (1 << 32) + 2 * 0x1000_0000 - 1)].concat();
+        let by_id = [&[0x05][..], &number(2 * (2 + (1 << 16))), &number(huge)].concat();
+        for size in [&written, &higher, &by_id] {
+            assert_eq!(checked(head(size), snappy).unwrap_err().code(), "page-size", "{size:x?}");
+        }
+        // Below 0 in 32 bits: no page.
+        assert_eq!(checked(head(&below), snappy).unwrap_err().code(), "page-head");
+        // What nobody looks at: ids beyond 16 bits in a structure that is passed over, truths in a map, which have no bytes.
+        for passed in [&[&[0x9c][..], &[0xf1; 2200], &[0]].concat()[..], &[0x9b, 1, 0x15, 0]] {
+            let claim = [&[0x15, 0][..], &written, &[0x15, 20], passed, &[0], &[0; 10]].concat();
+            assert_eq!(checked(claim, snappy).unwrap_err().code(), "page-size", "{passed:x?}");
+        }
+        // A text, a list, a structure and a truth in the place of the size, and a number in the place of a structure.
+        let text = [&[0x18][..], &number(huge)].concat();
+        for size in [&text[..], &[0x19, 0x13, 1], &[0x1c, 0], &[0x11]] {
+            assert_eq!(checked(head(size), snappy).unwrap_err().code(), "page-head", "{size:x?}");
+        }
+        let number_for_structure = [0x15, 0, 0x15, 20, 0x15, 20, 0x45, 0, 0];
+        assert_eq!(checked(number_for_structure.to_vec(), snappy).unwrap_err().code(), "page-head");
+        // What is passed over by everybody may have any type.
+        let unknown = [&[0x15, 0, 0x15, 20, 0x15, 20, 0x88, 3][..], b"abc", &[0; 11]].concat();
+        assert!(checked(unknown, snappy).is_ok());
+    }
+
+    /// Whoever unpacks the page goes by its kind: what the structure of another says must not count.
+    #[test]
+    fn heads_have_the_structure_of_their_kind_alone() {
+        let zstd = Compression::ZSTD(Default::default());
+        // Values, and what both forms of data pages must have; values of a dictionary.
+        let first = [0x2c, 0x15, 20, 0x15, 0, 0x15, 6, 0x15, 6, 0];
+        let second = [0x5c, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0x15, 0, 0];
+        let behind_first = [&[0x3c][..], &second[1..]].concat();
+        let dictionary = [0x4c, 0x15, 2, 0x15, 0, 0];
+        let behind = [&[0x2c][..], &dictionary[1..]].concat();
+        let head = |kind: u8, structures: &[&[u8]]| {
+            [&[0x15, kind * 2, 0x15, 20, 0x15, 20][..], &structures.concat(), &[0], &[0; 10]].concat()
+        };
+        for (kind, structures, good) in [
+            (0, &[&first[..]][..], true),
+            (2, &[&dictionary], true),
+            (3, &[&second], true),
+            (0, &[&first, &behind], false),
+            (0, &[&first, &behind_first], false),
+            (2, &[&first, &behind], false),
+            (3, &[&first], false),
+            (1, &[&first], false),
+        ] {
+            for compression in [zstd, Compression::UNCOMPRESSED] {
+                let found = checked(head(kind, structures), compression).err().map(|e| e.code());
+                assert_eq!(found, (!good).then_some("page-head"), "{kind} {structures:x?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Which columns of an Arrow schema are a table, and its rows out of record batches.
+//!
+//! The rules, in this order:
+//! 1. a column of fixed-size lists of numbers: that called `vector`, else the first;
+//! 2. a column of lists of numbers, all of one length: likewise;
+//! 3. all columns of numbers, which must be of one type, side by side.
+//!
+//! The names of the rows are the first column of text. Other columns are left out, and told.
+
+use super::NO_COLUMNS;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use weighbridge_core::checkpoint::{Attributes, LabelList, Note, Value, escape_text};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::tensor::DType;
+use weighbridge_io::source::to_usize;
+
+/// The attribute of a table that was columns side by side: their names.
+const COLUMNS: &str = "columns";
+/// The code of the note that says how the columns are called.
+pub(super) const COLUMN_NAMES: &str = "column-names";
+/// Keys of the metadata of a field: its extension type, what that says, and what Parquet counts.
+const EXTENSION: &str = "ARROW:extension:name";
+const EXTENSION_METADATA: &str = "ARROW:extension:metadata";
+const FIELD_ID: &str = "PARQUET:field_id";
+/// Columns, and things said of them, that are named.
+const TOLD: usize = 20;
+
+/// The columns that make a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Where they are.
+    pub vector: Vector,
+    /// The column that names the rows.
+    pub names: Option<usize>,
+}
+
+/// Where the elements of a row are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Vector {
+    /// In a list of this length, in that column.
+    Fixed(usize, u64),
+    /// In a list whose length the data tell.
+    List(usize),
+    /// In these columns.
+    Plain(Vec<usize>),
+    /// Nowhere: there are names alone.
+    None,
+}
+
+/// The element type of a type of Arrow.
+fn dtype(of: &DataType) -> Option<DType> {
+    Some(match of {
+        DataType::Int8 => DType::I8,
+        DataType::Int16 => DType::I16,
+        DataType::Int32 => DType::I32,
+        DataType::Int64 => DType::I64,
+        DataType::UInt8 => DType::U8,
+        DataType::UInt16 => DType::U16,
+        DataType::UInt32 => DType::U32,
+        DataType::UInt64 => DType::U64,
+        DataType::Float16 => DType::F16,
+        DataType::Float32 => DType::F32,
+        DataType::Float64 => DType::F64,
+        _ => return None,
+    })
+}
+
+/// The type of Arrow for elements of this type.
+pub(crate) fn arrow_type(of: DType) -> Option<DataType> {
+    Some(match of {
+        DType::I8 => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::U8 => DataType::UInt8,
+        DType::U16 => DataType::UInt16,
+        DType::U32 => DataType::UInt32,
+        DType::U64 => DataType::UInt64,
+        DType::F16 => DataType::Float16,
+        DType::F32 => DataType::Float32,
+        DType::F64 => DataType::Float64,
+        _ => return None,
+    })
+}
+
+/// The types that a column can have.
+pub(crate) static DTYPES: &[DType] = &[
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::F32,
+    DType::F64,
+];
+
+impl Layout {
+    /// The table of a schema.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`]: `no-table` where no column holds numbers or names,
+    /// `mixed-columns` where columns of numbers are of several types.
+    pub(crate) fn of(schema: &Schema, notes: &mut Vec<Note>) -> Result<Self> {
+        let fields = schema.fields();
+        let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+        let names = fields.iter().position(|field| text(field.data_type()));
+        let mut lists: Vec<(usize, Vector, DType)> = Vec::new();
+        for (place, field) in fields.iter().enumerate() {
+            let (vector, item) = match field.data_type() {
+                DataType::FixedSizeList(item, len) => match u64::try_from(*len) {
+                    Ok(len) => (Vector::Fixed(place, len), item),
+                    Err(_) => continue,
+                },
+                DataType::List(item) | DataType::LargeList(item) => (Vector::List(place), item),
+                _ => continue,
+            };
+            lists.extend(dtype(item.data_type()).map(|dtype| (place, vector, dtype)));
+        }
+        let rank = |(place, vector, _): &(usize, Vector, DType)| {
+            (matches!(vector, Vector::List(_)), fields[*place].name() != "vector", *place)
+        };
+        let plain: Vec<(usize, DType)> =
+            fields.iter().enumerate().filter_map(|(i, f)| Some((i, dtype(f.data_type())?))).collect();
+        let (vector, dtype) = if let Some((_, vector, dtype)) = lists.into_iter().min_by_key(rank) {
+            (vector, dtype)
+        } else if let Some(&(_, dtype)) = plain.first() {
+            if let Some(&(other, _)) = plain.iter().find(|(_, own)| *own != dtype) {
+                return Err(Error::unsupported(
+                    "mixed-columns",
+                    "the columns of numbers are of several types",
+                )
+                .expected(dtype)
+                .found(format_args!(
+                    "{} is {}",
+                    fields[other].name(),
+                    fields[other].data_type()
+                )));
+            }
+            (Vector::Plain(plain.into_iter().map(|(place, _)| place).collect()), dtype)
+        } else if names.is_some() {
+            (Vector::None, NO_COLUMNS)
+        } else {
+            return Err(Error::unsupported("no-table", "no column holds numbers, lists of numbers or names"));
+        };
+        let layout = Self { dtype, vector, names };
+        let used = layout.projection();
+        let others: Vec<_> = (0..fields.len()).filter(|place| used.binary_search(place).is_err()).collect();
+        for &place in &others {
+            let kind = fields[place].data_type().to_string();
+            let kind: String = escape_text(&kind).chars().take(80).collect();
+            notes.push(Note::skipped_tensor(fields[place].name(), format!("a column of type {kind}")));
+        }
+        notes.extend(renamed(schema, &used));
+        notes.extend(told_of_columns(schema, &used));
+        Ok(layout)
+    }
+
+    /// What the table knows of its columns: the names of those that are read side by side, by which alone they are told apart.
+    pub(crate) fn attributes(&self, schema: &Schema) -> Attributes {
+        let Vector::Plain(places) = &self.vector else { return Attributes::new() };
+        let fields = places.iter().filter_map(|&place| schema.fields().get(place));
+        let names = fields.map(|field| Value::Text(field.name().clone())).collect();
+        Attributes::from([(COLUMNS.to_owned(), Value::List(names))])
+    }
+
+    /// The columns of the elements, in order.
+    pub(crate) fn elements(&self) -> Vec<usize> {
+        match &self.vector {
+            Vector::Fixed(place, _) | Vector::List(place) => vec![*place],
+            Vector::Plain(places) => places.clone(),
+            Vector::None => Vec::new(),
+        }
+    }
+
+    /// True where a column holds elements or names.
+    pub(crate) fn reads(&self, column: usize) -> bool {
+        self.names == Some(column)
+            || match &self.vector {
+                Vector::Fixed(place, _) | Vector::List(place) => *place == column,
+                Vector::Plain(places) => places.binary_search(&column).is_ok(),
+                Vector::None => false,
+            }
+    }
+
+    /// All columns that are used, in order.
+    fn projection(&self) -> Vec<usize> {
+        let mut all = self.elements();
+        all.extend(self.names);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Appends the elements of a batch of the [columns of the elements](Self::elements), row by row.
+    /// `width` is the length of each row.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`]: `nulls`, `ragged-list`.
+    pub(crate) fn rows(&self, batch: &RecordBatch, width: u64, out: &mut Vec<u8>) -> Result<()> {
+        let size = self.dtype.size().unwrap_or(1);
+        let width = to_usize(width)?;
+        if let Vector::Plain(_) = self.vector {
+            let columns = batch.columns().iter().map(|c| values(c, size)).collect::<Result<Vec<_>>>()?;
+            out.reserve_exact(columns.iter().map(|column| column.len()).sum());
+            for row in 0..batch.num_rows() {
+                for column in &columns {
+                    out.extend_from_slice(column.get(row * size..(row + 1) * size).ok_or_else(short)?);
+                }
+            }
+            return Ok(());
+        }
+        let Some(column) = batch.columns().first() else { return Ok(()) };
+        refuse_nulls(&**column)?;
+        let elements = match &self.vector {
+            Vector::Fixed(..) => {
+                let list = column.as_fixed_size_list_opt().ok_or_else(another)?;
+                list.values().slice(list.value_offset_at(0), list.len() * width)
+            }
+            _ => match (column.as_list_opt::<i32>(), column.as_list_opt::<i64>()) {
+                (Some(list), _) => {
+                    let offsets: Vec<i64> = list.offsets().iter().map(|&o| i64::from(o)).collect();
+                    of_list(&offsets, list.values(), width)?
+                }
+                (_, Some(list)) => of_list(list.offsets(), list.values(), width)?,
+                _ => return Err(another()),
+            },
+        };
+        out.extend_from_slice(values(&elements, size)?);
+        Ok(())
+    }
+
+    /// Appends the names in a batch whose one column holds them, as long as the list takes at most so many bytes.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`], `nulls`; what [`LabelList::push_within`] says.
+    pub(crate) fn names(batch: &RecordBatch, list: &mut LabelList, most: u64) -> Result<()> {
+        let Some(column) = batch.columns().first() else { return Ok(()) };
+        refuse_nulls(&**column)?;
+        if let Some(names) = column.as_string_opt::<i32>() {
+            names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
+        } else if let Some(names) = column.as_string_opt::<i64>() {
+            names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
+        } else if let Some(names) = column.as_string_view_opt() {
+            names.iter().flatten().try_for_each(|name| list.push_within(name, most))?;
+        } else if let Some(names) = column.as_binary_view_opt() {
+            // Of Arrow, whose views were not looked at: the list ends before they are.
+            for name in names.iter().flatten() {
+                let name = std::str::from_utf8(name)
+                    .map_err(|_| Error::corrupt("not-understood", "a name is not text in UTF-8"))?;
+                list.push_within(name, most)?;
+            }
+        } else {
+            return Err(another());
+        }
+        Ok(())
+    }
+
+    /// The length of the first list of a batch.
+    pub(crate) fn first_width(batch: &RecordBatch) -> Option<u64> {
+        let column = batch.columns().first().filter(|column| !column.is_empty())?;
+        let len = match (column.as_list_opt::<i32>(), column.as_list_opt::<i64>()) {
+            (Some(list), _) => i64::from(list.value_length(0)),
+            (_, Some(list)) => list.value_length(0),
+            _ => return None,
+        };
+        u64::try_from(len).ok()
+    }
+}
+
+/// A note where a table that is written would have its columns under other names, or in another order.
+fn renamed(schema: &Schema, used: &[usize]) -> Option<Note> {
+    let names: Vec<&str> = used.iter().map(|&place| schema.fields()[place].name().as_str()).collect();
+    if matches!(names[..], ["name", "vector"] | ["vector"] | ["name"]) {
+        return None;
+    }
+    let told: Vec<String> = names.iter().take(TOLD).map(|name| short_text(name)).collect();
+    let more = if names.len() > TOLD { ", …" } else { "" };
+    Some(Note::new(COLUMN_NAMES, format!("the columns are called {}{more}", told.join(", "))))
+}
+
+/// What a file says of the columns of the table that has no place in the checkpoint: extension types, such as tensors of
+/// more dimensions, and metadata of fields.
+fn told_of_columns(schema: &Schema, used: &[usize]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut more = 0u64;
+    let mut tell = |note: &dyn Fn() -> Note| match notes.len() < TOLD {
+        true => notes.push(note()),
+        false => more += 1,
+    };
+    for field in used.iter().map(|&place| &schema.fields()[place]) {
+        let item = match field.data_type() {
+            DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => Some(item),
+            _ => None,
+        };
+        for own in [Some(field), item].into_iter().flatten() {
+            let column = || short_text(field.name());
+            if let Some(kind) = own.metadata().get(EXTENSION) {
+                let said = own.metadata().get(EXTENSION_METADATA).map_or("", String::as_str);
+                tell(&|| {
+                    let text = format!(
+                        "the type {} of the column {} is left out: {}",
+                        short_text(kind),
+                        column(),
+                        short_text(said)
+                    );
+                    Note::omission("column-type", text)
+                });
+            }
+            let mut keys: Vec<&String> = own.metadata().keys().collect();
+            keys.retain(|key| ![EXTENSION, EXTENSION_METADATA, FIELD_ID].contains(&key.as_str()));
+            keys.sort_unstable();
+            for key in keys {
+                tell(&|| {
+                    let text =
+                        format!("metadata of the column {} are left out: {}", column(), short_text(key));
+                    Note::omission("column-metadata", text)
+                });
+            }
+        }
+    }
+    if more > 0 {
+        notes.push(Note::omission(
+            "column-metadata",
+            format!("{more} more things said of columns are left out"),
+        ));
+    }
+    notes
+}
+
+/// The beginning of a text from the file.
+fn short_text(text: &str) -> String {
+    let start: String = text.chars().take(80).collect();
+    escape_text(&start)
+}
+
+/// The elements of lists that must all have `width` of them.
+fn of_list(offsets: &[i64], elements: &ArrayRef, width: usize) -> Result<ArrayRef> {
+    let lengths = offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    if let Some((row, len)) = lengths.enumerate().find(|(_, len)| usize::try_from(*len) != Ok(width)) {
+        return Err(Error::unsupported("ragged-list", "the lists of a column are not all of one length")
+            .expected(format_args!("{width} elements"))
+            .found(format_args!("{len} in row {row} of its batch")));
+    }
+    let first = offsets.first().and_then(|&first| usize::try_from(first).ok()).unwrap_or(0);
+    let count = offsets.len().saturating_sub(1) * width;
+    if first.checked_add(count).is_none_or(|end| end > elements.len()) {
+        return Err(short());
+    }
+    Ok(elements.slice(first, count))
+}
+
+/// The bytes of the elements of an array of numbers.
+fn values(array: &ArrayRef, size: usize) -> Result<&[u8]> {
+    refuse_nulls(&**array)?;
+    macro_rules! of {
+        ($($t:ident),*) => {
+            $(if let Some(array) = array.as_primitive_opt::<arrow_array::types::$t>() {
+                return array.values().inner().get(..array.len() * size).ok_or_else(short);
+            })*
+        };
+    }
+    of!(
+        Int8Type,
+        Int16Type,
+        Int32Type,
+        Int64Type,
+        UInt8Type,
+        UInt16Type,
+        UInt32Type,
+        UInt64Type,
+        Float16Type,
+        Float32Type,
+        Float64Type
+    );
+    Err(another())
+}
+
+fn refuse_nulls(array: &dyn Array) -> Result<()> {
+    if array.null_count() == 0 {
+        return Ok(());
+    }
+    Err(Error::unsupported("nulls", "a column of the table has values that are missing")
+        .found(format_args!("{} in one batch", array.null_count()))
+        .hint("fill them before: a tensor has an element at every place"))
+}
+
+fn short() -> Error {
+    Error::corrupt("short-column", "a column has fewer elements than rows")
+}
+
+fn another() -> Error {
+    Error::corrupt("another-column", "the data have another type than the schema says")
+}

@@ -1,0 +1,93 @@
+//! Elements that are decoded, block by block, when they are asked for.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::{KeptBlocks, Source, SourceRef, Within, check_range, to_usize};
+
+/// Makes the bytes of one block.
+pub(crate) trait Decoder: Debug + Send + Sync {
+    /// The elements of the block of that number: row-major, little-endian.
+    ///
+    /// # Errors
+    /// What the source says, and what the bytes contradict.
+    fn decode(&self, block: usize) -> Result<Vec<u8>>;
+}
+
+/// A source whose bytes are made block by block. Those that were made last are kept, within the
+/// bound of the whole process.
+#[derive(Debug)]
+pub(crate) struct DecodedSource {
+    outer: SourceRef,
+    /// Where each block begins, and where the last one ends.
+    starts: Vec<u64>,
+    decoder: Box<dyn Decoder>,
+    sequential: bool,
+    kept: KeptBlocks,
+}
+
+impl DecodedSource {
+    /// Blocks that begin at `starts` (of which the last is the end), made by `decoder` from `outer`.
+    pub(crate) fn shared(outer: SourceRef, starts: Vec<u64>, decoder: Box<dyn Decoder>) -> SourceRef {
+        Arc::new(Self { outer, starts, decoder, sequential: false, kept: KeptBlocks::new() })
+    }
+
+    /// As [`shared`](Self::shared), where it is cheap to go forwards only.
+    pub(crate) fn forwards(outer: SourceRef, starts: Vec<u64>, decoder: Box<dyn Decoder>) -> SourceRef {
+        Arc::new(Self { outer, starts, decoder, sequential: true, kept: KeptBlocks::new() })
+    }
+
+    fn block(&self, number: usize, len: u64) -> Result<Arc<Vec<u8>>> {
+        self.kept.get(number as u64, len, || {
+            let block = self.decoder.decode(number)?;
+            if block.len() as u64 == len {
+                return Ok(block);
+            }
+            Err(Error::corrupt("changed-meanwhile", "the file is not what it was when it was opened")
+                .in_file(self.outer.label())
+                .expected(format_args!("{len} bytes of elements"))
+                .found(block.len()))
+        })
+    }
+}
+
+impl Source for DecodedSource {
+    fn len(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        let (mut at, mut rest) = (offset, buffer);
+        // The block that holds the first byte: the last one that begins at or before it.
+        let mut number = self.starts.partition_point(|&start| start <= offset).saturating_sub(1);
+        while !rest.is_empty() {
+            let &[start, end] = self.starts.get(number..number + 2).unwrap_or_default() else {
+                return Err(Error::corrupt("past-the-end", "the blocks end before the data they announce"));
+            };
+            let take = to_usize((end - at).min(rest.len() as u64))?;
+            if take > 0 {
+                let block = self.block(number, end - start)?;
+                let from = to_usize(at - start)?;
+                let (now, later) = rest.split_at_mut(take);
+                now.copy_from_slice(&block[from..from + take]);
+                rest = later;
+                at += take as u64;
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        self.outer.label()
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.sequential
+    }
+
+    fn within(&self) -> Option<Within<'_>> {
+        Some(Within { source: &self.outer, offset: 0, len: self.outer.len(), encoded: true })
+    }
+}

@@ -1,0 +1,69 @@
+//! What is intact of a table that is decoded block by block: the rows before the first that cannot be.
+
+use weighbridge_core::checkpoint::{
+    Damage, LabelList, Lost, MemoryLabels, Piece, SALVAGED_ROWS, TensorEntry, Value,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::to_usize;
+
+/// About as many bytes are read at once.
+const STEP: u64 = 64 << 10;
+
+/// The rows before the first one that cannot be read, with their names where these can be; and what is
+/// lost. `None` where there is not one.
+///
+/// # Errors
+/// What is not about the file.
+pub fn rows_before(entry: &TensorEntry, error: &Error) -> Result<Option<(TensorEntry, Lost)>> {
+    let (&[rows, columns], [piece]) = (entry.shape.dims(), entry.pieces.as_slice()) else { return Ok(None) };
+    let row_bytes = columns.saturating_mul(entry.stored.size().unwrap_or(1) as u64).max(1);
+    let at_once = (STEP / row_bytes).max(1);
+    let mut buffer = vec![0; to_usize(STEP)?];
+    let mut whole = 0;
+    while whole < rows {
+        // Where the next rows cannot be read together, some of them still may be.
+        let mut take = at_once.min(rows - whole);
+        while take > 0 {
+            let (start, len) = (whole.saturating_mul(row_bytes), take.saturating_mul(row_bytes));
+            match read_all(piece, start, len, &mut buffer) {
+                Ok(()) => break,
+                Err(error) if !Damage::is(&error) => return Err(error),
+                Err(_) => take /= 2,
+            }
+        }
+        if take == 0 {
+            break;
+        }
+        whole += take;
+    }
+    if whole == 0 {
+        return Ok(None);
+    }
+    let mut cut = entry.rows(0..whole)?;
+    cut.labels = match &entry.labels {
+        None => None,
+        Some(labels) => match labels.read() {
+            Ok(list) => {
+                let mut first = LabelList::new();
+                list.iter().take(to_usize(whole)?).for_each(|name| first.push(name));
+                Some(MemoryLabels::shared(labels.label(), first))
+            }
+            Err(error) if Damage::is(&error) => None,
+            Err(error) => return Err(error),
+        },
+    };
+    cut.attributes.insert(SALVAGED_ROWS.to_owned(), Value::Text(format!("0 to {whole} of {rows}")));
+    Ok(Some((cut, Lost::new(format_args!("(rows {whole} to {rows} of {})", entry.name()), error))))
+}
+
+/// Reads a range of a piece, part by part: a row may claim to be longer than memory.
+fn read_all(piece: &Piece, start: u64, len: u64, buffer: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < len {
+        let step = to_usize((len - done).min(buffer.len() as u64))?;
+        let place = piece.offset.saturating_add(start).saturating_add(done);
+        piece.source.read_at(place, &mut buffer[..step])?;
+        done += step as u64;
+    }
+    Ok(())
+}

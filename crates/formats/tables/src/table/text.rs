@@ -1,0 +1,137 @@
+//! Writing a table as text.
+
+use super::Table;
+use super::digits::{Floats, push_row, usual_len};
+use weighbridge_core::checkpoint::TensorEntry;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::{Encode, Output};
+use weighbridge_format::PlanOptions;
+use weighbridge_io::source::{SourceRef, to_usize};
+
+/// What stands before the numbers of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Its name.
+    Labels,
+    /// Its number, counted from 0.
+    Numbers,
+    /// Nothing.
+    None,
+}
+
+/// A table that becomes lines.
+#[derive(Debug)]
+pub(crate) struct TextTable {
+    /// The rows.
+    pub table: Table,
+    /// What separates fields.
+    pub separator: u8,
+    /// How floats are written.
+    pub floats: Floats,
+    /// What stands before the numbers.
+    pub names: Names,
+    /// True where a line with the numbers of rows and columns comes first.
+    pub header: bool,
+}
+
+/// The setting `floats`.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Usage`] for a value that it does not take.
+pub(crate) fn floats(options: &PlanOptions) -> Result<Floats> {
+    match options.setting("floats") {
+        None | Some("shortest") => Ok(Floats::Shortest),
+        Some("upstream") => Ok(Floats::Fixed9),
+        Some(other) => Err(Error::usage("bad-setting", "there is no such way to write floats")
+            .expected("shortest or upstream")
+            .found(other)),
+    }
+}
+
+impl TextTable {
+    pub(crate) fn check_name<'a>(&self, row: u64, name: &'a str) -> Result<&'a str> {
+        let separates = |b: u8| b == self.separator || b == b'\n' || b == b'\r';
+        // A file of words is read by programs that take any blank for the end of the word.
+        let blank = self.separator == b' ' && name.contains(char::is_whitespace);
+        if blank || name.bytes().any(separates) {
+            return Err(Error::mismatch("name-separates", "the name of a row holds what separates fields")
+                .on_tensor(self.table.entry.name())
+                .found(format_args!("{name:?} in row {row}"))
+                .hint("write parquet or arrow: there, names may be any text"));
+        }
+        // Of a file with such bytes at its beginning nobody takes it for text.
+        let is_word = self.separator == b' ';
+        if name.chars().any(|c| c.is_ascii_control() || is_word && c.is_control()) {
+            return Err(Error::mismatch("name-control", "the name of a row holds a control character")
+                .on_tensor(self.table.entry.name())
+                .found(format_args!("{name:?} in row {row}"))
+                .hint("write parquet or arrow: there, names may be any text"));
+        }
+        if name.is_empty() && self.separator == b' ' {
+            return Err(Error::mismatch(
+                "name-empty",
+                "the name of a row is empty: the line would have none",
+            )
+            .on_tensor(self.table.entry.name())
+            .found(format_args!("row {row}")));
+        }
+        Ok(name)
+    }
+}
+
+impl Encode for TextTable {
+    fn describe(&self) -> String {
+        let floats = if self.floats == Floats::Fixed9 { ", %.9f" } else { "" };
+        format!("{} as text{floats}", self.table.describe())
+    }
+
+    fn estimate(&self) -> u64 {
+        let number = usual_len(self.table.entry.dtype(), self.floats);
+        let name = if self.names == Names::None { 0 } else { 10 };
+        self.table.columns.saturating_mul(number).saturating_add(name).saturating_mul(self.table.rows)
+    }
+
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        vec![&self.table.entry]
+    }
+
+    fn other_sources(&self) -> Vec<SourceRef> {
+        self.table.name_sources()
+    }
+
+    fn encode(&self, out: &mut dyn Output) -> Result<()> {
+        let (table, dtype) = (&self.table, self.table.entry.dtype());
+        let labels = if self.names == Names::Labels { table.names()? } else { None };
+        if self.header {
+            out.write(format!("{} {}\n", table.rows, table.columns).as_bytes())?;
+        }
+        // The elements, what reading them takes, and their text.
+        let element = 3 * dtype.size().unwrap_or(1) as u64 + usual_len(dtype, self.floats);
+        let each = table.columns.saturating_mul(element).saturating_add(64);
+        let at_once = table.rows_at_once(each, out);
+        let row_bytes = to_usize(table.row_bytes())?;
+        out.blocks(table.rows.div_ceil(at_once), &|block, elements, text| {
+            let rows = block * at_once..table.rows.min((block + 1) * at_once);
+            let mut bytes = Vec::new();
+            table.read(&rows, elements, &mut bytes)?;
+            let mut rest = bytes.as_slice();
+            for row in rows {
+                let (now, later) = rest.split_at(row_bytes.min(rest.len()));
+                rest = later;
+                match &labels {
+                    Some(labels) => {
+                        let name = labels.get(to_usize(row)?).unwrap_or_default();
+                        text.extend_from_slice(self.check_name(row, name)?.as_bytes());
+                    }
+                    None if self.names == Names::Numbers => {
+                        text.extend_from_slice(row.to_string().as_bytes())
+                    }
+                    None => {}
+                }
+                push_row(now, dtype, self.floats, self.separator, self.names == Names::None, text)?;
+                text.push(b'\n');
+            }
+            Ok(())
+        })
+    }
+}

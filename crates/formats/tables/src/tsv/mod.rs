@@ -1,0 +1,136 @@
+//! tsv: a table as text, a line a row, fields separated by tabs.
+//!
+//! ```text
+//! name TAB v1 TAB v2 TAB … vD LF        no header
+//! ```
+//!
+//! This is what the exporter of PyTorch-BigGraph writes; with the setting `floats=upstream` the bytes
+//! are the same. The default is the shortest decimal that reads as the same float. `nan`, `inf` and
+//! `-inf` are words; the payload of a NaN cannot be written.
+//!
+//! Rows without names are written without the first field; where the elements are integers, which
+//! could be taken for names then, the numbers of the rows are written instead.
+//!
+//! The published embeddings of Wikidata (`wikidata_translation_v1.tsv`) have one more line in front, with the
+//! numbers of entities, relations and columns. They are read as two tables: `entities`, and `relations` for
+//! the lines behind these.
+//!
+//! Read: opening reads the file once, to find its lines and that all have as many fields. All numbers
+//! are f32, whatever the digits say. The first field is the name, unless it is a number with a point,
+//! an exponent or no finite value in all of the first lines: names that look so are reported when they
+//! are written. Lines may end in CR LF.
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+use super::table::digits::DTYPES;
+use super::table::text::{Names, TextTable, floats};
+use super::table::{Form, Table, is_table, plan};
+use std::sync::Arc;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, Loss};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::Order;
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use weighbridge_io::source::SourceRef;
+
+/// The format.
+#[derive(Debug)]
+pub struct Tsv;
+
+static FACTS: Facts = Facts {
+    id: "tsv",
+    title: "table of text: name and numbers, separated by tabs",
+    extensions: &[("tsv", "table")],
+    dtypes: DTYPES,
+    order: Some(Order::Row),
+    settings: &[Setting {
+        name: "floats",
+        values: "shortest or upstream",
+        what: "the shortest decimal of each float (default), or %.9f as PyTorch-BigGraph's exporter writes",
+    }],
+};
+
+impl Format for Tsv {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn is_told_by_extension(&self) -> bool {
+        true
+    }
+    fn shares_extensions(&self) -> bool {
+        true
+    }
+    fn is_unproved(&self) -> bool {
+        true
+    }
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        read::recognises(head, head.len() as u64 == source.len())
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+
+    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
+        Ok(Outline::whole(source.len(), "lines of the table"))
+    }
+
+    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        read::doubts(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "table") {
+            return Err(Error::usage("unknown-kind", "tsv has no such kind").expected("table").found(kind));
+        }
+        let floats = floats(options)?;
+        let encoder = |table: Table| {
+            let names = match &table.entry.labels {
+                Some(_) => Names::Labels,
+                None if table.entry.dtype().is_float() => Names::None,
+                None => Names::Numbers,
+            };
+            Ok(Arc::new(TextTable { table, separator: b'\t', floats, names, header: false }) as _)
+        };
+        let form = Form {
+            facts: &FACTS,
+            kind: "table",
+            extension: "tsv",
+            carries: false,
+            plain: options.plain,
+            encoder: &encoder,
+        };
+        let mut plan = plan(checkpoint, &form)?;
+        let nameless = checkpoint.tensors.iter().filter(|t| {
+            t.labels.is_none()
+                && !t.dtype().is_float()
+                && !t.role.is_state()
+                && Table::new(t).is_some_and(|t| t.columns > 0)
+        });
+        let detail = "the rows have no names: their numbers are written";
+        plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
+        for entry in checkpoint.tensors.iter().filter(|t| !t.role.is_state()) {
+            if Table::new(entry).is_some_and(|table| table.rows == 0 && is_table(&table)) {
+                let detail = "without a line the file does not say how many columns there are";
+                plan.losses.push(Loss::new("no-rows", entry.name(), detail));
+            }
+            if let (Some(table), Some(labels)) = (Table::new(entry), &entry.labels)
+                && read::look_like_numbers(&*labels.read()?, table.columns)
+            {
+                let detail = "the first names look like numbers: a reader takes them for a column";
+                plan.losses.push(Loss::new("names-like-numbers", entry.name(), detail));
+            }
+        }
+        Ok(plan)
+    }
+}

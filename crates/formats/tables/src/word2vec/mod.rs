@@ -1,0 +1,141 @@
+//! word2vec: words and their vectors, as text or binary.
+//!
+//! ```text
+//! text:    rows BLANK columns LF, then for each row:  name BLANK v1 BLANK v2 … LF
+//! binary:  rows BLANK columns LF, then for each row:  name BLANK, columns f32 little-endian [LF]
+//! ```
+//!
+//! Read: both, and the text without its first line, as GloVe writes it; blanks at the end of a line, as the original program writes them, are ignored; so is
+//! the line feed that it writes behind the vectors of a binary file. Written: the text, or with the
+//! setting `form=binary` the binary form as gensim writes it, without line feeds.
+//!
+//! A name with a blank or a control character in it, or an empty one, cannot be written. Rows without names get their numbers.
+
+mod binary;
+mod read;
+
+use super::table::digits::DTYPES;
+use super::table::text::{Names, TextTable, floats};
+use super::table::{Form, Table, plan};
+use std::sync::Arc;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, Loss};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::{Encode, WritePlan};
+use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Setting};
+use weighbridge_io::source::SourceRef;
+
+/// The format.
+#[derive(Debug)]
+pub struct Word2Vec;
+
+static FACTS: Facts = Facts {
+    id: "word2vec",
+    title: "words and vectors, as word2vec and gensim write them",
+    extensions: &[("vec", "vectors"), ("w2v", "vectors")],
+    dtypes: DTYPES,
+    order: Some(Order::Row),
+    settings: &[
+        Setting {
+            name: "form",
+            values: "text or binary",
+            what: "how the vectors are written (default text)",
+        },
+        Setting {
+            name: "floats",
+            values: "shortest or upstream",
+            what: "in text, the shortest decimal of each float (default), or %.9f",
+        },
+    ],
+};
+
+impl Format for Word2Vec {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+    fn is_told_by_extension(&self) -> bool {
+        true
+    }
+    fn shares_extensions(&self) -> bool {
+        true
+    }
+    fn is_unproved(&self) -> bool {
+        true
+    }
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        let whole = head.len() as u64 == source.len();
+        read::form(head, source, &Limits::default()).is_some() || read::is_headless(head, whole)
+    }
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        read::open(&source, options)
+    }
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Column
+    }
+
+    fn outline(&self, source: &SourceRef, _: &Limits) -> Result<Outline> {
+        read::outline(source)
+    }
+
+    fn doubts(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        read::doubts(source, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        place.source().map(|source| read::salvage(source, error, options)).transpose()
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != "vectors") {
+            let error = Error::usage("unknown-kind", "word2vec has no such kind");
+            return Err(error.expected("vectors").found(kind));
+        }
+        let floats = floats(options)?;
+        let binary = match options.setting("form") {
+            None | Some("text") => false,
+            Some("binary") => true,
+            Some(other) => {
+                let error = Error::usage("bad-setting", "there is no such form of word2vec");
+                return Err(error.expected("text or binary").found(other));
+            }
+        };
+        let encoder = |table: Table| -> Result<Arc<dyn Encode>> {
+            if table.columns == 0 {
+                return Err(Error::mismatch("no-columns", "vectors have one element at least")
+                    .on_tensor(table.entry.name()));
+            }
+            let names = if table.entry.labels.is_some() { Names::Labels } else { Names::Numbers };
+            let text = TextTable { table, separator: b' ', floats, names, header: true };
+            if !binary {
+                return Ok(Arc::new(text));
+            }
+            if text.table.entry.dtype() != DType::F32 {
+                return Err(Error::mismatch(
+                    "table-dtype",
+                    "the binary form holds elements of type f32 only",
+                )
+                .on_tensor(text.table.entry.name())
+                .found(text.table.entry.dtype())
+                .hint("cast them: --cast f32"));
+            }
+            Ok(Arc::new(binary::BinaryTable(text)))
+        };
+        let form = Form {
+            facts: &FACTS,
+            kind: "vectors",
+            extension: "vec",
+            carries: false,
+            plain: options.plain,
+            encoder: &encoder,
+        };
+        let mut plan = plan(checkpoint, &form)?;
+        let nameless = checkpoint.tensors.iter().filter(|t| {
+            t.labels.is_none() && !t.role.is_state() && Table::new(t).is_some_and(|t| t.columns > 0)
+        });
+        let detail = "the rows have no names: their numbers are written";
+        plan.losses.extend(nameless.map(|t| Loss::new("names-made", t.name(), detail)));
+        Ok(plan)
+    }
+}

@@ -1,0 +1,250 @@
+//! PyTorch's files: what `torch.save` writes, in both forms. The bytes are described in
+//! [`weighbridge_torch_archive`].
+//!
+//! | kind | what it is |
+//! | --- | --- |
+//! | `state_dict` | a dict of tensors and nothing else |
+//! | `object` | anything else: dicts within dicts, an optimizer's state, a whole module, TorchScript |
+//! | `sharded` | a folder of such files with an index `pytorch_model.bin.index.json`, opened as one; not written |
+//!
+//! Tensors are found wherever they stand; the keys that lead to them are their path. Plain values
+//! are metadata, under the keys that lead to them, joined by dots; so are numbers of numpy, and objects of classes
+//! that are nothing but plain values (`argparse.Namespace`), as maps with their class under `@class`. Objects are
+//! never made: of one that holds tensors these are found, and the rest is noted as left out, as is what a call would make
+//! that is not known. What tensors and values stand in is [`Checkpoint::containers`].
+//!
+//! A quantized tensor is listed as its integers, with `scale` and `zero_point` below its name, a sparse one as its indices and
+//! `values`; their attributes say what they were, and torch gets the same tensors again. Arrays of numpy are tensors, too.
+//!
+//! What is written is a flat `OrderedDict` of names and row-major tensors that `torch.load` reads
+//! with `weights_only=True`, with the versions of modules ([`MODULE_VERSIONS`](weighbridge_core::checkpoint::MODULE_VERSIONS)) as its attribute, whatever
+//! form they came from; those of state dicts within an object below its name. Of these what the pickle has counts. Metadata, and what flat names cannot say (see
+//! [`weighbridge_core::checkpoint::INDEX_KEY`]), stand in a member `archive/.data/weighbridge.metadata`, which torch
+//! does not look at.
+
+mod composite;
+mod facts;
+mod metadata;
+mod outline;
+mod read;
+mod scan;
+mod shards;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod write;
+
+pub use outline::BEYOND;
+
+use std::path::Path;
+use weighbridge_core::check::Outline;
+use weighbridge_core::checkpoint::{Checkpoint, MODULE_VERSIONS as VERSIONS, Origin};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::limits::Limits;
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::tensor::{DType, Order};
+use weighbridge_format::shards::{alone, is_index_file, scan as scan_index};
+use weighbridge_format::{Facts, Format, LabelsIn, OpenOptions, Place, PlanOptions, Scan};
+use weighbridge_io::source::{FolderRef, SourceRef};
+use weighbridge_torch_archive::is_legacy;
+use weighbridge_zip as zip;
+
+/// The format.
+#[derive(Debug)]
+pub struct Torch;
+
+/// A dict of tensors and nothing else.
+const STATE_DICT: &str = "state_dict";
+/// Anything else.
+const OBJECT: &str = "object";
+/// A folder of several files and their index.
+const SHARDED: &str = "sharded";
+/// The member of the archive that holds what torch has no place for.
+const METADATA: &str = ".data/weighbridge.metadata";
+
+static FACTS: Facts = Facts {
+    id: "torch",
+    title: "PyTorch, what torch.save writes",
+    extensions: &[("pt", STATE_DICT), ("pth", STATE_DICT)],
+    dtypes: &DTYPES,
+    order: Some(Order::Row),
+    settings: &[],
+};
+
+const DTYPES: [DType; 20] = [
+    DType::Bool,
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+    DType::F64,
+    DType::C64,
+    DType::C128,
+    DType::F8E4M3,
+    DType::F8E5M2,
+    DType::F8E8M0,
+    DType::F8E4M3Fnuz,
+    DType::F8E5M2Fnuz,
+];
+
+/// True where there was a structure around the tensors that a state dict has not, also when it was another form in between.
+pub fn was_object(checkpoint: &Checkpoint) -> bool {
+    let carried = checkpoint.carried_origin().map(|origin| (origin.format.as_str(), origin.kind.as_str()));
+    (checkpoint.format, checkpoint.kind) == (FACTS.id, OBJECT) || carried == Some((FACTS.id, OBJECT))
+}
+
+/// Marks what is made of several checkpoints, of which one was such an object.
+pub fn mark_object(checkpoint: &mut Checkpoint) {
+    checkpoint.origin = Some(Origin { format: FACTS.id.to_owned(), kind: OBJECT.to_owned() });
+    if checkpoint.format == FACTS.id {
+        checkpoint.kind = OBJECT;
+    }
+}
+
+/// True for an archive without a directory that begins as torch's do: the reader says that it ends early.
+fn is_cut(source: &SourceRef, of_torch: impl Fn(&str) -> bool) -> bool {
+    !zip::has_member(source, &Limits::default(), |_| true)
+        && zip::first_member(source, 0).is_some_and(|(name, _)| of_torch(&name))
+}
+
+impl Format for Torch {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn recognises(&self, head: &[u8], source: &SourceRef) -> bool {
+        let of_torch = |name: &str| match name.strip_suffix("data.pkl") {
+            Some(folder) => folder.is_empty() || folder.find('/') == Some(folder.len() - 1),
+            None => false,
+        };
+        is_legacy(head)
+            || read::is_torch_tar(head)
+            || shards::is_index(head, source)
+            || (head.starts_with(b"PK\x03\x04")
+                && (zip::has_member(source, &Limits::default(), of_torch) || is_cut(source, of_torch)))
+    }
+
+    fn open(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        match is_index_file(&source)? {
+            true => alone(&source),
+            false => read::open(&source, options),
+        }
+    }
+
+    fn open_beside(
+        &self,
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        if !is_index_file(&source)? {
+            return read::open(&source, options);
+        }
+        let around = name.parent().unwrap_or(Path::new(""));
+        shards::open_index(&source, folder, around, source.label(), options)
+    }
+
+    fn recognises_folder(&self, folder: &FolderRef) -> bool {
+        if read::is_distributed(folder) {
+            return true;
+        }
+        // Of several indexes opening says that it cannot choose.
+        match shards::index_name(folder) {
+            Ok(name) => name.is_some(),
+            Err(error) => error.code() == "several-models",
+        }
+    }
+
+    fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        if read::is_distributed(folder) {
+            let what = "a PyTorch distributed checkpoint (torch.distributed.checkpoint)";
+            return Err(read::distributed(what, folder.label()).in_file(folder.label()));
+        }
+        shards::open_folder(folder, options)
+    }
+
+    fn salvage(&self, place: &Place<'_>, error: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
+        match *place {
+            Place::Folder(folder) => self.open_folder(folder, options).map(Some),
+            Place::Beside(source, folder, name) if is_index_file(source)? => {
+                self.open_beside(source.clone(), folder, name, options).map(Some)
+            }
+            Place::Alone(source) | Place::Beside(source, ..) => {
+                read::salvage(source, error, options).map(Some)
+            }
+        }
+    }
+
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        match is_index_file(source)? {
+            true => scan_index(source, &options.limits).or_else(Scan::of_error),
+            false => scan::scan(source, options),
+        }
+    }
+
+    fn labels_in(&self) -> LabelsIn {
+        LabelsIn::Tensors
+    }
+
+    fn loaded_as(&self) -> Option<(&'static str, &'static str)> {
+        Some(("pytorch_model", "bin"))
+    }
+
+    fn holds_ties(&self) -> bool {
+        true
+    }
+
+    fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
+        match is_index_file(source)? {
+            true => weighbridge_format::outline::text(source, "index of shards"),
+            false => outline::outline(source, limits),
+        }
+    }
+
+    fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+        write::plan(checkpoint, options)
+    }
+}
+
+/// The formats of this crate as a registry, for tests.
+#[cfg(test)]
+pub(crate) mod opening {
+    use std::path::Path;
+    use weighbridge_core::Checkpoint;
+    use weighbridge_core::Result;
+    use weighbridge_core::source::{FolderRef, SourceRef};
+    use weighbridge_format::{Format, OpenOptions, Registry};
+
+    fn registry() -> Registry {
+        Registry::new([&crate::Torch as _])
+    }
+
+    pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
+        registry().detect(source)
+    }
+
+    pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_folder(folder, options)
+    }
+
+    pub(crate) fn open_in_folder(
+        source: SourceRef,
+        folder: &FolderRef,
+        name: &Path,
+        options: &OpenOptions,
+    ) -> Result<Checkpoint> {
+        registry().open_in_folder(source, folder, name, options)
+    }
+
+    pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
+        registry().open_source(source, options)
+    }
+}

@@ -1,0 +1,164 @@
+//! What would run if torch opened a file with all that a pickle may do.
+
+use super::facts::is_fact;
+use super::read;
+use std::collections::HashSet;
+use std::sync::Arc;
+use weighbridge_core::error::{Kind, Result};
+use weighbridge_core::text::{counted, escape};
+use weighbridge_format::{OpenOptions, Scan};
+use weighbridge_io::source::{RangeSource, Source, SourceRef, read_vec};
+use weighbridge_pickle::Judgement;
+use weighbridge_scan::{TakenFor, archive, found, is_tar, pickles, tar};
+use weighbridge_torch_archive::{self as torch, is_legacy};
+use weighbridge_zip::Unpacked;
+
+/// Pickles of the legacy form.
+const PICKLES: usize = 5;
+/// Code of TorchScript that is looked through for its classes: of a member, and of an archive; and how many are known.
+const LONGEST_CODE: u64 = 4 << 20;
+const MOST_CODE: u64 = 32 << 20;
+const MOST_CLASSES: usize = 20_000;
+
+/// Looks through one file.
+pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+    let mut head = [0; 512];
+    let count = usize::try_from(source.len()).unwrap_or(head.len()).min(head.len());
+    source.read_at(0, &mut head[..count])?;
+    let mut scan = Scan::default();
+    if is_tar(&head[..count]) {
+        tar(source, &options.limits, &mut scan)?;
+        // torch takes a file for a tar archive before it takes it for its legacy form; others take it otherwise.
+        if !is_legacy(&head[..count]) && !head.starts_with(b"PK") {
+            return Ok(scan);
+        }
+        scan.push_at("two-formats", 0, "the file is a tar archive, and of another form of torch as well");
+    }
+    if is_legacy(&head[..count]) {
+        legacy(source, options, &mut scan)?;
+    } else {
+        zipped(source, options, &mut scan)?;
+    }
+    // What cannot be opened may hold more than was seen. What follows an archive was told with it.
+    match read::open(source, &OpenOptions { lenient: true, ..options.clone() }) {
+        Ok(checkpoint) => scan.judge_names(&checkpoint),
+        Err(error) => scan.push_error(error)?,
+    }
+    Ok(scan)
+}
+
+/// The pickles of the legacy form, one behind the other. Raw numbers follow.
+fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
+    if pickles(source, 0, PICKLES, true, &options.limits, scan).is_none() {
+        return Ok(());
+    }
+    match torch::read(source, &options.limits) {
+        Ok(saved) => {
+            if let Some(end) = saved.legacy_end().filter(|&end| end < source.len()) {
+                let text = format!("{} bytes follow behind the last storage", source.len() - end);
+                scan.push_at("trailing-bytes", end, text);
+                let rest = RangeSource::new(source.clone(), end, source.len() - end)?;
+                scan.look_into("(behind the last storage)", Arc::new(rest), TakenFor::Numbers);
+            }
+        }
+        Err(error) if error.kind() == Kind::Io => return Err(error),
+        // Opening tells it.
+        Err(_) => {}
+    }
+    Ok(())
+}
+
+/// Every member of an archive.
+fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
+    let inner = |name: &str| name.split_once('/').map_or(String::new(), |(_, inner)| inner.to_owned());
+    let is_numbers = |name: &str| {
+        let inner = inner(name);
+        inner.starts_with("data/") || (inner.starts_with("constants/") && !inner.ends_with(".pkl"))
+    };
+    let (mut code, mut classes) = (Vec::new(), Classes::default());
+    archive(source, &options.limits, scan, &is_numbers, &mut |member, bytes, scan| {
+        let name = member.name.as_str();
+        let own = inner(name);
+        if name.ends_with(".pkl") {
+            let bytes: SourceRef =
+                Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() });
+            let mut pickled = Scan::default();
+            pickles(&bytes, 0, 1, false, &options.limits, &mut pickled);
+            scan.absorb(pickled, Some(&escape(name)));
+        } else if own.starts_with("code/") || name.ends_with(".py") {
+            code.push(escape(name));
+            classes.read(&own, &*bytes);
+        } else if is_numbers(name) {
+            scan.look_into(escape(name), bytes, TakenFor::Numbers);
+        } else if !is_fact(&own, &bytes)? {
+            scan.look_into(escape(name), bytes, TakenFor::File);
+        }
+        Ok(())
+    })?;
+    if let Some(first) = code.first() {
+        let members = counted(code.len(), "member holds", "members hold");
+        let text = format!("{members} code that would run, such as {first}");
+        scan.push("torchscript-code", text);
+    }
+    classes.tell(scan);
+    Ok(())
+}
+
+/// Classes of TorchScript that the code of an archive defines: its pickles make objects of them, and import nothing of
+/// Python for it.
+#[derive(Default)]
+struct Classes {
+    /// By module and name.
+    known: HashSet<(String, String)>,
+    /// Bytes of code that were looked through.
+    read: u64,
+}
+
+impl Classes {
+    /// Looks for the classes in a member of code, such as `code/__torch__/nets.py`.
+    fn read(&mut self, member: &str, bytes: &dyn Source) {
+        let module = member.strip_prefix("code/").and_then(|path| path.strip_suffix(".py"));
+        let Some(module) = module.filter(|module| module.split('/').next() == Some("__torch__")) else {
+            return;
+        };
+        self.read = self.read.saturating_add(bytes.len());
+        if bytes.len() > LONGEST_CODE || self.read > MOST_CODE {
+            return;
+        }
+        // What cannot be read defines nothing: its classes stay unknown.
+        let Ok(code) = read_vec(bytes, 0, bytes.len()) else { return };
+        let module = module.replace('/', ".");
+        for line in code.split(|&byte| byte == b'\n') {
+            let name = line.strip_prefix(b"class ").and_then(|rest| rest.split(|&byte| byte == b'(').next());
+            let name = name.and_then(|name| std::str::from_utf8(name).ok());
+            let is_name = |name: &&str| name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+            if let Some(name) = name.filter(|name| !name.is_empty()).filter(is_name)
+                && self.known.len() < MOST_CLASSES
+            {
+                self.known.insert((module.clone(), name.to_owned()));
+            }
+        }
+    }
+
+    /// Says of imports that are such classes what they are.
+    fn tell(&self, scan: &mut Scan) {
+        let mut places = HashSet::new();
+        for import in &mut scan.imports {
+            let name = (import.module.clone(), import.name.clone());
+            if import.judgement == Judgement::Unknown && self.known.contains(&name) {
+                import.judgement =
+                    Judgement::Defined("a class that the archive itself defines, in TorchScript");
+                places.insert((import.member.clone(), import.offset));
+            }
+        }
+        for finding in scan.findings.iter_mut().filter(|finding| finding.code == "unknown-import") {
+            let place = finding.offset.map(|offset| (finding.member.clone(), offset));
+            if place.is_some_and(|place| places.contains(&place)) {
+                let name = finding.text.split('`').nth(1).unwrap_or_default();
+                let text = format!("makes an object of `{name}`, which the code of the archive defines");
+                let plain = found("torchscript-code", text);
+                (finding.code, finding.severity, finding.text) = (plain.code, plain.severity, plain.text);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Quantized and sparse tensors, and arrays of numpy.
+
+use super::*;
+use weighbridge::formats::safetensors::Safetensors;
+use weighbridge_core::checkpoint::{Checkpoint, Loss};
+
+fn planned(format: &dyn Format, checkpoint: &Checkpoint) -> (Vec<u8>, Vec<Loss>) {
+    let plan = format.plan(checkpoint, &PlanOptions::default()).unwrap();
+    (materialise(&plan).remove(0), plan.losses)
+}
+
+/// How often the file calls that function of torch.
+fn calls(bytes: &[u8], name: &str) -> usize {
+    let saved = weighbridge_torch_archive::read(&memory(bytes), &Limits::default()).unwrap();
+    let graph = saved.graph();
+    graph.iter().filter(|&(id, _)| graph.call(id).is_some_and(|((_, own), _)| own == name)).count()
+}
+
+#[test]
+fn quantized_and_sparse_tensors_are_one_again_after_another_format() {
+    for (name, function, count) in
+        [("quantized", "_rebuild_qtensor", 3), ("sparse", "_rebuild_sparse_tensor", 5)]
+    {
+        for form in ["", "_legacy"] {
+            let checkpoint = good(&format!("{name}{form}.pt"));
+            let (bytes, losses) = planned(&Safetensors, &checkpoint);
+            assert_eq!(losses, [], "{name}");
+            let between = open_bytes(&bytes).unwrap();
+            let (bytes, losses) = planned(&Torch, &between);
+            assert_eq!((losses.as_slice(), calls(&bytes, function)), (&[][..], count), "{name}");
+            let again = open_bytes(&bytes).unwrap();
+            assert_eq!(all_told(&again), all_told(&checkpoint), "{name}");
+            let attributes = |side: &Checkpoint| -> Vec<_> {
+                side.tensors.iter().map(|tensor| tensor.attributes.clone()).collect()
+            };
+            assert_eq!(attributes(&again), attributes(&checkpoint), "{name}");
+        }
+    }
+}
+
+#[test]
+fn parts_that_are_left_alone_are_written_as_they_are() {
+    for (name, drop, function, count, subject) in [
+        ("quantized.pt", "q.scale", "_rebuild_qtensor", 2, "q"),
+        ("quantized.pt", "rows.zero_point", "_rebuild_qtensor", 2, "rows"),
+        ("sparse.pt", "coo.indices", "_rebuild_sparse_tensor", 4, "coo.values"),
+    ] {
+        let mut checkpoint = good(name);
+        checkpoint.tensors.retain(|tensor| tensor.text() != drop);
+        let (bytes, losses) = planned(&Torch, &checkpoint);
+        let found: Vec<_> = losses.iter().map(|loss| (loss.code, loss.subject.as_str())).collect();
+        assert_eq!(found, [("parts-missing", subject)], "{name}");
+        assert!(!losses[0].is_tensor());
+        assert_eq!(calls(&bytes, function), count, "{name}");
+        assert_eq!(all_told(&open_bytes(&bytes).unwrap()), all_told(&checkpoint), "{name}");
+    }
+}
+
+#[test]
+fn arrays_of_numpy_are_tensors_wherever_they_are() {
+    for name in ["arrays.pt", "arrays_legacy.pt"] {
+        let checkpoint = good(name);
+        assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
+        let class = |name: &str| checkpoint.tensor(name).unwrap().text_attribute("class").map(str::to_owned);
+        assert_eq!((class("w"), class("deep.0.x").as_deref()), (None, Some("numpy.ndarray")));
+        assert_eq!(checkpoint.tensor("again").unwrap().text_attribute(ALIAS_OF), Some("a"));
+        let path = folder("good").join(name);
+        let report = weighbridge::ops::verify::verify(&path, &Default::default()).unwrap();
+        assert_eq!(report.verdict, Verdict::Sound, "{name}: {:?}", report.findings);
+    }
+}
+
+/// Changed bytes in the pickles of such tensors.
+#[test]
+fn damaged_composites_do_no_harm() {
+    let mut opened = 0;
+    for name in ["quantized.pt", "sparse_legacy.pt", "arrays_legacy.pt"] {
+        let bytes = std::fs::read(folder("good").join(name)).unwrap();
+        for at in (0..bytes.len().min(4000)).step_by(3) {
+            let mut changed = bytes.clone();
+            changed[at] = changed[at].wrapping_add(1);
+            let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
+            if let Ok(checkpoint) = open_source(memory(&changed), &lenient) {
+                opened += 1;
+                checkpoint.tensors.iter().for_each(|tensor| drop(read_tensor(tensor, Order::Row)));
+                if let Ok(plan) = Torch.plan(&checkpoint, &PlanOptions::default()) {
+                    drop(plan);
+                }
+            }
+        }
+    }
+    assert!(opened > 50, "{opened}");
+}
+
+/// A plain pickle of tensors, in each of which its storage is a file of the legacy form.
+#[test]
+fn tensors_in_a_plain_pickle_are_read() {
+    let bytes = std::fs::read(folder("pickled.pkl")).unwrap();
+    let checkpoint = open_bytes(&bytes).unwrap();
+    let floats = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    for (name, shape, expected) in [
+        ("w", &[2, 3][..], floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])),
+        ("turned", &[3, 2][..], floats(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0])),
+        ("p", &[2][..], floats(&[1.0, 1.0])),
+        ("deep.0.n", &[300][..], (0i64..300).flat_map(i64::to_le_bytes).collect()),
+    ] {
+        let tensor = checkpoint.tensor(name).unwrap();
+        assert_eq!(
+            (tensor.shape.dims(), read_tensor(tensor, Order::Row).unwrap()),
+            (shape, expected),
+            "{name}"
+        );
+    }
+    let skipped: Vec<_> = checkpoint.notes.iter().filter_map(|note| note.skipped.as_ref()).collect();
+    assert_eq!(skipped.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(), ["skipped"]);
+    let report = weighbridge::ops::verify::verify(folder("pickled.pkl"), &Default::default()).unwrap();
+    assert_eq!(report.verdict, Verdict::CouldNotTell, "{:?}", report.findings);
+    // Changed bytes.
+    for at in (0..bytes.len()).step_by(7) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x15;
+        if let Ok(checkpoint) = open_source(memory(&changed), &OpenOptions::default()) {
+            checkpoint.tensors.iter().for_each(|tensor| drop(read_tensor(tensor, Order::Row)));
+        }
+    }
+}

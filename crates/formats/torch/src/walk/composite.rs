@@ -1,0 +1,130 @@
+//! Tensors that are several in the index: quantized and sparse ones.
+
+use super::{Walk, name_of};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::Result;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_core::text::{counted, quoted};
+use weighbridge_io::source::{MemorySource, SourceRef};
+use weighbridge_torch_archive::{
+    Quantizer, REQUIRES_GRAD, SPARSE_COALESCED, SPARSE_LAYOUT, SPARSE_SIZE, Sparse,
+};
+
+/// Bytes that an extent takes as a value, or a number as a tensor.
+const NUMBER: u64 = 200;
+/// Bytes of a scale, and of a zero point.
+const WIDTH: usize = 8;
+
+/// Tensors that are several: how many there are of each kind, and the name of the first.
+#[derive(Debug, Default)]
+pub(super) struct Composites {
+    quantized: Option<(u64, String)>,
+    sparse: Option<(u64, String)>,
+    /// Scales and zero points that the pickle holds as numbers, one after the other, and the places of their tensors.
+    numbers: Vec<u8>,
+    places: Vec<usize>,
+}
+
+impl Composites {
+    /// Gives the tensors of numbers one source, and notes how all are listed.
+    pub(super) fn finish(&mut self, checkpoint: &mut Checkpoint) {
+        let numbers = std::mem::take(&mut self.numbers);
+        let source: SourceRef = Arc::new(MemorySource::new(checkpoint.label.as_str(), numbers));
+        for (number, &place) in self.places.iter().enumerate() {
+            let pieces = checkpoint.tensors.get_mut(place).map(|tensor| &mut tensor.pieces);
+            for piece in pieces.into_iter().flatten() {
+                piece.source = source.clone();
+                piece.offset = (number * WIDTH) as u64;
+            }
+        }
+        let mut note = |code, found: &Option<(u64, String)>, one: &str, how: &str| {
+            let Some((count, first)) = found else { return };
+            let tensors = counted(*count, &format!("{one} tensor is"), &format!("{one} tensors are"));
+            let text = format!("{tensors} listed as {how}: first {}", quoted(first));
+            checkpoint.notes.push(Note::new(code, text));
+        };
+        let how = "integers, with scale and zero_point below the name";
+        note("quantized-as-integers", &self.quantized, "quantized", how);
+        note("sparse-as-parts", &self.sparse, "sparse", "indices and values below the name");
+    }
+}
+
+impl Walk<'_> {
+    /// The tensors that a sparse one is made of, below its name.
+    pub(super) fn sparse(&mut self, sparse: &Sparse, depth: usize) -> Result<()> {
+        let height = self.path.len();
+        if height == 0 {
+            self.path.extend(TensorPath::value().parts().iter().cloned());
+        }
+        self.met(|composites| &mut composites.sparse);
+        for &(name, id) in &sparse.indices {
+            self.below(name, id, depth)?;
+        }
+        let place = self.checkpoint.tensors.len();
+        self.below("values", sparse.values, depth)?;
+        self.path.truncate(height);
+        let Some(values) = self.checkpoint.tensors.get_mut(place) else { return Ok(()) };
+        let size = sparse.size.iter().map(|&extent| Value::I64(extent)).collect();
+        values.attributes.insert(SPARSE_LAYOUT.to_owned(), Value::Text(sparse.layout.to_owned()));
+        values.attributes.insert(SPARSE_SIZE.to_owned(), Value::List(size));
+        if let Some(coalesced) = sparse.coalesced {
+            values.attributes.insert(SPARSE_COALESCED.to_owned(), Value::Bool(coalesced));
+        }
+        if sparse.requires_grad {
+            values.attributes.insert(REQUIRES_GRAD.to_owned(), Value::Bool(true));
+        }
+        let bytes = (sparse.size.len() as u64).saturating_mul(NUMBER);
+        self.budget.room.take(bytes)?;
+        self.budget.room.take_attributes(&values.attributes)
+    }
+
+    /// Scale and zero point of the quantized tensor that was added last, below its name.
+    pub(super) fn quantizer(&mut self, quantizer: &Quantizer, depth: usize) -> Result<()> {
+        let height = self.path.len();
+        if height == 0 {
+            self.path.extend(TensorPath::value().parts().iter().cloned());
+        }
+        self.met(|composites| &mut composites.quantized);
+        match *quantizer {
+            Quantizer::Channel { scales, zero_points, .. } => {
+                self.below("scale", scales, depth)?;
+                self.below("zero_point", zero_points, depth)?;
+            }
+            Quantizer::Tensor { scale, zero_point } => {
+                self.number("scale", DType::F64, scale.to_le_bytes())?;
+                self.number("zero_point", DType::I64, zero_point.to_le_bytes())?;
+            }
+        }
+        self.path.truncate(height);
+        Ok(())
+    }
+
+    /// Counts a tensor of this path.
+    fn met(&mut self, kind: impl FnOnce(&mut Composites) -> &mut Option<(u64, String)>) {
+        let path = &self.path;
+        kind(&mut self.composites).get_or_insert_with(|| (0, name_of(path))).0 += 1;
+    }
+
+    /// A tensor without dimensions, below this path.
+    fn number(&mut self, key: &str, dtype: DType, bytes: [u8; WIDTH]) -> Result<()> {
+        self.path.push(Name::from(key));
+        let limits = &self.options.limits;
+        let count = self.checkpoint.tensors.len() as u64 + 1;
+        Limits::check("tensors", "tensors", count, limits.tensors)?;
+        Limits::check("parts in a name", "path_parts", self.path.len() as u64, limits.path_parts)?;
+        self.budget.room.take_entry(self.path.len(), false)?;
+        self.budget.room.take(NUMBER)?;
+        self.composites.numbers.extend(bytes);
+        self.composites.places.push(self.checkpoint.tensors.len());
+        let path = TensorPath::new(self.path.clone());
+        self.take_name(path.byte_len() as u64)?;
+        let source: SourceRef = Arc::new(MemorySource::new(self.saved.source().label(), bytes.to_vec()));
+        let mut entry = TensorEntry::dense(path, dtype, Shape::default(), &source, 0, Encoding::ROW)?;
+        entry.role = self.role.clone();
+        self.places.add_number(&mut self.checkpoint, entry);
+        self.path.pop();
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! From the index to a plan.
+
+use super::composite::{Composites, Meaning, Whole};
+use super::{METADATA, STATE_DICT, VERSIONS, metadata, was_object};
+use std::collections::HashMap;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{
+    ALIAS_OF, Checkpoint, Loss, MODULE_VERSIONS, TensorEntry, Value, bridge_names, escape_text,
+    joined_versions, left_behind, renamed,
+};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::WritePlan;
+use weighbridge_core::text::first_and_more;
+use weighbridge_format::PlanOptions;
+use weighbridge_pickle::ObjectId;
+use weighbridge_torch_archive::{Quantizer, SavedBuilder, Sparse, is_recent};
+
+/// Values that a flat state dict has no place for are named up to this number, then counted.
+const NAMED: usize = 10;
+
+/// Lays out a flat state dict.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`] for what torch cannot hold: `no-such-dtype`, `shape-overflow`;
+/// [`weighbridge_core::Kind::Usage`] for another kind than `state_dict`.
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != STATE_DICT) {
+        return Err(Error::usage("unknown-kind", "no such kind of file of torch is written")
+            .expected(STATE_DICT)
+            .found(kind));
+    }
+    let names = bridge_names(checkpoint, |name| name, &[]);
+    let mut losses = left_behind(checkpoint);
+    losses.extend(renamed(checkpoint, &names));
+    if was_object(checkpoint) {
+        let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != MODULE_VERSIONS);
+        let without = first_and_more(keys.map(escape_text), NAMED);
+        let without = if without.is_empty() { without } else { format!(" without {without}") };
+        let detail = format!(
+            "the structure becomes a flat state dict{without}; this library knows it again, torch does not"
+        );
+        losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
+    }
+    let mut builder = SavedBuilder::new();
+    let mut first = First::new();
+    let mut pairs = Vec::with_capacity(names.len());
+    let composites = Composites::of(checkpoint, &names)?;
+    losses.extend(composites.losses.iter().cloned());
+    for (place, (entry, name)) in checkpoint.tensors.iter().zip(&names).enumerate() {
+        if is_recent(entry.dtype()) {
+            let detail = format!("torch before version 2.3 cannot load {}", entry.dtype());
+            losses.push(Loss::new("recent-dtype", entry.name(), detail));
+        }
+        if composites.parts.contains(&place) {
+            continue;
+        }
+        let mut part = |place: &usize| {
+            let entry = &checkpoint.tensors[*place];
+            let id = builder.part(entry, shared(&first, entry))?;
+            first.entry(entry.text()).or_insert((entry, id));
+            Result::Ok(id)
+        };
+        let (name, id) = match composites.whole.get(&place) {
+            None => {
+                let id = match shared(&first, entry) {
+                    Some(of) => builder.alias(entry, of)?,
+                    None => builder.tensor(entry)?,
+                };
+                first.entry(entry.text()).or_insert((entry, id));
+                (name, id)
+            }
+            Some(Whole::Sparse { name, sparse, indices }) => {
+                let places = indices.iter().zip(&sparse.indices);
+                let indices = places.map(|(place, (name, _))| Ok((*name, part(place)?)));
+                let indices = indices.collect::<Result<Vec<_>>>()?;
+                let values = part(&place)?;
+                (name, builder.sparse(&Sparse { indices, values, ..sparse.clone() })?)
+            }
+            Some(Whole::Quantized { scheme, quantizer }) => {
+                let quantizer = match quantizer {
+                    Meaning::Tensor { scale, zero_point } => {
+                        Quantizer::Tensor { scale: *scale, zero_point: *zero_point }
+                    }
+                    Meaning::Channel { scale, zero_point, axis } => {
+                        let (scales, zero_points) = (part(scale)?, part(zero_point)?);
+                        Quantizer::Channel { scales, zero_points, axis: *axis }
+                    }
+                };
+                let of = shared(&first, entry);
+                let id = builder.quantized(entry, of, scheme, &quantizer)?;
+                first.entry(entry.text()).or_insert((entry, id));
+                (name, id)
+            }
+        };
+        pairs.push((builder.builder_mut().text(name)?, id));
+    }
+    let root = builder.builder_mut().ordered_dict(&pairs)?;
+    let own = checkpoint.metadata.get(VERSIONS).filter(|own| matches!(own, Value::Map(_)));
+    // A map of another kind is what torch itself kept there, and was for something else where another format had it.
+    let other = own.filter(|_| ["torch", "merged"].contains(&checkpoint.format)).cloned();
+    // Also when it was another form in between: torch takes a module without a version for an old one.
+    if let Some(versions) = joined_versions(&checkpoint.metadata, &mut losses).or(other) {
+        let versions = builder.value(&versions)?;
+        let b = builder.builder_mut();
+        let key = b.interned(VERSIONS)?;
+        let state = b.dict(vec![(key, versions)])?;
+        b.build(root, state)?;
+    }
+    let carried = metadata::encode(checkpoint, &names, &mut losses);
+    if let Some(json) = options.own_entry(carried, &checkpoint.label, &mut losses) {
+        builder.member(METADATA, json.into_bytes());
+    }
+    let file = builder.finish(root, "")?;
+    Ok(WritePlan { format: "torch", kind: STATE_DICT, files: vec![file], losses })
+}
+
+/// Tensors that were written, by their names.
+type First<'a> = HashMap<String, (&'a TensorEntry, ObjectId)>;
+
+/// The tensor that `entry` shares its bytes with, if one was written.
+fn shared(first: &First<'_>, entry: &TensorEntry) -> Option<ObjectId> {
+    let &(other, id) = first.get(entry.text_attribute(ALIAS_OF)?)?;
+    same_bytes(entry, other).then_some(id)
+}
+
+/// True where both are the same range of bytes, read alike.
+fn same_bytes(a: &TensorEntry, b: &TensorEntry) -> bool {
+    let (Some(p), Some(q)) = (a.single_piece(), b.single_piece()) else { return false };
+    let alike = |e: &TensorEntry| (e.stored, e.cast, e.shape.clone());
+    Arc::ptr_eq(&p.source, &q.source)
+        && (p.offset, p.len, p.encoding) == (q.offset, q.len, q.encoding)
+        && alike(a) == alike(b)
+}

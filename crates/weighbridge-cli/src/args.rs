@@ -155,7 +155,6 @@ pub(crate) enum Verb {
     #[command(
         after_help = "Examples:\n  weighbridge seal net.safetensors               writes net.safetensors.manifest.json\n  \
                             weighbridge seal model/                        every file of a folder: model.manifest.json\n  \
-                            weighbridge seal model/ --update               hash again only what changed since\n  \
                             weighbridge seal net.pt -o - | jq .subject\n  \
                             weighbridge verify net.pt --manifest net.pt.manifest.json\n\n\
                             A manifest is no signature: whoever can change the model can change it, too. Sign it."

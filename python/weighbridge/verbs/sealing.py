@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Optional, Sequence, Tuple, Union
 
 from ..opened import Note, Path
 from ..progress import Progress
@@ -55,11 +55,6 @@ class SealReport(Report):
         return self._document["tensors"]
 
     @property
-    def taken_over(self) -> Dict[str, int]:
-        """With `update=True`: `files` and `tensors` whose hashes were taken from the earlier manifest."""
-        return dict(self._document["taken_over"])
-
-    @property
     def ignored(self) -> Tuple[str, ...]:
         """What was left out."""
         return tuple(self._document["ignored"])
@@ -78,7 +73,6 @@ def seal(
     *,
     output: Optional[Path] = None,
     algorithms: Union[str, Sequence[str]] = "sha256,blake3",
-    update: bool = False,
     files_only: bool = False,
     allow_symlinks: bool = False,
     force: bool = False,
@@ -100,7 +94,6 @@ def seal(
 
     - `output`: the manifest; `PATH.manifest.json` if left out;
     - `algorithms`: `sha256`, `blake3` or both, in a list or with a comma between;
-    - `update`: take over the hashes of files that have not changed since the manifest was written;
     - `files_only`: do not look for tensors; `allow_symlinks`: take the bytes behind links;
     - `force`: replace the manifest;
     - `threads`: 0 is one for each processor.

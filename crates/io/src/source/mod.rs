@@ -20,5 +20,5 @@ pub use kept::KeptBlocks;
 pub use map::TABLE;
 pub use map::{Map, PrivateMap};
 pub use map::{MapSource, notify as notify_of_lost_pages};
-pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_itself, stamp_of_path};
+pub use stamp::{Stamp, name_below, own_name, real_path, stamp_of_path};
 pub use weighbridge_core::source::*;

@@ -27,23 +27,6 @@ pub fn stamp_of_path(path: &Path) -> Result<Stamp> {
     Ok(Stamp { len: found.len(), modified: found.modified().ok().map(nanoseconds), changed: changed(&found) })
 }
 
-/// Looks at what stands at `path` itself, a file or a folder; `None` for a symbolic link.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Io`] where there is nothing or it cannot be looked at.
-pub fn stamp_of_itself(path: &Path) -> Result<Option<Stamp>> {
-    let found = std::fs::symlink_metadata(path)
-        .map_err(|e| Error::io("cannot look at the file", e).in_file(path.display()))?;
-    if found.is_symlink() {
-        return Ok(None);
-    }
-    Ok(Some(Stamp {
-        len: found.len(),
-        modified: found.modified().ok().map(nanoseconds),
-        changed: changed(&found),
-    }))
-}
-
 fn nanoseconds(time: SystemTime) -> i128 {
     let number = |d: std::time::Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
     match time.duration_since(UNIX_EPOCH) {

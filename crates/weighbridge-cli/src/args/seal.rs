@@ -15,10 +15,6 @@ pub(crate) struct Seal {
     /// The hashes to make: sha256, blake3 or both; blake3 alone is much the faster one
     #[arg(long, value_name = "NAMES", default_value = "sha256,blake3", value_parser = algorithms)]
     pub algorithms: Algorithms,
-    /// Take over the hashes of files that have not changed since the manifest, which lies beside the model or in
-    /// its folder, was written. The times that the file system tells are believed
-    #[arg(long)]
-    pub update: bool,
     /// Seal the files as they are, without looking for tensors in them
     #[arg(long)]
     pub files_only: bool,

@@ -8,15 +8,13 @@ use std::io::Write;
 use std::path::Path;
 use weighbridge::Error;
 use weighbridge::engine::LocalSink;
-use weighbridge::ops::seal::{Earlier, SealOptions, SealReport, Sealed, default_target, save, seal};
-use weighbridge::source::real_path;
+use weighbridge::ops::seal::{SealOptions, SealReport, Sealed, default_target, save, seal};
 use weighbridge::text::{escape, path_text};
 
 pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let printed = args.output.as_deref() == Some(Path::new("-"));
-    if printed && (common.json || args.update) {
-        let other = if args.update { "--update" } else { "--json" };
-        return Err(Error::usage("two-outputs", format!("-o - and {other} do not go together"))
+    if printed && common.json {
+        return Err(Error::usage("two-outputs", "-o - and --json do not go together")
             .hint("give the manifest a file: -o FILE")
             .into());
     }
@@ -32,11 +30,8 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
     options.threads = args.threads;
     if !printed {
         // Known before anything is read.
-        LocalSink::check(&target, args.force || args.update)?;
+        LocalSink::check(&target, args.force)?;
         options.target = Some(target.clone());
-        if args.update && real_path(&target).is_some() {
-            options.earlier = Some(Earlier::read(&target, &options.open.limits)?);
-        }
     }
     options.watch = common.watch();
     let sealed = seal(&args.path, &options)?;
@@ -45,7 +40,7 @@ pub(crate) fn run(args: &Seal, common: &Common, output: &mut Output) -> Result<O
         sealed.manifest.write(&mut |line| output.write_all(line))?;
         return Ok(Outcome::Done);
     }
-    save(&sealed, &target, args.force || args.update)?;
+    save(&sealed, &target, args.force)?;
     // A manifest of what is left of a damaged file is not one of the whole.
     if sealed.report.notes.iter().any(|note| note.code == "damaged") {
         output.outcome = Outcome::Finding;
@@ -86,15 +81,6 @@ fn text(args: &Seal, target: &Path, sealed: &Sealed, output: &mut Output) -> std
         line.push_str(&format!(", {}", human_counted(*tensors, "tensor")));
     }
     writeln!(output, "{line}, {}", args.algorithms.names().join(" and "))?;
-    if args.update {
-        let (files, tensors) = (report.files_taken_over, report.tensors_taken_over);
-        writeln!(
-            output,
-            "taken over from the earlier manifest, not hashed again: {} and {}",
-            human_counted(files, "file"),
-            human_counted(tensors, "tensor")
-        )?;
-    }
     if !report.left_out.is_empty() {
         let names: Vec<String> = report.left_out.iter().map(|name| escape(name)).collect();
         writeln!(output, "left out: {}", names.join(", "))?;

@@ -78,7 +78,7 @@ fn a_folder_of_arrays_may_hold_other_files() {
         assert_eq!(names(model), before);
         let seal = format!("{model}/seal.json");
         ok(&["seal", model, "-o", &seal]);
-        ok(&["seal", model, "-o", &seal, "--update"]);
+        ok(&["seal", model, "-o", &seal, "--force"]);
         assert_eq!(names(model), before);
         let report = json(&["verify", model, "--manifest", &seal]);
         assert_eq!((&report["verdict"], &report["format"]), (&"sound".into(), &"npy".into()), "{report}");

@@ -94,51 +94,6 @@ fn usage_and_odd_manifests() {
     assert_eq!(code(&["verify", folder, "--manifest", &manifest]), 3);
 }
 
-#[test]
-fn an_update_says_what_it_took_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let model = model(dir.path());
-    let manifest = format!("{model}.manifest.json");
-    let report = json(&["seal", &model, "--update", "--json"]);
-    assert_eq!(report["taken_over"], serde_json::json!({"files": 0, "tensors": 0}));
-    // At once the file may have been written after it was hashed; and then it is another one.
-    for (extra, why) in [(&b""[..], "more than two seconds"), (b"longer", "as long as it was")] {
-        let path = Path::new(&model);
-        let bytes = fs::read(path).unwrap();
-        fs::write(path, [&bytes, extra].concat()).unwrap();
-        let words = ["seal", &model, "--update", "--lenient", "--files-only", "-o", "-"];
-        let output = weighbridge(&["seal", &model, "--update", "--files-only"]);
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(text.contains("nothing-taken-over") && text.contains(why), "{words:?}: {text}");
-        fs::write(path, bytes).unwrap();
-    }
-    let report = json(&["seal", &model, "--force", "--json"]);
-    assert_eq!(report["tensors"], 4);
-    let before = fs::read(&manifest).unwrap();
-    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
-    fs::File::options().write(true).open(&manifest).unwrap().set_modified(later).unwrap();
-    let text = String::from_utf8(weighbridge(&["seal", &model, "--update"]).stdout).unwrap();
-    if cfg!(unix) {
-        assert!(text.contains("not hashed again: 1 file and 4 tensors"), "{text}");
-    }
-    assert_eq!(fs::read(&manifest).unwrap(), before);
-    // Of another model nothing is taken over, and its manifest is not replaced.
-    let other = format!("{model}.copy");
-    fs::copy(&model, &other).unwrap();
-    let report = json(&["seal", &other, "-o", &manifest, "--update", "--json"]);
-    assert_eq!(report["error"]["code"], "other-subject");
-    assert_eq!(fs::read(&manifest).unwrap(), before);
-    // One that lies elsewhere may be of another model of this name.
-    let far = dir.path().join("far");
-    fs::create_dir(&far).unwrap();
-    let moved = far.join("m.json");
-    fs::copy(&manifest, &moved).unwrap();
-    fs::File::options().write(true).open(&moved).unwrap().set_modified(later).unwrap();
-    let words = ["seal", &model, "-o", moved.to_str().unwrap(), "--update"];
-    let text = String::from_utf8(weighbridge(&words).stdout).unwrap();
-    assert!(text.contains("nothing-taken-over") && text.contains("not hashed again: 0 files"), "{text}");
-}
-
 /// A model that was sealed is opened to be held against its seal: where that cannot be done, it is not sound.
 #[test]
 fn what_cannot_be_opened_is_not_sound() {
@@ -251,11 +206,10 @@ fn no_file_of_a_sealed_folder_becomes_its_manifest() {
     let shown = folder.to_str().unwrap();
     for path in &names {
         let before = fs::read(path).unwrap();
-        for more in [&["--force"][..], &["--force", "--files-only"], &["--update"]] {
+        for more in [&["--force"][..], &["--force", "--files-only"]] {
             let words = [&["seal", shown, "-o", path.to_str().unwrap(), "--json"], more].concat();
             let found = json(&words)["error"]["code"].as_str().unwrap_or_default().to_owned();
-            let expected = if more == ["--update"] { "not-a-manifest" } else { "output-is-input" };
-            assert_eq!(found, expected, "{words:?}");
+            assert_eq!(found, "output-is-input", "{words:?}");
         }
         assert_eq!(fs::read(path).unwrap(), before);
     }

@@ -112,11 +112,6 @@ impl Digests {
         }
     }
 
-    /// True where all that are wanted are known.
-    pub fn cover(&self, wanted: Algorithms) -> bool {
-        (self.sha256.is_some() || !wanted.sha256) && (self.blake3.is_some() || !wanted.blake3)
-    }
-
     /// Only those that are wanted.
     #[must_use]
     pub fn only(self, wanted: Algorithms) -> Self {

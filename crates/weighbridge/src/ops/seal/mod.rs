@@ -11,7 +11,6 @@ mod block;
 mod check;
 mod compare;
 mod digest;
-mod earlier;
 mod hashing;
 mod labels;
 mod manifest;
@@ -23,7 +22,6 @@ mod tree;
 pub use check::{CheckOptions, Checked, Counts, check, verify_sealed};
 pub use compare::TensorCounts;
 pub use digest::{Algorithm, Algorithms, Digest, Digests};
-pub use earlier::Earlier;
 pub use manifest::{
     FileRecord, Manifest, Own, PREDICATE_TYPE, Resource, STATEMENT_TYPE, TensorRecord, subject_digest,
 };
@@ -54,8 +52,6 @@ pub struct SealOptions {
     pub files_only: bool,
     /// Take the bytes behind symbolic links to files, where they would be refused.
     pub allow_symlinks: bool,
-    /// An earlier manifest whose hashes are taken over for files that have not changed since.
-    pub earlier: Option<Earlier>,
     /// Paths that do not belong to a folder wherever they are, such as that of the manifest itself.
     pub without: Vec<PathBuf>,
     /// Where the manifest will be written, which does not belong to a folder either. What stands there in the sealed
@@ -68,14 +64,13 @@ pub struct SealOptions {
 }
 
 impl Default for SealOptions {
-    /// Both algorithms, files and tensors, nothing taken over, unwatched.
+    /// Both algorithms, files and tensors, unwatched.
     fn default() -> Self {
         Self {
             open: OpenOptions::default(),
             algorithms: Algorithms::BOTH,
             files_only: false,
             allow_symlinks: false,
-            earlier: None,
             without: Vec::new(),
             target: None,
             threads: 0,
@@ -103,10 +98,6 @@ pub struct SealReport {
     pub bytes: u64,
     /// How many tensors are listed.
     pub tensors: usize,
-    /// Files whose hashes were taken over from an earlier manifest.
-    pub files_taken_over: usize,
-    /// Tensors whose hashes were taken over.
-    pub tensors_taken_over: usize,
     /// Tensors that were read once more, as they do not stand in a file as they are hashed.
     pub read_again: usize,
     /// Names that are left out of a folder, be they there or not.
@@ -118,13 +109,12 @@ pub struct SealReport {
 }
 
 impl SealReport {
-    /// `files`, `bytes`, `tensors`, `taken_over` (`files`, `tensors`), `read_again`, `ignored`, `left_out`, `notes`.
+    /// `files`, `bytes`, `tensors`, `read_again`, `ignored`, `left_out`, `notes`.
     pub fn to_json(&self) -> Json {
         json!({
             "files": self.files,
             "bytes": self.bytes,
             "tensors": self.tensors,
-            "taken_over": { "files": self.files_taken_over, "tensors": self.tensors_taken_over },
             "read_again": self.read_again,
             "ignored": self.ignored,
             "left_out": self.left_out,
@@ -156,8 +146,7 @@ pub fn default_target(path: &Path) -> Result<PathBuf> {
 /// # Errors
 /// What opening says; [`crate::Kind::Unsupported`] for what cannot be sealed, such as symbolic links;
 /// [`crate::Kind::Corrupt`] where bytes do not fit a file's own checksums: damage is not sealed;
-/// [`crate::Kind::Usage`]: `other-subject`, where the earlier manifest is that of another model, `output-is-input`, where
-/// the manifest would take the place of what is sealed or read;
+/// [`crate::Kind::Usage`], `output-is-input`, where the manifest would take the place of what is sealed or read;
 /// [`crate::Kind::Io`], `changed-while-read`, where a file changed meanwhile; [`crate::Kind::Cancelled`].
 pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     let path = path.as_ref();
@@ -175,15 +164,10 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     };
     let subject = Subject::find(path, &search)?;
     check_apart(path, &subject, &without, options)?;
-    let taken = earlier::take_over(path, &subject, options)?;
     let count = subject.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.tensors.len());
     let wanted = Wanted {
-        files: taken
-            .files
-            .iter()
-            .map(|file| if file.is_some() { Algorithms::NONE } else { options.algorithms })
-            .collect(),
-        tensors: (0..count).filter(|number| !taken.tensors.contains_key(number)).collect(),
+        files: vec![options.algorithms; subject.files.len()],
+        tensors: (0..count).collect(),
         algorithms: options.algorithms,
         threads: options.threads,
         watch: &*options.watch,
@@ -191,9 +175,8 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
     let hashed = hash(&subject, &wanted)?;
 
     let mut files = Vec::with_capacity(subject.files.len());
-    for ((file, known), (len, digests)) in subject.files.iter().zip(&taken.files).zip(&hashed.files) {
-        let digests = known.unwrap_or(*digests);
-        let bytes = if known.is_some() { file.stamp.len } else { len.unwrap_or(file.stamp.len) };
+    for (file, &(len, digests)) in subject.files.iter().zip(&hashed.files) {
+        let bytes = len.unwrap_or(file.stamp.len);
         files.push(FileRecord { name: file.name.clone(), bytes, digests });
     }
     let mut tensors: Vec<TensorRecord> = Vec::with_capacity(count);
@@ -206,10 +189,8 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
             _ => names.cloned().collect(),
         };
         let mut record = TensorRecord::of(entry, files);
-        let digests = taken.tensors.get(&number).or_else(|| hashed.of(number));
-        record.digests = digests.copied().unwrap_or_default();
-        let names = taken.names.get(&number).or_else(|| hashed.names.get(&number));
-        record.row_names = names.copied().map(Box::new);
+        record.digests = hashed.of(number).copied().unwrap_or_default();
+        record.row_names = hashed.names.get(&number).copied().map(Box::new);
         tensors.push(record);
     }
     tensors.sort_unstable_by(|a, b| (&a.path, &a.slot, &a.files).cmp(&(&b.path, &b.slot, &b.files)));
@@ -218,14 +199,11 @@ pub fn seal(path: impl AsRef<Path>, options: &SealOptions) -> Result<Sealed> {
         files: files.len(),
         bytes: files.iter().map(|file| file.bytes).sum(),
         tensors: tensors.len(),
-        files_taken_over: taken.files.iter().flatten().count(),
-        tensors_taken_over: taken.tensors.len(),
         read_again: hashed.read_again,
         ignored: subject.ignored.clone(),
         left_out: subject.left_out.clone(),
         notes: subject.notes.clone(),
     };
-    report.notes.extend(taken.note.clone());
     report.notes.extend(subject.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes.iter().cloned()));
     for (_, error) in &hashed.failed {
         let tensor = error.tensor().unwrap_or_default();

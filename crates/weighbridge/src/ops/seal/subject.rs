@@ -137,16 +137,11 @@ impl Subject {
     /// The files that hold the bytes of a tensor, in whatever form, in order; `None` where that is not
     /// known.
     pub(super) fn files_of(&self, entry: &TensorEntry) -> Option<Vec<usize>> {
-        self.files_with(entry.pieces.iter().map(|piece| &piece.source))
-    }
-
-    /// The files that hold the bytes of sources, as [`files_of`](Self::files_of).
-    pub(super) fn files_with<'a>(&self, sources: impl Iterator<Item = &'a SourceRef>) -> Option<Vec<usize>> {
         let file = |source: &SourceRef| {
             let (source, _) = base(source, 0, true)?;
             self.places.get(&address(source)).copied()
         };
-        let mut files = sources.map(file).collect::<Option<Vec<_>>>()?;
+        let mut files = entry.pieces.iter().map(|piece| file(&piece.source)).collect::<Option<Vec<_>>>()?;
         files.sort_unstable();
         files.dedup();
         Some(files)

@@ -543,7 +543,6 @@ def names():
     put("template_key.json", b'{"chat_template": "{{ cycler[\'_\'~\'_init_\'~\'_\'] }}"}', "found", "remote-code")
     put("template_escape.json", b'{"chat_template": "{{ \'\'[\'\\\\x5f\\\\x5fclass\\\\x5f\\\\x5f\'] }}"}', "found", "remote-code")
     templates = {
-        "striptags": "{{ ''['&#95;&#95;class&#95;&#95;'|striptags] }}",
         "newline": "{{ ''[\"\\\r\n__class__\"] }}",
         "unpacked": "{{ ''[nothing|default(*['__class__'])] }}",
         "pairs": "{% set d = {} %}{% set _ = d.update([('k', '__class__')]) %}{{ ''[d.k] }}",
@@ -554,8 +553,11 @@ def names():
     }
     for name, text in templates.items():
         put(f"template_{name}.json", json.dumps({"chat_template": text}).encode(), "found", "remote-code")
+    # Keys that are computed: the words do not show which name it is.
+    striptags = {"chat_template": "{{ ''['&#95;&#95;class&#95;&#95;'|striptags] }}"}
+    put("template_striptags.json", json.dumps(striptags).encode(), "could-not-tell", "left-out")
     token = {"extra_special_tokens": {"foo": "x__class__"}, "chat_template": "{{ ''[foo[1:]] }}"}
-    put("template_token.json", json.dumps(token).encode(), "found", "remote-code")
+    put("template_token.json", json.dumps(token).encode(), "could-not-tell", "left-out")
     put("target_os.json", b'{"_target_": "os.getcwd"}', "found", "remote-code")
     put("target.json", b'{"model": {"_target_": "mymodule.Model"}}', "could-not-tell", "names-callable")
     for name, words in {

@@ -142,14 +142,14 @@ impl Looked {
     fn template(&mut self, name: impl Fn() -> String, text: &str) -> bool {
         self.templates = self.templates.saturating_add(text.len());
         let judged = if self.templates > MOST_TEMPLATES {
-            Judged::Unread("there are more templates than are looked through")
+            Judged::Unread("there are more templates than are looked through".to_owned())
         } else {
             judge(text, &self.tokens)
         };
         match judged {
             Judged::Clean => return false,
             Judged::Reaches(what) => {
-                self.remote.push(|| format!("{}: {what}: {}", short(&name()), short(text)));
+                self.remote.push(|| format!("{}: {}: {}", short(&name()), short(&what), short(text)));
             }
             Judged::Unread(why) => self.unread.push(|| format!("{}: {why}: {}", short(&name()), short(text))),
         }
@@ -244,7 +244,7 @@ impl Looked {
             ("remote-code", "the configuration names code that comes along, or reaches for it", self.remote),
             ("name-leads-out", "a name of a file leads out of the folder", self.out),
             ("absolute-path", "an absolute path", self.absolute),
-            ("left-out", "template: a template of chats was not followed", self.unread),
+            ("left-out", "template: a chat template could not be judged", self.unread),
         ];
         for (code, what, list) in lists {
             for text in &list.shown {
@@ -432,9 +432,9 @@ mod tests {
             ("&#95;&#95;class&#95;&#95;", "{{ ''[foo|striptags] }}"),
             ("x__class__", "{% macro f() %}{% set foo = 1 %}{% endmacro %}{{ ''[foo[1:]] }}"),
         ] {
-            assert_eq!(told(token, template), ["remote-code"], "{token} {template}");
+            assert_eq!(told(token, template), ["left-out"], "{token} {template}");
         }
-        assert_eq!(told("{0.__class__}", "{{ foo.format(x) }}"), ["remote-code"; 2]);
+        assert_eq!(told("{0.__class__}", "{{ foo.format(x) }}"), ["remote-code", "left-out"]);
         for token in ["<|begin_of_text|>", "<unk_1>", "[extra_id_0]", "\u{2581}", "<start_of_turn>"] {
             assert_eq!(told(token, "{{ foo ~ messages[0].role }}{{ tools[i][foo2] }}"), [""; 0], "{token}");
         }

@@ -1,312 +1,265 @@
-//! What is known of the names of a template. Where a name is set several times, it may be each of these values everywhere:
-//! no order, no scope.
+//! Names that a template sets, and whether they may be computed text. Neither order nor scope counts: a name is each of the
+//! values that it is set to anywhere.
 
-use super::value::{DEPTH, Kinds, Value};
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use super::lexer::{Code, Token};
+use super::{begins_safely, dunder, is_in, leads_on};
+use std::collections::HashSet;
+use std::ops::Range;
 
-/// Names of Python that reach further without two underscores: frames of generators, and what hangs on them.
-const REACHING: &[&str] = &[
-    "gi_frame",
-    "gi_code",
-    "gi_yieldfrom",
-    "cr_frame",
-    "cr_code",
-    "ag_frame",
-    "ag_code",
-    "f_back",
-    "f_builtins",
-    "f_code",
-    "f_globals",
-    "f_locals",
-    "tb_frame",
-    "tb_next",
-    "co_code",
-    "func_globals",
-    "func_code",
-    "mro",
-];
-/// What Jinja and Transformers put beside the conversation: functions, and objects with more behind them.
-const FUNCTIONS: &[&str] = &[
-    "caller",
-    "cycler",
-    "dict",
-    "joiner",
-    "lipsum",
-    "loop",
-    "namespace",
-    "raise_exception",
-    "range",
-    "self",
-    "strftime_now",
-    "super",
-];
-/// The same of web frameworks. Templates of chats have such names for what they set.
-const OF_THE_WEB: &[&str] = &["config", "g", "get_flashed_messages", "request", "session", "url_for"];
-/// What a template is always given.
-const GIVEN: &[&str] = &["messages", "tools", "documents", "functions", "conversation"];
-/// What no file of a model may set: Transformers gives these by themselves.
-const OF_THE_CONVERSATION: &[&str] = &["messages", "tools", "documents", "add_generation_prompt"];
+/// How often names are collected until none is new: they may be set from names that are set later.
+const PASSES: usize = 12;
+/// Tags of Jinja, and of Transformers.
+const TAGS: &str = " set endset for endfor if elif else endif macro endmacro call endcall with endwith filter endfilter block \
+    endblock do print include import from extends break continue generation endgeneration autoescape endautoescape ";
+/// Filters, methods and functions that give what they are given, a part of it, or no text.
+const KEEPING: &str = " abs append batch count cycle d default dict dictsort endswith extend find first float get groupby \
+    index insert int items keys last length list lower map max min namespace pop range reject rejectattr round select selectattr \
+    setdefault slice sort startswith sum tojson unique update upper values ";
+/// Filters and methods that cut text: of what the template is given it stays the text of another.
+const CUTTING: &str = " capitalize lstrip partition removeprefix removesuffix rpartition rsplit rstrip split splitlines strip title trim ";
+/// Methods that build text, under whatever name they are called later.
+const BUILDING: &str = " center expandtabs format format_map join ljust replace rjust translate zfill ";
+/// What a template is always given: lists, not text.
+const GIVEN: &str = " conversation documents functions messages tools ";
+/// Methods that put something into a list or mapping.
+const STORING: &str = " append extend insert setdefault update ";
+/// What is a number behind a filter or `loop`.
+const NUMBERS: &str = " count index index0 int length revindex revindex0 ";
 
-/// True for a name that leads further than what a template is given.
-pub(super) fn leads_on(name: &str) -> bool {
-    name.starts_with('_') || REACHING.contains(&name)
-}
-
-/// True where whatever begins so is not such a name.
-pub(super) fn begins_safely(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with('_') && !REACHING.iter().any(|name| name.starts_with(text))
-}
-
-/// True for a text that looks something up when it is formatted: `{0.__class__}`.
-pub(crate) fn format_leads_on(text: &str) -> bool {
-    text.contains("._")
-        || text.contains("[_")
-        || REACHING
-            .iter()
-            .any(|name| text.match_indices(name).any(|(at, _)| text[..at].ends_with(['.', '['])))
-}
-
-/// A text of the template.
-pub(super) fn literal(text: &str) -> Value {
-    // What has no underscore has no piece that begins with one.
-    let pieces = if text.contains('_') { Kinds::BUILT } else { Kinds::PLAIN };
-    Value::text(if leads_on(text) { Kinds::BUILT } else { Kinds::PLAIN }, pieces)
-}
-
-/// What a macro is given, by place and by name: it may be called very often, with very many names.
-#[derive(Debug)]
-pub(super) struct Parameters<'a> {
-    ordered: Box<[&'a str]>,
-    named: HashSet<&'a str>,
-}
-
-impl<'a> Parameters<'a> {
-    fn new(names: Vec<&'a str>) -> Self {
-        Self { named: names.iter().copied().collect(), ordered: names.into() }
-    }
-
-    /// The one at that place.
-    pub(super) fn at(&self, place: usize) -> Option<&'a str> {
-        self.ordered.get(place).copied()
-    }
-
-    /// True where one has that name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.named.contains(name)
-    }
-}
-
-/// A macro.
-#[derive(Debug)]
-pub(super) struct Macro<'a> {
-    /// Where it stands in the template.
-    at: usize,
-    pub(super) parameters: Rc<Parameters<'a>>,
-    /// Another macro has the same name.
-    is_several: bool,
-}
+/// A variable or, with `true`, an attribute.
+type Name<'a> = (bool, &'a str);
 
 /// Names, and what they may be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names<'a> {
-    /// Names that the template sets.
-    set: HashMap<&'a str, Value>,
-    macros: HashMap<&'a str, Macro<'a>>,
-    /// Names that are set otherwise than by a macro.
-    assigned: HashSet<&'a str>,
-    /// Names of what macros are given.
-    given: HashSet<&'a str>,
-    /// Names that are used before they are set.
-    outside: HashSet<&'a str>,
-    /// Names that the files of the model set, to texts with an underscore in them.
-    tokens: Option<&'a HashSet<String>>,
-    /// What namespaces have.
-    attributes: HashMap<&'a str, Value>,
-    /// All of it, and what comes from a mapping, of which the names are not known.
-    any_attribute: Option<Value>,
-    unnamed: Option<Value>,
-    /// What functions are given that are called by another name than their own.
-    pub(super) arguments: Option<Value>,
-    /// What was put into lists and mappings that the template made, and into any.
-    stored_in_own: Option<Value>,
-    stored: Option<Value>,
-    /// What loops go through.
-    pub(super) looped: Option<Value>,
-    /// What the bodies of calls are given.
-    pub(super) handed: Option<Value>,
-    /// Some loop calls itself.
-    pub(super) is_recursive: bool,
-    pub(super) changed: bool,
-}
-
-/// Adds a value to what is known.
-fn add(known: &mut Option<Value>, value: Value) -> bool {
-    let sum = known.map_or(value, |known| known.or(value));
-    known.replace(sum) != Some(sum)
+    tokens: &'a HashSet<String>,
+    set: HashSet<&'a str>,
+    computed: HashSet<Name<'a>>,
+    /// What macros are given, and loops that call themselves.
+    parameters: HashSet<&'a str>,
+    /// Some macro is given computed text.
+    is_given_computed: bool,
+    /// All tags are known, and no name is one that Python takes for another.
+    pub(super) is_known: bool,
 }
 
 impl<'a> Names<'a> {
     pub(super) fn new(tokens: &'a HashSet<String>) -> Self {
-        Self { tokens: Some(tokens), ..Self::default() }
-    }
-
-    /// Forgets all values, and keeps which names there are.
-    pub(super) fn restart(&mut self) {
-        self.set.values_mut().for_each(|value| *value = Value::NUMBER);
-        self.attributes.clear();
-        (self.any_attribute, self.unnamed) = (None, None);
-        (self.stored_in_own, self.stored) = (None, None);
-        (self.arguments, self.looped, self.handed) = (None, None, None);
-    }
-
-    pub(super) fn set(&mut self, name: &'a str, value: Value) {
-        self.assigned.insert(name);
-        self.put(name, value);
-    }
-
-    fn put(&mut self, name: &'a str, value: Value) {
-        let known = self.set.get(name).copied();
-        let sum = known.map_or(value, |known| known.or(value));
-        self.changed |= known != Some(sum);
-        self.set.insert(name, sum);
-    }
-
-    /// Sets a name to what a macro is given.
-    pub(super) fn give(&mut self, name: &'a str, value: Value) {
-        self.given.insert(name);
-        self.set(name, value);
-    }
-
-    /// Sets a name to a macro that stands at this place.
-    pub(super) fn define(&mut self, name: &'a str, at: usize, parameters: Vec<&'a str>) {
-        self.put(name, Value::ANY);
-        for parameter in &parameters {
-            self.give(parameter, Value::NUMBER);
-        }
-        let known = self.macros.entry(name).or_insert_with(|| {
-            let parameters = Rc::new(Parameters::new(parameters));
-            Macro { at, parameters, is_several: false }
-        });
-        known.is_several |= known.at != at;
-    }
-
-    /// The macro that a name is for certain: there is no other, and it is set to nothing else.
-    pub(super) fn only_macro(&self, name: &str) -> Option<&Macro<'a>> {
-        let found = self.macros.get(name).filter(|found| !found.is_several)?;
-        // Within loops and macros some names are others.
-        let is_only = !self.assigned.contains(name) && !FUNCTIONS.contains(&name);
-        is_only.then_some(found)
+        let (set, computed) = (HashSet::new(), HashSet::from([(true, "previtem"), (true, "nextitem")]));
+        let parameters = HashSet::from(["varargs", "kwargs"]);
+        Self { tokens, set, computed, parameters, is_given_computed: false, is_known: true }
     }
 
     pub(super) fn is_set(&self, name: &str) -> bool {
-        self.set.contains_key(name)
+        self.set.contains(name)
     }
 
-    pub(super) fn get(&mut self, name: &'a str) -> Value {
-        let known = self.set.get(name).copied();
-        if known.is_none() {
-            self.outside.insert(name);
+    /// Collects names until none is new; false where there is no end of them.
+    pub(super) fn collect(&mut self, all: &'a [Code<'a>]) -> bool {
+        // First which names are set at all.
+        let known = self.computed.clone();
+        all.iter().filter(|code| code.is_tag).for_each(|code| self.tag(code));
+        self.computed = known;
+        for _ in 0..PASSES {
+            let before = (self.computed.len(), self.is_given_computed);
+            for code in all {
+                self.calls(code);
+                if code.is_tag {
+                    self.tag(code);
+                }
+            }
+            if self.is_given_computed {
+                self.computed.extend(self.parameters.iter().map(|&name| (false, name)));
+            }
+            if before == (self.computed.len(), self.is_given_computed) {
+                return true;
+            }
         }
-        let mut value = known.unwrap_or(Value::NUMBER);
-        let outside = self.outside.contains(name);
-        if FUNCTIONS.contains(&name) || (outside && OF_THE_WEB.contains(&name)) {
-            value = Value::ANY;
-        } else if name.ends_with("token") || name.ends_with("tokens") || self.is_token(name) {
-            // The files of a model say what its tokens are.
-            value = value.or(Value::TEXT);
-        } else if OF_THE_CONVERSATION.contains(&name) {
-            value = value.or(Value::DATA);
-        } else if outside || GIVEN.contains(&name) {
-            value = value.or(Value::foreign());
-        }
-        if matches!(name, "varargs" | "kwargs") {
-            value = value.or(Value::list(self.arguments.unwrap_or(Value::NUMBER)));
-        }
-        if self.given.contains(name) {
-            value = value.or(self.arguments.unwrap_or(Value::NUMBER));
-        }
-        value
+        false
     }
 
-    fn is_token(&self, name: &str) -> bool {
-        self.tokens.is_some_and(|tokens| tokens.contains(name))
-    }
-
-    pub(super) fn set_attribute(&mut self, name: &'a str, value: Value) {
-        let known = self.attributes.get(name).copied();
-        let sum = known.map_or(value, |known| known.or(value));
-        self.changed |= known != Some(sum);
-        self.attributes.insert(name, sum);
-        self.changed |= add(&mut self.any_attribute, value);
-    }
-
-    /// Sets attributes of any name.
-    pub(super) fn set_attributes(&mut self, value: Value) {
-        self.changed |= add(&mut self.unnamed, value);
-        self.changed |= add(&mut self.any_attribute, value);
-    }
-
-    /// What is behind a name of `base`, or, without a name, behind any.
-    pub(super) fn part(&self, base: Value, name: Option<&str>) -> Value {
-        let mut found = [None; 4];
-        // What was put there. A list of the template may be anywhere that one is met.
-        if base.top().has(Kinds::LIST.with(Kinds::MAPPING)) {
-            (found[0], found[1]) = (self.stored_in_own, self.stored);
-        } else if base.top().has(Kinds::DATA.with(Kinds::FOREIGN)) {
-            found[0] = self.stored;
+    /// Computed text that is given to a macro, or put into a list.
+    fn calls(&mut self, code: &'a Code<'a>) {
+        for open in (1..code.tokens.len()).filter(|&at| code.sign(at, '(') && code.is_behind_value(at)) {
+            let name = code.name(open - 1);
+            let is_alone = open < 2 || !(code.sign(open - 2, '.') || code.sign(open - 2, '|'));
+            let is_storing = !is_alone && is_in(STORING, name);
+            let is_macro = is_alone && !is_in(KEEPING, name);
+            if !(is_storing || is_macro) || !self.is_computed(code, open + 1..code.pairs[open], false) {
+                continue;
+            }
+            self.is_given_computed |= is_macro;
+            if is_storing {
+                self.mark_stored(code, open - 2);
+            }
         }
-        if base.top().has(Kinds::SPACE) {
-            (found[2], found[3]) = match name {
-                Some(name) => (self.attributes.get(name).copied(), self.unnamed),
-                None => (self.any_attribute, None),
+    }
+
+    /// Marks the list that stands before the dot of a method: `b` of `a.b[0].append(x)`.
+    fn mark_stored(&mut self, code: &'a Code<'a>, dot: usize) {
+        let mut at = dot;
+        while let Some(before) = at.checked_sub(1) {
+            match &code.tokens[before] {
+                Token::Name(name) => {
+                    self.computed.insert((before > 0 && code.sign(before - 1, '.'), name));
+                    return;
+                }
+                Token::Sign(']') => at = code.pairs[before],
+                Token::Sign(')') => return self.mark(code, code.pairs[before] + 1..before, true),
+                _ => return,
+            }
+        }
+    }
+
+    /// The names that a tag sets.
+    fn tag(&mut self, code: &'a Code<'a>) {
+        let (tag, end) = (code.name(0), code.tokens.len());
+        self.is_known &= is_in(TAGS, tag);
+        let find = |sign: char| code.top(1..end).find(|&at| code.sign(at, sign)).unwrap_or(end);
+        let word = |word: &str| code.top(1..end).find(|&at| code.name(at) == word).unwrap_or(end);
+        match tag {
+            "set" => {
+                let (equals, bar) = (find('='), find('|'));
+                let is_block = equals == end;
+                let is_computed = is_block || self.is_computed(code, equals + 1..end, false);
+                self.mark(code, 1..equals.min(if is_block { bar } else { end }), is_computed);
+                // A list may have two names.
+                if equals == 2 && end == 4 && self.computed.contains(&(false, code.name(1))) {
+                    self.mark(code, 3..4, true);
+                }
+            }
+            "for" => {
+                let (start, recursive) = (word("in"), word("recursive"));
+                let is_computed =
+                    self.is_computed(code, (start + 1).min(end)..recursive.min(word("if")), false);
+                self.mark(code, 1..start, is_computed);
+                if recursive < end {
+                    self.parameters.extend((1..start).map(|at| code.name(at)));
+                }
+            }
+            "with" => {
+                let is_computed = self.is_computed(code, 1..end, false);
+                for at in code.top(1..end).filter(|&at| code.sign(at + 1, '=')) {
+                    self.mark(code, at..at + 1, is_computed);
+                }
+            }
+            "macro" | "call" => {
+                let open = (1..end).find(|&at| code.sign(at, '(')).filter(|&at| tag == "macro" || at == 1);
+                let Some(open) = open else { return };
+                let given = open + 1..code.pairs[open];
+                let is_computed = self.is_computed(code, given.clone(), false);
+                self.mark(code, 1..open, tag == "macro");
+                for argument in code.arguments(open) {
+                    self.mark(code, argument.start..argument.start + 1, is_computed);
+                    self.parameters.insert(code.name(argument.start));
+                }
+            }
+            "import" | "from" => self.mark(code, 1..end, true),
+            _ => {}
+        }
+    }
+
+    /// Sets the names of a range; attributes are known apart from variables.
+    fn mark(&mut self, code: &'a Code<'a>, range: Range<usize>, is_computed: bool) {
+        for at in range.filter(|&at| !code.sign(at + 1, '.')) {
+            let name = code.name(at);
+            let is_attribute = at > 0 && code.sign(at - 1, '.');
+            // Python takes wide letters and the like for plain ones.
+            self.is_known &= name.is_ascii();
+            if !is_attribute {
+                self.set.insert(name);
+            }
+            if is_computed {
+                self.computed.insert((is_attribute, name));
+            }
+        }
+    }
+
+    /// True where an expression may give text of which the words do not show how it begins. For a key that also is what
+    /// is cut out of a value, which might be text.
+    pub(super) fn is_computed(&self, code: &Code<'_>, range: Range<usize>, is_key: bool) -> bool {
+        // Where the operand begins that each bracket holds.
+        let mut starts = vec![range.start];
+        for at in range.start..range.end.min(code.tokens.len()) {
+            let start = starts.last().copied().unwrap_or(at);
+            let is_safe = || {
+                let tied = code.sign(start + 1, '~') || code.sign(start + 1, '+');
+                tied && matches!(&code.tokens[start], Token::Text(text) if begins_safely(text))
             };
+            let is_computed = match &code.tokens[at] {
+                Token::Text(text) => {
+                    let is_filter = at > 1 && code.sign(at - 1, '(') && code.name(at - 2) == "map";
+                    let is_known = [KEEPING, CUTTING, " attr "].iter().any(|list| is_in(list, text));
+                    leads_on(text) || dunder(text).is_some() || (is_filter && !is_known)
+                }
+                Token::Name(name) => self.is_computed_name(code, at, name),
+                Token::Sign('~') => !is_safe(),
+                Token::Sign('+') => !is_safe() && !is_sum(code, at),
+                Token::Sign('*' | '%') => {
+                    matches!(code.tokens.get(at.wrapping_sub(1)), Some(Token::Text(_) | Token::Sign(')')))
+                        || matches!(code.tokens.get(at + 1), Some(Token::Text(_)))
+                }
+                Token::Sign('[') if code.is_behind_value(at) && code.is_slice(at) => {
+                    let before = code.name(at - 1);
+                    let is_of_file =
+                        !code.sign(at.wrapping_sub(2), '.') && !self.is_set(before) && !is_in(GIVEN, before);
+                    is_key
+                        || matches!(code.tokens[at - 1], Token::Text(_) | Token::Sign(')'))
+                        || (!before.is_empty() && is_of_file)
+                }
+                Token::Sign(_) => false,
+            };
+            if is_computed {
+                return true;
+            }
+            match &code.tokens[at] {
+                Token::Sign('(' | '[' | '{') => starts.push(at + 1),
+                Token::Sign(')' | ']' | '}') => drop(starts.pop()),
+                Token::Sign(',' | ':' | '=' | '?')
+                | Token::Name("if" | "else" | "or" | "and" | "not" | "in" | "is") => {
+                    starts.pop();
+                    starts.push(at + 1);
+                }
+                _ => {}
+            }
         }
-        found.into_iter().flatten().fold(base.part(), Value::or)
+        false
     }
 
-    /// An item of it, or of one of these, and so on.
-    pub(super) fn any_part(&self, base: Value) -> Value {
-        let (mut value, mut all) = (base, Value::NUMBER);
-        for _ in 0..DEPTH {
-            value = self.part(value, None);
-            all = all.or(value);
+    fn is_computed_name(&self, code: &Code<'_>, at: usize, name: &str) -> bool {
+        let before = |sign| at > 0 && code.sign(at - 1, sign);
+        let is_call = code.sign(at + 1, '(');
+        let is_test = (at > 0 && code.name(at - 1) == "is")
+            || (at > 1 && code.name(at - 1) == "not" && code.name(at - 2) == "is");
+        let is_counted = code.sign(at + 1, '|') && is_in(NUMBERS, code.name(at + 2));
+        if is_test || is_counted || code.sign(at + 1, '=') || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return false;
         }
-        all
-    }
-
-    /// It as text, with all that was put into it.
-    pub(super) fn as_text(&self, value: Value) -> Value {
-        let holds = value.top().has(Kinds::DATA.with(Kinds::FOREIGN)) && self.stored.is_some();
-        let pools = [self.stored, self.stored_in_own];
-        if holds && pools.into_iter().flatten().any(|stored| !stored.is_harmless()) {
-            return Value::TEXT;
+        if before('|') || is_call {
+            // Cut is what has a name within something that is given.
+            let from = at.wrapping_sub(2);
+            let is_part = matches!(code.tokens.get(from), Some(Token::Name(_) | Token::Sign(']')))
+                && (code.sign(from, ']') || code.sign(from.wrapping_sub(1), '.'));
+            let is_cut = (before('|') || before('.')) && is_in(CUTTING, name) && is_part;
+            let is_own = !before('|') && !before('.') && self.is_set(name);
+            return !is_cut && (is_own || !is_in(KEEPING, name));
         }
-        value.as_text()
+        if before('.') {
+            return is_in(BUILDING, name) || self.computed.contains(&(true, name));
+        }
+        let is_token = name.ends_with("token") || name.ends_with("tokens") || self.tokens.contains(name);
+        is_token || self.computed.contains(&(false, name))
     }
+}
 
-    /// What was put into a list or mapping.
-    pub(super) fn store(&mut self, base: Value, value: Value) {
-        let place = if base.is_own() { &mut self.stored_in_own } else { &mut self.stored };
-        self.changed |= add(place, value);
-    }
-
-    pub(super) fn pass(&mut self, value: Value) {
-        self.changed |= add(&mut self.arguments, value);
-    }
-
-    /// What is given to something that is not known: it may go anywhere.
-    pub(super) fn lose(&mut self, value: Value) {
-        let all = value.or(self.any_part(value));
-        self.pass(all);
-        self.changed |= add(&mut self.stored, all);
-    }
-
-    pub(super) fn go_through(&mut self, items: Value) {
-        self.changed |= add(&mut self.looped, items);
-    }
-
-    pub(super) fn hand(&mut self, value: Value) {
-        self.changed |= add(&mut self.handed, value);
-    }
+/// True where `+` adds numbers or lists, as one of its operands shows.
+fn is_sum(code: &Code<'_>, at: usize) -> bool {
+    let is_number = |at: usize| code.name(at).starts_with(|c: char| c.is_ascii_digit());
+    let before = at.wrapping_sub(1);
+    let (is_of_loop, is_filtered) =
+        (code.name(before.wrapping_sub(2)) == "loop", code.sign(before.wrapping_sub(1), '|'));
+    let is_count = (is_of_loop || is_filtered) && is_in(NUMBERS, code.name(before));
+    let is_list = |at: usize| code.sign(at, '[') && !code.is_behind_value(at);
+    let is_behind_list = code.sign(before, ']') && is_list(code.pairs[before]);
+    is_number(before) || is_number(at + 1) || is_count || is_list(at + 1) || is_behind_list
 }

@@ -32,22 +32,14 @@ fn templates_that_reach_out() {
         "{{ x|attr('\\x5f\\x5fclass\\x5f\\x5f') }}",
         // Filters that look something up.
         "{{ (cycler|attr('__in'~'it__')|attr('__glo'~'bals__'))['o'~'s'].popen('id').read() }}",
-        "{{ ''|attr('_'*2+'class'+'_'*2) }}",
-        "{{ ''|attr(request.args.a) }}",
-        "{{ ''|attr(name) }}",
         "{{ ''|attr(*['__class__']) }}",
         "{% filter attr('__class__') %}{% endfilter %}",
         "{% set a | attr('__class__') %}{% endset %}",
-        "{{ ['']|map('attr', x) }}",
         "{{ ['']|map('attr', '__class__')|list }}",
         "{{ ['']|map('map', 'attr', '__class__') }}",
-        "{{ ['']|map('at'~'tr', x) }}",
-        "{{ ['']|map(f, x) }}",
         "{{ ['']|map(**{'attribute': '__class__'}) }}",
         "{{ messages|map(attribute='_' ~ 'x')|list }}",
         "{{ messages|map(attribute='role.__class__')|list }}",
-        "{{ messages|map(attribute=k)|list }}",
-        "{{ messages|selectattr(k)|list }}",
         "{{ messages|rejectattr('__class__')|list }}",
         "{{ messages|groupby('__class__') }}",
         "{{ messages|groupby(attribute='__class__') }}",
@@ -65,20 +57,12 @@ fn templates_that_reach_out() {
         "{{ cycler['XXinitXX'.replace('X', u)] }}",
         "{{ x['__class__'.replace('a', 'a')] }}",
         "{{ cycler[u ~ 'init' ~ u] }}",
-        "{{ x[('%c'|format(95)) * 2 ~ 'class'] }}",
-        "{{ x['%c%cclass' % (95, 95)] }}",
-        "{{ x['{:c}'.format(95) + 'x'] }}",
         "{% set k = '_' ~ '_init_' ~ '_' %}{{ cycler[k] }}",
         "{% set k = ['_','_','init']|join %}{{ cycler[k] }}",
-        "{% set x='_' %}{{ y[x~x~'class'~x~x] }}",
         "{% set k = 'x__class__'[1:] %}{{ y[k] }}",
-        "{% set k = '__ssalc__'|reverse %}{{ y[k] }}",
-        "{% set k = '__ssalc__'[::-1] %}{{ y[k] }}",
         "{% set k = 'a__class__'.strip('a') %}{{ y[k] }}",
         "{% set k = 'a!__class__'.split('!')[1] %}{{ y[k] }}",
         "{% set k = 'a!__class__'.split('!')|last %}{{ y[k] }}",
-        "{% set k %}__class__{% endset %}{{ y[k] }}",
-        "{% macro k() %}__class__{% endmacro %}{{ y[k()] }}",
         "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{{ f('__class__') }}",
         "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{{ f(k='__class__') }}",
         "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{% set g = f %}{{ g('__class__') }}",
@@ -104,16 +88,17 @@ fn templates_that_reach_out() {
         "{{ ''[nothing|default('__class__')] }}",
         "{{ ''['__class__' if messages else 'x'] }}",
         "{{ ''[('x' if nothing) ~ '__class__'] }}",
-        "{{ ''[bos_token] }}",
-        "{{ ''[bos_token[3:] ~ 'x'] }}",
-        // `tool_calls` has all letters of a name.
-        "{% for k in message %}{{ ''[k[4]+k[4]+k[5]+k[7]] }}{% endfor %}",
-        "{% set a = (()|select|string|list)[24] %}{{ ''[a~a~'class'] }}",
         "{% set d = {'find': 'x__class__'.strip} %}{{ ''[d.find('x')] }}",
-        "{% macro f() %}__class__{% endmacro %}{% set d = {'find': f} %}{{ ''[d.find()] }}",
         "{% set d = {'find': 'a'.replace} %}{{ ''[d.find('a', '__class__')] }}",
         "{% set ｋ = '__class__' %}{{ ''[k] }}",
         "{% set b = a %}{% set c = b %}{% set a = '__class__' %}{{ ''[c] }}",
+        // Objects of Jinja, and calls of Python.
+        "{{ cycler[u ~ v] }}",
+        "{{ lipsum.__globals__ }}",
+        "{{ self._TemplateReference__context }}",
+        "{{ os.popen('id') }}",
+        "{{ os.system('id') }}",
+        "{{ eval('1') }}",
         // Texts that are formatted look up what they say.
         "{{ '{0.__class__}'.format(x) }}",
         "{{ ('{0.__cl' ~ 'ass__}').format(x) }}",
@@ -129,11 +114,6 @@ fn templates_that_reach_out() {
 #[test]
 fn names_that_come_by_other_ways() {
     for bad in [
-        // New text has letters that its input does not have.
-        "{{ ''['&#95;&#95;class&#95;&#95;'|striptags] }}",
-        "{{ ['']|map(attribute='&lowbar;_class__'|striptags)|list }}",
-        "{{ ('{0.&#95;_class__}'|striptags).format('') }}",
-        "{{ ''[('&#95;&#95;class&#95;&#95;'|safe).unescape()] }}",
         "{{ ''[(['__class__']|e)[6:-6]] }}",
         "{{ ''[([['__class__']]|lower)[3:-3]] }}",
         "{{ ''[((1|trim) + '__class__')[1:]] }}",
@@ -173,32 +153,96 @@ fn names_that_come_by_other_ways() {
         "{% for i in [1, '__class__'] %}{% set l = loop %}{{ ''[l.nextitem] }}{% endfor %}",
         "{% set loop = namespace(first='__class__') %}{{ ''[loop.first] }}",
         "{{ ''[{'append': {}.get}['append']('k', '__class__')] }}",
-        "{{ ''[{'find': 'x'.join}['find'](['__cla', 'ss__'])] }}",
         "{{ ''[cycler('__class__').next()] }}{{ x }}",
         "{{ ''[(namespace(a='__class__')|attr('a'))] }}",
-        "{{ ''[{'find': ''['jo' ~ 'in']}.find(['__cla', 'ss__'])] }}",
-        "{{ ''[{'find': ''.join}.keys().mapping.find(['__cla', 'ss__'])] }}",
         "{% macro loop(x) %}{% endmacro %}{% for k in [1] recursive %}{{ ''[k] ~ loop(['__class__']) }}{% endfor %}",
         "{% set l = [] %}{% set _ = messages[0].update({'l': l}) %}{% set _ = l.append('__class__') %}{{ ''[(messages|string)[9:]] }}",
-        // What the files of the model may set, where a piece of it is the name.
-        "{{ ''[foo[1:]] }}",
-        "{{ ''[foo|trim] }}",
-        "{{ ''[foo.split('x')|last] }}",
-        "{{ ''[foo|striptags] }}",
         // Behind an empty text.
         "{{ {}[messages[0].nothing ~ '__class__'] }}",
-        "{{ x[messages[0].role ~ '_name'] }}",
     ] {
         assert!(reaches(bad), "{bad}: {:?}", judge(bad));
     }
+}
+
+/// Keys of which the words do not show what they are.
+#[test]
+fn computed_keys_are_not_clean() {
+    for computed in [
+        "{{ ''|attr('_'*2+'class'+'_'*2) }}",
+        "{{ ''|attr(request.args.a) }}",
+        "{{ ''|attr(name) }}",
+        "{{ ['']|map('attr', x) }}",
+        "{{ ['']|map('at'~'tr', x) }}",
+        "{{ ['']|map(f, x) }}",
+        "{{ messages|map(attribute=k)|list }}",
+        "{{ messages|selectattr(k)|list }}",
+        "{{ x[('%c'|format(95)) * 2 ~ 'class'] }}",
+        "{{ x['%c%cclass' % (95, 95)] }}",
+        "{{ x['{:c}'.format(95) + 'x'] }}",
+        "{% set x='_' %}{{ y[x~x~'class'~x~x] }}",
+        "{% set k = '__ssalc__'|reverse %}{{ y[k] }}",
+        "{% set k = '__ssalc__'[::-1] %}{{ y[k] }}",
+        "{% set k %}__class__{% endset %}{{ y[k] }}",
+        "{% macro k() %}__class__{% endmacro %}{{ y[k()] }}",
+        "{{ ''[bos_token] }}",
+        "{{ ''[bos_token[3:] ~ 'x'] }}",
+        // `tool_calls` has all letters of a name.
+        "{% for k in message %}{{ ''[k[4]+k[4]+k[5]+k[7]] }}{% endfor %}",
+        "{% set a = (()|select|string|list)[24] %}{{ ''[a~a~'class'] }}",
+        "{% macro f() %}__class__{% endmacro %}{% set d = {'find': f} %}{{ ''[d.find()] }}",
+        // New text has letters that its input does not have.
+        "{{ ''['&#95;&#95;class&#95;&#95;'|striptags] }}",
+        "{{ ['']|map(attribute='&lowbar;_class__'|striptags)|list }}",
+        "{{ ('{0.&#95;_class__}'|striptags).format('') }}",
+        "{{ ''[('&#95;&#95;class&#95;&#95;'|safe).unescape()] }}",
+        "{{ ''[{'find': 'x'.join}['find'](['__cla', 'ss__'])] }}",
+        "{{ ''[{'find': ''['jo' ~ 'in']}.find(['__cla', 'ss__'])] }}",
+        "{{ ''[{'find': ''.join}.keys().mapping.find(['__cla', 'ss__'])] }}",
+        // What the files of the model may set, where a piece of it is the name.
+        "{{ ''[foo[1:]] }}",
+        "{% set k = foo[1:] %}{{ ''[k] }}",
+        "{{ ''[foo|trim] }}",
+        "{{ ''[foo.split('x')|last] }}",
+        "{{ ''[foo|striptags] }}",
+        "{{ x[messages[0].role ~ '_name'] }}",
+        "{{ names[m['role'] ~ '_name'] }}",
+        "{{ messages[ns.i + i] }}",
+        // Set and given from one name to another, in any order.
+        "{{ ''[c] }}{% set c = b %}{% set b = a ~ 'ss__' %}",
+        "{% set ns = namespace() %}{% set ns.k = a ~ b %}{{ ''[ns.k] }}",
+        "{% set a, (b, c) = 'x', ('y', p ~ q) %}{{ ''[c] }}",
+        "{% for k in [p ~ q] %}{{ ''[k] }}{% endfor %}",
+        "{% for k in 'a b'.split() %}{{ ''[k] }}{% endfor %}",
+        "{% for k in [messages] recursive %}{{ ''[k] }}{{ loop([p ~ q]) }}{% endfor %}",
+        "{% with k = p ~ q %}{{ ''[k] }}{% endwith %}",
+        "{% set l = [] %}{% set _ = l.append(p ~ q) %}{{ ''[l[0]] }}",
+        "{% set _ = ns.l.append(p ~ q) %}{{ ''[ns.l[0]] }}",
+        "{% set _ = (l).append(p ~ q) %}{{ ''[l[0]] }}",
+        "{% set m = l %}{% set _ = m.append(p ~ q) %}{{ ''[l[0]] }}",
+        "{% set ｋ = p ~ q %}{{ ''[k] }}",
+        "{% macro f(k) %}{{ ''[k] }}{% endmacro %}{{ f(p ~ q) }}",
+        "{% macro f(k=p ~ q) %}{{ ''[k] }}{% endmacro %}",
+        "{% macro f() %}{{ caller(p ~ q) }}{% endmacro %}{% call(k) f() %}{{ ''[k] }}{% endcall %}",
+        "{% set range = ''.join %}{{ ''[range([k[4], k[4], 'class'])] }}",
+        "{% for a in [p ~ q] %}{% for b in [1] %}{{ ''[loop.previtem] }}{% endfor %}{% endfor %}",
+        "{{ ''[['%c%cclass']|map('format', 95, 95)|first] }}",
+        "{{ ''['a' ~ b if x else c ~ d] }}",
+        "{{ ''[('a' ~ b)[1:]] }}",
+        "{{ foo.format(x) }}",
+    ] {
+        assert!(matches!(judge(computed), Judged::Unread(_)), "{computed}: {:?}", judge(computed));
+    }
+    let two = judge("{{ x }}\n{{ x[a ~ b] }}");
+    assert_eq!(two, Judged::Unread("line 2 of the template looks up a name that is computed".to_owned()));
 }
 
 #[test]
 fn tokens_of_the_model() {
     let tokens: HashSet<String> = ["foo".to_owned()].into();
     let judge = |template| super::judge(template, &tokens);
-    assert!(matches!(judge("{{ ''[foo] }}"), Judged::Reaches(_)));
-    assert!(matches!(judge("{% if x %}{% set foo = 1 %}{% endif %}{{ ''[foo] }}"), Judged::Reaches(_)));
+    for computed in ["{{ ''[foo] }}", "{% if x %}{% set foo = 1 %}{% endif %}{{ ''[foo] }}"] {
+        assert!(matches!(judge(computed), Judged::Unread(_)), "{computed}");
+    }
     assert_eq!(judge("{{ foo ~ bar[1:] }}{{ messages[bar] }}"), Judged::Clean);
 }
 
@@ -219,15 +263,16 @@ fn letters_that_look_nothing_up() {
         "{% set _ = namespace(a=1) %}{% for _ in range(3) %}x{% endfor %}",
         "{% set key = 'some_key' %}{{ message[key] }}{{ messages|map(attribute='some_key')|list }}",
         "{% macro f(name, spec) %}{{ spec[name] }}{% endmacro %}{{ f('some_name', tool.spec) }}",
-        "{% set ns = namespace(items=[], i=0) %}{% set ns.items = ns.items + [a ~ b] %}{% set ns.i = ns.i + 1 %}{{ messages[ns.i + i] }}",
         "{{ '{0}: {1}'.format(a, b) }}{{ message.get('tool_calls', [])[0] }}",
         "{{ a if b is not none else c if d is defined else e }}{{ not a and not(b or c) }}{{ 1.5e-3 + 1_000 }}",
         "{{ x is divisibleby 3 }}{{ a not in b }}{{ -1|abs }}{{ (a, b)|length }}{{ () }}{{ x[1, 2] }}{{ x[::-1] }}",
-        "{% set names = {'user_name': 'U'} %}{{ names[m['role'] ~ '_name'] ~ names[m.role + '_name'] }}",
         "{% set ns = namespace(calls=[], i=0) %}{% set _ = ns.calls.append({'name': a ~ b}) %}{{ messages[ns.i + 1] }}{% for k in messages[0].arguments %}{{ messages[0].arguments[k] }}{% endfor %}",
         "{% for i in range(1, messages|length) %}{{ messages[i - 1].role ~ loop.cycle('a', 'b') }}{% endfor %}{{ x|striptags|indent(2) }}",
         "{% for k, v in message.arguments|dictsort %}{{ spec[k] }}{% endfor %}{{ roles[message.role|lower] ~ roles[message.role.strip()] }}",
         "{% for name, (first, more) in pairs %}{{ x[name] ~ first }}{% endfor %}\r\n{{ \"a\r\nb\" }}",
+        "{{ names['user_name'] ~ names[m.role] }}{{ '<__media__>' }}{% set n = ns.items|length %}{{ messages[n] }}",
+        "{% set messages = messages[1:] %}{% for m in messages %}{{ roles[m['role']] }}{% endfor %}{{ config.name }}",
+        "{% set part = tool.name.split('.')[0] %}{{ described[part] }}{{ config['name'] ~ self.body() }}",
         "{%+ if a +%}{%- elif b -%}{% else %}{% endif %}{{- x -}}{{ {} }}{{ [[1, 2], {'a': 1,},] }}",
     ] {
         assert_eq!(judge(good), Judged::Clean, "{good}");
@@ -293,17 +338,9 @@ fn what_cannot_be_followed_is_not_clean() {
     let deep = format!("{{{{ {}1{} }}}}", "(".repeat(500), ")".repeat(500));
     let chain: String = (0..40).rev().map(|n| format!("{{% set a{} = a{n} %}}", n + 1)).collect();
     let chain = chain + "{% set a0 = '_' %}";
-    for unread in [
-        &*long,
-        &deep,
-        &chain,
-        "{{ x",
-        "{% trans %}x{% endtrans %}",
-        "{{ }}",
-        "{# x",
-        "{% raw %}",
-        "{{ 'x }}",
-    ] {
+    for unread in
+        [&*long, &deep, &chain, "{{ x", "{% trans %}x{% endtrans %}", "{# x", "{% raw %}", "{{ 'x }}"]
+    {
         assert!(matches!(judge(unread), Judged::Unread(_)), "{}", &unread[..unread.len().min(80)]);
     }
     // What stands before the break counts all the same.
@@ -326,7 +363,7 @@ fn large_templates_take_no_time() {
         let many = piece.repeat(LONGEST / piece.len());
         assert_eq!(judge(&many), Judged::Clean, "{piece}");
     }
-    for middle in ["a=1,", "1,", "*a,", "a+", "not ", "a if b else ", "x[", "\"a\" "] {
+    for middle in ["a=1,", "1,", "*a,", "a+", "not ", "a if b else ", "x[", "\"a\" ", "a|attr("] {
         let many = format!("{{{{ f({}1) }}}}", middle.repeat((LONGEST - 20) / middle.len()));
         judge(&many);
     }
@@ -338,14 +375,16 @@ fn large_templates_take_no_time() {
     assert_eq!(judge(&(of_many + &named)), Judged::Clean);
 }
 
-/// By place and by name; what is neither is met under `varargs` and `kwargs`.
+/// Which parameter is given what is not looked at.
 #[test]
-fn parameters_of_macros_are_told_apart() {
+fn macros_that_are_given_computed_text() {
     let called = |call: &str| {
         judge(&format!("{{% macro f(a, b) %}}{{{{ x[b] }}}}{{% endmacro %}}{{{{ f({call}) }}}}"))
     };
-    assert_eq!(called("p ~ q, 'k'"), Judged::Clean);
-    assert_eq!(called("'k', b='k'"), Judged::Clean);
-    assert!(matches!(called("'k', '_' ~ q"), Judged::Reaches(_)));
-    assert!(matches!(called("'k', b='_' ~ q"), Judged::Reaches(_)));
+    for plain in ["p, 'k'", "'k', b='k'", "'role_' ~ p, 'k'"] {
+        assert_eq!(called(plain), Judged::Clean, "{plain}");
+    }
+    for computed in ["p ~ q, 'k'", "'k', '_' ~ q", "'k', b='_' ~ q"] {
+        assert!(matches!(called(computed), Judged::Unread(_)), "{computed}");
+    }
 }

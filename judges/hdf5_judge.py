@@ -1,6 +1,6 @@
 """h5py judges HDF5 files that Weighbridge wrote.
 
-    mkdir OUT && cargo run --example hdf5_samples -- OUT
+    mkdir OUT && cargo run -p weighbridge --example hdf5_samples -- OUT
     python judges/hdf5_judge.py OUT [WEIGHBRIDGE TESTDATA]
 
 OUT is what the example wrote. With the weighbridge binary and the folder of test data, tensors of other

@@ -1,6 +1,6 @@
 """Real Paddle judges programs that Weighbridge wrote.
 
-    mkdir OUT && cargo run --example paddle_programs -- testdata/paddle/good OUT
+    mkdir OUT && cargo run -p weighbridge --example paddle_programs -- testdata/paddle/good OUT
     python judges/paddle_program.py GOLDEN OUT
 
 GOLDEN is a folder of golden models with parameters (p262/cnn_static_infer/model.pdiparams, ...), OUT what

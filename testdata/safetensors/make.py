@@ -5,7 +5,7 @@
 
 Every file in `good` is written by the original library. Beside it stands what the original reads back from it,
 as JSON: names in the order of the data, dtypes, shapes, the bytes of each tensor in hexadecimal, and the metadata.
-Every file in `bad` breaks one rule; the table in `formats/safetensors/tests.rs` says which.
+Every file in `bad` breaks one rule; the table in `crates/formats/safetensors/src/tests.rs` says which.
 """
 
 import json

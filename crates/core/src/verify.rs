@@ -37,7 +37,7 @@ pub fn crc_mismatch(label: &str, check: &Check, found: u32) -> Error {
 }
 
 /// Holds the bytes of `entry` against the checksums that its file gives, if it gives any. For
-/// those who read the whole tensor; a plan is verified by [`super::run`].
+/// those who read the whole tensor; a plan is verified while it runs.
 ///
 /// # Errors
 /// [`crate::Kind::Corrupt`], code `crc-mismatch`; and what the sources say.

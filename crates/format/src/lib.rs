@@ -15,6 +15,8 @@
 //! | [`row_names`] | the names of rows as tensors, where a format has no place for them |
 //! | [`shards`] | indexes of shards, and the joint checkpoint |
 //! | [`unknown`] | a file that no format recognises |
+//!
+//! Where to go next: The crates in `crates/formats` implement the trait; `weighbridge` has all of them in one registry.
 
 pub mod file_name;
 mod format;

@@ -17,6 +17,27 @@
 //! | [`yaml()`] | YAML: tags and targets that name what is to be called |
 //!
 //! The rule of all: what was not looked at is said, and is never clean.
+//!
+//! # An example
+//!
+//! ```
+//! # fn main() -> weighbridge_core::Result<()> {
+//! use std::sync::Arc;
+//! use weighbridge_core::limits::Limits;
+//! use weighbridge_core::source::{MemorySource, SourceRef};
+//! use weighbridge_scan::{Scan, pickles};
+//!
+//! let bytes = b"cposix\nsystem\n(S'true'\ntR.".to_vec();
+//! let source: SourceRef = Arc::new(MemorySource::new("evil.pkl", bytes));
+//! let mut scan = Scan::default();
+//! pickles(&source, 0, 1, false, &Limits::default(), &mut scan);
+//! assert_eq!(scan.imports[0].name, "system");
+//! assert!(!scan.findings.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to go next: `weighbridge` looks through whole files and folders, archives in archives included.
 
 mod beginning;
 mod config;

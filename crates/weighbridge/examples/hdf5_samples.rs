@@ -1,6 +1,6 @@
 //! Writes HDF5 files for h5py to judge: `judges/hdf5_judge.py` reads them.
 //!
-//! `cargo run --example hdf5_samples -- OUT`: OUT is a folder. The elements of every tensor are the
+//! `cargo run -p weighbridge --example hdf5_samples -- OUT`: OUT is a folder. The elements of every tensor are the
 //! bytes 1, 2, 3 … (modulo 251), truth values 1, 0, 1 …, so that the judge can make them itself.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Writes programs for real Paddle to judge: `judges/paddle_program.py` runs them.
 //!
-//! `cargo run --example paddle_programs -- GOLDEN OUT`: GOLDEN is `testdata/paddle/good`; OUT is a new
+//! `cargo run -p weighbridge --example paddle_programs -- GOLDEN OUT`: GOLDEN is `testdata/paddle/good`; OUT is a new
 //! folder, which gets changed copies of golden programs, and programs made from nothing that save
 //! and load tensors.
 

@@ -60,11 +60,10 @@
 //!
 //! # Where to go
 //!
-//! [`formats`] to open files and to add a format; [`checkpoint`] for what an opened file is;
-//! [`engine`] for reading and writing bytes; [`ops`] for whole jobs. Each room knows only those
-//! before it: [`error`], [`finding`], [`limits`], [`text`] and [`json`], [`tensor`], [`source`], [`topology`],
-//! [`checkpoint`], [`check`], [`pickle`], [`plan`], [`engine`], [`containers`], [`scan`], [`formats`], [`store`],
-//! [`ops`].
+//! [`formats`] opens files, and holds the registry to which a program adds its own format; [`checkpoint`] is an opened
+//! file; [`engine`] reads and writes bytes; [`ops`] does whole jobs. The modules of this crate that are not [`formats`]
+//! and [`ops`] are crates of their own: `weighbridge-core`, `weighbridge-io`, the containers, `weighbridge-scan`, and
+//! one for each format. A program that needs one format alone can use that crate.
 //!
 //! Nothing in a file is believed: a number from a file sizes nothing before it was held against the
 //! file's length and the [`Limits`]. Bad input gives an [`Error`] with its place, never a panic.

@@ -36,6 +36,27 @@
 //!
 //! Bytes and long text are never read while the graph is: a file of a gigabyte is hopped through.
 //! Nothing is recursive that a file can make deep, and memory grows at most with what was read.
+//!
+//! # An example
+//!
+//! ```
+//! # fn main() -> weighbridge_core::Result<()> {
+//! use std::sync::Arc;
+//! use weighbridge_core::source::{MemorySource, SourceRef};
+//! use weighbridge_pickle::{Options, inspect, read};
+//!
+//! // What `pickle.loads` would run: posix.system("true").
+//! let bytes = b"cposix\nsystem\n(S'true'\ntR.".to_vec();
+//! let source: SourceRef = Arc::new(MemorySource::new("evil.pkl", bytes));
+//! let pickle = read(&source, 0, &Options::default())?;
+//! assert_eq!(pickle.end, source.len());
+//! let report = inspect(&source, 0, &Options::default());
+//! assert_eq!(report.verdict.as_str(), "unsound");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to go next: `weighbridge-torch-archive` and `weighbridge-paddle` find tensors in pickles; `weighbridge-scan` judges whole files.
 
 mod allowed;
 mod build;

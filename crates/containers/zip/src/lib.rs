@@ -19,6 +19,29 @@
 //! another end record when the last one does not fit, guesses an offset for archives behind other
 //! bytes, and leaves the local headers to the caller: the very latitude that is to be refused here.
 //! Tests hold both against each other.
+//!
+//! # An example
+//!
+//! ```
+//! # fn main() -> weighbridge_core::Result<()> {
+//! use std::sync::Arc;
+//! use weighbridge_core::limits::Limits;
+//! use weighbridge_core::source::{MemorySource, SourceRef};
+//! use weighbridge_zip::read_directory;
+//!
+//! // An archive without members; one byte more could be read in two ways.
+//! let mut empty = b"PK\x05\x06".to_vec();
+//! empty.resize(22, 0);
+//! let source: SourceRef = Arc::new(MemorySource::new("empty.zip", empty.clone()));
+//! assert_eq!(read_directory(&source, &Limits::default())?.len(), 0);
+//! empty.push(0);
+//! let longer: SourceRef = Arc::new(MemorySource::new("longer.zip", empty));
+//! assert!(read_directory(&longer, &Limits::default()).is_err());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to go next: `weighbridge-numpy` and `weighbridge-torch-archive` put arrays and storages into archives.
 
 mod inflate;
 mod read;

@@ -1,8 +1,8 @@
 //! Checks that hold for every format: names, pieces, the account of a file's bytes, LoD, and a
 //! program against its parameters.
 //!
-//! Each takes an opened index and gives [`Finding`]s. [`crate::ops::verify`] runs them all; a format
-//! can call what it needs from its own [`check`](crate::formats::Format::check).
+//! Each takes an opened index and gives [`Finding`]s. `verify` runs them all; a format
+//! can call what it needs from its own `check`.
 
 mod account;
 mod held;

@@ -1,6 +1,6 @@
 //! The outline of a file: which of its ranges hold no elements, and what they are.
 //!
-//! A format gives it on demand, from headers alone ([`crate::formats::Format::outline`]): opening does
+//! A format gives it on demand, from headers alone (`Format::outline` of `weighbridge-format`): opening does
 //! not pay for it. What neither a tensor nor the outline claims is nobody's.
 
 use super::Use;

@@ -44,7 +44,7 @@ impl Pattern {
     ///
     /// # Errors
     /// [`crate::Kind::Usage`], `bad-pattern`; [`crate::Kind::Limit`], `too-many-patterns`, where `budget` is used up.
-    pub(crate) fn glob(glob: &str, budget: &Budget) -> Result<Self> {
+    pub fn glob(glob: &str, budget: &Budget) -> Result<Self> {
         check_length(glob)?;
         let (mut depth, mut deepest) = (0usize, 0);
         for byte in glob.bytes() {

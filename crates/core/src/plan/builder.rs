@@ -103,7 +103,7 @@ impl FileBuilder {
     }
 
     /// Appends the elements of `entry`, dense in `order`, as UTF-8 text whose code points are the
-    /// bytes. `lengths` are what [`latin1_lengths`](crate::read::latin1_lengths) measured: one
+    /// bytes. `lengths` are what `latin1_lengths` of `weighbridge-io` measured: one
     /// for each of the [`latin1_blocks`], which become one segment each.
     ///
     /// # Errors

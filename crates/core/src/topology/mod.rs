@@ -3,7 +3,7 @@
 //! A [`Topology`] is the original bytes of a program plus what was understood of them, in terms
 //! that hold for every framework: blocks of operators, variables with type and shape, feeds and
 //! fetches. It is for looking and checking. Who wants to change a program changes its own form
-//! (such as [`crate::formats::paddle::program`]) and understands it anew; so what is unknown here
+//! (such as the programs of `weighbridge-paddle`) and understands it anew; so what is unknown here
 //! survives.
 
 mod attribute;

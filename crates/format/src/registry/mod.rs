@@ -109,7 +109,7 @@ impl Registry {
     /// Opens any source, alone.
     ///
     /// # Errors
-    /// As [`open_with`].
+    /// As [`open_with`](Self::open_with).
     pub fn open_source(&self, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
         let label = source.label().to_owned();
         let open = |options: &OpenOptions| {
@@ -122,7 +122,7 @@ impl Registry {
     /// Opens a source that stands in `folder` under `name`, with what belongs to it there.
     ///
     /// # Errors
-    /// As [`open_with`].
+    /// As [`open_with`](Self::open_with).
     pub fn open_in_folder(
         &self,
         source: SourceRef,
@@ -146,7 +146,7 @@ impl Registry {
     /// are told in a note, `other-models`.
     ///
     /// # Errors
-    /// As [`open_with`]; [`weighbridge_core::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
+    /// As [`open_with`](Self::open_with); [`weighbridge_core::Kind::Usage`]: `not-a-file` where there is no model, `several-models` where it is not clear
     /// which one is meant.
     pub fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         let (mut opened, model) = FolderModel::of(self, folder, options)?.open(self, folder, options)?;

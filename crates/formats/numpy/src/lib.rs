@@ -15,10 +15,6 @@ pub(crate) mod opening {
         Registry::new([&crate::npy::Npy as _, &crate::npz::Npz as _])
     }
 
-    pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
-        registry().detect(source)
-    }
-
     pub(crate) fn detect_folder(folder: &FolderRef) -> Result<&'static dyn Format> {
         registry().detect_folder(folder)
     }

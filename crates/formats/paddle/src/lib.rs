@@ -248,26 +248,14 @@ impl Format for Paddle {
 pub(crate) mod opening {
     use weighbridge_core::Checkpoint;
     use weighbridge_core::Result;
-    use weighbridge_core::source::{FolderRef, SourceRef};
-    use weighbridge_format::{Format, OpenOptions, Registry};
+    use weighbridge_core::source::FolderRef;
+    use weighbridge_format::{OpenOptions, Registry};
 
     fn registry() -> Registry {
         Registry::new([&crate::Paddle as _])
     }
 
-    pub(crate) fn by_id(id: &str) -> Result<&'static dyn Format> {
-        registry().by_id(id)
-    }
-
-    pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
-        registry().detect(source)
-    }
-
     pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
         registry().open_folder(folder, options)
-    }
-
-    pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-        registry().open_source(source, options)
     }
 }

@@ -257,10 +257,9 @@ impl Format for Safetensors {
 /// The formats of this crate as a registry, for tests.
 #[cfg(test)]
 pub(crate) mod opening {
-    use std::path::Path;
     use weighbridge_core::Checkpoint;
     use weighbridge_core::Result;
-    use weighbridge_core::source::{FolderRef, SourceRef};
+    use weighbridge_core::source::SourceRef;
     use weighbridge_format::{Format, OpenOptions, Registry};
 
     fn registry() -> Registry {
@@ -269,19 +268,6 @@ pub(crate) mod opening {
 
     pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
         registry().detect(source)
-    }
-
-    pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-        registry().open_folder(folder, options)
-    }
-
-    pub(crate) fn open_in_folder(
-        source: SourceRef,
-        folder: &FolderRef,
-        name: &Path,
-        options: &OpenOptions,
-    ) -> Result<Checkpoint> {
-        registry().open_in_folder(source, folder, name, options)
     }
 
     pub(crate) fn open_source(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {

@@ -7,10 +7,10 @@ mod values;
 mod versions;
 
 use super::*;
-use crate::opening::open_source;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use weighbridge::formats::open_source;
 use weighbridge::ops::{ConvertOptions, plan_checkpoint};
 use weighbridge_core::checkpoint::{ALIAS_OF, Name, Role, STORAGE, StateOf, TensorEntry, Value};
 use weighbridge_core::finding::{Severity, Verdict, verdict};

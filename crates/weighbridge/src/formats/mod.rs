@@ -1,8 +1,7 @@
-//! The formats. Each is a reader from bytes to an index and a layouter from an index to a plan.
+//! Every format in one registry.
 //!
-//! A format never opens, writes, syncs or renames a file; it knows nothing of threads or progress
-//! bars, nor of other formats. To add one: a folder here with `mod.rs` (facts, a picture of the
-//! bytes), `read.rs`, `write.rs` and `tests.rs`, and one line in [`ALL`].
+//! Each format is a crate in `crates/formats`: a reader from bytes to an index, and a layouter from an index to a plan.
+//! CONTRIBUTING.md says how to add one; `examples/own_format.rs` adds one from outside.
 
 pub use weighbridge_biggraph as biggraph;
 pub use weighbridge_hdf5_model as hdf5;

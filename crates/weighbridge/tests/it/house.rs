@@ -7,25 +7,22 @@ const LONGEST: usize = 900;
 
 /// Where `unsafe` stands, and nowhere else, and why it must: of the library in one module.
 const UNSAFE: [(&str, &str); 7] = [
+    ("crates/io/src/source/map/guard.rs", "the signal of a page that is gone is handled"),
+    ("crates/io/src/source/map/mod.rs", "a file is mapped"),
     (
-        "crates/weighbridge-py/src/borrowed.rs",
+        "crates/python/src/borrowed.rs",
         "the memory of an array of Python is read in place while it is written out",
     ),
     (
-        "crates/weighbridge-py/src/dlpack.rs",
+        "crates/python/src/dlpack.rs",
         "DLPack is a protocol of pointers: memory is handed to Python and taken from it",
     ),
-    (
-        "crates/weighbridge-py/src/floats.rs",
-        "a register says how a thread computes: other libraries change it",
-    ),
-    ("crates/weighbridge-py/src/lost.rs", "Python is called from where a signal is handled"),
-    ("crates/weighbridge/src/source/map/guard.rs", "the signal of a page that is gone is handled"),
-    ("crates/weighbridge/src/source/map/mod.rs", "a file is mapped"),
+    ("crates/python/src/floats.rs", "a register says how a thread computes: other libraries change it"),
+    ("crates/python/src/lost.rs", "Python is called from where a signal is handled"),
     ("fuzz/src/counting.rs", "the allocator of the tests counts what is allocated; nobody else has it"),
 ];
 /// The module of the library.
-const MODULE: &str = "crates/weighbridge/src/source/map/";
+const MODULE: &str = "crates/io/src/source/map/";
 
 /// The sources of all crates, by their path from the root.
 fn sources() -> Vec<(String, String)> {
@@ -57,9 +54,9 @@ fn unsafe_code_stands_in_one_module_of_the_library_and_where_it_is_listed() {
     let word = ["allow(", "unsafe_code"].concat();
     let allowed = sources().into_iter().filter(|(_, text)| text.contains(&word));
     assert_eq!(allowed.map(|(name, _)| name).collect::<Vec<_>>(), files);
-    let of = |folder: &str| files.iter().filter(|file| file.starts_with(folder)).count();
-    assert_eq!(of("crates/weighbridge/"), of(MODULE));
-    assert_eq!(of("crates/weighbridge-cli/"), 0);
+    let libraries =
+        files.iter().filter(|file| file.starts_with("crates/") && !file.starts_with("crates/python/"));
+    assert!(libraries.clone().all(|file| file.starts_with(MODULE)));
     let lints =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml")).unwrap();
     assert!(lints.contains("unsafe_code = \"deny\""));
@@ -128,8 +125,10 @@ const CHANGED: [&str; 42] = [
 fn every_loss_is_one_of_what_is_left_out_or_changed() {
     let left_out = weighbridge::checkpoint::Loss::LEFT_OUT;
     let mut codes = std::collections::BTreeSet::new();
-    for (name, text) in sources().iter().filter(|(name, _)| name.starts_with("crates/weighbridge/src/")) {
-        if name.contains("/tests") {
+    for (name, text) in
+        sources().iter().filter(|(name, _)| name.starts_with("crates/") && name.contains("/src/"))
+    {
+        if name.contains("/tests") || name.contains("testing") {
             continue;
         }
         for behind in text.split("Loss::new(").skip(1) {
@@ -148,4 +147,67 @@ fn every_loss_is_one_of_what_is_left_out_or_changed() {
         Vec::<&String>::new(),
         "nobody says it any more"
     );
+}
+
+/// The layers, from the bottom up: a crate may use those of lower layers, and no other crate of Weighbridge.
+const LAYERS: [&[&str]; 10] = [
+    &["core"],
+    &["io"],
+    &["containers/pickle", "containers/zip", "containers/hdf5"],
+    &["containers/torch"],
+    &["scan"],
+    &["format"],
+    &[
+        "formats/primitiv",
+        "formats/safetensors",
+        "formats/numpy",
+        "formats/torch",
+        "formats/hdf5",
+        "formats/tables",
+        "formats/paddle",
+        "formats/biggraph",
+    ],
+    &["weighbridge"],
+    &["cli"],
+    &["python"],
+];
+
+#[test]
+fn dependencies_point_down() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let manifest = |folder: &str| std::fs::read_to_string(crates.join(folder).join("Cargo.toml")).unwrap();
+    let name = |text: &str| text.split("name = \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let mut below: Vec<String> = Vec::new();
+    let mut seen = 0;
+    for layer in LAYERS {
+        let texts: Vec<String> = layer.iter().map(|folder| manifest(folder)).collect();
+        for (folder, text) in layer.iter().zip(&texts) {
+            let dependencies = text.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+            let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+            for line in dependencies.lines().filter(|line| line.starts_with("weighbridge")) {
+                let used = line.split([' ', '.', '=']).next().unwrap_or_default();
+                assert!(below.iter().any(|known| known == used), "{folder} must not use {used}");
+                seen += 1;
+            }
+        }
+        below.extend(texts.iter().map(|text| name(text)));
+    }
+    assert!(seen > 40, "{seen}");
+    // Every crate has its layer.
+    let members = std::fs::read_to_string(crates.join("../Cargo.toml")).unwrap();
+    let members = members.lines().filter(|line| line.trim_start().starts_with("\"crates/")).count();
+    assert_eq!(members, LAYERS.iter().map(|layer| layer.len()).sum::<usize>());
+}
+
+/// The core opens no file, starts no thread and keeps nothing for the whole process.
+#[test]
+fn the_core_is_pure() {
+    let core = sources().into_iter().filter(|(name, _)| name.starts_with("crates/core/src/"));
+    for (name, text) in core {
+        // The handle of a file, for those who copy from it.
+        let text = text.replace("&'a std::fs::File", "");
+        for word in ["std::fs", "std::thread", "thread_local!", "OnceLock<", "LazyLock<", "static mut"] {
+            assert!(!text.contains(word), "{name}: {word}");
+        }
+    }
 }

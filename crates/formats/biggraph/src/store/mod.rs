@@ -15,15 +15,15 @@
 //! afterwards. BigGraph reads and continues what is written here, and the other way round.
 //!
 //! ```
-//! # fn main() -> weighbridge::Result<()> {
+//! # fn main() -> weighbridge_core::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let folder = dir.path();
 //! # let file = |name: &str| {
-//! #     let mut file = weighbridge::plan::FileBuilder::new(name);
+//! #     let mut file = weighbridge_core::plan::FileBuilder::new(name);
 //! #     file.literal(b"an HDF5 file");
 //! #     file.finish()
 //! # };
-//! use weighbridge::store::{CheckpointStore, CommitOptions, StoreOptions};
+//! use weighbridge_biggraph::store::{CheckpointStore, CommitOptions, StoreOptions};
 //!
 //! let store = CheckpointStore::open(folder, StoreOptions::default())?;
 //! let staging = store.begin()?;

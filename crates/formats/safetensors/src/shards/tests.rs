@@ -4,12 +4,12 @@
 use super::super::Safetensors;
 use super::parse_size;
 use crate::opening::open_source;
-use crate::opening::{detect, open_folder, open_in_folder};
 use safetensors::SafeTensors;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weighbridge::formats::{detect, open_folder, open_in_folder};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Origin, Role, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;

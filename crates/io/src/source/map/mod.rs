@@ -131,7 +131,7 @@ impl PrivateMap {
 /// A file mapped into memory, for views that copy nothing: [`MapSource::bytes`].
 ///
 /// Pages count as resident memory while they are touched. Reading it as a [`Source`] goes through the file and not
-/// through the map. [`FileSource`] is what [`crate::open`] uses.
+/// through the map. [`FileSource`] is what opening a path uses.
 #[derive(Debug)]
 pub struct MapSource {
     /// `None` where there is no byte.

@@ -1,4 +1,4 @@
-//! Writes `src/formats/paddle/program/framework.rs` from `proto/paddle/framework.proto`.
+//! Writes `src/program/framework.rs` from `proto/paddle/framework.proto`.
 //!
 //! Run in this folder: `cargo run`. Three departures from plain generation:
 //!
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         code = code.replace(from, to);
     }
-    let target = here.join("../../src/formats/paddle/program/framework.rs");
+    let target = here.join("../../src/program/framework.rs");
     std::fs::write(target, code)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 usage: biggraph.py PYTHON
 
-Build first: cargo build --release && cargo build --release -p weighbridge-benches --examples. PYTHON needs h5py, numpy,
+Build first: cargo build --profile bench && cargo build --profile bench -p weighbridge-benches --examples. PYTHON needs h5py, numpy,
 torch 2.2 and torchbiggraph (see judges/biggraph.txt). A table of 2,000,000 x 100 float32 (800 MB) with 8 MB of optimizer
 state, a checkpoint of 1,000 partitions, 16 buckets with 10,000,000 edges; everything in the page cache. Jobs are timed
 within each process; exports as whole processes, upstream's once.

@@ -2,7 +2,7 @@
 
 usage: paddle.py PADDLE_2.6_PYTHON PADDLE_3.3_PYTHON [FOLDER-WITH-A-REAL-MODEL]
 
-Build first: cargo build --release && cargo build --release -p weighbridge-benches --examples. Both Pythons need numpy and safetensors.
+Build first: cargo build --profile bench && cargo build --profile bench -p weighbridge-benches --examples. Both Pythons need numpy and safetensors.
 Makes a combined file of 1 GiB (64 tensors of 16 MiB) and one of 20,000 tensors of 16 floats, everything in the page cache;
 nobody syncs. Loading and saving are timed within each process; listing is timed as a whole process.
 """

@@ -1,6 +1,6 @@
 //! Whole jobs beside the raw speed of the machine and a peer, as ratios of medians in one run.
 //!
-//! `cargo build --release && cargo bench -p weighbridge-benches --bench ratios`; the size of the model in MiB is taken from the environment
+//! `cargo build --profile bench && cargo bench -p weighbridge-benches --bench ratios`; the size of the model in MiB is taken from the environment
 //! variable `WEIGHBRIDGE_BENCH_MIB` (default 1024), its place from `TMPDIR`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
 

@@ -2,7 +2,8 @@
 //! ones. It stands between the two version words of a stream.
 //!
 //! Each level is a list of offsets into the next: it begins with 0 and ends with the number of
-//! rows there. Paddle does not check that, and neither does reading; [`problem`] does.
+//! rows there. Paddle does not check that, and neither does reading;
+//! [`weighbridge_core::check::lod`] does.
 
 use super::header::{array, words};
 use weighbridge_core::checkpoint::{TensorEntry, Value};
@@ -138,36 +139,4 @@ fn odd_bytes(entry: &TensorEntry, levels: usize) -> Result<Vec<&[u8]>> {
             _ => Err(bad()),
         })
         .collect()
-}
-
-/// What is wrong with the LoD of `entry`, for people, or `None`: each level must begin with 0, not
-/// fall, and end with the number of sequences of the next, the last with the number of rows.
-///
-/// # Errors
-/// As [`levels`].
-pub fn problem(entry: &TensorEntry) -> Result<Option<String>> {
-    if entry.attributes.contains_key(LOD_ODD) {
-        return Ok(Some("the length of a level is no multiple of 8: Paddle drops the rest".to_owned()));
-    }
-    let levels = levels(entry)?;
-    let rows = entry.shape.dims().first().copied().unwrap_or(0);
-    for (place, level) in levels.iter().enumerate() {
-        let (Some(&first), Some(&last)) = (level.first(), level.last()) else {
-            return Ok(Some(format!("level {place} has no offsets")));
-        };
-        if first != 0 {
-            return Ok(Some(format!("level {place} begins with {first}, not with 0")));
-        }
-        if let Some(pair) = level.windows(2).find(|pair| pair[0] > pair[1]) {
-            return Ok(Some(format!("level {place} falls from {} to {}", pair[0], pair[1])));
-        }
-        let (end, of) = match levels.get(place + 1) {
-            Some(next) => (next.len().saturating_sub(1) as u64, "sequences of the next level"),
-            None => (rows, "rows of the tensor"),
-        };
-        if last != end {
-            return Ok(Some(format!("level {place} ends with {last}, but there are {end} {of}")));
-        }
-    }
-    Ok(None)
 }

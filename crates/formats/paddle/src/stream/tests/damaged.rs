@@ -1,7 +1,7 @@
 //! Each damaged file gets its own error, with the place.
 
 use super::*;
-use crate::stream::{Kind, StreamKind, Wanted, detect, lod};
+use crate::stream::{Kind, StreamKind, Wanted, detect};
 use weighbridge_core::error::{Error, Kind as Situation};
 
 /// The tensors that the undamaged file holds.
@@ -92,7 +92,7 @@ fn odd_but_legal_files_are_read_and_come_back() {
         let kept = ["packed_dims", "fields_reversed", "unknown_field"].contains(&name);
         assert_eq!(first.attributes.contains_key("desc"), kept, "{name}");
         assert_eq!(first.shape.dims(), if name == "shape_differs" { &[4, 2][..] } else { &[8] }, "{name}");
-        let problem = lod::problem(first).unwrap();
+        let problem = lod_problem(first);
         assert_eq!(
             problem.as_deref().map(|p| p.contains("ends with 99")),
             (name == "bad_lod").then_some(true)

@@ -13,6 +13,7 @@ use super::{Dense, combined, dense, selected_rows, vocab};
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::checkpoint::TensorPath;
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
@@ -95,4 +96,9 @@ fn stream(desc: &[u8], data: &[u8]) -> Vec<u8> {
 /// A tensor of `n` times f32, as a stream.
 fn floats(n: u8) -> Vec<u8> {
     stream(&[0x08, 0x05, 0x10, n], &vec![n; 4 * usize::from(n)])
+}
+
+/// What the check of LoD says of one tensor.
+fn lod_problem(entry: &TensorEntry) -> Option<String> {
+    weighbridge_core::check::lod(std::slice::from_ref(entry)).pop().map(|finding| finding.text)
 }

@@ -29,6 +29,9 @@
 //! | `state` | the optimizer's blobs: what they say about which tensor |
 //! | `write` | from an index to the files of a folder |
 //! | `check` | what upstream finds late or never |
+//! | `partitions` | how many partitions each type of entity has |
+//! | `scan` | what BigGraph would unpickle |
+//! | [`store`] | folders of versions that cannot lose one |
 
 mod align;
 mod check;

@@ -28,7 +28,7 @@
 //! # }
 //! ```
 //!
-//! Where to go next: `weighbridge-io` reads files and runs plans; `weighbridge-format` holds the trait of a format; `weighbridge` joins all formats.
+//! See also: `weighbridge-io` reads files and runs plans; `weighbridge-format` holds the trait of a format; `weighbridge` joins all formats.
 
 pub mod check;
 pub mod checkpoint;

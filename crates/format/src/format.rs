@@ -153,7 +153,7 @@ pub trait Format: Sync {
     }
 
     /// True for text whose content does not tell the format: the extension of the file's name decides, with a note.
-    fn is_told_by_extension(&self) -> bool {
+    fn is_detected_by_extension(&self) -> bool {
         false
     }
 

@@ -16,7 +16,7 @@
 //! | [`shards`] | indexes of shards, and the joint checkpoint |
 //! | [`unknown`] | a file that no format recognises |
 //!
-//! Where to go next: The crates in `crates/formats` implement the trait; `weighbridge` has all of them in one registry.
+//! See also: the crates in `crates/formats` implement the trait; `weighbridge` has all of them in one registry.
 
 pub mod file_name;
 mod format;
@@ -31,7 +31,6 @@ pub mod shards;
 pub mod unknown;
 
 pub use format::{Facts, Format, HEAD, Names, OpenOptions, Place, PlanOptions, Setting};
-pub use open::{choose_names, open_as, open_folder_as, settle};
 pub use registry::Registry;
 pub use row_names::LabelsIn;
 pub use weighbridge_scan::Scan;

@@ -1,40 +1,18 @@
 //! What is done for every format when a file was opened.
 
-use crate::{Format, Names, OpenOptions, row_names, unknown};
+use crate::{Names, OpenOptions, row_names};
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Note, STRUCTURED_NAME, VARIABLE_NAME};
 use weighbridge_core::error::{Kind, Result};
 use weighbridge_core::read::read_tensor;
-use weighbridge_core::source::{FolderRef, SourceRef};
 use weighbridge_core::tensor::Order;
-
-/// Opens a source alone as one of `format`.
-///
-/// # Errors
-/// What the reader of the format says.
-pub fn open_as(format: &dyn Format, source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let opened = format.open(source.clone(), options).map_err(|error| unknown::or_empty(error, &source));
-    let mut checkpoint = settle(opened, source.label(), options)?;
-    choose_names(&mut checkpoint, options)?;
-    Ok(checkpoint)
-}
-
-/// Opens a folder as one of `format`.
-///
-/// # Errors
-/// What the reader of the format says.
-pub fn open_folder_as(format: &dyn Format, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-    let mut checkpoint = settle(format.open_folder(folder, options), folder.label(), options)?;
-    choose_names(&mut checkpoint, options)?;
-    Ok(checkpoint)
-}
 
 /// Names the file in the error, holds the index against the limits, and puts names of rows that are kept as tensors back
 /// to their tables.
 ///
 /// # Errors
 /// The error of opening; [`Kind::Limit`].
-pub fn settle(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
+pub(crate) fn settle(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) -> Result<Checkpoint> {
     let mut checkpoint =
         opened.map_err(|error| if error.kind() == Kind::Usage { error } else { error.in_file(label) })?;
     checkpoint.check_parts(&options.limits)?;
@@ -46,7 +24,7 @@ pub fn settle(opened: Result<Checkpoint>, label: &str, options: &OpenOptions) ->
 ///
 /// # Errors
 /// [`Kind::Usage`] where the file does not know these names.
-pub fn choose_names(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
+pub(crate) fn choose_names(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Result<()> {
     match options.names {
         Names::AsStored => Ok(()),
         Names::Structured => checkpoint.use_names(STRUCTURED_NAME, VARIABLE_NAME),

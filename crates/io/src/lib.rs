@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! Where to go next: `weighbridge-core` holds the plan; `weighbridge` has whole jobs such as `convert`.
+//! See also: `weighbridge-core` holds the plan; `weighbridge` has whole jobs such as `convert`.
 
 pub mod engine;
 pub mod source;

@@ -37,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! Where to go next: `weighbridge` looks through whole files and folders, archives in archives included.
+//! See also: `weighbridge` looks through whole files and folders, archives in archives included.
 
 mod beginning;
 mod config;

@@ -3,7 +3,7 @@
 //! Reading gives a flat list of what is in a file ([`Contents`]), with the places of the bytes;
 //! writing lays a file out as a plan.
 //!
-//! Where to go next: `weighbridge-hdf5-model` and `weighbridge-biggraph` read models from HDF5 files.
+//! See also: `weighbridge-hdf5-model` and `weighbridge-biggraph` read models from HDF5 files.
 
 mod read;
 pub mod write;

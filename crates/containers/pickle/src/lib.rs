@@ -56,7 +56,7 @@
 //! # }
 //! ```
 //!
-//! Where to go next: `weighbridge-torch-archive` and `weighbridge-paddle` find tensors in pickles; `weighbridge-scan` judges whole files.
+//! See also: `weighbridge-torch-archive` and `weighbridge-paddle` find tensors in pickles; `weighbridge-scan` judges whole files.
 
 mod allowed;
 mod build;

@@ -21,7 +21,7 @@
 //! [`read`] gives a [`Saved`], which finds the tensors among its objects; [`SavedBuilder`] lays out
 //! the zip form.
 //!
-//! Where to go next: `weighbridge-torch` reads state dicts and whole objects from these archives.
+//! See also: `weighbridge-torch` reads state dicts and whole objects from these archives.
 
 mod composite;
 mod files;

@@ -41,7 +41,7 @@
 //! # }
 //! ```
 //!
-//! Where to go next: `weighbridge-numpy` and `weighbridge-torch-archive` put arrays and storages into archives.
+//! See also: `weighbridge-numpy` and `weighbridge-torch-archive` put arrays and storages into archives.
 
 mod inflate;
 mod read;

@@ -7,7 +7,7 @@ use weighbridge_io::source::{Source, SourceRef, Within};
 /// The bytes of a member, and the archive that they are packed in.
 #[derive(Debug)]
 pub struct Unpacked {
-    /// What it unpacks to.
+    /// The unpacked bytes.
     pub bytes: SourceRef,
     /// The archive.
     pub archive: SourceRef,

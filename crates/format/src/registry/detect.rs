@@ -34,7 +34,7 @@ pub(super) fn format_of(
 /// The format of text that the extension of `name` means, where `source` begins as text does.
 fn told(registry: &Registry, source: &SourceRef, name: &Path) -> Option<&'static dyn Format> {
     let (format, _) = registry.by_extension(name).ok()?;
-    if !format.is_told_by_extension() {
+    if !format.is_detected_by_extension() {
         return None;
     }
     let head = head_of(source).ok()?;

@@ -8,7 +8,8 @@ pub use folders::{
     FolderModel, ModelFile, OTHER_MODELS, OtherFile, files_of, own_files, told as other_models_text,
 };
 
-use crate::{Format, HEAD, OpenOptions, Place, choose_names, settle, unknown};
+use crate::open::{choose_names, settle};
+use crate::{Format, HEAD, OpenOptions, Place, unknown};
 use detect::format_of;
 use salvage::or_salvage;
 use std::collections::HashSet;

@@ -29,9 +29,8 @@ pub use weighbridge_format::{
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::source::{FolderItem, FolderRef, SourceRef};
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use crate::source::{FolderRef, SourceRef};
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// Every format, in the order in which they are asked whether a file is theirs.
@@ -137,21 +136,6 @@ pub fn detect(source: &SourceRef) -> Result<&'static dyn Format> {
 #[must_use]
 pub fn offer_salvage(error: Error, path: &Path, options: &OpenOptions) -> Error {
     registry().offer_salvage(error, path, options)
-}
-
-/// As [`Registry::files_beside`].
-pub(crate) fn files_beside(folder: &FolderRef, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
-    registry().files_beside(folder, checkpoint)
-}
-
-/// As [`Registry::other_files`].
-pub(crate) fn others(
-    folder: &FolderRef,
-    items: &[FolderItem],
-    used: &HashSet<String>,
-    format: Option<&dyn Format>,
-) -> Vec<OtherFile> {
-    registry().other_files(folder, items, used, format)
 }
 
 #[cfg(test)]

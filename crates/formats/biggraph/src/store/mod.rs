@@ -63,9 +63,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Kind, Result};
-use weighbridge_format::{OpenOptions, open_folder_as};
+use weighbridge_format::{Format, OpenOptions, Registry};
 use weighbridge_io::engine::{Disk, LocalDisk, RunOptions};
-use weighbridge_io::source::{FolderRef, LocalFolder, SourceRef};
+use weighbridge_io::source::SourceRef;
+
+/// The formats of a store's files.
+fn registry() -> Registry {
+    Registry::new([&crate::BigGraph as &dyn Format])
+}
 
 /// The name of the version file.
 pub(crate) const MARKER: &str = "checkpoint_version.txt";
@@ -173,11 +178,10 @@ impl CheckpointStore {
     /// Opens a complete version as one checkpoint.
     ///
     /// # Errors
-    /// As [`version`](Self::version), and as [`open_folder_as`].
+    /// As [`version`](Self::version), and as [`Registry::open_with`].
     pub fn checkpoint(&self, version: u64, options: &OpenOptions) -> Result<Checkpoint> {
         self.version(version)?;
-        let folder: FolderRef = Arc::new(LocalFolder::open(&self.folder)?);
-        open_folder_as(&crate::BigGraph, &folder, &OpenOptions { version: Some(version), ..options.clone() })
+        registry().open_with(&self.folder, &OpenOptions { version: Some(version), ..options.clone() })
     }
 
     /// Begins the version after the current one. The folder is locked until what this gives is

@@ -3,7 +3,7 @@
 use super::{CheckpointStore, Marker};
 use serde_json::{Value as Json, json};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_format::{OpenOptions, open_as};
+use weighbridge_format::OpenOptions;
 
 /// How to recover.
 #[derive(Debug, Clone, Default)]
@@ -108,7 +108,7 @@ impl CheckpointStore {
         let mut damaged = Vec::new();
         for file in files {
             let whole = match self.source(&file.name)? {
-                Some(source) => open_as(&crate::BigGraph, source, open).is_ok(),
+                Some(source) => super::registry().open_source(source, open).is_ok(),
                 None => false,
             };
             if !whole {

@@ -58,7 +58,7 @@ impl Format for Tsv {
     fn facts(&self) -> &'static Facts {
         &FACTS
     }
-    fn is_told_by_extension(&self) -> bool {
+    fn is_detected_by_extension(&self) -> bool {
         true
     }
     fn shares_extensions(&self) -> bool {

@@ -55,7 +55,7 @@ impl Format for Word2Vec {
     fn facts(&self) -> &'static Facts {
         &FACTS
     }
-    fn is_told_by_extension(&self) -> bool {
+    fn is_detected_by_extension(&self) -> bool {
         true
     }
     fn shares_extensions(&self) -> bool {

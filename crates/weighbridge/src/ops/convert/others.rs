@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, Loss, Note};
 use crate::error::{Error, Result};
-use crate::formats::{Format, by_extension, files_beside};
+use crate::formats::{Format, by_extension, registry};
 use crate::plan::{FileBuilder, WritePlan};
 use crate::source::{FolderRef, LocalFolder, PathKind, kind_of_path};
 use crate::text::{escape, first_and_more, path_text};
@@ -32,7 +32,7 @@ impl Others {
             return Ok(None);
         }
         let folder: FolderRef = Arc::new(LocalFolder::open(source)?);
-        let names = files_beside(&folder, checkpoint)?;
+        let names = registry().files_beside(&folder, checkpoint)?;
         Ok(Some(Self { folder, names }))
     }
 

@@ -189,7 +189,8 @@ fn others(folder: &Arc<LocalFolder>, report: &mut VerifyReport, format: Option<&
             report.findings.push(Finding::unchecked("unreadable-file", text).in_file(label));
         }
     }
-    report.other_files = formats::others(&(folder.clone() as FolderRef), &items, &used, format);
+    report.other_files =
+        formats::registry().other_files(&(folder.clone() as FolderRef), &items, &used, format);
     let skipped = all.skipped.iter().map(|item| (&item.name, item.reason.as_str()));
     let skipped = skipped.filter(|(name, _)| is_asked(name));
     report.findings.extend(skipped.map(|(name, what)| {

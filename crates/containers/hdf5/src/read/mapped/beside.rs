@@ -51,7 +51,7 @@ pub(super) struct SourceDataset {
     pub(super) bytes: SourceRef,
     /// Bytes that are unpacked to read a run of them, at most.
     pub(super) unpacked: u64,
-    /// What of these must be kept so that the next run does not unpack them again.
+    /// The part of them that must stay in memory so that the next run does not unpack it again.
     pub(super) kept: u64,
 }
 
